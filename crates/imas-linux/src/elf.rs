@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an executable is, read from its ELF file without starting it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
+
+/// Word size and machine of a file against those of this build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Same machine and word size as this build.
+    Native,
+    /// Anything else; a preload of ours would be refused by its loader.
+    Foreign,
+}
+
+/// What matters of an ELF file when something is to be preloaded into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executable {
+    /// Machine and word size.
+    pub class: Class,
+    /// The loader it asks for (`PT_INTERP`); `None` for static programs and most libraries.
+    pub interpreter: Option<PathBuf>,
+    /// Build-id in hexadecimal, if it has one.
+    pub build_id: Option<String>,
+    /// Whether it defines `malloc` for others to use: such a definition wins over any preload.
+    pub defines_malloc: bool,
+    /// A sanitizer runtime it carries or asks for.
+    pub sanitizer: Option<String>,
+}
+
+/// Why a file could not be read as ELF.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The file could not be opened or read.
+    #[error("cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    /// The file is not ELF, or damaged.
+    #[error("not a readable ELF file: {0}")]
+    Format(#[from] object::Error),
+}
+
+/// Why a program cannot be started under another allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// 32-bit, or of another machine.
+    Foreign,
+    /// No dynamic loader: nothing can be preloaded.
+    Static,
+    /// A loader other than glibc's.
+    OtherLibc,
+    /// It defines `malloc` itself.
+    OwnMalloc,
+    /// It runs with a sanitizer, which must be the first library.
+    Sanitizer,
+    /// Set-user-ID, set-group-ID or with file capabilities: the loader drops LD_PRELOAD.
+    Privileged,
+}
+
+impl Unfit {
+    /// One sentence for people.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Foreign => "it is built for another architecture",
+            Self::Static => "it is statically linked, so nothing can be preloaded",
+            Self::OtherLibc => "its C library is not glibc",
+            Self::OwnMalloc => "it defines a malloc of its own",
+            Self::Sanitizer => "it is built with a sanitizer, which brings its own malloc",
+            Self::Privileged => "it runs with raised privileges, for which the loader ignores preloads",
+        }
+    }
+
+    /// Identifier for machines, as stored and exported.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Foreign => "foreign-architecture",
+            Self::Static => "static",
+            Self::OtherLibc => "other-libc",
+            Self::OwnMalloc => "own-malloc",
+            Self::Sanitizer => "sanitizer",
+            Self::Privileged => "privileged",
+        }
+    }
+
+    /// The reason of that identifier.
+    #[must_use]
+    pub fn from_id(id: &str) -> Option<Self> {
+        [Self::Foreign, Self::Static, Self::OtherLibc, Self::OwnMalloc, Self::Sanitizer, Self::Privileged]
+            .into_iter()
+            .find(|unfit| unfit.id() == id)
+    }
+}
+
+impl Executable {
+    /// Reads the file's headers, dynamic symbols and notes; a large file is not read whole.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or is not a readable ELF file.
+    pub fn read(path: &Path) -> Result<Self, ElfError> {
+        let cache = ReadCache::new(File::open(path)?);
+        let file = object::File::parse(&cache)?;
+        let symbols = dynamic_symbols(&file);
+        Ok(Self {
+            class: class_of(&file),
+            interpreter: interpreter(&file),
+            build_id: file.build_id()?.map(hex),
+            defines_malloc: symbols.malloc,
+            sanitizer: symbols.sanitizer,
+        })
+    }
+
+    /// Why nothing may be preloaded into this program; `None` when it may.
+    #[must_use]
+    pub fn unfit(&self) -> Option<Unfit> {
+        let loader = self.interpreter.as_ref().and_then(|path| path.file_name());
+        match loader.and_then(|name| name.to_str()) {
+            _ if self.class == Class::Foreign => Some(Unfit::Foreign),
+            None => Some(Unfit::Static),
+            // ld-linux-x86-64.so.2, ld-linux-aarch64.so.1; musl's are named ld-musl-*.
+            Some(name) if !name.starts_with("ld-linux") => Some(Unfit::OtherLibc),
+            _ if self.sanitizer.is_some() => Some(Unfit::Sanitizer),
+            _ if self.defines_malloc => Some(Unfit::OwnMalloc),
+            _ => None,
+        }
+    }
+}
+
+struct Symbols {
+    malloc: bool,
+    sanitizer: Option<String>,
+}
+
+fn dynamic_symbols<'data>(file: &impl Object<'data>) -> Symbols {
+    let mut found = Symbols { malloc: false, sanitizer: None };
+    for symbol in file.dynamic_symbols() {
+        let Ok(name) = symbol.name() else { continue };
+        if name == "malloc" && symbol.is_definition() {
+            found.malloc = true;
+        }
+        // Present as a definition with a static runtime, as a reference with a shared one.
+        if matches!(name, "__asan_init" | "__tsan_init" | "__msan_init" | "__hwasan_init" | "__lsan_init") {
+            found.sanitizer = Some(name.trim_start_matches('_').trim_end_matches("_init").to_owned());
+        }
+    }
+    found
+}
+
+fn class_of<'data>(file: &impl Object<'data>) -> Class {
+    let native = match std::env::consts::ARCH {
+        "x86_64" => object::Architecture::X86_64,
+        "aarch64" => object::Architecture::Aarch64,
+        "riscv64" => object::Architecture::Riscv64,
+        _ => object::Architecture::Unknown,
+    };
+    if file.is_64() && file.architecture() == native { Class::Native } else { Class::Foreign }
+}
+
+fn interpreter<'data>(file: &impl Object<'data>) -> Option<PathBuf> {
+    use object::ObjectSection;
+    let section = file.section_by_name(".interp")?;
+    let bytes = section.data().ok()?;
+    let text = std::str::from_utf8(bytes).ok()?;
+    Some(PathBuf::from(text.trim_end_matches('\0')))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compile(source: &str, flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("t.c");
+        let output = folder.path().join("t");
+        std::fs::write(&input, source).unwrap();
+        let status =
+            std::process::Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).status().unwrap();
+        assert!(status.success());
+        (folder, output)
+    }
+
+    #[test]
+    fn an_ordinary_program_is_fit_and_has_a_build_id() {
+        let (_folder, path) = compile("int main(void){return 0;}", &["-Wl,--build-id"]);
+        let elf = Executable::read(&path).unwrap();
+        assert_eq!(elf.unfit(), None);
+        assert_eq!(elf.build_id.unwrap().len(), 40);
+    }
+
+    #[test]
+    fn static_own_malloc_and_sanitized_programs_are_unfit() {
+        let (_a, statically) = compile("int main(void){return 0;}", &["-static"]);
+        assert_eq!(Executable::read(&statically).unwrap().unfit(), Some(Unfit::Static));
+        let own =
+            "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
+        let (_b, own) = compile(own, &["-rdynamic"]);
+        assert_eq!(Executable::read(&own).unwrap().unfit(), Some(Unfit::OwnMalloc));
+        let (_c, asan) = compile("int main(void){return 0;}", &["-fsanitize=address"]);
+        assert_eq!(Executable::read(&asan).unwrap().unfit(), Some(Unfit::Sanitizer));
+    }
+
+    #[test]
+    fn another_libc_is_told_by_its_loader() {
+        let musl = Executable {
+            class: Class::Native,
+            interpreter: Some("/lib/ld-musl-x86_64.so.1".into()),
+            build_id: None,
+            defines_malloc: false,
+            sanitizer: None,
+        };
+        assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
+        assert_eq!(Executable { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
+    }
+
+    #[test]
+    fn text_is_not_elf() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        assert!(matches!(Executable::read(&path), Err(ElfError::Format(_))));
+    }
+
+    #[test]
+    fn identifiers_read_back() {
+        for unfit in [Unfit::Foreign, Unfit::Static, Unfit::OtherLibc, Unfit::OwnMalloc, Unfit::Sanitizer] {
+            assert_eq!(Unfit::from_id(unfit.id()), Some(unfit));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The environment of a start under a candidate.
+//!
+//! The launcher changes a few variables; the guard or the hook undoes that inside the new process, in place and without
+//! allocating, from what is written here: `IMAS_WAS_<NAME>=<value>` for a variable that had another value, `IMAS_UNSET=A:B` for
+//! those that did not exist (see `abi/imas_abi.h`).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::catalogue::Candidate;
+
+/// Variables of a process, in the order of their names.
+pub type Variables = BTreeMap<OsString, OsString>;
+
+const LD_PRELOAD: &str = "LD_PRELOAD";
+const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// The two libraries of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Libraries {
+    /// `libimas.so`: counts; trials only.
+    pub hook: PathBuf,
+    /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
+    pub guard: PathBuf,
+}
+
+/// What is injected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The candidate serves, nothing is counted.
+    Production,
+    /// The candidate serves and every call is counted into the page.
+    Trial,
+}
+
+/// Whom the candidate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// The program alone; its children start as they would without us.
+    Program,
+    /// The program and its children; only the program is counted.
+    Children,
+    /// The program and its children, each counted into a page of its own.
+    Tree,
+}
+
+/// One start under one candidate.
+#[derive(Debug, Clone, Copy)]
+pub struct Injection<'a> {
+    /// What is to serve.
+    pub candidate: &'a Candidate,
+    /// Counted or not.
+    pub mode: Mode,
+    /// Whom it is for.
+    pub reach: Reach,
+    /// Prepared page, if one could be made.
+    pub page: Option<&'a Path>,
+}
+
+/// A path that LD_PRELOAD cannot express.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: a path with a space, a colon or a dollar sign cannot be preloaded", .0.display())]
+pub struct UnusablePath(pub PathBuf);
+
+impl Injection<'_> {
+    /// The variables to start with, from those inherited.
+    ///
+    /// `system` in production changes nothing at all: the program is started as if IMAS did not exist.
+    ///
+    /// # Errors
+    /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
+    pub fn variables(&self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, UnusablePath> {
+        let mut changed = Variables::new();
+        if self.mode == Mode::Trial || !self.candidate.is_system() {
+            changed
+                .insert(LD_PRELOAD.into(), self.preload(inherited.get(OsStr::new(LD_PRELOAD)), libraries)?);
+        }
+        for (name, value) in &self.candidate.environment {
+            let value = match inherited.get(OsStr::new(name)) {
+                Some(old) if name == GLIBC_TUNABLES => joined(old, OsStr::new(value)),
+                _ => OsString::from(value),
+            };
+            changed.insert(name.into(), value);
+        }
+        Ok(self.with_undo(inherited, changed))
+    }
+
+    fn preload(&self, old: Option<&OsString>, libraries: &Libraries) -> Result<OsString, UnusablePath> {
+        let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
+        let mut list = OsString::new();
+        // Order matters: the hook finds the allocator behind it with RTLD_NEXT.
+        for path in [Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
+            if path.as_os_str().as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'$')) {
+                return Err(UnusablePath(path.clone()));
+            }
+            list = if list.is_empty() { path.into() } else { joined(&list, path.as_os_str()) };
+        }
+        Ok(old.filter(|old| !old.is_empty()).map_or(list.clone(), |old| joined(&list, old)))
+    }
+
+    fn with_undo(&self, inherited: &Variables, changed: Variables) -> Variables {
+        let mut variables = inherited.clone();
+        variables.retain(|name, _| !is_ours(name));
+        if changed.is_empty() {
+            return variables;
+        }
+        let mut unset = OsString::new();
+        for (name, value) in changed {
+            match variables.insert(name.clone(), value) {
+                Some(old) => {
+                    let mut was = OsString::from(imas_abi::env::WAS);
+                    was.push(&name);
+                    variables.insert(was, old);
+                }
+                None if unset.is_empty() => unset = name,
+                None => unset = joined(&unset, &name),
+            }
+        }
+        if !unset.is_empty() {
+            variables.insert(imas_abi::env::UNSET.into(), unset);
+        }
+        if let Some(page) = self.page {
+            variables.insert(imas_abi::env::PAGE.into(), page.into());
+        }
+        if self.reach != Reach::Program {
+            variables.insert(imas_abi::env::FOLLOW.into(), "1".into());
+        }
+        if self.reach == Reach::Tree {
+            variables.insert(imas_abi::env::TREE.into(), "1".into());
+        }
+        variables
+    }
+}
+
+/// Variables that launchers above us left for their own process.
+fn is_ours(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    let exact = [imas_abi::env::PAGE, imas_abi::env::FOLLOW, imas_abi::env::TREE, imas_abi::env::UNSET];
+    exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
+}
+
+fn joined(left: &OsStr, right: &OsStr) -> OsString {
+    OsString::from_vec([left.as_bytes(), b":", right.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(name: &str, library: Option<&str>, environment: &[(&str, &str)]) -> Candidate {
+        Candidate {
+            name: name.into(),
+            allocator: name.into(),
+            library: library.map(PathBuf::from),
+            version: None,
+            origin: String::new(),
+            licence: String::new(),
+            summary: String::new(),
+            default: true,
+            page_size: None,
+            environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+        }
+    }
+
+    fn libraries() -> Libraries {
+        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into() }
+    }
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
+    }
+
+    fn start(candidate: &Candidate, mode: Mode, reach: Reach, inherited: &Variables) -> Variables {
+        Injection { candidate, mode, reach, page: None }.variables(inherited, &libraries()).unwrap()
+    }
+
+    #[test]
+    fn system_in_production_changes_nothing() {
+        let inherited = variables(&[("HOME", "/h"), ("LD_PRELOAD", "/x.so")]);
+        let system = candidate("system", None, &[]);
+        assert_eq!(start(&system, Mode::Production, Reach::Program, &inherited), inherited);
+    }
+
+    #[test]
+    fn an_allocator_comes_behind_the_guard_and_before_foreign_preloads() {
+        let je = candidate("je", Some("/l/je.so"), &[("CONF", "a")]);
+        let got = start(
+            &je,
+            Mode::Production,
+            Reach::Program,
+            &variables(&[("LD_PRELOAD", "/x.so"), ("HOME", "/h")]),
+        );
+        let want = variables(&[
+            ("CONF", "a"),
+            ("HOME", "/h"),
+            ("IMAS_UNSET", "CONF"),
+            ("IMAS_WAS_LD_PRELOAD", "/x.so"),
+            ("LD_PRELOAD", "/l/guard.so:/l/je.so:/x.so"),
+        ]);
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_trial_of_system_preloads_the_hook_alone() {
+        let got = start(&candidate("system", None, &[]), Mode::Trial, Reach::Tree, &Variables::new());
+        let want = variables(&[
+            ("IMAS_FOLLOW", "1"),
+            ("IMAS_TREE", "1"),
+            ("IMAS_UNSET", "LD_PRELOAD"),
+            ("LD_PRELOAD", "/l/hook.so"),
+        ]);
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn tunables_are_added_to_those_of_the_user() {
+        let arena = candidate("glibc:arena1", None, &[("GLIBC_TUNABLES", "a=1")]);
+        let got = start(&arena, Mode::Production, Reach::Children, &variables(&[("GLIBC_TUNABLES", "b=2")]));
+        assert_eq!(got[OsStr::new("GLIBC_TUNABLES")], "b=2:a=1");
+        assert_eq!(got[OsStr::new("IMAS_WAS_GLIBC_TUNABLES")], "b=2");
+        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/guard.so");
+    }
+
+    #[test]
+    fn variables_of_a_launcher_above_are_dropped() {
+        let left = variables(&[("IMAS_PAGE", "/p"), ("IMAS_WAS_X", "1"), ("IMAS_LIB_DIR", "/keep")]);
+        let got = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &left);
+        assert_eq!(got, variables(&[("IMAS_LIB_DIR", "/keep")]));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_preloaded_is_refused() {
+        let odd = candidate("odd", Some("/my dir/x.so"), &[]);
+        let injection = Injection { candidate: &odd, mode: Mode::Trial, reach: Reach::Program, page: None };
+        assert!(injection.variables(&Variables::new(), &libraries()).is_err());
+    }
+}

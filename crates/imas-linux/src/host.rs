@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What machine this is, for the record beside every result.
+
+use procfs::{Current, Meminfo};
+use serde::{Deserialize, Serialize};
+
+/// The machine a measurement was made on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Kernel name and release.
+    pub kernel: String,
+    /// Machine, as `uname -m` says.
+    pub machine: String,
+    /// Model name of the first CPU.
+    pub cpu: String,
+    /// CPUs this process may use.
+    pub cpus: u32,
+    /// Main memory in bytes.
+    pub memory_bytes: u64,
+    /// Page size in bytes.
+    pub page_bytes: u64,
+    /// C library and its version, like `glibc 2.36`.
+    pub libc: String,
+    /// Setting of transparent huge pages: always, madvise or never; empty when unknown.
+    pub transparent_huge_pages: String,
+}
+
+impl Host {
+    /// Reads it; what cannot be read stays empty or zero.
+    #[must_use]
+    pub fn now() -> Self {
+        let uname = rustix::system::uname();
+        Self {
+            kernel: format!("{} {}", uname.sysname().to_string_lossy(), uname.release().to_string_lossy()),
+            machine: uname.machine().to_string_lossy().into_owned(),
+            cpu: cpu_model(),
+            cpus: crate::conditions::cpus(),
+            memory_bytes: Meminfo::current().map_or(0, |memory| memory.mem_total),
+            page_bytes: page_bytes(),
+            libc: libc_version(),
+            transparent_huge_pages: transparent_huge_pages(),
+        }
+    }
+}
+
+/// Page size of the kernel in bytes.
+#[must_use]
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+fn cpu_model() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    model.map_or_else(String::new, |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+}
+
+fn transparent_huge_pages() -> String {
+    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = text.split(['[', ']']).nth(1).unwrap_or_default();
+    chosen.to_owned()
+}
+
+/// The C library that `system` stands for, asked of `getconf`, which belongs to glibc itself.
+#[must_use]
+pub fn libc_version() -> String {
+    let output = std::process::Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_machine_is_described() {
+        let host = super::Host::now();
+        assert!(host.kernel.starts_with("Linux "));
+        assert!(host.page_bytes >= 4096 && host.memory_bytes > 0);
+        assert!(host.libc.starts_with("glibc 2."), "{}", host.libc);
+    }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Running a command with its whole process tree, and what that cost.
+
+use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use wait4::Wait4;
+
+use crate::counters::{Counters, Counts};
+use crate::environment::Variables;
+use crate::sampler::{Resident, Sampler};
+
+/// One run to be made.
+#[derive(Debug, Clone)]
+pub struct Run<'a> {
+    /// The file to exec.
+    pub file: &'a Path,
+    /// Its arguments from `argv[0]` on.
+    pub argv: &'a [OsString],
+    /// Its whole environment.
+    pub variables: &'a Variables,
+    /// Standard input; /dev/null when there is none.
+    pub input: Option<&'a Path>,
+    /// Pass the program's output on instead of only hashing it.
+    pub show_output: bool,
+    /// Ended by SIGKILL after this long.
+    pub timeout: Duration,
+}
+
+/// What one run cost and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Exit status, or 128 + signal.
+    pub exit: i32,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// CPU seconds in user mode, whole tree.
+    pub user_s: f64,
+    /// CPU seconds in the kernel, whole tree.
+    pub system_s: f64,
+    /// Seconds from start to the end of the first process.
+    pub wall_s: f64,
+    /// Page faults served without the disk, whole tree.
+    pub minor_faults: u64,
+    /// Page faults that waited for the disk, whole tree.
+    pub major_faults: u64,
+    /// Context switches the tree gave up the CPU for.
+    pub voluntary_switches: u64,
+    /// Context switches forced on the tree.
+    pub involuntary_switches: u64,
+    /// Largest resident set of the first process, file pages included, in bytes.
+    pub max_rss_bytes: u64,
+    /// Resident anonymous memory of the tree.
+    pub resident: Resident,
+    /// Hardware counters, where the machine has them.
+    pub counts: Counts,
+    /// Hash of standard output; comparable within one invocation.
+    pub output_hash: u64,
+    /// The end of what was written to standard error.
+    pub stderr_tail: String,
+    /// It was killed because it took longer than allowed.
+    pub timed_out: bool,
+    /// Processes still running when the first had ended; they were ended.
+    pub left_running: u32,
+}
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The input file could not be opened.
+    #[error("{}: {error}", .path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The command could not be started.
+    #[error("{}: {error}", .file.display())]
+    Start {
+        /// The command's file.
+        file: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The system refused what measuring needs.
+    #[error("cannot measure: {0}")]
+    System(#[from] nix::Error),
+    /// The end of the process could not be waited for.
+    #[error("cannot wait for the program: {0}")]
+    Wait(std::io::Error),
+}
+
+/// How long processes that outlive the first may go on before they are ended.
+const GRACE: Duration = Duration::from_millis(500);
+/// How much of standard error is kept.
+const TAIL_BYTES: usize = 4096;
+
+impl Run<'_> {
+    /// Makes the run and waits for the whole tree. One at a time: usage is told apart by what this process reaped.
+    ///
+    /// # Errors
+    /// When the program cannot be started or the system refuses to measure it; a program that fails is no error.
+    pub fn measure(&self) -> Result<Outcome, RunError> {
+        // Orphans of the tree become ours, so that their CPU time is counted and they can be ended.
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))?;
+        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let counters = Counters::open();
+        let mut child = self.spawn()?;
+        let start = Instant::now();
+        let output = hash_output(&mut child, self.show_output);
+        let errors = keep_tail(&mut child, self.show_output);
+        let sampler = Sampler::start();
+        let watchdog = Watchdog::start(child.id(), self.timeout);
+        let ended = child.wait4().map_err(RunError::Wait)?;
+        let wall_s = start.elapsed().as_secs_f64();
+        let timed_out = watchdog.stop();
+        let left_running = end_orphans()?;
+        let resident = sampler.stop();
+        let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let mut outcome = usage_between(&before, &after);
+        outcome.wall_s = wall_s;
+        outcome.timed_out = timed_out;
+        outcome.left_running = left_running;
+        outcome.resident = resident;
+        outcome.counts = counters.read();
+        outcome.output_hash = output.join().unwrap_or_default();
+        outcome.stderr_tail = errors.join().unwrap_or_default();
+        outcome.max_rss_bytes = ended.rusage.maxrss;
+        (outcome.exit, outcome.signal) = exit_of(ended.status);
+        Ok(outcome)
+    }
+
+    fn spawn(&self) -> Result<Child, RunError> {
+        let input = match self.input {
+            None => Stdio::null(),
+            Some(path) => std::fs::File::open(path)
+                .map_err(|error| RunError::Input { path: path.to_owned(), error })?
+                .into(),
+        };
+        let arg0 = self.argv.first().map_or(self.file.as_os_str(), |word| word);
+        std::process::Command::new(self.file)
+            .arg0(arg0)
+            .args(self.argv.get(1..).unwrap_or_default())
+            .env_clear()
+            .envs(self.variables)
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| RunError::Start { file: self.file.to_owned(), error })
+    }
+}
+
+/// Exit code as a shell reports it, and the signal.
+fn exit_of(status: ExitStatus) -> (i32, Option<i32>) {
+    let signal = status.signal();
+    (status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0)), signal)
+}
+
+fn usage_between(before: &nix::sys::resource::Usage, after: &nix::sys::resource::Usage) -> Outcome {
+    use nix::sys::time::TimeValLike;
+    #[expect(clippy::cast_precision_loss, reason = "microseconds of a run are far below 2^52")]
+    let seconds = |after: nix::sys::time::TimeVal, before| (after - before).num_microseconds() as f64 / 1e6;
+    let count = |after: i64, before: i64| u64::try_from(after - before).unwrap_or(0);
+    Outcome {
+        user_s: seconds(after.user_time(), before.user_time()),
+        system_s: seconds(after.system_time(), before.system_time()),
+        minor_faults: count(after.minor_page_faults(), before.minor_page_faults()),
+        major_faults: count(after.major_page_faults(), before.major_page_faults()),
+        voluntary_switches: count(after.voluntary_context_switches(), before.voluntary_context_switches()),
+        involuntary_switches: count(
+            after.involuntary_context_switches(),
+            before.involuntary_context_switches(),
+        ),
+        ..Outcome::default()
+    }
+}
+
+/// Reads standard output to its end on a thread of its own, so that the program never waits for us.
+fn hash_output(child: &mut Child, show: bool) -> JoinHandle<u64> {
+    let pipe = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut hasher = DefaultHasher::new();
+        drain(pipe, |bytes| {
+            hasher.write(bytes);
+            if show {
+                let _ = std::io::stdout().write_all(bytes); // a closed terminal must not end the run
+            }
+        });
+        hasher.finish()
+    })
+}
+
+fn keep_tail(child: &mut Child, show: bool) -> JoinHandle<String> {
+    let pipe = child.stderr.take();
+    std::thread::spawn(move || {
+        let mut tail: Vec<u8> = Vec::new();
+        drain(pipe, |bytes| {
+            tail.extend_from_slice(bytes);
+            let surplus = tail.len().saturating_sub(TAIL_BYTES);
+            tail.drain(..surplus);
+            if show {
+                let _ = std::io::stderr().write_all(bytes);
+            }
+        });
+        String::from_utf8_lossy(&tail).into_owned()
+    })
+}
+
+fn drain(pipe: Option<impl Read>, mut sink: impl FnMut(&[u8])) {
+    let Some(mut pipe) = pipe else { return };
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => sink(&buffer[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Kills one process if it is still there after a while.
+struct Watchdog {
+    done: Sender<()>,
+    thread: JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn start(pid: u32, timeout: Duration) -> Self {
+        let (done, wait) = channel();
+        let thread = std::thread::spawn(move || {
+            let expired = wait.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+            if expired && let Ok(pid) = i32::try_from(pid) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
+            }
+            expired
+        });
+        Self { done, thread }
+    }
+
+    fn stop(self) -> bool {
+        let _ = self.done.send(()); // the thread may have ended already
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+/// Reaps what the tree left behind, ending what does not end by itself; how many had to be ended.
+fn end_orphans() -> Result<u32, RunError> {
+    let start = Instant::now();
+    let mut ended = Vec::new();
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(nix::Error::ECHILD) => return Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX)),
+            Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(WaitStatus::StillAlive) => {
+                if start.elapsed() > GRACE {
+                    kill_children(&mut ended);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+/// SIGTERM once, SIGKILL at the second time of asking: each round, orphans of those ended become ours.
+fn kill_children(ended: &mut Vec<u32>) {
+    for pid in crate::sampler::children(std::process::id()) {
+        let Ok(raw) = i32::try_from(pid) else { continue };
+        let signal = if ended.contains(&pid) { Signal::SIGKILL } else { Signal::SIGTERM };
+        if !ended.contains(&pid) {
+            ended.push(pid);
+        }
+        let _ = kill(Pid::from_raw(raw), signal); // it may have ended this instant
+    }
+    std::thread::sleep(Duration::from_millis(100));
+}

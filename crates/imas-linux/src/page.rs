@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Making trial pages before a start, and telling which are finished.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use imas_abi::{PageHeader, page_kind};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::process;
+use crate::program::Program;
+
+/// What the page is to say of the start it belongs to.
+#[derive(Debug, Clone)]
+pub struct Ticket<'a> {
+    /// Counted by the hook ([`page_kind::TRIAL`]), or only watched by the guard ([`page_kind::FLIGHT`]).
+    pub kind: u32,
+    /// Unique over all trials.
+    pub trial_id: &'a str,
+    /// Name of the candidate.
+    pub candidate: &'a str,
+    /// The program that is started.
+    pub program: &'a Program,
+    /// Its build-id, if it has one.
+    pub build_id: &'a str,
+    /// The process that will run it.
+    pub pid: u32,
+}
+
+/// Why no page could be made; the start goes on without.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The file system refused.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The folder of pages is not ours alone.
+    #[error("{}: not a folder of this user with mode 0700", .0.display())]
+    Untrusted(PathBuf),
+    /// The facts do not fit the page.
+    #[error("{0} is too long for a trial page")]
+    TooLong(&'static str),
+    /// /proc could not be read.
+    #[error("/proc cannot be read: {0}")]
+    Proc(#[from] procfs::ProcError),
+}
+
+/// The folder for the pages of this user, on tmpfs: `$XDG_RUNTIME_DIR/imas`, else `/dev/shm/imas-UID`.
+///
+/// # Errors
+/// When it cannot be made, or what stands there is not this user's alone.
+pub fn folder() -> Result<PathBuf, PageError> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute());
+    let path = match runtime {
+        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("imas"),
+        _ => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
+    };
+    private_folder(&path)?;
+    Ok(path)
+}
+
+/// Makes the folder if need be and checks that nobody else can reach into it.
+///
+/// # Errors
+/// As [`folder`].
+pub fn private_folder(path: &Path) -> Result<(), PageError> {
+    let io = |error| PageError::Io { path: path.to_owned(), error };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(io(error)),
+        _ => {}
+    }
+    let about = std::fs::symlink_metadata(path).map_err(io)?;
+    let ours =
+        about.is_dir() && about.uid() == rustix::process::getuid().as_raw() && about.mode() & 0o077 == 0;
+    if ours { Ok(()) } else { Err(PageError::Untrusted(path.to_owned())) }
+}
+
+/// Makes the page of one start, armed, and returns its path. All its space is reserved, so that writing into the mapping cannot fail later.
+///
+/// # Errors
+/// When the file cannot be made or filled; nothing is left behind then.
+pub fn create(folder: &Path, ticket: &Ticket<'_>) -> Result<PathBuf, PageError> {
+    let path = folder.join(format!("{}.page", ticket.trial_id));
+    let header = header(ticket)?;
+    let io = |error| PageError::Io { path: path.clone(), error };
+    let file =
+        OpenOptions::new().write(true).read(true).create_new(true).mode(0o600).open(&path).map_err(io)?;
+    let written = fill(&file, &header);
+    if written.is_err() {
+        let _ = std::fs::remove_file(&path); // the reason to report is the first error
+    }
+    written.map_err(io)?;
+    Ok(path)
+}
+
+fn fill(mut file: &File, header: &PageHeader) -> std::io::Result<()> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, u64::from(header.page_bytes))?;
+    file.write_all(header.as_bytes())
+}
+
+fn header(ticket: &Ticket<'_>) -> Result<PageHeader, PageError> {
+    let mut header = PageHeader::new_zeroed();
+    header.magic = imas_abi::PAGE_MAGIC;
+    header.version = imas_abi::PAGE_VERSION;
+    header.kind = ticket.kind;
+    let bytes =
+        if ticket.kind == page_kind::TRIAL { imas_abi::TRIAL_PAGE_BYTES } else { imas_abi::HEADER_BYTES };
+    header.page_bytes = u32::try_from(bytes).map_err(|_| PageError::TooLong("the page"))?;
+    header.pid = ticket.pid;
+    header.uid = rustix::process::getuid().as_raw();
+    header.process_start_ticks = process::start_ticks(ticket.pid)?;
+    header.made_unix_ns = unix_ns();
+    header.exit_status = -1;
+    put(&mut header.boot_id, &process::boot_id()?, "the boot id")?;
+    put(&mut header.trial_id, ticket.trial_id, "the trial id")?;
+    put(&mut header.candidate, ticket.candidate, "the candidate's name")?;
+    put(&mut header.program, &ticket.program.path.to_string_lossy(), "the program's path")?;
+    put(&mut header.detail, cut(&ticket.program.detail), "the program's detail")?;
+    put(&mut header.build_id, ticket.build_id, "the build-id")?;
+    header.armed = 1;
+    Ok(header)
+}
+
+/// The detail is only shown and compared; a longer one is cut at a character.
+fn cut(detail: &str) -> &str {
+    let most = imas_abi::DETAIL_BYTES - 1;
+    let end = (0..=most.min(detail.len())).rev().find(|&end| detail.is_char_boundary(end));
+    &detail[..end.unwrap_or(0)]
+}
+
+/// Copies the text and leaves at least one zero byte behind it.
+fn put(field: &mut [u8], text: &str, what: &'static str) -> Result<(), PageError> {
+    let room = field.get_mut(..text.len()).filter(|_| text.len() < imas_abi::PROGRAM_BYTES);
+    let room = room.ok_or(PageError::TooLong(what))?;
+    room.copy_from_slice(text.as_bytes());
+    if field[field.len() - 1] == 0 { Ok(()) } else { Err(PageError::TooLong(what)) }
+}
+
+fn unix_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A new trial id: 32 hexadecimal digits from the kernel's random source.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn new_trial_id() -> Result<String, PageError> {
+    let path = PathBuf::from("/proc/sys/kernel/random/uuid");
+    let text = std::fs::read_to_string(&path).map_err(|error| PageError::Io { path, error })?;
+    Ok(text.trim().replace('-', ""))
+}
+
+/// All pages in the folder, in the order of their names.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list(folder: &Path) -> Result<Vec<PathBuf>, PageError> {
+    let io = |error| PageError::Io { path: folder.to_owned(), error };
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|extension| extension == "page") {
+            pages.push(path);
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// Whether the process that owns a page will write no more into it: it is gone, its pid is another's by now, or it has
+/// replaced its image by exec.
+#[must_use]
+pub fn is_finished(page: &Path, pid: u32, start_ticks: u64, boot_id: &str) -> bool {
+    let same_boot = process::boot_id().is_ok_and(|now| now == boot_id);
+    if !same_boot || !process::is_running(pid, start_ticks) {
+        return true;
+    }
+    // Between the making of the page and the exec, the launcher itself owns the pid and has nothing mapped.
+    pid != std::process::id() && !process::maps(pid, page).unwrap_or(true) && !process::is_imas(pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket<'a>(program: &'a Program, id: &'a str) -> Ticket<'a> {
+        Ticket {
+            kind: page_kind::TRIAL,
+            trial_id: id,
+            candidate: "jemalloc",
+            program,
+            build_id: "ab12",
+            pid: std::process::id(),
+        }
+    }
+
+    #[test]
+    fn a_page_is_made_whole_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = Program { path: "/bin/true".into(), detail: String::new() };
+        let path = create(folder.path(), &ticket(&program, "t1")).unwrap();
+        let about = std::fs::metadata(&path).unwrap();
+        assert_eq!(about.len(), imas_abi::TRIAL_PAGE_BYTES as u64);
+        assert_eq!(about.mode() & 0o777, 0o600);
+        assert!(about.blocks() * 512 >= about.len(), "space is reserved");
+        assert_eq!(list(folder.path()).unwrap(), [path.clone()]);
+        assert!(create(folder.path(), &ticket(&program, "t1")).is_err(), "never overwritten");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = Program { path: format!("/{}", "x".repeat(2000)).into(), detail: String::new() };
+        assert!(matches!(create(folder.path(), &ticket(&long, "t")), Err(PageError::TooLong(_))));
+        assert!(list(folder.path()).unwrap().is_empty());
+        let wordy = Program { path: "/bin/true".into(), detail: "ä".repeat(2000) };
+        assert!(create(folder.path(), &ticket(&wordy, "t")).is_ok());
+    }
+
+    #[test]
+    fn a_folder_that_others_reach_into_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("imas");
+        private_folder(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(private_folder(&path), Err(PageError::Untrusted(_))));
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink(parent.path(), &link).unwrap();
+        assert!(matches!(private_folder(&link), Err(PageError::Untrusted(_))));
+    }
+
+    #[test]
+    fn a_page_is_finished_when_its_process_is_gone() {
+        let me = std::process::id();
+        let start = process::start_ticks(me).unwrap();
+        let boot = process::boot_id().unwrap();
+        let page = Path::new("/no/such.page");
+        assert!(!is_finished(page, me, start, &boot));
+        assert!(is_finished(page, me, start + 1, &boot), "a reused pid");
+        assert!(is_finished(page, me, start, "another-boot"));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let child_start = process::start_ticks(pid).unwrap();
+        child.wait().unwrap();
+        assert!(is_finished(page, pid, child_start, &boot));
+    }
+}

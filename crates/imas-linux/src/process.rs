@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Single questions about processes, answered from /proc, and the probe that shows whether a library loads.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use procfs::ProcResult;
+use procfs::process::{MMapPath, Process};
+
+use crate::catalogue::Candidate;
+use crate::environment::{Injection, Libraries, Mode, Reach, Variables};
+
+/// Start time of a process in clock ticks since boot: with the pid, its identity.
+///
+/// # Errors
+/// When there is no such process.
+pub fn start_ticks(pid: u32) -> ProcResult<u64> {
+    Ok(open(pid)?.stat()?.starttime)
+}
+
+/// This boot's identity.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn boot_id() -> ProcResult<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Whether that very process still runs (a zombie does not).
+#[must_use]
+pub fn is_running(pid: u32, start_ticks: u64) -> bool {
+    let stat = open(pid).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| stat.starttime == start_ticks && !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// Whether the process has that file mapped.
+///
+/// # Errors
+/// When its maps cannot be read.
+pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
+    let maps = open(pid)?.maps()?;
+    Ok(maps.iter().any(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file)))
+}
+
+/// Whether the process is this very command, on its way to exec.
+#[must_use]
+pub fn is_imas(pid: u32) -> bool {
+    let exe = |pid| open(pid).and_then(|process| process.exe());
+    matches!((exe(pid), exe(std::process::id())), (Ok(theirs), Ok(ours)) if theirs == ours)
+}
+
+fn open(pid: u32) -> ProcResult<Process> {
+    Process::new(i32::try_from(pid).map_err(|_| procfs::ProcError::NotFound(None))?)
+}
+
+/// Hidden first argument with which the command starts itself to see whether a library loads; see [`probe`].
+pub const PROBE_ARGUMENT: &str = "__probe";
+
+/// Starts this very command under the candidate and sees whether its library is really mapped.
+///
+/// The loader answers a library it cannot use in several ways (a message and no preload, exit 127, a signal): only a clean
+/// exit that printed nothing on standard error and that saw the library mapped will do.
+///
+/// # Errors
+/// The reason, for people, why it does not load.
+pub fn probe(candidate: &Candidate, libraries: &Libraries) -> Result<(), String> {
+    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    let variables = injection.variables(&Variables::new(), libraries).map_err(|error| error.to_string())?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(PROBE_ARGUMENT).env_clear().envs(variables).stdin(Stdio::null());
+    if let Some(library) = &candidate.library {
+        command.arg(std::fs::canonicalize(library).map_err(|error| error.to_string())?);
+    }
+    let output = command.output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.lines().next().unwrap_or_default();
+    match (output.status.success(), said.is_empty()) {
+        (true, true) => Ok(()),
+        (false, true) => Err(format!("a program started under it ended with {}", output.status)),
+        (_, false) => Err(format!("the loader says: {said}")),
+    }
+}
+
+/// The other side of [`probe`]: whether the library is mapped into this process (true when none is asked for).
+#[must_use]
+pub fn probe_answer(library: Option<&Path>) -> bool {
+    library.is_none_or(|library| maps(std::process::id(), library).unwrap_or(false))
+}
+
+/// Name of a signal, as in `kill -l` with SIG in front; the number for one without a name.
+#[must_use]
+pub fn signal_name(signal: i32) -> String {
+    nix::sys::signal::Signal::try_from(signal)
+        .map_or_else(|_| format!("signal {signal}"), |s| s.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_runs_and_is_itself() {
+        let me = std::process::id();
+        let start = start_ticks(me).unwrap();
+        assert!(is_running(me, start) && !is_running(me, start + 1));
+        assert!(is_imas(me));
+        assert_eq!(boot_id().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn mapped_files_are_seen() {
+        let exe = std::env::current_exe().unwrap();
+        assert!(maps(std::process::id(), &exe).unwrap());
+        assert!(!probe_answer(Some(Path::new("/no/such.so"))));
+        assert!(probe_answer(None));
+    }
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(64), "signal 64");
+    }
+}

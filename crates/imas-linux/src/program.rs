@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the words of a command line to the program they name.
+//!
+//! A program is what is executed: the resolved path of the executable, and for an interpreter also what it is given to run,
+//! since two Python programs have as little in common as two C programs.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::elf::{ElfError, Executable, Unfit};
+
+/// The program a command names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// Resolved path of the ELF executable that will run.
+    pub path: PathBuf,
+    /// Script, jar, module or main class given to an interpreter; empty for everything else.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", self.detail) }
+    }
+}
+
+/// How to start a command, and what program that is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The file to exec.
+    pub file: PathBuf,
+    /// Its arguments from `argv[0]` on.
+    pub argv: Vec<OsString>,
+    /// The program that runs then.
+    pub program: Program,
+    /// Whether the file or the interpreter is set-user-ID, set-group-ID or has file capabilities.
+    pub privileged: bool,
+}
+
+/// Why a command cannot be started at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// No words were given.
+    #[error("no command was given")]
+    Empty,
+    /// Neither a file of that path nor one of that name in `PATH`.
+    #[error("{}: not found", .0.display())]
+    NotFound(PathBuf),
+    /// The file is there but may not be executed.
+    #[error("{}: not executable: {why}", .file.display())]
+    NotExecutable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said or what is missing.
+        why: String,
+    },
+}
+
+/// How deep `#!` lines may nest, as in the kernel.
+const MAX_SCRIPT_DEPTH: usize = 4;
+
+impl Command {
+    /// Resolves the words of a command line, `PATH` and `#!` lines included.
+    ///
+    /// A script that starts with `#!/usr/bin/env NAME` is turned into the command that env would exec: env would otherwise
+    /// be the program that runs under the candidate, and its successor would start clean.
+    ///
+    /// # Errors
+    /// When nothing was given, the file is not found, or it cannot be executed.
+    pub fn resolve(words: &[OsString], path_variable: Option<&OsStr>) -> Result<Self, CommandError> {
+        let first = words.first().ok_or(CommandError::Empty)?;
+        let file = find(first, path_variable)?;
+        let mut command = Self {
+            privileged: is_privileged(&file),
+            program: Program { path: file.clone(), detail: String::new() },
+            argv: words.to_vec(),
+            file,
+        };
+        command.follow_scripts(path_variable)?;
+        Ok(command)
+    }
+
+    fn follow_scripts(&mut self, path_variable: Option<&OsStr>) -> Result<(), CommandError> {
+        let mut image = self.file.clone();
+        let mut arguments = self.argv.get(1..).unwrap_or_default().to_vec();
+        for _ in 0..MAX_SCRIPT_DEPTH {
+            let Some(line) = shebang(&image)? else { break };
+            let mut given = line.argument.iter().cloned().collect::<Vec<_>>();
+            given.push(image.clone().into_os_string());
+            given.extend(arguments);
+            if let Some(name) = line.env_target() {
+                image = find(name, path_variable)?;
+                given.remove(0);
+                self.argv = std::iter::once(name.to_owned()).chain(given.iter().cloned()).collect();
+                self.file.clone_from(&image);
+            } else {
+                image = line.interpreter;
+            }
+            self.privileged |= is_privileged(&image);
+            arguments = given;
+        }
+        let path = std::fs::canonicalize(&image).unwrap_or(image);
+        self.program = Program { detail: detail(&path, &arguments), path };
+        Ok(())
+    }
+
+    /// Reads the executable and says whether anything may be preloaded into it.
+    ///
+    /// # Errors
+    /// When it is not a readable ELF file.
+    pub fn inspect(&self) -> Result<(Executable, Option<Unfit>), ElfError> {
+        let elf = Executable::read(&self.program.path)?;
+        let unfit = if self.privileged { Some(Unfit::Privileged) } else { elf.unfit() };
+        Ok((elf, unfit))
+    }
+}
+
+/// The file of that path, or the first executable of that name in `PATH`.
+///
+/// # Errors
+/// When there is none, or it may not be executed.
+pub fn find(word: &OsStr, path_variable: Option<&OsStr>) -> Result<PathBuf, CommandError> {
+    if word.as_bytes().contains(&b'/') {
+        let file = PathBuf::from(word);
+        return executable(&file).map(|()| file);
+    }
+    let default = OsString::from("/bin:/usr/bin");
+    let folders = std::env::split_paths(path_variable.unwrap_or(&default)).collect::<Vec<_>>();
+    let mut refused = None;
+    for folder in folders {
+        let file =
+            if folder.as_os_str().is_empty() { PathBuf::from(".").join(word) } else { folder.join(word) };
+        match executable(&file) {
+            Ok(()) => return Ok(file),
+            Err(error @ CommandError::NotExecutable { .. }) => refused = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| CommandError::NotFound(PathBuf::from(word))))
+}
+
+fn executable(file: &Path) -> Result<(), CommandError> {
+    let refuse = |why: &str| CommandError::NotExecutable { file: file.to_owned(), why: why.to_owned() };
+    let about = std::fs::metadata(file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+            CommandError::NotFound(file.to_owned())
+        }
+        _ => refuse(&error.to_string()),
+    })?;
+    if about.is_dir() {
+        return Err(refuse("it is a directory"));
+    }
+    nix::unistd::access(file, nix::unistd::AccessFlags::X_OK).map_err(|errno| refuse(errno.desc()))
+}
+
+/// Set-user-ID, set-group-ID or file capabilities: the kernel then sets AT_SECURE for ordinary users.
+fn is_privileged(file: &Path) -> bool {
+    let by_mode = std::fs::metadata(file).is_ok_and(|about| about.permissions().mode() & 0o6000 != 0);
+    let mut no_value = [0_u8; 64];
+    by_mode || rustix::fs::getxattr(file, "security.capability", &mut no_value[..]).is_ok()
+}
+
+struct Shebang {
+    interpreter: PathBuf,
+    argument: Option<OsString>,
+}
+
+impl Shebang {
+    /// The program that `env` would exec, when it is given a bare name and nothing else.
+    fn env_target(&self) -> Option<&OsStr> {
+        let by_env = self.interpreter.file_name() == Some(OsStr::new("env"));
+        let bare = |word: &&OsString| {
+            let bytes = word.as_bytes();
+            !bytes.is_empty() && bytes[0] != b'-' && !bytes.iter().any(|b| matches!(b, b' ' | b'\t' | b'='))
+        };
+        self.argument.as_ref().filter(|_| by_env).filter(bare).map(OsString::as_os_str)
+    }
+}
+
+/// The `#!` line of a script; `None` for anything else. The kernel reads 256 bytes and takes one argument.
+fn shebang(file: &Path) -> Result<Option<Shebang>, CommandError> {
+    let unreadable = |error: &std::io::Error| CommandError::NotExecutable {
+        file: file.to_owned(),
+        why: format!("cannot be read: {error}"),
+    };
+    let mut start = Vec::new();
+    let opened = match std::fs::File::open(file) {
+        Ok(opened) => opened,
+        // An execute-only binary cannot be read, but it can run.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(unreadable(&error)),
+    };
+    opened.take(256).read_to_end(&mut start).map_err(|error| unreadable(&error))?;
+    let Some(rest) = start.strip_prefix(b"#!") else { return Ok(None) };
+    let line = rest.split(|&b| b == b'\n').next().unwrap_or_default().trim_ascii();
+    let mut parts = line.splitn(2, |b| matches!(b, b' ' | b'\t'));
+    let interpreter = parts.next().unwrap_or_default();
+    let argument = parts.next().map(<[u8]>::trim_ascii).filter(|a| !a.is_empty());
+    if interpreter.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Shebang {
+        interpreter: PathBuf::from(OsStr::from_bytes(interpreter)),
+        argument: argument.map(|a| OsStr::from_bytes(a).to_owned()),
+    }))
+}
+
+/// What an interpreter is given to run: script, `-m module`, jar or main class. Empty for any other program.
+fn detail(path: &Path, arguments: &[OsString]) -> String {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let Some(kind) = Interpreter::of(name) else { return String::new() };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy();
+        if kind.is_inline_code(&text) {
+            return text.into_owned();
+        }
+        if kind.names_program(&text) {
+            let named = rest.next().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            return format!("{text} {}", whole_path(&named));
+        }
+        if kind.takes_value(&text) {
+            rest.next();
+        } else if !text.starts_with('-') {
+            return whole_path(&text);
+        }
+    }
+    String::new()
+}
+
+/// The path in full when the word is a file; else the word (a class or module).
+fn whole_path(word: &str) -> String {
+    let resolved = std::fs::canonicalize(word).ok().filter(|path| path.is_file());
+    resolved.map_or_else(|| word.to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+/// Families of interpreters, by how their options are read.
+#[derive(Clone, Copy)]
+enum Interpreter {
+    Python,
+    Java,
+    Shell,
+    /// Perl, Ruby, Lua, PHP, Node: `-e` or `-r` is code, the first plain word a script.
+    Script,
+}
+
+impl Interpreter {
+    fn of(name: &str) -> Option<Self> {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+        match stem {
+            "python" | "pypy" => Some(Self::Python),
+            "java" => Some(Self::Java),
+            "sh" | "bash" | "dash" | "zsh" | "ksh" => Some(Self::Shell),
+            "perl" | "ruby" | "lua" | "luajit" | "php" | "node" | "nodejs" | "Rscript" | "tclsh"
+            | "guile" => Some(Self::Script),
+            _ => None,
+        }
+    }
+
+    fn is_inline_code(self, word: &str) -> bool {
+        match self {
+            Self::Python | Self::Shell => word == "-c",
+            Self::Java => false,
+            Self::Script => matches!(word, "-c" | "-e" | "-E" | "-r" | "--eval" | "-p" | "--print"),
+        }
+    }
+
+    fn names_program(self, word: &str) -> bool {
+        match self {
+            Self::Python => word == "-m",
+            Self::Java => matches!(word, "-jar" | "-m" | "--module"),
+            Self::Script => word == "-f",
+            Self::Shell => false,
+        }
+    }
+
+    fn takes_value(self, word: &str) -> bool {
+        match self {
+            Self::Python => matches!(word, "-W" | "-X"),
+            Self::Java => {
+                matches!(
+                    word,
+                    "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" | "--add-modules"
+                )
+            }
+            Self::Shell => matches!(word, "-o" | "-O" | "--rcfile" | "--init-file"),
+            Self::Script => matches!(word, "-I" | "--require" | "--import" | "-d" | "-o" | "-O"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_name_is_looked_up_in_path_and_links_are_resolved() {
+        let command = Command::resolve(&words("true -x"), Some(OsStr::new("/nonexistent:/bin"))).unwrap();
+        assert_eq!(command.file, Path::new("/bin/true"));
+        assert_eq!(command.argv, words("true -x"));
+        assert_eq!(command.program.path, std::fs::canonicalize("/bin/true").unwrap());
+    }
+
+    #[test]
+    fn missing_and_unexecutable_files_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("plain");
+        std::fs::write(&plain, "x").unwrap();
+        let not_there = Command::resolve(&words("surely-no-such-program"), None);
+        assert!(matches!(not_there, Err(CommandError::NotFound(_))));
+        let no_bit = Command::resolve(&[plain.into_os_string()], None);
+        assert!(matches!(no_bit, Err(CommandError::NotExecutable { .. })));
+        let directory = Command::resolve(&words("/usr"), None);
+        assert!(matches!(directory, Err(CommandError::NotExecutable { .. })));
+        assert!(matches!(Command::resolve(&[], None), Err(CommandError::Empty)));
+    }
+
+    #[test]
+    fn a_script_is_its_interpreter_and_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = script(folder.path(), "s", "#!/bin/sh -e\nexit\n");
+        let command = Command::resolve(&[file.clone().into_os_string()], None).unwrap();
+        assert_eq!(command.file, file);
+        assert_eq!(command.program.path, std::fs::canonicalize("/bin/sh").unwrap());
+        assert_eq!(command.program.detail, std::fs::canonicalize(file).unwrap().to_string_lossy());
+    }
+
+    #[test]
+    fn env_is_looked_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = script(folder.path(), "s", "#!/usr/bin/env bash\nexit\n");
+        let command =
+            Command::resolve(&[file.clone().into(), "arg".into()], Some(OsStr::new("/bin"))).unwrap();
+        assert_eq!(command.file, Path::new("/bin/bash"));
+        assert_eq!(command.argv, [OsString::from("bash"), file.clone().into(), "arg".into()]);
+        assert_eq!(command.program.detail, std::fs::canonicalize(file).unwrap().to_string_lossy());
+    }
+
+    #[test]
+    fn interpreters_are_told_apart_by_what_they_run() {
+        let d = |path: &str, text: &str| detail(Path::new(path), &words(text));
+        assert_eq!(d("/usr/bin/python3.11", "-u -X dev -m http.server 80"), "-m http.server");
+        assert_eq!(d("/usr/bin/python3.11", "-c print()"), "-c");
+        assert_eq!(d("/usr/lib/jvm/bin/java", "-Xmx1g -cp a:b org.example.Main x"), "org.example.Main");
+        assert_eq!(d("/usr/lib/jvm/bin/java", "-jar /no/app.jar"), "-jar /no/app.jar");
+        assert_eq!(d("/usr/bin/sqlite3", "db"), "");
+        assert_eq!(d("/usr/bin/node", "--max-old-space-size=100 /no/app.js"), "/no/app.js");
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs of whole trees. A process of its own: measuring reaps and ends every child of the process that measures.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use imas_linux::environment::Variables;
+use imas_linux::measure::{Outcome, Run};
+
+// Runs are told apart by what the process reaped, so no two at once.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
+    let variables: Variables = std::env::vars_os().collect();
+    Run {
+        file: Path::new("/bin/sh"),
+        argv: &argv,
+        variables: &variables,
+        input,
+        show_output: false,
+        timeout: Duration::from_secs_f64(timeout),
+    }
+    .measure()
+    .unwrap()
+}
+
+#[test]
+fn exit_codes_signals_and_errors_are_seen() {
+    assert_eq!(sh("exit 7", None, 9.0).exit, 7);
+    let killed = sh("kill -SEGV $$", None, 9.0);
+    assert_eq!((killed.exit, killed.signal), (139, Some(11)));
+    assert_eq!(sh("echo no >&2", None, 9.0).stderr_tail, "no\n");
+}
+
+#[test]
+fn output_is_told_apart() {
+    assert_eq!(sh("echo a", None, 9.0).output_hash, sh("printf 'a\\n'", None, 9.0).output_hash);
+    assert_ne!(sh("echo a", None, 9.0).output_hash, sh("echo b", None, 9.0).output_hash);
+}
+
+#[test]
+fn the_cpu_of_children_and_orphans_counts() {
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let child = sh(&format!("({busy})"), None, 30.0);
+    assert!(child.user_s > 0.02, "{child:?}");
+    let orphan = sh(&format!("({busy}) & exit 0"), None, 30.0);
+    assert!(orphan.user_s > 0.02, "{orphan:?}");
+    assert_eq!(orphan.left_running, 0);
+}
+
+#[test]
+fn what_is_left_running_is_ended() {
+    let start = Instant::now();
+    let outcome = sh("sleep 60 & exit 0", None, 90.0);
+    assert_eq!(outcome.left_running, 1);
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended() {
+    let outcome = sh("exec sleep 60", None, 0.2);
+    assert!(outcome.timed_out);
+    assert_eq!(outcome.signal, Some(9));
+}
+
+#[test]
+fn input_comes_from_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in");
+    std::fs::write(&file, "5\n").unwrap();
+    assert_eq!(sh("read n; exit $n", Some(&file), 9.0).exit, 5);
+}

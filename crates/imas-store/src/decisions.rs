@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was decided when, and why.
+
+use rusqlite::{Row, params};
+use serde::Serialize;
+
+use crate::{RowId, Store, StoreError};
+
+/// One decision as stored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decided {
+    /// Unix time in seconds.
+    pub at_s: f64,
+    /// Name of the candidate.
+    pub candidate: String,
+    /// Whether it was a trial.
+    pub trial: bool,
+    /// Id of the reason.
+    pub reason: String,
+    /// The reason and its evidence as sentences.
+    pub because: String,
+}
+
+impl Store {
+    /// Records a decision, unless it says the same as the one before and is no trial: a program that is started every second must not fill the store.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn record(&self, program: RowId, decided: &Decided) -> Result<(), StoreError> {
+        let repeats = self.latest(program)?.is_some_and(|last| {
+            !decided.trial
+                && !last.trial
+                && last.candidate == decided.candidate
+                && last.reason == decided.reason
+        });
+        if repeats {
+            return Ok(());
+        }
+        let sql = "INSERT INTO decision (program, at_s, candidate, trial, reason, because) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.connection().prepare_cached(sql)?.execute(params![
+            program,
+            decided.at_s,
+            decided.candidate,
+            decided.trial,
+            decided.reason,
+            decided.because,
+        ])?;
+        Ok(())
+    }
+
+    /// The newest decision.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn latest(&self, program: RowId) -> Result<Option<Decided>, StoreError> {
+        Ok(self.decisions(program, 1)?.pop())
+    }
+
+    /// The newest decisions, newest first.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn decisions(&self, program: RowId, most: u32) -> Result<Vec<Decided>, StoreError> {
+        let sql = "SELECT at_s, candidate, trial, reason, because FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.query_map(params![program, most], decided_of)?.collect::<Result<_, _>>()?)
+    }
+}
+
+fn decided_of(row: &Row<'_>) -> rusqlite::Result<Decided> {
+    Ok(Decided {
+        at_s: row.get(0)?,
+        candidate: row.get(1)?,
+        trial: row.get(2)?,
+        reason: row.get(3)?,
+        because: row.get(4)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::tests::temporary;
+
+    fn decided(candidate: &str, trial: bool) -> Decided {
+        Decided { at_s: 1.0, candidate: candidate.into(), trial, reason: "r".into(), because: "b".into() }
+    }
+
+    #[test]
+    fn only_changes_and_trials_are_kept() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        for (candidate, trial) in
+            [("a", true), ("a", true), ("a", false), ("a", false), ("b", false), ("b", false)]
+        {
+            store.record(program, &decided(candidate, trial)).unwrap();
+        }
+        let kept: Vec<_> =
+            store.decisions(program, 9).unwrap().into_iter().map(|d| (d.candidate, d.trial)).collect();
+        let want = [("b", false), ("a", false), ("a", true), ("a", true)].map(|(c, t)| (c.to_owned(), t));
+        assert_eq!(kept, want);
+    }
+}

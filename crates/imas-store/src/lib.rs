@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The store: samples and decisions as events, and what the operator wishes.
+//!
+//! One SQLite file. Samples are appended and never changed; every conclusion (profile, picks, quarantine) is computed
+//! anew from them by `imas-core`, so a better policy can be replayed over old samples. Several processes may use
+//! the file at once: each starts, decides and goes.
+//!
+//! - [`Store`]: opening, with a damaged file set aside
+//! - [`samples`]: programs and their trials
+//! - [`decisions`]: what was decided when, and why
+//! - [`wishes`]: pins, exclusions, lifted quarantines
+//! - [`memory`]: facts about files that are dear to find out: does this library load, may this executable be preloaded
+
+pub mod decisions;
+pub mod memory;
+pub mod samples;
+mod schema;
+pub mod wishes;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// A row's number.
+pub type RowId = i64;
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    set_aside: Option<PathBuf>,
+}
+
+/// What can go wrong with the store. A start must go on without it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The folder could not be made or the file not reached.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// SQLite refused.
+    #[error("{}: {error}", .path.display())]
+    Open {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        error: rusqlite::Error,
+    },
+    /// A statement failed.
+    #[error("the store refused: {0}")]
+    Sql(#[from] rusqlite::Error),
+    /// The schema could not be brought up to date, or is of a later IMAS.
+    #[error("the store's schema does not fit this version of imas: {0}")]
+    Schema(#[from] rusqlite_migration::Error),
+    /// A stored value could not be written as or read from JSON.
+    #[error("a stored value cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// How long a statement waits for another process before it fails.
+const BUSY: Duration = Duration::from_secs(5);
+
+impl Store {
+    /// Opens the store, making file and folder (mode 0700) if they are missing. A damaged file is renamed aside and a new one begun:
+    /// see [`Store::set_aside`].
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or belongs to a later version.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
+        match Self::try_open(path) {
+            Err(error) if is_damage(&error) => {
+                let aside = set_aside(path)?;
+                let mut store = Self::try_open(path)?;
+                store.set_aside = Some(aside);
+                Ok(store)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens an existing store for reading alone.
+    ///
+    /// # Errors
+    /// When there is none or it cannot be read.
+    pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
+        let open = |error| StoreError::Open { path: path.to_owned(), error };
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(open)?;
+        connection.busy_timeout(BUSY).map_err(open)?;
+        Ok(Self { connection, set_aside: None })
+    }
+
+    fn try_open(path: &Path) -> Result<Self, StoreError> {
+        let open = |error| StoreError::Open { path: path.to_owned(), error };
+        let mut connection = Connection::open(path).map_err(open)?;
+        connection.busy_timeout(BUSY).map_err(open)?;
+        // WAL: readers and a writer at once. NORMAL: what was committed survives any crash of ours; only a power
+        // cut may undo the last moments, and then the trial page is still there to be harvested again after it.
+        connection.pragma_update(None, "journal_mode", "wal").map_err(open)?;
+        connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
+        schema::migrate(&mut connection)?;
+        Ok(Self { connection, set_aside: None })
+    }
+
+    /// Where the damaged file went that stood at this path before; the caller tells the user.
+    #[must_use]
+    pub fn set_aside(&self) -> Option<&Path> {
+        self.set_aside.as_deref()
+    }
+
+    /// SQLite's own check of every page; what it finds wrong, nothing when all is well.
+    ///
+    /// # Errors
+    /// When the check itself cannot run.
+    pub fn check(&self) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
+        let lines = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        Ok(lines.into_iter().filter(|line| line != "ok").collect())
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|error| StoreError::Io { path: folder.to_owned(), error })
+}
+
+fn is_damage(error: &StoreError) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let code = match error {
+        StoreError::Open { error, .. } | StoreError::Sql(error) => error.sqlite_error_code(),
+        StoreError::Schema(rusqlite_migration::Error::RusqliteError { err, .. }) => err.sqlite_error_code(),
+        _ => None,
+    };
+    matches!(code, Some(DatabaseCorrupt | NotADatabase))
+}
+
+/// Renames the file and what SQLite keeps beside it, so that nothing is lost to somebody who wants to look.
+fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let with_suffix = |path: &Path, suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let aside = with_suffix(path, &format!(".corrupt-{seconds}"));
+    for suffix in ["", "-wal", "-shm"] {
+        let from = with_suffix(path, suffix);
+        match std::fs::rename(&from, with_suffix(&aside, suffix)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Io { path: from, error });
+            }
+            _ => {}
+        }
+    }
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_and_file_are_made_and_found_again() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/imas.db");
+        drop(Store::open(&path).unwrap());
+        let store = Store::open(&path).unwrap();
+        assert_eq!(store.set_aside(), None);
+        assert!(store.check().unwrap().is_empty());
+        assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn garbage_is_set_aside_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        std::fs::write(&path, "not a database at all, but long enough to look at\n".repeat(50)).unwrap();
+        let store = Store::open(&path).unwrap();
+        let aside = store.set_aside().unwrap();
+        assert!(std::fs::read_to_string(aside).unwrap().starts_with("not a database"));
+        assert!(store.check().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_store_of_a_later_version_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let store = Store::open(&path).unwrap();
+        store.connection().pragma_update(None, "user_version", 9999).unwrap();
+        drop(store);
+        assert!(matches!(Store::open(&path), Err(StoreError::Schema(_))));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn an_unreachable_place_is_an_error_that_names_it() {
+        let error = Store::open(Path::new("/proc/no/imas.db")).unwrap_err();
+        assert!(error.to_string().contains("/proc/no"), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Facts about files that are dear to find out, remembered until the file changes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rusqlite::{OptionalExtension, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Store, StoreError};
+
+impl Store {
+    /// What is remembered of the file under this kind; `None` when nothing is, or the file has changed since.
+    ///
+    /// # Errors
+    /// When the store refuses. A remembered fact that cannot be read any more counts as forgotten.
+    pub fn recall<T: DeserializeOwned>(&self, file: &Path, kind: &str) -> Result<Option<T>, StoreError> {
+        let Some(stamp) = stamp(file) else { return Ok(None) };
+        let sql = "SELECT fact FROM file_fact WHERE path = ?1 AND kind = ?2 AND stamp = ?3";
+        let fact: Option<String> = self
+            .connection()
+            .prepare_cached(sql)?
+            .query_row(params![file.to_string_lossy(), kind, stamp], |row| row.get(0))
+            .optional()?;
+        Ok(fact.and_then(|fact| serde_json::from_str(&fact).ok()))
+    }
+
+    /// Remembers a fact of the file as it is now, in place of an earlier one.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remember<T: Serialize>(&self, file: &Path, kind: &str, fact: &T) -> Result<(), StoreError> {
+        let Some(stamp) = stamp(file) else { return Ok(()) };
+        let sql = "INSERT INTO file_fact (path, kind, stamp, fact) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (path, kind) DO UPDATE SET stamp = ?3, fact = ?4";
+        let fact = serde_json::to_string(fact)?;
+        self.connection().prepare_cached(sql)?.execute(params![file.to_string_lossy(), kind, stamp, fact])?;
+        Ok(())
+    }
+}
+
+/// Changes whenever the file is replaced or written.
+fn stamp(file: &Path) -> Option<String> {
+    let about = std::fs::metadata(file).ok()?;
+    let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+    Some(format!("{}:{}:{}:{times:?}", about.dev(), about.ino(), about.size()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::samples::tests::temporary;
+
+    #[test]
+    fn a_fact_lasts_until_the_file_changes() {
+        let (folder, store) = temporary();
+        let file = folder.path().join("lib.so");
+        std::fs::write(&file, "a").unwrap();
+        store.remember(&file, "loads", &Some("why not")).unwrap();
+        let got: Option<Option<String>> = store.recall(&file, "loads").unwrap();
+        assert_eq!(got, Some(Some("why not".to_owned())));
+        assert_eq!(store.recall::<bool>(&file, "other").unwrap(), None);
+        std::fs::write(&file, "ab").unwrap();
+        assert_eq!(store.recall::<Option<String>>(&file, "loads").unwrap(), None);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(store.recall::<Option<String>>(&file, "loads").unwrap(), None);
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs and their trials.
+
+use imas_core::TrialRecord;
+use rusqlite::{OptionalExtension, Row, params};
+use serde::Serialize;
+
+use crate::{RowId, Store, StoreError};
+
+/// A program known to the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// Its number.
+    pub id: RowId,
+    /// Resolved path of the executable.
+    pub path: String,
+    /// Script, jar or main class of an interpreter; else empty.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.path)?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", self.detail) }
+    }
+}
+
+impl Store {
+    /// The program's row, made if it is new.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn program(&self, path: &str, detail: &str) -> Result<Program, StoreError> {
+        if let Some(known) = self.find_program(path, detail)? {
+            return Ok(known);
+        }
+        self.connection().execute(
+            "INSERT INTO program (path, detail) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            [path, detail],
+        )?;
+        self.find_program(path, detail)?.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    /// The program of exactly that path and detail.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn find_program(&self, path: &str, detail: &str) -> Result<Option<Program>, StoreError> {
+        let mut statement = self
+            .connection()
+            .prepare_cached("SELECT id, path, detail FROM program WHERE path = ?1 AND detail = ?2")?;
+        Ok(statement.query_row([path, detail], program_of).optional()?)
+    }
+
+    /// All programs whose executable or script has that path, in the order they became known.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn programs_at(&self, path: &str) -> Result<Vec<Program>, StoreError> {
+        let sql = "SELECT id, path, detail FROM program WHERE path = ?1 OR detail = ?1 ORDER BY id";
+        let mut statement = self.connection().prepare(sql)?;
+        Ok(statement.query_map([path], program_of)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The program of that number.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn program_numbered(&self, id: RowId) -> Result<Option<Program>, StoreError> {
+        let mut statement =
+            self.connection().prepare("SELECT id, path, detail FROM program WHERE id = ?1")?;
+        Ok(statement.query_row([id], program_of).optional()?)
+    }
+
+    /// All programs, in the order they became known.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn programs(&self) -> Result<Vec<Program>, StoreError> {
+        let mut statement = self.connection().prepare("SELECT id, path, detail FROM program ORDER BY id")?;
+        Ok(statement.query_map([], program_of)?.collect::<Result<_, _>>()?)
+    }
+
+    /// Appends a trial; `false` when that trial is stored already. On return it is committed.
+    ///
+    /// # Errors
+    /// When the store refuses: the caller must keep the page then.
+    pub fn add_trial(&self, program: RowId, trial: &TrialRecord) -> Result<bool, StoreError> {
+        let sql =
+            "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, sample)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (trial_id) DO NOTHING";
+        let sample = serde_json::to_string(&trial.sample)?;
+        let added = self.connection().prepare_cached(sql)?.execute(params![
+            trial.sample.trial_id,
+            program,
+            trial.sample.candidate,
+            trial.build_id,
+            trial.allocator_version,
+            trial.sample.made_unix_s,
+            sample,
+        ])?;
+        Ok(added == 1)
+    }
+
+    /// All trials of a program in the order they were made.
+    ///
+    /// # Errors
+    /// When the store refuses, or a sample cannot be read.
+    pub fn trials(&self, program: RowId) -> Result<Vec<TrialRecord>, StoreError> {
+        let sql =
+            "SELECT build_id, allocator_version, sample FROM trial WHERE program = ?1 ORDER BY made_s, id";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let rows = statement.query_map([program], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        })?;
+        rows.map(|row| {
+            let (build_id, allocator_version, sample) = row?;
+            Ok(TrialRecord { build_id, allocator_version, sample: serde_json::from_str(&sample)? })
+        })
+        .collect()
+    }
+
+    /// Forgets a program: its trials, decisions, pin and lifted quarantines; how many trials that were.
+    ///
+    /// # Errors
+    /// When the store refuses; nothing is forgotten then.
+    pub fn forget(&mut self, program: RowId) -> Result<i64, StoreError> {
+        let transaction = self.connection_mut().transaction()?;
+        let trials =
+            transaction.query_row("SELECT count(*) FROM trial WHERE program = ?1", [program], |row| {
+                row.get::<_, i64>(0)
+            })?;
+        transaction.execute("DELETE FROM program WHERE id = ?1", [program])?;
+        transaction.commit()?;
+        Ok(trials)
+    }
+}
+
+fn program_of(row: &Row<'_>) -> rusqlite::Result<Program> {
+    Ok(Program { id: row.get(0)?, path: row.get(1)?, detail: row.get(2)? })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use imas_core::Sample;
+
+    pub(crate) fn temporary() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        (folder, store)
+    }
+
+    fn trial(id: &str, made_unix_s: f64) -> TrialRecord {
+        let sample =
+            Sample { trial_id: id.into(), candidate: "jemalloc".into(), made_unix_s, ..Sample::default() };
+        TrialRecord { build_id: "b".into(), allocator_version: "5".into(), sample }
+    }
+
+    #[test]
+    fn a_program_has_one_row() {
+        let (_folder, store) = temporary();
+        let first = store.program("/bin/python", "/a.py").unwrap();
+        assert_eq!(store.program("/bin/python", "/a.py").unwrap(), first);
+        let other = store.program("/bin/python", "/b.py").unwrap();
+        assert_ne!(first.id, other.id);
+        assert_eq!(store.programs_at("/bin/python").unwrap().len(), 2);
+        assert_eq!(store.programs_at("/b.py").unwrap(), [other.clone()]);
+        assert_eq!(store.program_numbered(other.id).unwrap().unwrap().to_string(), "/bin/python /b.py");
+    }
+
+    #[test]
+    fn a_trial_is_stored_once_and_read_back_in_order() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        assert!(store.add_trial(program, &trial("late", 2.0)).unwrap());
+        assert!(store.add_trial(program, &trial("early", 1.0)).unwrap());
+        assert!(!store.add_trial(program, &trial("late", 2.0)).unwrap());
+        assert_eq!(store.trials(program).unwrap(), [trial("early", 1.0), trial("late", 2.0)]);
+    }
+
+    #[test]
+    fn forgetting_takes_everything_of_one_program() {
+        let (_folder, mut store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let kept = store.program("/bin/y", "").unwrap().id;
+        store.add_trial(program, &trial("a", 1.0)).unwrap();
+        store.add_trial(kept, &trial("b", 1.0)).unwrap();
+        store.pin(program, "jemalloc", 1.0).unwrap();
+        assert_eq!(store.forget(program).unwrap(), 1);
+        assert!(store.trials(program).unwrap().is_empty());
+        assert_eq!(store.pinned(program).unwrap(), None);
+        assert_eq!(store.trials(kept).unwrap().len(), 1);
+    }
+}
