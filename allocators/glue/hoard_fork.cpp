@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hoard and fork. The thread that forks takes every heap lock first, so that the child's copy of the
+// heaps is whole; the child, alone, releases them. Locks inside superblocks are too many to take: a
+// thread may hold one while it waits for a heap's lock, and has changed nothing yet (RedirectFree::free).
+// The child takes those over by their generation when it next needs them (hoard_layers.h).
+#include "hoard_layers.h"
+
+#include <pthread.h>
+
+// Starts at 1: 0 means "free" in a lock word.
+std::atomic<uint32_t> hoard_fork_generation { 1 };
+
+namespace {
+
+// Hoard has 128 small heaps with two locks each, 64 big heaps, the global heap, its source and the map.
+enum { LOCKS = 512, SPINS_PER_LOCK = 20000 };
+
+HL::SpinLockType *locks[LOCKS];
+std::atomic<int> lockCount;
+
+bool takeWithin(HL::SpinLockType *lock, int spins)
+{
+    for (; spins > 0; spins--) {
+        if (lock->didLock())
+            return true;
+        if (spins % 1000 == 0)
+            sched_yield();
+    }
+    return false;
+}
+
+void release(int count)
+{
+    while (count > 0)
+        locks[--count]->unlock();
+}
+
+// A thread nests heap locks in an order that is not ours. Whoever waits for a lock that is held here
+// cannot give up the one wanted here, so give all back after a while and begin again.
+void takeAll()
+{
+    int count = lockCount;
+    for (int taken = 0; taken < count; taken++) {
+        if (takeWithin(locks[taken], SPINS_PER_LOCK))
+            continue;
+        release(taken);
+        sched_yield();
+        taken = -1;
+    }
+}
+
+void releaseInParent()
+{
+    release(lockCount);
+}
+
+void releaseInChild()
+{
+    hoard_fork_generation++;
+    release(lockCount);
+}
+
+} // namespace
+
+// The bounds of this library's own zeroed data, set by the linker.
+extern char __bss_start[] __attribute__((visibility("hidden")));
+extern char _end[] __attribute__((visibility("hidden")));
+
+// Heaps live in static buffers, superblocks in mapped memory: the address tells their locks apart.
+void hoard_register_lock(HL::SpinLockType *lock)
+{
+    char *place = reinterpret_cast<char *>(lock);
+    if (place < __bss_start || place >= _end)
+        return;
+    int index = lockCount++;
+    if (index < LOCKS)
+        locks[index] = lock;
+    else
+        lockCount--;
+}
+
+void hoard_install_fork_handlers()
+{
+    pthread_atfork(takeAll, releaseInParent, releaseInChild);
+}
+
+// xorshift64 (Marsaglia 2003); the low 31 bits, as lrand48 gives. Called under the heap manager's lock.
+long hoard_random()
+{
+    static uint64_t state = 0x9e3779b97f4a7c15u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return static_cast<long>(state & 0x7fffffff);
+}

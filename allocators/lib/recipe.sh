@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What recipes are made of. build.sh sources this, then one recipe, then calls the recipe's build().
+#
+# A recipe sets
+#   version        of the allocator, as people know it
+#   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock) or debian:PACKAGE=VERSION
+#   glue           files of glue/ it uses besides family.h, keep_errno.h and exports.map
+#   needs          commands it runs that a bare gcc does not bring (optional)
+#   build_seconds  about how long it takes; the slow ones are built last
+# and defines build(), which runs in a fresh folder, finds the sources in $SOURCE (read only) and ends
+# with one link_library.
+
+# Optimised as upstreams optimise. No builtin malloc: gcc would turn the glue's own
+# malloc-and-clear into a call of calloc. Initial-exec TLS: malloc must never enter the loader.
+COMMON_FLAGS=(-O3 -fPIC -pipe -pthread -fvisibility=hidden -ftls-model=initial-exec -fno-builtin-malloc
+    -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free -fno-semantic-interposition
+    -ffunction-sections -fdata-sections)
+LTO_FLAGS=(-flto=auto)
+GLUE_FLAGS=(-std=gnu11 -Wall -Wextra -Werror)
+# Upstream's warnings are upstream's.
+UPSTREAM_FLAGS=(-w -DNDEBUG -D_GNU_SOURCE -include "$ALLOCATORS/glue/keep_errno.h" "-I$ALLOCATORS/glue")
+LINK_FLAGS=(-shared -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--as-needed
+    -Wl,-S "-Wl,--version-script=$ALLOCATORS/glue/exports.map" -Wl,--no-undefined)
+
+# compile_c [flags] -- files: one object a file in the current folder, named in OBJECTS.
+compile_c()
+{
+    compile_each "${CC:-gcc}" "$@"
+}
+
+compile_cxx()
+{
+    compile_each "${CXX:-g++}" "$@"
+}
+
+compile_each()
+{
+    local compiler=$1 flags=() file object
+    shift
+    while [ "$1" != -- ]; do
+        flags+=("$1")
+        shift
+    done
+    shift
+    local commands=()
+    for file in "$@"; do
+        object=$(object_of "$file")
+        OBJECTS+=("$object")
+        commands+=("$object" "$file")
+    done
+    printf '%s\0' "${commands[@]}" | xargs -0 -n 2 -P "$JOBS" \
+        "$ALLOCATORS/lib/compile.sh" "$compiler" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${UPSTREAM_FLAGS[@]}" "${flags[@]}" --
+}
+
+# Files of one name in two folders keep apart.
+object_of()
+{
+    local name=${1//\//_}
+    echo "${name//../}.o"
+}
+
+# link_library [inputs and flags]: the glue's family file NAME.c and the inputs become libNAME.so,
+# which is checked.
+link_library()
+{
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${GLUE_FLAGS[@]}" \
+        "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
+        -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
+        family.o "$@" -o "lib$name.so"
+    check_library "lib$name.so"
+}
+
+# For sources in C++ whose library is linked by link_cxx_library.
+CXX_FLAGS=(-fno-exceptions -fno-rtti -fno-threadsafe-statics)
+
+# link_cxx_library [inputs and flags]: the same for an allocator in C++ (compiled without exceptions).
+link_cxx_library()
+{
+    "${CXX:-g++}" "${COMMON_FLAGS[@]}" -std=gnu++17 "${CXX_FLAGS[@]}" -Wall -Wextra -Werror \
+        "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" -c "$ALLOCATORS/glue/cxx_runtime.cpp" -o cxx_runtime.o
+    link_library "$@" cxx_runtime.o -l:libstdc++.a
+}
+
+# A library that drags in libstdc++ costs a millisecond at every start of every program.
+check_library()
+{
+    local dynamic
+    dynamic=$(readelf -dW "$1")
+    refuse_if "$dynamic" 'NEEDED.*lib(stdc\+\+|gcc_s|m|unwind)\.' "$1 needs a library that it must not"
+    refuse_if "$dynamic" 'TEXTREL' "$1 has text relocations"
+    refuse_unless "$dynamic" 'FLAGS_1.*NOW' "$1 is not bound at load"
+    refuse_unless "$dynamic" '\(SYMBOLIC\)|FLAGS .*SYMBOLIC' "$1 is not bound to itself"
+    refuse_if "$(readelf -lW "$1")" 'GNU_STACK.*RWE' "$1 wants an executable stack"
+    check_imports "$1"
+    check_exports "$1"
+}
+
+refuse_if()
+{
+    if grep -qE "$2" <<<"$1"; then
+        echo "check: $3" >&2
+        return 1
+    fi
+}
+
+refuse_unless()
+{
+    if ! grep -qE "$2" <<<"$1"; then
+        echo "check: $3" >&2
+        return 1
+    fi
+}
+
+# Only libc's versioned names. A weak one that nobody defines is a function silently not called (so
+# glibc's pthread_atfork, which is not in libc.so, when the reference is weak).
+check_imports()
+{
+    local imports
+    imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' | grep -vE '^(_ITM_.*|__gmon_start__)$' || true)
+    refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
+    refuse_if "$(grep -vE '@GLIBC_2' <<<"$imports")" '.' "$1 refers to what libc.so does not have"
+}
+
+# Exactly the names of exports.map: one missing means glibc's heap would answer for it, one more could
+# replace something in the program.
+check_exports()
+{
+    local wanted found
+    wanted=$(sed -n '/global:/,/local:/p' "$ALLOCATORS/glue/exports.map" | grep -oE '[a-z_0-9]+;' | tr -d ';' | sort)
+    found=$(nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sort)
+    if [ "$wanted" != "$found" ]; then
+        echo "check: $1 exports other names than exports.map:" >&2
+        diff <(echo "$wanted") <(echo "$found") >&2
+        return 1
+    fi
+}

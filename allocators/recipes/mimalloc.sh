@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
+# mimalloc 3, the current major version. Compiled as C: no libstdc++.
+version=3.3.2
+source=crate:libmimalloc-sys
+glue=(mimalloc.c)
+build_seconds=8
+
+build()
+{
+    local folder=$SOURCE/c_src/mimalloc/v3
+    compile_c -std=gnu11 -DMI_BUILD_RELEASE "-I$folder/include" "-I$folder/src" -- "$folder/src/static.c"
+    link_library "${OBJECTS[@]}"
+}
