@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names of the environment variables: launcher to guard and hook.
+
+/// Absolute path of the page the launcher prepared for this process (its pid stands in the header).
+pub const PAGE: &str = "IMAS_PAGE";
+/// `1`: leave the environment as it is, so that children run under the same candidate.
+pub const FOLLOW: &str = "IMAS_FOLLOW";
+/// `1`: every process of the tree counts into a page of its own, made beside [`PAGE`] (implies [`FOLLOW`]).
+pub const TREE: &str = "IMAS_TREE";
+/// Prefix: `IMAS_WAS_<NAME>=<value>` is the value `<NAME>` had before the launcher changed it.
+pub const WAS: &str = "IMAS_WAS_";
+/// Colon-separated names that did not exist before the launcher set them.
+pub const UNSET: &str = "IMAS_UNSET";
+/// `1`: do nothing at all.
+pub const DISABLE: &str = "IMAS_DISABLE";

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two candidates side by side, round by round.
+
+use std::collections::BTreeMap;
+
+use super::options::Options;
+use super::run::Run;
+use crate::stats::{Interval, bootstrap, median};
+
+/// What candidates are compared on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Criterion {
+    /// User and system CPU time.
+    Cpu,
+    /// Mean of resident anonymous memory.
+    Memory,
+    /// Geometric mean of both ratios, which is exp(0.5 ln cpu + 0.5 ln memory).
+    Balance,
+}
+
+impl Criterion {
+    /// Difference worth a word. For the balance: what the smaller of both margins alone would make of it.
+    pub(super) fn margin(self, options: &Options) -> f64 {
+        match self {
+            Self::Cpu => options.cpu_margin,
+            Self::Memory => options.memory_margin,
+            Self::Balance => 1.0 - (1.0 - options.cpu_margin.min(options.memory_margin)).sqrt(),
+        }
+    }
+}
+
+/// Figures of one round: of the one and of the other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Pair {
+    cpu: (f64, f64),
+    memory: (f64, f64),
+}
+
+impl Pair {
+    fn new(one: &Run, other: &Run) -> Self {
+        Self { cpu: (one.cpu_s(), other.cpu_s()), memory: (one.mean_bytes as f64, other.mean_bytes as f64) }
+    }
+
+    /// A figure of 0 was not measured: the run was too short for it.
+    fn has(&self, criterion: Criterion) -> bool {
+        let both = |(one, other): (f64, f64)| one > 0.0 && other > 0.0;
+        match criterion {
+            Criterion::Cpu => both(self.cpu),
+            Criterion::Memory => both(self.memory),
+            Criterion::Balance => both(self.cpu) && both(self.memory),
+        }
+    }
+}
+
+/// Pairs of the rounds in which both have a run.
+pub(super) fn pairs<'a>(
+    one: impl Iterator<Item = &'a Run>,
+    other: impl Iterator<Item = &'a Run>,
+) -> Vec<Pair> {
+    let others: BTreeMap<u32, &Run> = other.map(|run| (run.round, run)).collect();
+    one.filter_map(|run| others.get(&run.round).map(|other| Pair::new(run, other))).collect()
+}
+
+/// A ratio with the number of rounds it rests on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Ratio {
+    pub(super) interval: Interval,
+    pub(super) rounds: usize,
+}
+
+/// Ratio of the one's median to the other's. None when the criterion was measured in no round.
+pub(super) fn ratio(pairs: &[Pair], criterion: Criterion, options: &Options) -> Option<Ratio> {
+    let measured: Vec<Pair> = pairs.iter().copied().filter(|pair| pair.has(criterion)).collect();
+    let interval = bootstrap(&measured, options.resamples, options.seed, |drawn| match criterion {
+        Criterion::Cpu => cpu(drawn),
+        Criterion::Memory => memory(drawn),
+        Criterion::Balance => Some((cpu(drawn)? * memory(drawn)?).sqrt()),
+    })?;
+    Some(Ratio { interval, rounds: measured.len() })
+}
+
+fn cpu(pairs: &[Pair]) -> Option<f64> {
+    of_medians(pairs, |pair| pair.cpu)
+}
+
+fn memory(pairs: &[Pair]) -> Option<f64> {
+    of_medians(pairs, |pair| pair.memory)
+}
+
+fn of_medians(pairs: &[Pair], figures: fn(&Pair) -> (f64, f64)) -> Option<f64> {
+    let (one, other): (Vec<f64>, Vec<f64>) = pairs.iter().map(figures).unzip();
+    Some(median(&one)? / median(&other)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(round: u32, user_s: f64, mean_bytes: u64) -> Run {
+        Run { round, user_s, mean_bytes, ..Run::default() }
+    }
+
+    #[test]
+    fn only_common_rounds_are_paired() {
+        let one = [run(1, 1.0, 0), run(2, 2.0, 0), run(4, 4.0, 0)];
+        let other = [run(4, 40.0, 0), run(1, 10.0, 0), run(3, 30.0, 0)];
+        let pairs = pairs(one.iter(), other.iter());
+        assert_eq!(pairs.iter().map(|pair| pair.cpu).collect::<Vec<_>>(), [(1.0, 10.0), (4.0, 40.0)]);
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_ratio() {
+        let one = [run(1, 1.0, 0), run(2, 3.0, 50)];
+        let other = [run(1, 2.0, 100), run(2, 6.0, 100)];
+        let pairs = pairs(one.iter(), other.iter());
+        let options = Options::default();
+        assert_eq!(
+            ratio(&pairs, Criterion::Cpu, &options).map(|r| (r.interval.mid, r.rounds)),
+            Some((0.5, 2))
+        );
+        assert_eq!(
+            ratio(&pairs, Criterion::Memory, &options).map(|r| (r.interval.mid, r.rounds)),
+            Some((0.5, 1))
+        );
+        assert_eq!(
+            ratio(&pairs, Criterion::Balance, &options).map(|r| (r.interval.mid, r.rounds)),
+            Some((0.5, 1))
+        );
+        assert_eq!(ratio(&[], Criterion::Cpu, &options), None);
+    }
+}

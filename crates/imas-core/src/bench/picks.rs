@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The three picks of a benchmark.
+//!
+//! A pick must beat `system` beyond doubt; among those that do, the best estimate is not simply taken, since chance
+//! decides between near equals and the pick would change from one invocation to the next. Whoever cannot be told from
+//! the best counts as tied with it; then the other criterion decides in the same manner, then the catalogue's order.
+
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use super::pairs::{Criterion, pairs, ratio};
+use super::run::Run;
+use super::verdict::is_better;
+use crate::candidate::SYSTEM;
+use crate::stats::Interval;
+
+/// Names of the picks; `system` where nothing beats it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct BenchPicks {
+    /// Least CPU time.
+    pub fastest: String,
+    /// Least memory.
+    pub leanest: String,
+    /// Best of both: lowest 0.5 ln cpu + 0.5 ln memory, worse than `system` on neither by more than the margin.
+    pub balanced: String,
+}
+
+/// An eligible candidate, in the catalogue's order.
+#[derive(Debug)]
+pub(super) struct Entrant<'a> {
+    pub(super) name: &'a str,
+    pub(super) runs: Vec<&'a Run>,
+    pub(super) cpu: Option<Interval>,
+    pub(super) memory: Option<Interval>,
+    pub(super) balance: Option<Interval>,
+}
+
+impl Entrant<'_> {
+    fn ratio(&self, criterion: Criterion) -> Option<Interval> {
+        match criterion {
+            Criterion::Cpu => self.cpu,
+            Criterion::Memory => self.memory,
+            Criterion::Balance => self.balance,
+        }
+    }
+
+    fn beats_system(&self, criterion: Criterion, options: &Options) -> bool {
+        self.ratio(criterion).is_some_and(|ratio| is_better(ratio, criterion.margin(options)))
+    }
+
+    /// Not worse than `system` by more than the margin on either axis.
+    fn is_tolerable(&self, options: &Options) -> bool {
+        let within = |ratio: Option<Interval>, margin| ratio.is_some_and(|ratio| ratio.mid <= 1.0 + margin);
+        within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
+    }
+}
+
+/// All three picks among `entrants`, whose ratios are to `system` and rest on enough runs.
+pub(super) fn picks(entrants: &[Entrant<'_>], options: &Options) -> BenchPicks {
+    let pick = |criterion, then: &[Criterion]| {
+        let winners: Vec<&Entrant<'_>> =
+            entrants.iter().filter(|entrant| qualifies(entrant, criterion, options)).collect();
+        let tied = then
+            .iter()
+            .fold(near_best(&winners, criterion, options), |tied, &next| near_best(&tied, next, options));
+        tied.first().map_or(SYSTEM, |entrant| entrant.name).to_owned()
+    };
+    BenchPicks {
+        fastest: pick(Criterion::Cpu, &[Criterion::Memory]),
+        leanest: pick(Criterion::Memory, &[Criterion::Cpu]),
+        balanced: pick(Criterion::Balance, &[]),
+    }
+}
+
+fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
+    entrant.beats_system(criterion, options)
+        && (criterion != Criterion::Balance || entrant.is_tolerable(options))
+}
+
+/// The one with the lowest ratio and those that cannot be told from it, in the order given. All of them when none
+/// has a ratio on this criterion.
+fn near_best<'a, 'b>(
+    entrants: &[&'a Entrant<'b>],
+    criterion: Criterion,
+    options: &Options,
+) -> Vec<&'a Entrant<'b>> {
+    let measured = entrants.iter().filter_map(|entrant| Some((entrant, entrant.ratio(criterion)?.mid)));
+    let Some((best, _)) = measured.min_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return entrants.to_vec();
+    };
+    entrants.iter().copied().filter(|entrant| is_tied(entrant, best, criterion, options)).collect()
+}
+
+/// True when `entrant` cannot be told from `best`: it is it, or its interval against it reaches down to 1, or it is worse
+/// by no more than the margin.
+fn is_tied(entrant: &Entrant<'_>, best: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
+    let against = pairs(entrant.runs.iter().copied(), best.runs.iter().copied());
+    std::ptr::eq(entrant, best)
+        || ratio(&against, criterion, options)
+            .is_some_and(|r| r.interval.lo <= 1.0 || r.interval.mid <= 1.0 + criterion.margin(options))
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate as the core sees it, and the one rule about which samples may speak for it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::TrialRecord;
+use crate::sample::PageKind;
+
+/// Name of the candidate that leaves the program untouched.
+pub const SYSTEM: &str = "system";
+
+/// What the core must know of a catalogue entry.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Version of the allocator; empty when not known.
+    pub version: String,
+    /// Names under which its allocator may appear as [`crate::Sample::served`]; empty: any (what serves under
+    /// `system` depends on the program).
+    pub serves: Vec<String>,
+    /// False when it cannot be loaded here.
+    pub available: bool,
+}
+
+impl Candidate {
+    /// An available candidate that must be served by one of `serves`.
+    pub fn new(name: &str, version: &str, serves: &[&str]) -> Self {
+        let serves = serves.iter().map(|s| (*s).to_owned()).collect();
+        Self { name: name.to_owned(), version: version.to_owned(), serves, available: true }
+    }
+
+    /// The candidate `system`: whatever serves is right.
+    pub fn system(version: &str) -> Self {
+        Self::new(SYSTEM, version, &[])
+    }
+
+    /// True for `system`.
+    pub fn is_system(&self) -> bool {
+        self.name == SYSTEM
+    }
+
+    fn accepts(&self, served: &str) -> bool {
+        self.serves.is_empty() || self.serves.iter().any(|name| name == served)
+    }
+}
+
+/// Why a sample does not enter a candidate's averages.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotCounted {
+    /// Of another candidate.
+    OtherCandidate,
+    /// Of another build of the program.
+    OtherBuild,
+    /// Of another version of the allocator.
+    OtherVersion,
+    /// A production start: nothing was counted.
+    Flight,
+    /// The program crashed.
+    Crashed,
+    /// The injected code stood aside, for this reason.
+    Passed(String),
+    /// Another object's malloc served.
+    ForeignServed(String),
+    /// Too few operations: none was timed.
+    NothingTimed,
+    /// No snapshot of memory.
+    NoSnapshot,
+}
+
+impl NotCounted {
+    /// True when the trial says that this candidate yields nothing with this program: it is worth counting such
+    /// trials, so that they come to an end. Not so where only the circumstances of the one start were to blame
+    /// (`disabled`, `valgrind`, a resource limit).
+    pub fn is_candidates_doing(&self) -> bool {
+        match self {
+            Self::Crashed | Self::ForeignServed(_) | Self::NothingTimed | Self::NoSnapshot => true,
+            Self::Passed(reason) => matches!(reason.as_str(), "no-allocator" | "page"),
+            Self::OtherCandidate | Self::OtherBuild | Self::OtherVersion | Self::Flight => false,
+        }
+    }
+}
+
+/// Figures of a sample that counts, as Algorithm 8 takes them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Counted {
+    /// Mean of the four class means, ns.
+    pub ns_per_op: f64,
+    /// Fragmentation over virtual sizes, 0 to 1.
+    pub frag: f64,
+    /// Mean heap, bytes.
+    pub heap_bytes: f64,
+}
+
+/// Whether `record` enters the averages of `candidate` for the build `build_id` of the program.
+///
+/// # Errors
+/// The first reason, in the order of [`NotCounted`], why it does not.
+pub fn count(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<Counted, NotCounted> {
+    let sample = &record.sample;
+    if sample.candidate != candidate.name {
+        return Err(NotCounted::OtherCandidate);
+    }
+    if !record.is_of_build(build_id) {
+        return Err(NotCounted::OtherBuild);
+    }
+    if !record.is_of_version(&candidate.version) {
+        return Err(NotCounted::OtherVersion);
+    }
+    if sample.kind == PageKind::Flight {
+        return Err(NotCounted::Flight);
+    }
+    if sample.ended.is_crash() {
+        return Err(NotCounted::Crashed);
+    }
+    if let Some(reason) = &sample.pass_reason {
+        return Err(NotCounted::Passed(reason.clone()));
+    }
+    if !candidate.accepts(&sample.served) {
+        return Err(NotCounted::ForeignServed(sample.served.clone()));
+    }
+    let ns_per_op = sample.ns_per_op().filter(|ns| ns.is_finite()).ok_or(NotCounted::NothingTimed)?;
+    let frag = sample.frag_virtual().ok_or(NotCounted::NoSnapshot)?;
+    Ok(Counted { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Ended, Memory, OpFigures, Sample};
+
+    fn good() -> TrialRecord {
+        let memory = Memory { snapshots: 1, heap_mean: 400, live_mean: 300, ..Memory::default() };
+        let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, histogram_ticks: vec![] };
+        TrialRecord {
+            sample: Sample {
+                candidate: "jemalloc".into(),
+                served: "jemalloc".into(),
+                memory,
+                malloc,
+                ..Sample::default()
+            },
+            build_id: "b1".into(),
+            allocator_version: "5.3".into(),
+        }
+    }
+
+    fn jemalloc() -> Candidate {
+        Candidate::new("jemalloc", "5.3", &["jemalloc"])
+    }
+
+    fn after(change: impl FnOnce(&mut TrialRecord)) -> Result<Counted, NotCounted> {
+        let mut record = good();
+        change(&mut record);
+        count(&record, &jemalloc(), "b1")
+    }
+
+    #[test]
+    fn a_good_sample_counts() {
+        assert_eq!(after(|_| ()), Ok(Counted { ns_per_op: 20.0, frag: 0.25, heap_bytes: 400.0 }));
+        assert!(after(|r| r.sample.ended = Ended::Signal { signal: 15 }).is_ok(), "killed, not crashed");
+    }
+
+    #[test]
+    fn each_reason_not_to_count() {
+        use NotCounted as N;
+        assert_eq!(after(|r| r.sample.candidate = "hoard".into()), Err(N::OtherCandidate));
+        assert_eq!(after(|r| r.build_id = "b0".into()), Err(N::OtherBuild));
+        assert_eq!(after(|r| r.allocator_version = "5.2".into()), Err(N::OtherVersion));
+        assert_eq!(after(|r| r.sample.kind = PageKind::Flight), Err(N::Flight));
+        assert_eq!(after(|r| r.sample.ended = Ended::NeverEntered), Err(N::Crashed));
+        let passed = after(|r| r.sample.pass_reason = Some("seccomp".into()));
+        assert_eq!(passed, Err(N::Passed("seccomp".into())));
+        let foreign = after(|r| r.sample.served = "libc.so.6".into());
+        assert_eq!(foreign, Err(N::ForeignServed("libc.so.6".into())));
+        assert_eq!(after(|r| r.sample.malloc.sampled = 0), Err(N::NothingTimed));
+        assert_eq!(after(|r| r.sample.memory.snapshots = 0), Err(N::NoSnapshot));
+    }
+
+    #[test]
+    fn anything_may_serve_system() {
+        let mut record = good();
+        record.sample.candidate = SYSTEM.into();
+        record.sample.served = "libjemalloc.so.2".into();
+        assert!(count(&record, &Candidate::system(""), "b1").is_ok());
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what is known of a program and the machine's state to the candidate for its next start.
+
+use serde::{Deserialize, Serialize};
+
+use crate::candidate::SYSTEM;
+use crate::paper::{Pick, Picks, choose, cpu_load_pct};
+use crate::profile::{Bar, ProfileView};
+use crate::quarantine::{Crashes, Quarantine};
+use crate::reason::Reason;
+use crate::sample::Ended;
+
+/// State of the machine at the moment of a start.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct Conditions {
+    /// Load average over five minutes.
+    pub load5: f64,
+    /// CPUs online.
+    pub cpus: u32,
+    /// `MemAvailable`, bytes.
+    pub mem_available_bytes: u64,
+}
+
+/// One figure or fact on which a decision rests.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Evidence {
+    /// What it is, in words.
+    pub name: String,
+    /// Its value, with unit.
+    pub value: String,
+}
+
+impl Evidence {
+    fn new(name: &str, value: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), value: value.into() }
+    }
+}
+
+/// What the next start of a program is to be.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Decision {
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// True: start it under the hook and count.
+    pub trial: bool,
+    /// Why.
+    pub reason: Reason,
+    /// On what.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Decision {
+    fn new(candidate: &str, reason: Reason, evidence: Vec<Evidence>) -> Self {
+        Self { candidate: candidate.to_owned(), trial: false, reason, evidence }
+    }
+
+    fn system(reason: Reason, evidence: Vec<Evidence>) -> Self {
+        Self::new(SYSTEM, reason, evidence)
+    }
+
+    /// Reason and evidence in one paragraph.
+    pub fn text(&self) -> String {
+        let evidence: Vec<_> = self.evidence.iter().map(|e| format!("{}: {}", e.name, e.value)).collect();
+        let sentence = self.reason.sentence();
+        if evidence.is_empty() {
+            sentence.to_owned()
+        } else {
+            format!("{sentence} ({})", evidence.join("; "))
+        }
+    }
+}
+
+/// Decides: a pin stands above an exclusion, an exclusion above the policy. A quarantined or unavailable candidate
+/// is never chosen, not even when pinned; `system` always may be.
+pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
+    if let Some(name) = &profile.pinned {
+        return pinned(profile, name);
+    }
+    if profile.excluded {
+        return Decision::system(Reason::Excluded, vec![]);
+    }
+    if let Some(bar) = profile.bar {
+        return barred(bar);
+    }
+    if let Some(next) = profile.next_test {
+        return trial(profile, next);
+    }
+    pick(profile, conditions)
+}
+
+fn pinned(profile: &ProfileView, name: &str) -> Decision {
+    let pin = Evidence::new("pinned to", name);
+    if name == SYSTEM {
+        return Decision::system(Reason::Pinned, vec![pin]);
+    }
+    match profile.candidate(name) {
+        Some(view) if view.is_usable() => Decision::new(name, Reason::Pinned, vec![pin]),
+        Some(view) if view.quarantine.is_some() => {
+            Decision::system(Reason::PinnedQuarantined, vec![pin, crash_evidence(profile, name)])
+        }
+        Some(_) => Decision::system(Reason::PinnedUnavailable, vec![pin]),
+        None => Decision::system(
+            Reason::PinnedUnavailable,
+            vec![pin, Evidence::new("catalogue", "has no such candidate")],
+        ),
+    }
+}
+
+/// Why a candidate is not usable.
+fn crash_evidence(profile: &ProfileView, name: &str) -> Evidence {
+    let quarantine = profile.candidate(name).and_then(|view| view.quarantine.as_ref());
+    Evidence::new(name, quarantine.map_or_else(|| "not available here".to_owned(), crash_text))
+}
+
+fn crash_text(quarantine: &Quarantine) -> String {
+    let Crashes { crashed, starts } = quarantine.under_candidate;
+    let how = match quarantine.ended {
+        Ended::Signal { signal } => format!("signal {signal}"),
+        _ => "death before the hook began".to_owned(),
+    };
+    format!("crashed {crashed} of {starts} starts, first by {how} in trial {}", quarantine.trial_id)
+}
+
+fn barred(bar: Bar) -> Decision {
+    let reason = match bar {
+        Bar::OwnMalloc => Reason::OwnMalloc,
+        Bar::Sanitizer => Reason::Sanitizer,
+    };
+    Decision::system(reason, vec![])
+}
+
+fn trial(profile: &ProfileView, next: usize) -> Decision {
+    let view = &profile.candidates[next];
+    let tests = format!("{} of {}", view.summary.count, profile.limits.max_tests);
+    let evidence = vec![Evidence::new("tests so far", tests)];
+    Decision { trial: true, ..Decision::new(&view.name, Reason::TrialDue, evidence) }
+}
+
+fn pick(profile: &ProfileView, conditions: &Conditions) -> Decision {
+    if !profile.candidates.iter().any(|view| view.is_usable()) {
+        return Decision::system(Reason::NoCandidate, vec![]);
+    }
+    let Some(picks) = profile.picks else {
+        return Decision::system(Reason::NoData, vec![]);
+    };
+    let (pick, mut evidence) = chosen(profile, &picks, conditions);
+    let wanted = &profile.candidates[picks.get(pick)];
+    if wanted.is_usable() {
+        evidence.push(figures(profile, picks.get(pick)));
+        return Decision::new(&wanted.name, reason_of(pick), evidence);
+    }
+    evidence.push(crash_evidence(profile, &wanted.name));
+    let reason = if wanted.quarantine.is_some() { Reason::Quarantined } else { Reason::PickUnavailable };
+    stand_in(profile, conditions, reason, evidence)
+}
+
+/// Algorithm 1 again, among the usable candidates; `system` when none of them has data.
+fn stand_in(
+    profile: &ProfileView,
+    conditions: &Conditions,
+    reason: Reason,
+    mut evidence: Vec<Evidence>,
+) -> Decision {
+    let Some(usable) = profile.usable_picks else {
+        return Decision::system(reason, evidence);
+    };
+    let (pick, _) = chosen(profile, &usable, conditions);
+    evidence.push(figures(profile, usable.get(pick)));
+    Decision::new(&profile.candidates[usable.get(pick)].name, reason, evidence)
+}
+
+/// Algorithm 1 over one set of picks, with what it looked at.
+fn chosen(profile: &ProfileView, picks: &Picks, conditions: &Conditions) -> (Pick, Vec<Evidence>) {
+    let heap = |i: usize| profile.candidates[i].summary.heap_bytes;
+    let load_pct = cpu_load_pct(conditions.load5, conditions.cpus);
+    let free = conditions.mem_available_bytes as f64;
+    let evidence = vec![
+        Evidence::new("CPU load", format!("{load_pct:.0} %")),
+        Evidence::new("memory available", mebibytes(free)),
+        Evidence::new("mean heap of the fastest", mebibytes(heap(picks.fastest))),
+        Evidence::new("mean heap of the leanest", mebibytes(heap(picks.leanest))),
+    ];
+    (choose(load_pct, free, heap(picks.fastest), heap(picks.leanest)), evidence)
+}
+
+fn reason_of(pick: Pick) -> Reason {
+    match pick {
+        Pick::Fastest => Reason::FastestCpuShort,
+        Pick::Leanest => Reason::LeanestMemoryShort,
+        Pick::Balanced => Reason::Balanced,
+    }
+}
+
+fn figures(profile: &ProfileView, i: usize) -> Evidence {
+    let view = &profile.candidates[i];
+    let s = &view.summary;
+    Evidence::new(
+        &view.name,
+        format!(
+            "{:.1} ns per operation, {:.1} % fragmentation, {} heap over {} tests",
+            s.ns_per_op,
+            s.frag * 100.0,
+            mebibytes(s.heap_bytes),
+            s.count
+        ),
+    )
+}
+
+fn mebibytes(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / (1024.0 * 1024.0))
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pure core of IMAS: samples become a profile, a profile and the machine's conditions become a decision.
+//!
+//! ```text
+//! TrialRecord (sample + what was tested)          Run (one execution of `imas bench`)
+//!      |  candidate::verdict: does it count?           |
+//!      v                                               v
+//! paper::fold -> Summary -> paper::analyse        bench::compare -> ratios, words, picks, warnings
+//! quarantine::quarantined                              ^
+//!      |                                               |
+//!      v                                             stats
+//! profile::ProfileView --- decision::decide(Conditions) -> Decision
+//! ```
+//!
+//! No I/O, no clock, no randomness but a seed: times come in as parameters, so that last month's samples can
+//! be replayed through today's rules.
+
+pub mod bench;
+pub mod candidate;
+pub mod decision;
+pub mod paper;
+pub mod profile;
+pub mod quarantine;
+pub mod reason;
+pub mod record;
+pub mod sample;
+pub mod stats;
+
+pub use candidate::{Candidate, SYSTEM};
+pub use decision::{Conditions, Decision, decide};
+pub use profile::{History, ProfileView};
+pub use reason::Reason;
+pub use record::TrialRecord;
+pub use sample::Sample;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of a program: always recomputed from its trials, never stored.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::candidate::{Candidate, NotCounted, count};
+use crate::paper::{self, Limits, Picks, Summary};
+use crate::quarantine::{Quarantine, quarantined};
+use crate::record::{TrialRecord, in_order_of_time};
+use crate::sample::PageKind;
+
+/// A finding that no candidate can serve the program is looked at again after this many seconds (one week): the cause
+/// may lie in a library, whose change the program's build-id does not show.
+pub const BAR_LASTS_S: f64 = 7.0 * 24.0 * 3600.0;
+
+/// All that a profile is worked out from.
+#[derive(Clone, Debug)]
+pub struct History<'a> {
+    /// Every trial of the program, in any order.
+    pub records: &'a [TrialRecord],
+    /// The catalogue, in its order.
+    pub candidates: &'a [Candidate],
+    /// Present build-id of the program; empty when it has none.
+    pub build_id: &'a str,
+    /// The candidate the operator pinned.
+    pub pinned: Option<&'a str>,
+    /// The operator excluded the program.
+    pub excluded: bool,
+    /// By candidate: time, seconds since the epoch, up to which the operator forgives crashes.
+    pub lifted_at: &'a BTreeMap<String, f64>,
+    /// How often and how soon a candidate is tested.
+    pub limits: Limits,
+    /// Now, seconds since the epoch.
+    pub now_unix_s: f64,
+}
+
+/// What is known of a program under one candidate.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct CandidateView {
+    /// Name in the catalogue.
+    pub name: String,
+    /// False when it cannot be loaded here.
+    pub available: bool,
+    /// Averages over the trials that count.
+    pub summary: Summary,
+    /// Set when the candidate crashed the program.
+    pub quarantine: Option<Quarantine>,
+    /// Trials of this candidate that do not count, in order of time, with the reason.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl CandidateView {
+    /// True when the program may be started under it.
+    pub fn is_usable(&self) -> bool {
+        self.available && self.quarantine.is_none()
+    }
+}
+
+/// A trial that does not count.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Which.
+    pub trial_id: String,
+    /// Why.
+    pub why: NotCounted,
+}
+
+/// Why no candidate can serve the program.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bar {
+    /// It brings a malloc of its own.
+    OwnMalloc,
+    /// It is built with a sanitizer.
+    Sanitizer,
+}
+
+/// What is known of a program.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct ProfileView {
+    /// By candidate, in the catalogue's order.
+    pub candidates: Vec<CandidateView>,
+    /// Picks among all candidates with data, usable or not.
+    pub picks: Option<Picks>,
+    /// Picks among the usable ones.
+    pub usable_picks: Option<Picks>,
+    /// How often and how soon a candidate is tested.
+    pub limits: Limits,
+    /// Candidate due for a trial; None: test mode is off.
+    pub next_test: Option<usize>,
+    /// Set when the latest trial of this build found that no candidate can serve.
+    pub bar: Option<Bar>,
+    /// The candidate the operator pinned.
+    pub pinned: Option<String>,
+    /// The operator excluded the program.
+    pub excluded: bool,
+}
+
+impl ProfileView {
+    /// Works the profile out.
+    pub fn new(history: &History<'_>) -> Self {
+        let summaries = paper::fold(history.records, history.candidates, history.build_id, &history.limits);
+        let candidates = candidate_views(history, &summaries);
+        let usable: Vec<bool> = candidates.iter().map(CandidateView::is_usable).collect();
+        let last = last_tested(history);
+        Self {
+            picks: paper::analyse(&summaries, &vec![true; summaries.len()]),
+            usable_picks: paper::analyse(&summaries, &usable),
+            next_test: paper::next_test(&summaries, last, &usable, &history.limits, history.now_unix_s),
+            limits: history.limits,
+            bar: bar(history),
+            candidates,
+            pinned: history.pinned.map(str::to_owned),
+            excluded: history.excluded,
+        }
+    }
+
+    /// The view of a candidate by name.
+    pub fn candidate(&self, name: &str) -> Option<&CandidateView> {
+        self.candidates.iter().find(|view| view.name == name)
+    }
+}
+
+fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<CandidateView> {
+    let mut quarantines =
+        quarantined(history.records, history.candidates, history.build_id, history.lifted_at);
+    let view = |(candidate, summary): (&Candidate, &Summary)| {
+        let at = quarantines.iter().position(|q| q.candidate == candidate.name);
+        CandidateView {
+            name: candidate.name.clone(),
+            available: candidate.available,
+            summary: *summary,
+            quarantine: at.map(|at| quarantines.swap_remove(at)),
+            left_out: left_out(history, candidate),
+        }
+    };
+    history.candidates.iter().zip(summaries).map(view).collect()
+}
+
+fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<LeftOut> {
+    let why = |record: &TrialRecord| count(record, candidate, history.build_id).err();
+    in_order_of_time(history.records)
+        .into_iter()
+        .filter_map(|record| why(record).map(|why| (record, why)))
+        .filter(|(_, why)| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight))
+        .map(|(record, why)| LeftOut { trial_id: record.sample.trial_id.clone(), why })
+        .collect()
+}
+
+/// Trials of the present build, in order of time.
+fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
+    let is_one = |r: &&TrialRecord| r.sample.kind == PageKind::Trial && r.is_of_build(history.build_id);
+    in_order_of_time(history.records).into_iter().filter(is_one).collect()
+}
+
+/// Index of the candidate of the latest trial; None when there is none or the catalogue has it no longer.
+fn last_tested(history: &History<'_>) -> Option<usize> {
+    let name = &trials(history).last()?.sample.candidate;
+    history.candidates.iter().position(|candidate| candidate.name == *name)
+}
+
+fn bar(history: &History<'_>) -> Option<Bar> {
+    let sample = &trials(history).last()?.sample;
+    if history.now_unix_s - sample.made_unix_s >= BAR_LASTS_S {
+        return None;
+    }
+    match sample.pass_reason.as_deref()? {
+        "own-malloc" => Some(Bar::OwnMalloc),
+        "sanitizer" => Some(Bar::Sanitizer),
+        _ => None,
+    }
+}

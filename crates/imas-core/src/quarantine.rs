@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which candidates have crashed a program and are not given to it again.
+//!
+//! A crash under a candidate quarantines it at once, as long as this build of the program has never been seen to crash
+//! under `system`. If it has, crashing may be the program's own habit, and the candidate is quarantined only when it
+//! crashes significantly more often (Fisher's exact test, one-sided). Only trials of the present build of the
+//! program and the present version of the allocator speak: when either changes, the quarantine lifts by itself.
+//! The operator lifts it by naming a time; crashes up to then are forgiven.
+//!
+//! Nothing is remembered but the trials: the answer is worked out anew from all of them, so a crash under
+//! `system` that is recorded later can clear a candidate.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use statrs::stats_tests::{Alternative, fishers_exact};
+
+use crate::candidate::{Candidate, SYSTEM};
+use crate::record::{TrialRecord, in_order_of_time};
+use crate::sample::Ended;
+
+/// Level at which a candidate's crash rate counts as higher than the system's.
+pub const SIGNIFICANCE: f64 = 0.05;
+
+/// A candidate that is not given to the program, and why.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Quarantine {
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// Time of the first crash that speaks, seconds since the epoch.
+    pub since_unix_s: f64,
+    /// Trial that crashed first.
+    pub trial_id: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// Build of the program that crashed.
+    pub build_id: String,
+    /// Version of the allocator that it crashed under.
+    pub allocator_version: String,
+    /// Starts under this candidate, and how many of them crashed.
+    pub under_candidate: Crashes,
+    /// The same under `system`.
+    pub under_system: Crashes,
+    /// Probability of so many crashes if the candidate were no worse than `system`; None when `system` has
+    /// never crashed and no test was needed.
+    pub p_value: Option<f64>,
+}
+
+/// How often a program crashed.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Crashes {
+    /// Starts that ended in a crash.
+    pub crashed: u64,
+    /// All starts.
+    pub starts: u64,
+}
+
+impl Crashes {
+    fn of<'a>(records: impl Iterator<Item = &'a TrialRecord>) -> Self {
+        records.fold(Self::default(), |sum, record| Self {
+            crashed: sum.crashed + u64::from(record.sample.ended.is_crash()),
+            starts: sum.starts + 1,
+        })
+    }
+
+    fn survived(self) -> u64 {
+        self.starts - self.crashed
+    }
+}
+
+/// Quarantined candidates, in the order of `candidates`. `build_id` is the program's present build; `lifted_at` gives by
+/// candidate the time (seconds since the epoch) up to which the operator forgives crashes.
+pub fn quarantined(
+    records: &[TrialRecord],
+    candidates: &[Candidate],
+    build_id: &str,
+    lifted_at: &BTreeMap<String, f64>,
+) -> Vec<Quarantine> {
+    let ordered = in_order_of_time(records);
+    let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
+    let system = Crashes::of(of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM));
+    let judge_one = |candidate: &Candidate| {
+        let after_s = lifted_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
+        judge(&starts_under(&of_build, candidate, after_s), system)
+    };
+    candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
+}
+
+/// Starts that speak about `candidate`. Where the injected code stood aside, the candidate did not serve.
+fn starts_under<'a>(
+    records: &[&'a TrialRecord],
+    candidate: &Candidate,
+    after_s: f64,
+) -> Vec<&'a TrialRecord> {
+    let speaks = |record: &&&TrialRecord| {
+        let sample = &record.sample;
+        sample.candidate == candidate.name
+            && sample.pass_reason.is_none()
+            && sample.made_unix_s > after_s
+            && record.is_of_version(&candidate.version)
+    };
+    records.iter().filter(speaks).copied().collect()
+}
+
+fn judge(starts: &[&TrialRecord], under_system: Crashes) -> Option<Quarantine> {
+    let first = starts.iter().find(|record| record.sample.ended.is_crash())?;
+    let under_candidate = Crashes::of(starts.iter().copied());
+    let p_value = (under_system.crashed > 0).then(|| p_value(under_candidate, under_system));
+    if p_value.is_some_and(|p| p >= SIGNIFICANCE) {
+        return None;
+    }
+    Some(Quarantine {
+        candidate: first.sample.candidate.clone(),
+        since_unix_s: first.sample.made_unix_s,
+        trial_id: first.sample.trial_id.clone(),
+        ended: first.sample.ended,
+        build_id: first.build_id.clone(),
+        allocator_version: first.allocator_version.clone(),
+        under_candidate,
+        under_system,
+        p_value,
+    })
+}
+
+/// Fisher's exact test, one-sided. A table that the test refuses (it cannot be: every row counts starts)
+/// is taken as no evidence for the candidate, that is as significant.
+fn p_value(candidate: Crashes, system: Crashes) -> f64 {
+    let table = [candidate.crashed, candidate.survived(), system.crashed, system.survived()];
+    fishers_exact(&table, Alternative::Greater).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    const SEGV: Ended = Ended::Signal { signal: 11 };
+    const CLEAN: Ended = Ended::Clean { status: Some(0) };
+
+    fn record(time_s: f64, candidate: &str, ended: Ended) -> TrialRecord {
+        TrialRecord {
+            sample: Sample {
+                trial_id: format!("t{time_s}"),
+                candidate: candidate.into(),
+                made_unix_s: time_s,
+                ended,
+                ..Sample::default()
+            },
+            build_id: "b1".into(),
+            allocator_version: "1".into(),
+        }
+    }
+
+    fn catalogue() -> Vec<Candidate> {
+        vec![
+            Candidate::system("2.36"),
+            Candidate::new("jemalloc", "1", &["jemalloc"]),
+            Candidate::new("hoard", "1", &["hoard"]),
+        ]
+    }
+
+    fn judged(records: &[TrialRecord]) -> Vec<String> {
+        judged_with(records, "b1", &BTreeMap::new())
+    }
+
+    fn judged_with(records: &[TrialRecord], build_id: &str, lifted: &BTreeMap<String, f64>) -> Vec<String> {
+        quarantined(records, &catalogue(), build_id, lifted).into_iter().map(|q| q.candidate).collect()
+    }
+
+    #[test]
+    fn one_crash_is_enough_when_system_never_crashed() {
+        let records =
+            [record(1.0, SYSTEM, CLEAN), record(2.0, "jemalloc", SEGV), record(3.0, "hoard", CLEAN)];
+        assert_eq!(judged(&records), ["jemalloc"]);
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new())[0];
+        assert_eq!((q.since_unix_s, q.trial_id.as_str(), q.ended), (2.0, "t2", SEGV));
+        assert_eq!(q.under_candidate, Crashes { crashed: 1, starts: 1 });
+        assert_eq!(q.p_value, None);
+    }
+
+    #[test]
+    fn it_works_before_system_was_ever_tried() {
+        assert_eq!(judged(&[record(1.0, "hoard", Ended::NeverEntered)]), ["hoard"]);
+    }
+
+    #[test]
+    fn ends_that_are_not_crashes_do_not_quarantine() {
+        for ended in [CLEAN, Ended::Unknown, Ended::Signal { signal: 8 }, Ended::Clean { status: Some(3) }] {
+            assert!(judged(&[record(1.0, "hoard", ended)]).is_empty(), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn system_is_never_quarantined() {
+        assert!(judged(&[record(1.0, SYSTEM, SEGV)]).is_empty());
+    }
+
+    #[test]
+    fn a_program_that_crashes_anyway_needs_a_significant_difference() {
+        let mut records = vec![record(1.0, SYSTEM, SEGV)];
+        records.extend((2..11).map(|t| record(f64::from(t), SYSTEM, CLEAN)));
+        // 1 of 10 under system. One of one under jemalloc: p = 2/11 = 0.18.
+        records.push(record(20.0, "jemalloc", SEGV));
+        assert!(judged(&records).is_empty());
+        // Two of two: p = C(3,2)/C(12,2) = 3/66 = 0.045.
+        records.push(record(21.0, "jemalloc", SEGV));
+        assert_eq!(judged(&records), ["jemalloc"]);
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new())[0];
+        assert!((q.p_value.unwrap() - 3.0 / 66.0).abs() < 1e-12, "{:?}", q.p_value);
+        assert_eq!(q.under_system, Crashes { crashed: 1, starts: 10 });
+        // Survivals under jemalloc clear it again.
+        records.extend((30..40).map(|t| record(f64::from(t), "jemalloc", CLEAN)));
+        assert!(judged(&records).is_empty());
+    }
+
+    #[test]
+    fn a_crash_of_system_in_another_build_says_nothing() {
+        let mut old = record(1.0, SYSTEM, SEGV);
+        old.build_id = "b0".into();
+        assert_eq!(judged(&[old, record(2.0, "hoard", SEGV)]), ["hoard"]);
+    }
+
+    #[test]
+    fn a_new_build_or_version_lifts() {
+        let records = [record(1.0, "hoard", SEGV)];
+        assert!(judged_with(&records, "b2", &BTreeMap::new()).is_empty());
+        let mut newer = catalogue();
+        newer[2].version = "2".into();
+        assert!(quarantined(&records, &newer, "b1", &BTreeMap::new()).is_empty());
+        newer[2].version = String::new();
+        assert_eq!(quarantined(&records, &newer, "b1", &BTreeMap::new()).len(), 1, "unknown is not newer");
+    }
+
+    #[test]
+    fn the_operator_lifts_until_the_next_crash() {
+        let lifted = BTreeMap::from([("hoard".to_owned(), 5.0)]);
+        let mut records = vec![record(1.0, "hoard", SEGV), record(5.0, "hoard", SEGV)];
+        assert!(judged_with(&records, "b1", &lifted).is_empty());
+        records.push(record(6.0, "hoard", SEGV));
+        assert_eq!(judged_with(&records, "b1", &lifted), ["hoard"]);
+    }
+
+    #[test]
+    fn a_crash_after_standing_aside_is_not_the_candidates() {
+        let mut passed = record(1.0, "hoard", SEGV);
+        passed.sample.pass_reason = Some("own-malloc".into());
+        assert!(judged(&[passed]).is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a decision was taken: each reason has an id, a sentence and a way to undo it.
+
+use serde::{Deserialize, Serialize};
+
+/// Reasons of a decision. Serialised as their id.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The operator keeps IMAS away from the program.
+    Excluded,
+    /// The operator chose.
+    Pinned,
+    /// The operator chose a candidate that crashes the program.
+    PinnedQuarantined,
+    /// The operator chose a candidate that is not to be had here.
+    PinnedUnavailable,
+    /// The program brings a malloc of its own.
+    OwnMalloc,
+    /// The program is built with a sanitizer.
+    Sanitizer,
+    /// A candidate has tests left.
+    TrialDue,
+    /// CPU is short.
+    FastestCpuShort,
+    /// Memory is short.
+    LeanestMemoryShort,
+    /// Neither or both are short.
+    Balanced,
+    /// The pick crashed the program; the next best stands in.
+    Quarantined,
+    /// The pick is not to be had here any more; the next best stands in.
+    PickUnavailable,
+    /// Nothing has been measured yet.
+    NoData,
+    /// No candidate may be used.
+    NoCandidate,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 14] = [
+        Self::Excluded,
+        Self::Pinned,
+        Self::PinnedQuarantined,
+        Self::PinnedUnavailable,
+        Self::OwnMalloc,
+        Self::Sanitizer,
+        Self::TrialDue,
+        Self::FastestCpuShort,
+        Self::LeanestMemoryShort,
+        Self::Balanced,
+        Self::Quarantined,
+        Self::PickUnavailable,
+        Self::NoData,
+        Self::NoCandidate,
+    ];
+
+    /// Stable kebab-case word for stores, JSON and logs.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Excluded => "excluded",
+            Self::Pinned => "pinned",
+            Self::PinnedQuarantined => "pinned-quarantined",
+            Self::PinnedUnavailable => "pinned-unavailable",
+            Self::OwnMalloc => "own-malloc",
+            Self::Sanitizer => "sanitizer",
+            Self::TrialDue => "trial-due",
+            Self::FastestCpuShort => "fastest-cpu-short",
+            Self::LeanestMemoryShort => "leanest-memory-short",
+            Self::Balanced => "balanced",
+            Self::Quarantined => "quarantined",
+            Self::PickUnavailable => "pick-unavailable",
+            Self::NoData => "no-data",
+            Self::NoCandidate => "no-candidate",
+        }
+    }
+
+    /// One sentence for people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Excluded => "The program is excluded: it runs untouched and is not measured.",
+            Self::Pinned => "The program is pinned to this candidate.",
+            Self::PinnedQuarantined => {
+                "The program is pinned to a candidate that crashed it; it runs untouched instead."
+            }
+            Self::PinnedUnavailable => {
+                "The program is pinned to a candidate that cannot be used here; it runs untouched instead."
+            }
+            Self::OwnMalloc => "The program brings a malloc of its own, which no candidate can replace.",
+            Self::Sanitizer => "The program runs under a sanitizer, which needs its own malloc.",
+            Self::TrialDue => "This candidate is due for a trial.",
+            Self::FastestCpuShort => "CPU is short and memory suffices, so the fastest candidate is used.",
+            Self::LeanestMemoryShort => "Memory is short and CPU is not, so the leanest candidate is used.",
+            Self::Balanced => {
+                "CPU and memory both suffice, or both are short, so the balanced candidate is used."
+            }
+            Self::Quarantined => "The best candidate crashed the program, so the next best stands in.",
+            Self::PickUnavailable => "The best candidate cannot be used here, so the next best stands in.",
+            Self::NoData => "Nothing has been measured yet, so the program runs untouched.",
+            Self::NoCandidate => "No candidate may be used, so the program runs untouched.",
+        }
+    }
+
+    /// The command that undoes or changes the decision, PROGRAM standing for the program; None where
+    /// nothing can be changed.
+    pub fn undo(self) -> Option<&'static str> {
+        match self {
+            Self::Excluded => Some("imas exclude remove PROGRAM"),
+            Self::Pinned | Self::PinnedQuarantined | Self::PinnedUnavailable => Some("imas unpin PROGRAM"),
+            Self::OwnMalloc | Self::Sanitizer => None,
+            Self::NoCandidate => Some("imas doctor"),
+            Self::TrialDue
+            | Self::FastestCpuShort
+            | Self::LeanestMemoryShort
+            | Self::Balanced
+            | Self::Quarantined
+            | Self::PickUnavailable
+            | Self::NoData => Some("imas pin PROGRAM system"),
+        }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ids_are_distinct_and_what_serde_writes() {
+        let ids: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.id()).collect();
+        assert_eq!(ids.len(), Reason::ALL.len());
+        for reason in Reason::ALL {
+            assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.id()));
+            assert!(reason.sentence().ends_with('.'), "{reason}");
+        }
+    }
+}

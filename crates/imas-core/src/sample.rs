@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The raw figures of one trial: stored for ever, never changed. Whatever can be worked out from them is a
+//! method here or a [`crate::profile`], never a field.
+
+use serde::{Deserialize, Serialize};
+
+/// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).
+/// FPE is not among them: dividing by zero is the program's own doing.
+const CRASH_SIGNALS: [u32; 5] = [4, 6, 7, 11, 31];
+
+/// True when a process that died by `signal` counts as crashed (`SIGILL`, `SIGABRT`, `SIGBUS`, `SIGSEGV`, `SIGSYS`).
+pub fn is_crash_signal(signal: u32) -> bool {
+    CRASH_SIGNALS.contains(&signal)
+}
+
+/// How a process under trial ended, as far as its page tells.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// Exit handlers ran, or `_exit` was called.
+    Clean {
+        /// Exit status 0 to 255 where it was seen.
+        status: Option<i32>,
+    },
+    /// A fatal signal.
+    Signal {
+        /// Its number.
+        signal: u32,
+    },
+    /// Armed, but our constructor was never reached.
+    NeverEntered,
+    /// Killed by SIGKILL, ended by a raw system call, replaced by exec, or still alive.
+    #[default]
+    Unknown,
+}
+
+impl Ended {
+    /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, or death
+    /// before our constructor.
+    pub fn is_crash(self) -> bool {
+        match self {
+            Self::Signal { signal } => is_crash_signal(signal),
+            Self::NeverEntered => true,
+            Self::Clean { .. } | Self::Unknown => false,
+        }
+    }
+}
+
+/// What a page was for.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum PageKind {
+    /// A trial, with counts.
+    #[default]
+    Trial,
+    /// A production start: how it ended, no counts.
+    Flight,
+}
+
+/// Figures of one operation class.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct OpFigures {
+    /// Calls, exact.
+    pub calls: u64,
+    /// Calls that were timed and whose time could be turned into nanoseconds.
+    pub sampled: u64,
+    /// Mean time of a call in ns; 0 when never sampled.
+    pub mean_ns: f64,
+    /// Estimated calls by log2 of clock ticks (bucket b: 2^b <= ticks < 2^(b+1); bucket 0 holds 0 too).
+    pub histogram_ticks: Vec<u64>,
+}
+
+/// Memory seen by the snapshots of a trial, in bytes.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct Memory {
+    /// Snapshots taken; without one every other field is 0.
+    pub snapshots: u64,
+    /// Mean of rw-p anonymous and `[heap]` mappings, thread stacks left out (the paper's heap, virtual).
+    pub heap_mean: u64,
+    /// Largest of them.
+    pub heap_peak: u64,
+    /// Mean of the usable bytes in live blocks.
+    pub live_mean: u64,
+    /// Largest of them.
+    pub live_peak: u64,
+    /// Mean of `Pss_Anon - LazyFree + SwapPss`.
+    pub resident_mean: u64,
+    /// Largest of them.
+    pub resident_peak: u64,
+}
+
+/// What the kernel accounted to the process by its exit.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Usage {
+    /// User CPU time, seconds.
+    pub user_s: f64,
+    /// System CPU time, seconds.
+    pub system_s: f64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// Peak resident set (`VmHWM`), bytes.
+    pub max_rss_bytes: u64,
+    /// Context switches by waiting.
+    pub voluntary_switches: u64,
+    /// Context switches by preemption.
+    pub involuntary_switches: u64,
+}
+
+/// Raw figures of one trial (one process, or the sum of a tree). Fields that an older version did not store read as their default.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Sample {
+    /// Unique per trial.
+    pub trial_id: String,
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// When the trial was made, seconds since the epoch.
+    pub made_unix_s: f64,
+    /// How it ended; of a tree: the first crash, else the root's end.
+    pub ended: Ended,
+    /// Why the injected code stood aside, a kebab-case word (`own-malloc`); None when it did not.
+    pub pass_reason: Option<String>,
+    /// The object whose malloc served; several of a tree are joined by commas.
+    pub served: String,
+    /// malloc and calloc.
+    pub malloc: OpFigures,
+    /// realloc.
+    pub realloc: OpFigures,
+    /// Every aligned form.
+    pub memalign: OpFigures,
+    /// free.
+    pub free: OpFigures,
+    /// Bytes asked for by malloc, realloc and memalign classes, exact.
+    pub bytes_requested: u64,
+    /// Calls that returned NULL for a non-zero size.
+    pub refused: u64,
+    /// Estimated bytes handed out above what was asked for (size-class rounding).
+    pub rounding_bytes: u64,
+    /// Estimated requests by log2 of bytes (bucket b: 2^b <= bytes < 2^(b+1); bucket 0 holds 0 too).
+    pub size_histogram: Vec<u64>,
+    /// Live-block samples lost because the hook's table was full; live figures are too low when this is not 0.
+    pub live_dropped: u64,
+    /// Threads that ever allocated.
+    pub threads: u32,
+    /// Children made by fork.
+    pub forks: u32,
+    /// Processes in the sum; 1 unless it is a tree.
+    pub processes: u32,
+    /// Snapshots' figures.
+    pub memory: Memory,
+    /// None when the process was killed before its exit handlers.
+    pub usage: Option<Usage>,
+    /// Seconds from the hook's start to its last snapshot.
+    pub wall_s: f64,
+    /// Trial or production flight.
+    pub kind: PageKind,
+}
+
+impl Sample {
+    /// The four operation classes: malloc, realloc, memalign, free.
+    pub fn classes(&self) -> [&OpFigures; 4] {
+        [&self.malloc, &self.realloc, &self.memalign, &self.free]
+    }
+
+    /// Performance of a test as the paper has it: mean of the four class means in ns (Algorithm 8, line 5),
+    /// a class never called or never sampled counting 0. None when nothing at all was sampled.
+    pub fn ns_per_op(&self) -> Option<f64> {
+        let classes = self.classes();
+        classes.iter().any(|class| class.sampled > 0).then(|| {
+            classes.iter().filter(|class| class.sampled > 0).map(|class| class.mean_ns).sum::<f64>() / 4.0
+        })
+    }
+
+    /// Fragmentation as the paper has it (Eq. 3) over the mean sizes, 0 to 1: (heap - live) / heap, heap being
+    /// virtual. None without snapshots or heap; 0 where the estimate of live bytes exceeds the heap.
+    pub fn frag_virtual(&self) -> Option<f64> {
+        fragmentation(&self.memory, self.memory.heap_mean)
+    }
+
+    /// The same over resident bytes, which is what is really paid.
+    pub fn frag_resident(&self) -> Option<f64> {
+        fragmentation(&self.memory, self.memory.resident_mean)
+    }
+}
+
+/// (held - live) / held, clamped at 0.
+fn fragmentation(memory: &Memory, held: u64) -> Option<f64> {
+    if memory.snapshots == 0 || held == 0 {
+        return None;
+    }
+    Some(held.saturating_sub(memory.live_mean) as f64 / held as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(sampled: u64, mean_ns: f64) -> OpFigures {
+        OpFigures { calls: sampled * 64, sampled, mean_ns, histogram_ticks: vec![] }
+    }
+
+    #[test]
+    fn ns_per_op_is_the_mean_of_four_classes() {
+        let sample = Sample {
+            malloc: op(3, 40.0),
+            realloc: op(0, 0.0),
+            memalign: op(0, 0.0),
+            free: op(5, 20.0),
+            ..Sample::default()
+        };
+        assert_eq!(sample.ns_per_op(), Some(15.0));
+        assert_eq!(Sample::default().ns_per_op(), None);
+    }
+
+    #[test]
+    fn a_mean_without_samples_is_not_believed() {
+        let sample = Sample { malloc: op(1, 40.0), free: op(0, 1e9), ..Sample::default() };
+        assert_eq!(sample.ns_per_op(), Some(10.0));
+    }
+
+    #[test]
+    fn fragmentation_follows_equation_3() {
+        let mut sample = Sample::default();
+        assert_eq!(sample.frag_virtual(), None);
+        sample.memory =
+            Memory { snapshots: 2, heap_mean: 1000, live_mean: 750, resident_mean: 800, ..Memory::default() };
+        assert_eq!(sample.frag_virtual(), Some(0.25));
+        assert_eq!(sample.frag_resident(), Some(0.0625));
+        sample.memory.live_mean = 1200;
+        assert_eq!(sample.frag_virtual(), Some(0.0));
+        sample.memory.heap_mean = 0;
+        assert_eq!(sample.frag_virtual(), None);
+    }
+
+    #[test]
+    fn crashes_are_the_five_signals_and_never_entered() {
+        for signal in [4, 6, 7, 11, 31] {
+            assert!(Ended::Signal { signal }.is_crash(), "{signal}");
+        }
+        for signal in [1, 2, 8, 9, 13, 15] {
+            assert!(!Ended::Signal { signal }.is_crash(), "{signal}");
+        }
+        assert!(Ended::NeverEntered.is_crash());
+        assert!(!Ended::Clean { status: Some(139) }.is_crash());
+        assert!(!Ended::Unknown.is_crash());
+    }
+
+    #[test]
+    fn a_sample_of_an_older_version_still_reads() {
+        let old = r#"{"trial_id":"t","candidate":"jemalloc","made_unix_s":1.5,
+            "ended":{"signal":{"signal":11}},"malloc":{"calls":7}}"#;
+        let sample: Sample = serde_json::from_str(old).unwrap();
+        assert_eq!(sample.malloc.calls, 7);
+        assert_eq!(sample.ended, Ended::Signal { signal: 11 });
+        assert_eq!(sample.usage, None);
+        let text = serde_json::to_string(&sample).unwrap();
+        assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
+    }
+}
