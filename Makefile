@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# The one door: every task of the project starts here. `make help` lists them.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CARGO   ?= cargo
+# Where Rust puts its products; the tests and install look there.
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+IMAS    := $(TARGET)/release/imas
+
+.DEFAULT_GOAL := build
+.PHONY: help setup setup-test build hook allocators textbook rust demo test test-rust test-hook test-programs \
+        conformance lint fmt bench install uninstall man clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the build needs (apt; as root or with sudo)
+	@packaging/apt-install allocators/apt-packages.txt packaging/build-packages.txt
+
+setup-test: setup ## install what the tests need as well
+	@packaging/apt-install packaging/test-packages.txt
+
+build: hook allocators textbook rust ## build everything
+
+hook:
+	@$(MAKE) --no-print-directory -C hook
+
+allocators:
+	@allocators/build.sh
+
+textbook:
+	@$(MAKE) --no-print-directory -C allocators/textbook
+
+rust:
+	$(CARGO) build --release --locked
+
+demo: setup build ## build, then measure a real program: the C++ compiler at work
+	@bench/demo $(IMAS)
+
+test: setup-test build ## all tests
+	@tests/all $(IMAS)
+
+conformance: build ## every allocator against the malloc contract, in full
+	@tests/conformance/run --mode full
+
+lint: ## formatting, clippy, compiler warnings, scripts
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@$(MAKE) --no-print-directory -C hook lint
+	@packaging/lint-scripts
+
+fmt: ## format all Rust code
+	$(CARGO) fmt --all
+
+bench: build ## the figures of SPECIFICATION.md, printed as ratios with their spread
+	@bench/all $(IMAS)
+
+install: build man ## install below $(DESTDIR)$(PREFIX)
+	@packaging/install $(IMAS) "$(DESTDIR)$(PREFIX)"
+
+uninstall: ## remove what install installed
+	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
+
+man: rust
+	@$(IMAS) manpages build/man
+
+clean: ## remove all products
+	rm -rf build $(TARGET)

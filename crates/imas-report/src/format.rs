@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Figures as people read them.
+
+use imas_core::stats::Interval;
+
+/// Bytes as MiB with one decimal, two below 10 MiB.
+#[must_use]
+pub fn mib(bytes: f64) -> String {
+    let mib = bytes / f64::from(1 << 20);
+    if mib < 10.0 { format!("{mib:.2}") } else { format!("{mib:.1}") }
+}
+
+/// Seconds with three significant digits and a unit that fits.
+#[must_use]
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => format!("{:.0} us", s * 1e6),
+        s if s < 0.1 => format!("{:.1} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.2} s"),
+        s => format!("{s:.0} s"),
+    }
+}
+
+/// A ratio as the change it means, with its interval: `-12.3 % [-14.0, -10.1]`.
+#[must_use]
+pub fn change(ratio: &Interval) -> String {
+    let percent = |x: f64| (x - 1.0) * 100.0;
+    format!("{:+.1} % [{:+.1}, {:+.1}]", percent(ratio.mid), percent(ratio.lo), percent(ratio.hi))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_fit_the_size() {
+        assert_eq!(mib(1048576.0), "1.00");
+        assert_eq!(mib(104857600.0), "100.0");
+        assert_eq!(seconds(0.00025), "250 us");
+        assert_eq!(seconds(0.0123), "12.3 ms");
+        assert_eq!(seconds(2.5), "2.50 s");
+    }
+
+    #[test]
+    fn a_ratio_reads_as_a_change() {
+        assert_eq!(change(&Interval { lo: 0.9, mid: 0.95, hi: 1.01 }), "-5.0 % [-10.0, +1.0]");
+    }
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bench`: a command under every candidate, interleaved, and what that says.
+
+mod counted;
+mod plan;
+mod progress;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, mark_outliers};
+use imas_core::candidate::SYSTEM;
+use imas_core::sample::{Ended, PageKind, is_crash_signal};
+use imas_core::{Sample, TrialRecord};
+use imas_linux::catalogue::Candidate;
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
+use imas_linux::host::Host;
+use imas_linux::measure::{self, Outcome};
+use imas_linux::program::Command;
+use imas_linux::{conditions, page};
+use imas_report::bench::{Candidate as Row, PaperFigures, Report};
+use imas_store::Store;
+
+use crate::cli::BenchArgs;
+use crate::context::Context;
+use crate::message::{self, Hinted};
+use crate::profile::now_unix_s;
+use crate::{export, output};
+use plan::{Kind, Step};
+use progress::Progress;
+
+/// Exit status when the program itself fails under `system`.
+const PROGRAM_FAILED: u8 = 1;
+/// A run may take at least this long whatever the first one took.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many times as long as the first run.
+const PATIENCE: u32 = 20;
+
+pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
+    let command = Command::resolve(&args.command, std::env::var_os("PATH").as_deref())?;
+    // A store is welcome (it remembers probes and crashes) but not needed.
+    let store = context.open_store().inspect_err(message::error).ok();
+    let executable = crate::commands::inspect(&command, store.as_ref())?;
+    if let Some(why) = &executable.unfit {
+        return Err(Hinted::error(
+            format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
+            "measure another program, or the program that this one starts",
+        ));
+    }
+    let chosen = chosen(args, context, store.as_ref())?;
+    let bench = Bench { args, context, command, build_id: executable.build_id };
+    let measured = bench.measure(&chosen)?;
+    if let Some(store) = &store {
+        bench.remember_crashes(store, &measured)?;
+    }
+    let report = bench.report(chosen, measured);
+    export::write(args, &report)?;
+    show(args, &report, &bench.command)?;
+    let failed = report.warnings.iter().any(|warning| matches!(warning, Warning::SystemFails { .. }));
+    Ok(if failed { ExitCode::from(PROGRAM_FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// A candidate to be measured, or why it cannot be.
+struct Chosen<'a> {
+    candidate: &'a Candidate,
+    obstacle: Option<String>,
+}
+
+/// `system` and what the user named, in the order of the catalogue.
+fn chosen<'a>(args: &BenchArgs, context: &'a Context, store: Option<&Store>) -> Result<Vec<Chosen<'a>>> {
+    let all = args.with.iter().any(|name| name == "all");
+    for name in args.with.iter().filter(|name| *name != "all") {
+        context.candidate(name)?;
+    }
+    let is_chosen = |candidate: &&Candidate| {
+        let named = args.with.contains(&candidate.name);
+        candidate.is_system() || all || if args.with.is_empty() { candidate.default } else { named }
+    };
+    let chosen = context.catalogue.candidates().iter().filter(is_chosen);
+    Ok(chosen.map(|candidate| Chosen { obstacle: context.obstacle(candidate, store), candidate }).collect())
+}
+
+/// What the runs of one candidate brought.
+#[derive(Default)]
+struct Measured {
+    runs: Vec<Run>,
+    signals: Vec<i32>,
+    samples: Vec<Sample>,
+    notes: Vec<String>,
+}
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    context: &'a Context,
+    command: Command,
+    build_id: String,
+}
+
+impl Bench<'_> {
+    /// Makes all runs; the result has one entry per candidate, empty for those that cannot be used.
+    fn measure(&self, chosen: &[Chosen<'_>]) -> Result<Vec<Measured>> {
+        let usable: Vec<usize> = (0..chosen.len()).filter(|&i| chosen[i].obstacle.is_none()).collect();
+        let steps = plan::steps(&usable, self.args.runs, self.args.trials, self.args.warmup, self.args.seed);
+        let progress = Progress::start(steps.len());
+        let mut measured: Vec<Measured> = chosen.iter().map(|_| Measured::default()).collect();
+        let mut timeout = self.args.timeout.map(Duration::from_secs_f64);
+        for step in &steps {
+            let candidate = chosen[step.candidate].candidate;
+            progress.step(&candidate.name, step.kind);
+            let into = &mut measured[step.candidate];
+            // A candidate that crashed or hung once has lost: no reason to wait for it again.
+            if into.signals.iter().any(|&signal| is_fatal(signal)) && !candidate.is_system() {
+                continue;
+            }
+            let patience = timeout.unwrap_or(Duration::from_secs(24 * 3600));
+            let outcome = self.step(step, candidate, patience, into)?;
+            if timeout.is_none() {
+                timeout = Some(SHORTEST_TIMEOUT.max(Duration::from_secs_f64(outcome.wall_s) * PATIENCE));
+            }
+        }
+        progress.finish();
+        Ok(measured)
+    }
+
+    fn step(
+        &self,
+        step: &Step,
+        candidate: &Candidate,
+        timeout: Duration,
+        into: &mut Measured,
+    ) -> Result<Outcome> {
+        let outcome = match step.kind {
+            Kind::Warmup => return self.once(candidate, Mode::Production, None, timeout),
+            Kind::Counted => {
+                let folder = counted::Folder::new()?;
+                let first = folder.first_page(&self.command, candidate, &self.build_id)?;
+                let outcome = self.once(candidate, Mode::Trial, Some(&first), timeout)?;
+                match folder.sample() {
+                    Ok(sample) => into.samples.push(sample),
+                    Err(error) => into
+                        .notes
+                        .push(format!("{}: its counted run gave no figures: {error:#}", candidate.name)),
+                }
+                outcome
+            }
+            Kind::Measured { round } => {
+                let outcome = self.once(candidate, Mode::Production, None, timeout)?;
+                into.runs.push(run_of(&outcome, round));
+                outcome
+            }
+        };
+        into.signals.extend(outcome.signal);
+        into.notes.extend(odd(&outcome, candidate));
+        Ok(outcome)
+    }
+
+    fn once(
+        &self,
+        candidate: &Candidate,
+        mode: Mode,
+        page: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Outcome> {
+        let reach = if mode == Mode::Trial { Reach::Tree } else { Reach::Children };
+        let inherited: Variables = std::env::vars_os().collect();
+        let variables =
+            Injection { candidate, mode, reach, page }.variables(&inherited, &self.context.libraries)?;
+        let run = measure::Run {
+            file: &self.command.file,
+            argv: &self.command.argv,
+            variables: &variables,
+            input: self.args.input.as_deref(),
+            show_output: self.args.show_output,
+            timeout,
+        };
+        Ok(run.measure()?)
+    }
+
+    fn report(&self, chosen: Vec<Chosen<'_>>, mut measured: Vec<Measured>) -> Report<Host> {
+        for each in &mut measured {
+            mark_outliers(&mut each.runs);
+        }
+        let runs: Vec<CandidateRuns> = chosen
+            .iter()
+            .zip(&measured)
+            .map(|(c, m)| CandidateRuns { name: c.candidate.name.clone(), runs: m.runs.clone() })
+            .collect();
+        let options =
+            Options { seed: self.args.seed, conditions: conditions::now().ok(), ..Options::default() };
+        let comparison = compare(&runs, &options);
+        let notes = measured
+            .iter()
+            .flat_map(|m| m.notes.clone())
+            .chain(self.system_note(&chosen, &measured))
+            .collect();
+        let unusable: Vec<&str> =
+            chosen.iter().filter(|c| c.obstacle.is_some()).map(|c| c.candidate.name.as_str()).collect();
+        // What could not be used is listed with its reason; that it has no runs needs no second warning.
+        let warnings = comparison.warnings.into_iter().filter(|w| !names_one_of(w, &unusable)).collect();
+        let rows =
+            chosen.iter().zip(measured).zip(comparison.candidates).map(|((chosen, measured), result)| {
+                let version = crate::list::version(chosen.candidate);
+                match &chosen.obstacle {
+                    Some(reason) => Row::unusable(&chosen.candidate.name, &version, reason),
+                    None => Row::measured(&version, measured.runs, result, paper(&measured.samples)),
+                }
+            });
+        Report {
+            schema: 1,
+            command: self.args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            began_unix_s: now_unix_s(),
+            seed: self.args.seed,
+            host: Host::now(),
+            candidates: rows.collect(),
+            picks: comparison.picks,
+            warnings,
+            notes,
+        }
+    }
+
+    /// Says so when `system` is not glibc's malloc for this program.
+    fn system_note(&self, chosen: &[Chosen<'_>], measured: &[Measured]) -> Option<String> {
+        let at = chosen.iter().position(|c| c.candidate.is_system())?;
+        let served = &measured[at].samples.first()?.served;
+        (!served.is_empty() && served != "libc.so.6")
+            .then(|| format!("under system, {served} serves this program"))
+    }
+
+    /// A crash under a candidate is evidence, and `imas run` must never have to see it again.
+    fn remember_crashes(&self, store: &Store, measured: &[Measured]) -> Result<()> {
+        let set = self.context.catalogue.candidates();
+        let program =
+            || store.program(&self.command.program.path.to_string_lossy(), &self.command.program.detail);
+        for (candidate, signal) in crashes(set, measured, self) {
+            let version = set.iter().find(|c| c.name == candidate).and_then(|c| c.version.clone());
+            let sample = Sample {
+                trial_id: page::new_trial_id()?,
+                candidate,
+                made_unix_s: now_unix_s(),
+                ended: Ended::Signal { signal },
+                kind: PageKind::Flight,
+                ..Sample::default()
+            };
+            let record = TrialRecord {
+                sample,
+                build_id: self.build_id.clone(),
+                allocator_version: version.unwrap_or_default(),
+            };
+            store.add_trial(program()?.id, &record)?;
+        }
+        Ok(())
+    }
+}
+
+/// First crash of each candidate, `system` included: its crashes are the baseline.
+fn crashes(set: &[Candidate], measured: &[Measured], bench: &Bench<'_>) -> Vec<(String, u32)> {
+    let chosen = chosen(bench.args, bench.context, None).unwrap_or_default();
+    let fatal = |m: &Measured| {
+        m.signals
+            .iter()
+            .filter_map(|&signal| u32::try_from(signal).ok())
+            .find(|&signal| is_crash_signal(signal))
+    };
+    let found = chosen.iter().zip(measured).filter_map(|(c, m)| Some((c.candidate.name.clone(), fatal(m)?)));
+    found.filter(|(name, _)| set.iter().any(|c| c.name == *name)).collect()
+}
+
+fn is_fatal(signal: i32) -> bool {
+    const SIGKILL: i32 = 9; // our own watchdog's
+    signal == SIGKILL || u32::try_from(signal).is_ok_and(is_crash_signal)
+}
+
+fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
+    match warning {
+        Warning::Outliers { candidate, .. }
+        | Warning::ExitDiffers { candidate, .. }
+        | Warning::OutputDiffers { candidate }
+        | Warning::CrashUnder { candidate, .. } => names.contains(&candidate.as_str()),
+        _ => false,
+    }
+}
+
+fn run_of(outcome: &Outcome, round: u32) -> Run {
+    Run {
+        round,
+        exit: outcome.exit,
+        user_s: outcome.user_s,
+        system_s: outcome.system_s,
+        wall_s: outcome.wall_s,
+        peak_bytes: outcome.resident.peak_bytes,
+        mean_bytes: outcome.resident.mean_bytes,
+        minor_faults: outcome.minor_faults,
+        major_faults: outcome.major_faults,
+        instructions: outcome.counts.instructions,
+        cycles: outcome.counts.cycles,
+        dtlb_misses: outcome.counts.dtlb_misses,
+        cache_misses: outcome.counts.cache_misses,
+        voluntary_switches: outcome.voluntary_switches,
+        involuntary_switches: outcome.involuntary_switches,
+        outlier: false,
+        output: Some(format!("{:016x}", outcome.output_hash)),
+    }
+}
+
+/// What a reader of the figures should know of a run beyond them.
+fn odd(outcome: &Outcome, candidate: &Candidate) -> Option<String> {
+    let name = &candidate.name;
+    if outcome.timed_out {
+        return Some(format!("{name}: a run took too long and was ended"));
+    }
+    let failed = candidate.is_system() && outcome.exit != 0;
+    let said = outcome.stderr_tail.lines().last().filter(|_| failed);
+    let left = (outcome.left_running > 0 && candidate.name == SYSTEM)
+        .then(|| format!("{} processes outlived the command and were ended", outcome.left_running));
+    said.map(|said| format!("the program says: {said}")).or(left)
+}
+
+/// The paper's figures: medians are not in the paper, so the mean over the counted runs, as Algorithm 8 averages tests.
+fn paper(samples: &[Sample]) -> Option<PaperFigures> {
+    let first = samples.first()?;
+    let mean = |figure: fn(&Sample) -> Option<f64>| {
+        let figures: Vec<f64> = samples.iter().filter_map(figure).collect();
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    };
+    let count = samples.len() as u64;
+    Some(PaperFigures {
+        ns_per_op: mean(Sample::ns_per_op),
+        frag_virtual: mean(Sample::frag_virtual),
+        frag_resident: mean(Sample::frag_resident),
+        heap_bytes: samples.iter().map(|s| s.memory.heap_mean / count).sum(),
+        operations: samples.iter().map(|s| s.classes().iter().map(|op| op.calls).sum::<u64>() / count).sum(),
+        served: first.served.clone(),
+    })
+}
+
+fn show(args: &BenchArgs, report: &Report<Host>, command: &Command) -> Result<()> {
+    if args.json {
+        return output::json(report);
+    }
+    output::text(&format!("\n{}\n{}", report.table(), report.sentence()))?;
+    if report.picks.balanced != SYSTEM {
+        let words: Vec<_> = args.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        output::text(&format!(
+            "to use it:  imas run --candidate {} -- {}\nfor good:   imas pin {} {}   (then: imas run -- ...)",
+            report.picks.balanced,
+            words.join(" "),
+            quoted(&pinnable(command)),
+            report.picks.balanced
+        ))?;
+    }
+    for warning in &report.warnings {
+        message::warning(&format!("{}\nhint: {}", warning.what(), warning.hint()));
+    }
+    report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+    open_questions(report);
+    Ok(())
+}
+
+fn pinnable(command: &Command) -> String {
+    let program = &command.program;
+    let script = Path::new(&program.detail);
+    if script.is_absolute() { program.detail.clone() } else { program.path.to_string_lossy().into_owned() }
+}
+
+/// How many more runs would settle what the intervals leave open.
+fn open_questions(report: &Report<Host>) {
+    let most = report.candidates.iter().filter_map(|c| c.more_runs.cpu).max().unwrap_or(0);
+    if most > 0 {
+        message::say(&format!(
+            "imas: note: about {most} more runs would settle the CPU times that are still open"
+        ));
+    }
+}
+
+/// A word as a shell would take it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("a-b=c"), "a-b=c");
+        assert_eq!(quoted("it's 1"), "'it'\\''s 1'");
+        assert_eq!(quoted(""), "''");
+    }
+}

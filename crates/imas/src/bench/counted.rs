@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pages of one counted run: a private folder on tmpfs, one page per process of the tree.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use imas_abi::page_kind;
+use imas_core::Sample;
+use imas_ingest::Expected;
+use imas_linux::catalogue::Candidate;
+use imas_linux::page::{self, Ticket};
+use imas_linux::program::Command;
+
+use crate::profile::now_unix_s;
+
+pub(super) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(super) fn new() -> Result<Self> {
+        let parent = page::folder()?;
+        Ok(Self(
+            tempfile::Builder::new()
+                .prefix("bench-")
+                .tempdir_in(parent)
+                .context("a folder for trial pages")?,
+        ))
+    }
+
+    /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them has: each makes its own.
+    pub(super) fn first_page(
+        &self,
+        command: &Command,
+        candidate: &Candidate,
+        build_id: &str,
+    ) -> Result<PathBuf> {
+        let ticket = Ticket {
+            kind: page_kind::TRIAL,
+            trial_id: &page::new_trial_id()?,
+            candidate: &candidate.name,
+            program: &command.program,
+            build_id,
+            pid: std::process::id(),
+        };
+        Ok(page::create(self.0.path(), &ticket)?)
+    }
+
+    /// The figures of the whole tree.
+    pub(super) fn sample(&self) -> Result<Sample> {
+        let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+        let me = std::process::id();
+        let mut pages = Vec::new();
+        for path in page::list(self.0.path())? {
+            let page =
+                imas_ingest::read_page_file(&path, &expected).with_context(|| path.display().to_string())?;
+            if page.pid != me {
+                pages.push(page);
+            }
+        }
+        // The first process is the root of the tree; the others follow in the order they began.
+        pages.sort_by_key(|page| (page.process_start_ticks, page.pid));
+        imas_ingest::merge(&pages).context("no process of the tree was counted")
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be typed. No side effects.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+/// Finds the memory allocator that suits a program, and starts the program on it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "imas",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Examples:\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) places: Places,
+}
+
+/// Where things are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Places {
+    /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators
+    #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
+    pub(crate) lib_dir: Option<PathBuf>,
+    /// The store [default: $XDG_DATA_HOME/imas/imas.db]
+    #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure a command under every candidate and say which suits it
+    Bench(BenchArgs),
+    /// Start a program under the candidate decided for it; a trial when one is due
+    Run(RunArgs),
+    /// The candidates of this machine, and why those that cannot be used cannot
+    List(ListArgs),
+    /// What is known of a program, or of all
+    Show(ShowArgs),
+    /// Why a program starts under what it starts under
+    Explain(ExplainArgs),
+    /// Start a program under one candidate from now on, whatever is measured
+    Pin(PinArgs),
+    /// Let the policy decide again
+    Unpin(ProgramArgs),
+    /// Programs that are left alone
+    Exclude(ExcludeArgs),
+    /// Forget all that was measured of a program
+    Forget(ProgramArgs),
+    /// Check what IMAS needs of this machine, and say what to do where something is missing
+    Doctor(JsonArgs),
+    /// Print shell completions
+    Completions { shell: clap_complete::Shell },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Manpages { folder: PathBuf },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Measured runs per candidate
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) runs: u32,
+    /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation)
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) trials: u32,
+    /// Candidates to compare with system, separated by commas; or `all`
+    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Standard input of the command
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) input: Option<PathBuf>,
+    /// Runs under system before anything is measured
+    #[arg(short, long, default_value_t = 1, value_name = "N")]
+    pub(crate) warmup: u32,
+    /// Seed of the order of runs and of the resampling
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Show what the command prints
+    #[arg(long)]
+    pub(crate) show_output: bool,
+    /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<f64>,
+    /// Write everything as JSON (`-` for standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) export_json: Option<PathBuf>,
+    /// Write every run as CSV
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) export_csv: Option<PathBuf>,
+    /// Write the table as Markdown
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) export_markdown: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Rules by which `run` decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Algorithms 1, 8, 9 and 10 of the IMAS paper
+    Paper,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The rules to decide by
+    #[arg(long, value_enum, default_value_t = Policy::Paper)]
+    pub(crate) policy: Policy,
+    /// The program's children run under the same candidate
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Use this candidate once, whatever was decided; nothing is learned
+    #[arg(long, value_name = "NAME")]
+    pub(crate) candidate: Option<String>,
+    /// Seconds between two tests of one candidate [default: 3600]
+    #[arg(long, env = "IMAS_RETEST", value_name = "SECONDS")]
+    pub(crate) retest: Option<f64>,
+    /// Say on standard error what was decided and why
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Decide and say, but start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only the set that is tested by default
+    #[arg(long)]
+    pub(crate) default: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProgramArgs {
+    /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// A path, a name found in PATH, or the number that `imas show` prints
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PinArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Name of the candidate, as `imas list` shows it
+    #[arg(value_name = "CANDIDATE")]
+    pub(crate) candidate: String,
+    /// Give the candidate another chance if it is quarantined for this program
+    #[arg(long)]
+    pub(crate) lift: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExcludeArgs {
+    #[command(subcommand)]
+    pub(crate) action: ExcludeAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExcludeAction {
+    /// Leave a program alone: always `system`, never a trial
+    Add(ProgramArgs),
+    /// Stop leaving it alone
+    Remove(ProgramArgs),
+    /// The programs left alone
+    List(JsonArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn words_after_the_dashes_are_left_alone() {
+        let cli = Cli::parse_from(["imas", "bench", "-n", "3", "--", "ls", "-n", "--json"]);
+        let Command::Bench(bench) = cli.command else { panic!("not bench") };
+        assert_eq!(bench.runs, 3);
+        assert_eq!(bench.command, ["ls", "-n", "--json"]);
+    }
+}

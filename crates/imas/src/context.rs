@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where everything of this installation is: libraries, catalogue, store, configuration.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use imas_linux::catalogue::{Candidate, Catalogue};
+use imas_linux::environment::Libraries;
+use imas_store::Store;
+
+use crate::cli::Places;
+use crate::config::Config;
+use crate::message::Hinted;
+
+/// The installation as this command sees it.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) lib_dir: PathBuf,
+    pub(crate) libraries: Libraries,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) config: Config,
+    pub(crate) store_path: PathBuf,
+}
+
+impl Context {
+    /// Finds the parts and reads catalogue and configuration.
+    pub(crate) fn new(places: &Places) -> Result<Self> {
+        let lib_dir = lib_dir(places.lib_dir.as_deref())?;
+        let libraries =
+            Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
+        Ok(Self {
+            libraries,
+            catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
+            config: Config::read()?,
+            store_path: store_path(places.store.as_deref())?,
+            lib_dir,
+        })
+    }
+
+    /// Opens the store, telling the user when a damaged one was set aside.
+    pub(crate) fn open_store(&self) -> Result<Store> {
+        let store = Store::open(&self.store_path).map_err(|error| {
+            Hinted::error(format!("store: {error}"), "name another place with --store FILE or IMAS_STORE")
+        })?;
+        if let Some(aside) = store.set_aside() {
+            crate::message::warning(&format!(
+                "the store was damaged; it was renamed to {} and a new one begun",
+                aside.display()
+            ));
+        }
+        Ok(store)
+    }
+
+    /// The candidates that `imas run` tests: those of the configuration, else the catalogue's default set. `system` is always first.
+    pub(crate) fn test_set(&self) -> Vec<&Candidate> {
+        let chosen = |candidate: &&Candidate| match &self.config.candidates {
+            _ if candidate.is_system() => true,
+            Some(names) => names.contains(&candidate.name),
+            None => candidate.default,
+        };
+        self.catalogue.candidates().iter().filter(chosen).collect()
+    }
+
+    /// The candidate of that name.
+    pub(crate) fn candidate(&self, name: &str) -> Result<&Candidate> {
+        self.catalogue.find(name).ok_or_else(|| {
+            let known: Vec<_> = self.catalogue.candidates().iter().map(|c| c.name.as_str()).collect();
+            Hinted::error(format!("{name}: no such candidate"), format!("there are {}", known.join(", ")))
+        })
+    }
+
+    /// Why a candidate cannot be used here; remembered in the store until its library changes, because finding out starts a process.
+    pub(crate) fn obstacle(&self, candidate: &Candidate, store: Option<&Store>) -> Option<String> {
+        const KIND: &str = "loads";
+        if candidate.is_system() {
+            return None;
+        }
+        if !self.libraries.guard.exists() {
+            return Some(format!("{} is missing (run 'make build')", self.libraries.guard.display()));
+        }
+        if let Some(obstacle) = imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes()) {
+            return Some(obstacle);
+        }
+        let library = candidate.library.as_ref()?;
+        let known = store.and_then(|store| store.recall::<Option<String>>(library, KIND).ok().flatten());
+        if let Some(known) = known {
+            return known;
+        }
+        let found = imas_linux::process::probe(candidate, &self.libraries).err();
+        if let Some(store) = store {
+            let _ = store.remember(library, KIND, &found); // only costs a probe next time
+        }
+        found
+    }
+}
+
+/// `$VARIABLE`, else the folder below the home directory; `None` without a home.
+pub(crate) fn xdg(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    set.or_else(|| std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(below_home)))
+}
+
+fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = flag {
+        return std::path::absolute(path).context("the store's path");
+    }
+    let folder = xdg("XDG_DATA_HOME", ".local/share")
+        .ok_or_else(|| Hinted::error("no home directory for the store", "name a file with --store FILE"))?;
+    Ok(folder.join("imas/imas.db"))
+}
+
+/// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`, `build/lib/imas/`).
+fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot find out where imas itself is")?;
+    let beside = |up: usize, down: &str| exe.ancestors().nth(up).map(|base| base.join(down));
+    let places = match flag {
+        Some(flag) => vec![std::path::absolute(flag).context("the library folder's path")?],
+        None => [beside(2, "lib/imas"), beside(3, "build/lib/imas"), beside(4, "build/lib/imas")]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    let found = places.iter().find(|place| place.join("catalogue.toml").is_file());
+    found.cloned().ok_or_else(|| {
+        let tried: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        Hinted::error(
+            format!("no catalogue.toml in {}", tried.join(" or ")),
+            "run 'make build', or name the folder with --lib-dir DIR or IMAS_LIB_DIR",
+        )
+    })
+}
+
+/// The catalogue that was built, then what the machine's operator and the user added.
+fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
+    let mut files = vec![lib_dir.join("catalogue.toml")];
+    let user = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"));
+    for folder in [Some(PathBuf::from("/etc/imas/catalogue.d")), user].into_iter().flatten() {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut added: Vec<_> =
+            entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+        added.sort();
+        files.extend(added);
+    }
+    files
+}

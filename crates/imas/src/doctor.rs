@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas doctor`: what IMAS needs of this machine, and what to do where it is missing.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::counters::Counters;
+use imas_linux::{host, page};
+use imas_store::Store;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli::{JsonArgs, Places};
+use crate::context::Context;
+use crate::{harvest, output};
+
+/// Exit status when something does not work.
+const NOT_WELL: u8 = 1;
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    /// `ok`, `note` (works, but less well) or `broken`.
+    state: &'static str,
+    says: String,
+    /// What to do about it.
+    hint: Option<String>,
+}
+
+impl Finding {
+    fn ok(what: &'static str, says: impl Into<String>) -> Self {
+        Self { what, state: "ok", says: says.into(), hint: None }
+    }
+
+    fn note(what: &'static str, says: impl Into<String>, hint: &str) -> Self {
+        Self { what, state: "note", says: says.into(), hint: Some(hint.to_owned()) }
+    }
+
+    fn broken(what: &'static str, says: impl Into<String>, hint: &str) -> Self {
+        Self { what, state: "broken", says: says.into(), hint: Some(hint.to_owned()) }
+    }
+}
+
+pub(crate) fn run(args: JsonArgs, places: &Places) -> Result<ExitCode> {
+    let findings = match Context::new(places) {
+        Ok(context) => findings(&context),
+        Err(error) => {
+            vec![Finding::broken("installation", format!("{error:#}"), "run 'make build' or 'make install'")]
+        }
+    };
+    if args.json {
+        output::json(&json!({ "schema": 1, "host": host::Host::now(), "findings": findings }))?;
+    } else {
+        output::text(&page_of(&findings))?;
+    }
+    let broken = findings.iter().any(|finding| finding.state == "broken");
+    Ok(if broken { ExitCode::from(NOT_WELL) } else { ExitCode::SUCCESS })
+}
+
+fn findings(context: &Context) -> Vec<Finding> {
+    let mut findings = vec![installation(context)];
+    let store = store(context, &mut findings);
+    findings.push(pages(context, store.as_ref()));
+    candidates(context, store.as_ref(), &mut findings);
+    findings.push(counters());
+    findings.push(conditions());
+    findings.push(preloads());
+    findings
+}
+
+fn installation(context: &Context) -> Finding {
+    let missing =
+        [&context.libraries.hook, &context.libraries.guard].into_iter().find(|file| !file.is_file());
+    match missing {
+        None => Finding::ok("installation", context.lib_dir.display().to_string()),
+        Some(file) => {
+            Finding::broken("installation", format!("{} is missing", file.display()), "run 'make build'")
+        }
+    }
+}
+
+fn store(context: &Context, findings: &mut Vec<Finding>) -> Option<Store> {
+    let path = context.store_path.display().to_string();
+    match Store::open(&context.store_path).and_then(|store| Ok((store.check()?, store))) {
+        Ok((faults, store)) if faults.is_empty() => {
+            findings.push(Finding::ok("store", path));
+            Some(store)
+        }
+        Ok((faults, _)) => {
+            let says = format!("{path}: {}", faults.join("; "));
+            findings.push(Finding::broken("store", says, "move the file away; a new one is begun"));
+            None
+        }
+        Err(error) => {
+            findings.push(Finding::broken(
+                "store",
+                error.to_string(),
+                "name another with --store FILE or IMAS_STORE",
+            ));
+            None
+        }
+    }
+}
+
+fn pages(context: &Context, store: Option<&Store>) -> Finding {
+    let folder = match page::folder() {
+        Ok(folder) => folder,
+        Err(error) => {
+            return Finding::broken(
+                "trial pages",
+                error.to_string(),
+                "without pages there are no trials; programs run untouched",
+            );
+        }
+    };
+    let says = folder.display().to_string();
+    let Some(store) = store else { return Finding::ok("trial pages", says) };
+    match harvest::harvest(context, store, &folder) {
+        Ok(harvest) if harvest.damaged.is_empty() && damaged(&folder) == 0 => {
+            let (stored, running) = (harvest.stored, harvest.running);
+            Finding::ok("trial pages", format!("{says}: {stored} stored now, {running} of running programs"))
+        }
+        Ok(_) => {
+            let says = format!("{says}: {} damaged pages were set aside", damaged(&folder));
+            Finding::note("trial pages", says, "remove the *.damaged files once you have looked at them")
+        }
+        Err(error) => Finding::broken("trial pages", format!("{error:#}"), "is the disk full?"),
+    }
+}
+
+fn damaged(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().extension().is_some_and(|e| e == "damaged")).count()
+}
+
+fn candidates(context: &Context, store: Option<&Store>, findings: &mut Vec<Finding>) {
+    for problem in context.catalogue.problems() {
+        findings.push(Finding::broken(
+            "catalogue",
+            problem.to_string(),
+            "correct or remove the entry; the rest is used",
+        ));
+    }
+    let set = context.test_set();
+    let obstacles: Vec<_> = set
+        .iter()
+        .filter_map(|c| context.obstacle(c, store).map(|why| format!("{}: {why}", c.name)))
+        .collect();
+    let usable = set.len() - obstacles.len();
+    let says = format!("{usable} of {} candidates of the test set can be used", set.len());
+    findings.push(if obstacles.is_empty() {
+        Finding::ok("candidates", says)
+    } else {
+        Finding::note("candidates", format!("{says}; {}", obstacles.join("; ")), "'imas list' says more")
+    });
+}
+
+fn counters() -> Finding {
+    let counters = Counters::open();
+    let _ = std::process::Command::new("true").status(); // something to count
+    match counters.read().instructions {
+        Some(_) => {
+            Finding::ok("hardware counters", "instructions, cycles and misses are counted by 'imas bench'")
+        }
+        None => Finding::note(
+            "hardware counters",
+            "the kernel does not give them here; 'imas bench' uses CPU seconds alone",
+            "as root: sysctl kernel.perf_event_paranoid=1 (a virtual machine may lack them altogether)",
+        ),
+    }
+}
+
+fn conditions() -> Finding {
+    match imas_linux::conditions::now() {
+        Ok(now) => Finding::ok(
+            "conditions",
+            format!(
+                "load {:.2} on {} CPUs, {} MiB of memory available",
+                now.load5,
+                now.cpus,
+                now.mem_available_bytes >> 20
+            ),
+        ),
+        Err(error) => Finding::broken("conditions", error.to_string(), "mount /proc"),
+    }
+}
+
+/// Others may preload too; their order and quality are not ours to change.
+fn preloads() -> Finding {
+    let system = std::fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    let own = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let foreign = format!("{} {}", system.trim(), own.trim()).trim().to_owned();
+    if foreign.is_empty() {
+        Finding::ok("other preloads", "none")
+    } else {
+        let hint = "if one of them brings a malloc, it wins or loses by its place in the list: see what 'imas bench' says serves";
+        Finding::note("other preloads", foreign, hint)
+    }
+}
+
+fn page_of(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        text.push_str(&format!("{:<7}{}: {}\n", finding.state, finding.what, finding.says));
+        if let Some(hint) = &finding.hint {
+            text.push_str(&format!("       hint: {hint}\n"));
+        }
+    }
+    text
+}

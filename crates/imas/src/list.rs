@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas list`: every candidate, usable or not, and why not.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::catalogue::Candidate;
+use imas_linux::host;
+use imas_store::Store;
+use serde::Serialize;
+
+use crate::cli::ListArgs;
+use crate::context::Context;
+use crate::{message, output};
+
+/// One row; the shape of `--json`.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    available: bool,
+    library: Option<PathBuf>,
+    version: String,
+    origin: String,
+    licence: String,
+    environment: BTreeMap<String, String>,
+    /// Why it is not available.
+    reason: Option<String>,
+    summary: String,
+    default: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listing {
+    schema: u32,
+    candidates: Vec<Row>,
+    /// Entries and files of the catalogue that could not be used.
+    problems: Vec<String>,
+}
+
+pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
+    // Only a cache here: listing works without a store.
+    let store = Store::open(&context.store_path).ok();
+    let candidates = context.catalogue.candidates().iter().filter(|c| c.default || !args.default);
+    let rows =
+        candidates.map(|candidate| row(candidate, context.obstacle(candidate, store.as_ref()))).collect();
+    let problems: Vec<_> = context.catalogue.problems().iter().map(ToString::to_string).collect();
+    for problem in &problems {
+        message::warning(&format!("catalogue: {problem}"));
+    }
+    let listing = Listing { schema: 1, candidates: rows, problems };
+    if args.json.json {
+        output::json(&listing)?;
+    } else {
+        output::text(&table(&listing))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(candidate: &Candidate, obstacle: Option<String>) -> Row {
+    Row {
+        name: candidate.name.clone(),
+        available: obstacle.is_none(),
+        library: candidate.library.clone(),
+        version: version(candidate),
+        origin: candidate.origin.clone(),
+        licence: candidate.licence.clone(),
+        environment: candidate.environment.clone(),
+        reason: obstacle,
+        summary: candidate.summary.clone(),
+        default: candidate.default,
+    }
+}
+
+/// The catalogue's word, or that of the running C library for what the system brings.
+pub(crate) fn version(candidate: &Candidate) -> String {
+    match (&candidate.version, &candidate.library) {
+        (Some(version), _) => version.clone(),
+        (None, None) => host::libc_version(),
+        (None, Some(_)) => String::new(),
+    }
+}
+
+fn table(listing: &Listing) -> String {
+    let rows = listing.candidates.iter().map(|row| {
+        let state =
+            row.reason.clone().map_or_else(|| row.summary.clone(), |reason| format!("not usable: {reason}"));
+        let used = if row.default { "yes" } else { "" };
+        vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
+    });
+    imas_report::table::plain(&["candidate", "version", "origin", "tested", "what it is"], rows)
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the store and the catalogue together know of one program, made ready for the policy.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use anyhow::{Result, bail};
+use imas_core::paper::Limits;
+use imas_core::{Candidate, History, ProfileView, TrialRecord};
+use imas_linux::catalogue;
+use imas_store::Store;
+use imas_store::samples::Program;
+
+use crate::context::Context;
+use crate::message::Hinted;
+
+/// Everything that a decision about one program rests on.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) program: Program,
+    pub(crate) build_id: String,
+    pub(crate) records: Vec<TrialRecord>,
+    candidates: Vec<Candidate>,
+    pinned: Option<String>,
+    excluded: bool,
+    lifted_at: BTreeMap<String, f64>,
+}
+
+impl Known {
+    /// Gathers it. `build_id` is that of the executable as it is now.
+    pub(crate) fn gather(context: &Context, store: &Store, program: Program, build_id: &str) -> Result<Self> {
+        Ok(Self {
+            records: store.trials(program.id)?,
+            pinned: store.pinned(program.id)?,
+            excluded: store.is_excluded(&program.path, &program.detail)?,
+            lifted_at: store.lifts(program.id)?,
+            candidates: candidates(context, store, store.pinned(program.id)?.as_deref()),
+            build_id: build_id.to_owned(),
+            program,
+        })
+    }
+
+    /// The profile at this moment.
+    pub(crate) fn profile(&self, limits: Limits) -> ProfileView {
+        ProfileView::new(&History {
+            records: &self.records,
+            candidates: &self.candidates,
+            build_id: &self.build_id,
+            pinned: self.pinned.as_deref(),
+            excluded: self.excluded,
+            lifted_at: &self.lifted_at,
+            limits,
+            now_unix_s: now_unix_s(),
+        })
+    }
+}
+
+/// The test set, and the candidate the program is pinned to when that lies outside.
+fn candidates(context: &Context, store: &Store, pinned: Option<&str>) -> Vec<Candidate> {
+    let mut set = context.test_set();
+    let pinned = pinned.and_then(|name| context.catalogue.find(name));
+    if let Some(pinned) = pinned.filter(|pinned| !set.iter().any(|c| c.name == pinned.name)) {
+        set.push(pinned);
+    }
+    set.into_iter().map(|candidate| for_policy(candidate, context.obstacle(candidate, Some(store)))).collect()
+}
+
+fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Candidate {
+    let version = candidate.version.clone().unwrap_or_default();
+    let serves = match &candidate.library {
+        _ if candidate.is_system() => vec![],
+        // Settings of glibc: glibc itself has to serve.
+        None => vec!["libc.so.6".to_owned()],
+        Some(library) => {
+            let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+            vec![format!("{} {version}", candidate.allocator), file]
+        }
+    };
+    Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none() }
+}
+
+/// Seconds since the epoch.
+pub(crate) fn now_unix_s() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// The program of the store that the user means: a number, a path, or a name found in PATH.
+pub(crate) fn find(store: &Store, word: &OsStr) -> Result<Program> {
+    let mut found = all_meant(store, word)?;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Hinted::error(
+            format!("{}: nothing is known of this program", word.to_string_lossy()),
+            "start it with 'imas run -- PROGRAM ...'; 'imas show' lists what is known",
+        )),
+        _ => {
+            let lines: Vec<_> = found.iter().map(|program| format!("{:>5}  {program}", program.id)).collect();
+            Err(Hinted::error(
+                format!("{} runs several programs:\n{}", word.to_string_lossy(), lines.join("\n")),
+                "name the script, or give the number",
+            ))
+        }
+    }
+}
+
+fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<Program>> {
+    let text = word.to_string_lossy();
+    if let Ok(number) = text.parse() {
+        return Ok(store.program_numbered(number)?.into_iter().collect());
+    }
+    let mut found = store.programs_at(&resolved(word)?)?;
+    if found.len() > 1 {
+        // `imas show python3` with one plain python3 among its scripts still means several.
+        found.sort_by_key(|program| program.id);
+    }
+    Ok(found)
+}
+
+/// The path under which the store knows a program that is to be named by path or by name in PATH, installed or not.
+pub(crate) fn resolved(word: &OsStr) -> Result<String> {
+    let found = imas_linux::program::find(word, std::env::var_os("PATH").as_deref());
+    let path = match found {
+        Ok(path) => path,
+        // It may have been removed or lost its execute bit since; what is known of it can still be shown.
+        Err(_) if word.to_string_lossy().contains('/') => std::path::absolute(word)?,
+        Err(error) => bail!(error),
+    };
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    Ok(path.to_string_lossy().into_owned())
+}

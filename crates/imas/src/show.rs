@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas show`: the paper's table for one program, or a line for each program known.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_core::decision::Decision;
+use imas_core::paper::Picks;
+use imas_core::profile::CandidateView;
+use imas_core::{ProfileView, decide};
+use imas_report::format;
+use imas_store::Store;
+use imas_store::samples::Program;
+use serde_json::{Value, json};
+
+use crate::cli::ShowArgs;
+use crate::context::Context;
+use crate::output;
+use crate::profile::{Known, find};
+use crate::start::{conditions, unfit_decision};
+
+pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
+    let store = context.open_store()?;
+    crate::harvest::harvest_quietly(context, &store);
+    match &args.program {
+        Some(word) => one(args, context, &store, find(&store, word)?),
+        None => all(args, context, &store),
+    }
+}
+
+/// Profile and present decision of a program.
+pub(crate) struct State {
+    pub(crate) known: Known,
+    pub(crate) profile: ProfileView,
+    pub(crate) decision: Decision,
+}
+
+/// Works both out from the store, for the executable as it is on disk now.
+pub(crate) fn state(context: &Context, store: &Store, program: Program) -> Result<State> {
+    let command = imas_linux::program::Command {
+        file: program.path.clone().into(),
+        argv: vec![],
+        program: imas_linux::program::Program {
+            path: program.path.clone().into(),
+            detail: program.detail.clone(),
+        },
+        privileged: false,
+    };
+    // A program that is gone can still be shown, by the build its last trial was of.
+    let executable = crate::commands::inspect(&command, Some(store)).ok();
+    let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
+    let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
+    let known = Known::gather(context, store, program, &build_id)?;
+    let profile = known.profile(context.config.limits(None));
+    let decision = match executable.and_then(|executable| executable.unfit) {
+        Some(why) => unfit_decision(&why),
+        None => decide(&profile, &conditions()?),
+    };
+    Ok(State { known, profile, decision })
+}
+
+fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> Result<ExitCode> {
+    let state = state(context, store, program)?;
+    if args.json.json {
+        output::json(&one_json(&state))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = &state.known.program;
+    let mut text = format!("{program} (number {})\n\n", program.id);
+    text.push_str(&paper_table(&state.profile));
+    text.push('\n');
+    text.push_str(&next_line(&state.decision));
+    output::text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the next start will be, in one line.
+pub(crate) fn next_line(decision: &Decision) -> String {
+    let kind = if decision.trial { "a trial of" } else { "under" };
+    format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence())
+}
+
+/// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
+pub(crate) fn paper_table(profile: &ProfileView) -> String {
+    let marks = |index: usize| profile.picks.as_ref().map(|picks| marks(picks, index)).unwrap_or_default();
+    let rows = profile.candidates.iter().enumerate().map(|(index, view)| {
+        let summary = &view.summary;
+        let figure = |text: String| if summary.has_data() { text } else { "-".to_owned() };
+        vec![
+            view.name.clone(),
+            summary.count.to_string(),
+            figure(format!("{:.1}", summary.ns_per_op)),
+            figure(format!("{:.1}", summary.frag * 100.0)),
+            figure(format::mib(summary.heap_bytes)),
+            marks(index).join(", "),
+            remark(view),
+        ]
+    });
+    let head = ["candidate", "tests", "ns per operation", "fragmentation %", "heap MiB", "picks", ""];
+    imas_report::table::plain(&head, rows)
+}
+
+fn marks(picks: &Picks, index: usize) -> Vec<&'static str> {
+    [("fastest", picks.fastest), ("leanest", picks.leanest), ("balanced", picks.balanced)]
+        .into_iter()
+        .filter(|(_, picked)| *picked == index)
+        .map(|(word, _)| word)
+        .collect()
+}
+
+fn remark(view: &CandidateView) -> String {
+    match (&view.quarantine, view.available, view.left_out.len()) {
+        (Some(_), _, _) => "quarantined".to_owned(),
+        (None, false, _) => "not usable here".to_owned(),
+        (None, true, 0) => String::new(),
+        (None, true, left_out) => format!("{left_out} not counted"),
+    }
+}
+
+/// The shape of `imas show PROGRAM --json`.
+fn one_json(state: &State) -> Value {
+    let profile = &state.profile;
+    let name = |index: usize| profile.candidates[index].name.clone();
+    let picks = profile.picks.as_ref().map(|picks| {
+        json!({ "fastest": name(picks.fastest), "leanest": name(picks.leanest), "balanced": name(picks.balanced) })
+    });
+    json!({
+        "schema": 1,
+        "program": state.known.program,
+        "build_id": state.known.build_id,
+        "candidates": profile.candidates,
+        "picks": picks,
+        "pinned": profile.pinned,
+        "excluded": profile.excluded,
+        "trials": state.known.records.len(),
+        "next": state.decision,
+    })
+}
+
+fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
+    let states = store
+        .programs()?
+        .into_iter()
+        .map(|program| state(context, store, program))
+        .collect::<Result<Vec<_>>>()?;
+    if args.json.json {
+        let programs: Vec<_> = states
+            .iter()
+            .map(|s| json!({ "program": s.known.program, "trials": s.known.records.len(), "next": s.decision }))
+            .collect();
+        output::json(&json!({ "schema": 1, "programs": programs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if states.is_empty() {
+        output::text("nothing is known yet; start a program with 'imas run -- PROGRAM ...'")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = states.iter().map(|state| {
+        let next = if state.decision.trial { "trial of " } else { "" };
+        vec![
+            state.known.program.id.to_string(),
+            state.known.program.to_string(),
+            state.known.records.len().to_string(),
+            format!("{next}{}", state.decision.candidate),
+            state.decision.reason.id().to_owned(),
+        ]
+    });
+    output::text(&imas_report::table::plain(&["number", "program", "trials", "next start", "why"], rows))?;
+    Ok(ExitCode::SUCCESS)
+}

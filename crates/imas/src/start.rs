@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas run`: exec under the decided candidate.
+//!
+//! Nothing here may keep the program from starting: whatever goes wrong with IMAS, it is started untouched, and the trouble is said
+//! on standard error. Only a command that cannot be started at all ends with 126 or 127, as with env(1).
+
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use imas_abi::page_kind;
+use imas_core::decision::{Conditions, Decision, Evidence};
+use imas_core::{Reason, decide};
+use imas_linux::catalogue::{Candidate, SYSTEM};
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
+use imas_linux::page::{self, Ticket};
+use imas_linux::program::{Command, CommandError};
+use imas_store::Store;
+use imas_store::decisions::Decided;
+
+use crate::cli::{Places, RunArgs};
+use crate::context::Context;
+use crate::message;
+use crate::profile::{Known, now_unix_s};
+
+/// Exit status for a file that is there but cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// Exit status for a command that is not found.
+const NOT_FOUND: u8 = 127;
+
+/// Decides and execs; returns only when nothing could be started, or for a dry run.
+pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
+    let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {
+        Ok(command) => command,
+        Err(error) => return Ok(cannot_start(&error)),
+    };
+    let start = plan(args, places, &command).unwrap_or_else(|error| {
+        message::error(&error);
+        message::warning("the program is started untouched");
+        Start::untouched()
+    });
+    if args.verbose || args.dry_run {
+        message::say(&format!("imas: {} under {}: {}", command.program, start.candidate, start.because));
+    }
+    if args.dry_run {
+        start.discard();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Err(error) = start.exec(&command);
+    Ok(cannot_start(&error))
+}
+
+fn cannot_start(error: &CommandError) -> ExitCode {
+    message::say(&format!("imas: {error}"));
+    ExitCode::from(match error {
+        CommandError::NotFound(_) => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    })
+}
+
+/// All that exec needs.
+struct Start {
+    candidate: String,
+    because: String,
+    variables: Variables,
+    page: Option<PathBuf>,
+}
+
+impl Start {
+    fn untouched() -> Self {
+        Self {
+            candidate: SYSTEM.to_owned(),
+            because: "untouched".to_owned(),
+            variables: std::env::vars_os().collect(),
+            page: None,
+        }
+    }
+
+    fn untouched_because(because: impl Into<String>) -> Self {
+        Self { because: because.into(), ..Self::untouched() }
+    }
+
+    fn exec(self, command: &Command) -> Result<Infallible, CommandError> {
+        let arg0 = command.argv.first().map_or(command.file.as_os_str(), |word| word);
+        let error = std::process::Command::new(&command.file)
+            .arg0(arg0)
+            .args(command.argv.get(1..).unwrap_or_default())
+            .env_clear()
+            .envs(&self.variables)
+            .exec();
+        self.discard();
+        let file = command.file.clone();
+        Err(match error.kind() {
+            std::io::ErrorKind::NotFound => CommandError::NotFound(file),
+            _ => CommandError::NotExecutable { file, why: error.to_string() },
+        })
+    }
+
+    /// The start does not happen: its page must not look like a crash.
+    fn discard(&self) {
+        if let Some(page) = &self.page {
+            let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
+        }
+    }
+}
+
+fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
+    if std::env::var_os(imas_abi::env::DISABLE).is_some_and(|value| value == "1") {
+        return Ok(Start::untouched_because("IMAS_DISABLE=1"));
+    }
+    let context = Context::new(places)?;
+    if let Some(name) = &args.candidate {
+        return forced(args, &context, command, name);
+    }
+    let store = context.open_store()?;
+    let executable = crate::commands::inspect(command, Some(&store))?;
+    if let Some(why) = executable.unfit {
+        return Ok(Start::untouched_because(why));
+    }
+    crate::harvest::harvest_quietly(&context, &store);
+    let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+    let known = Known::gather(&context, &store, program, &executable.build_id)?;
+    let decision = decide(&known.profile(context.config.limits(args.retest)), &conditions()?);
+    if !args.dry_run {
+        record(&store, &known, &decision)?;
+    }
+    prepare(args, &context, command, &known.build_id, &decision)
+}
+
+/// One start under a candidate the user named; nothing is decided and nothing learned.
+fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> Result<Start> {
+    let candidate = context.candidate(name)?;
+    let executable = crate::commands::inspect(command, None)?;
+    if let Some(why) = executable.unfit {
+        return Ok(Start::untouched_because(why));
+    }
+    if let Some(obstacle) = context.obstacle(candidate, None) {
+        anyhow::bail!("{name}: {obstacle}");
+    }
+    let variables = variables(args, context, candidate, Mode::Production, None)?;
+    Ok(Start {
+        candidate: name.to_owned(),
+        because: "named by --candidate".to_owned(),
+        variables,
+        page: None,
+    })
+}
+
+/// What /proc says; a machine that does not say is taken to be short of nothing.
+pub(crate) fn conditions() -> Result<Conditions> {
+    imas_linux::conditions::now().context("the machine's load and memory")
+}
+
+fn record(store: &Store, known: &Known, decision: &Decision) -> Result<()> {
+    let decided = Decided {
+        at_s: now_unix_s(),
+        candidate: decision.candidate.clone(),
+        trial: decision.trial,
+        reason: decision.reason.id().to_owned(),
+        because: decision.text(),
+    };
+    Ok(store.record(known.program.id, &decided)?)
+}
+
+fn prepare(
+    args: &RunArgs,
+    context: &Context,
+    command: &Command,
+    build_id: &str,
+    decision: &Decision,
+) -> Result<Start> {
+    let candidate = context.candidate(&decision.candidate)?;
+    let untouched = candidate.is_system() && !decision.trial;
+    // Started untouched, there is nothing to watch.
+    let page = if untouched { None } else { make_page(command, build_id, decision) };
+    if decision.trial && page.is_none() {
+        return Ok(Start::untouched_because("no trial page could be made"));
+    }
+    let mode = if decision.trial { Mode::Trial } else { Mode::Production };
+    let variables = variables(args, context, candidate, mode, page.as_deref())?;
+    Ok(Start { candidate: candidate.name.clone(), because: decision.text(), variables, page })
+}
+
+fn variables(
+    args: &RunArgs,
+    context: &Context,
+    candidate: &Candidate,
+    mode: Mode,
+    page: Option<&Path>,
+) -> Result<Variables> {
+    let reach = if args.follow { Reach::Children } else { Reach::Program };
+    let injection = Injection { candidate, mode, reach, page };
+    Ok(injection.variables(&std::env::vars_os().collect(), &context.libraries)?)
+}
+
+/// The page of this start: counted into for a trial; in production it only tells a crash from a clean end.
+fn make_page(command: &Command, build_id: &str, decision: &Decision) -> Option<PathBuf> {
+    let make = || -> Result<PathBuf, page::PageError> {
+        let folder = page::folder()?;
+        let ticket = Ticket {
+            kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
+            trial_id: &page::new_trial_id()?,
+            candidate: &decision.candidate,
+            program: &command.program,
+            build_id,
+            pid: std::process::id(),
+        };
+        page::create(&folder, &ticket)
+    };
+    make().inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
+}
+
+/// A decision for a program that nothing may be preloaded into.
+pub(crate) fn unfit_decision(why: &str) -> Decision {
+    Decision {
+        candidate: SYSTEM.to_owned(),
+        trial: false,
+        reason: Reason::NoCandidate,
+        evidence: vec![Evidence { name: "the program".to_owned(), value: why.to_owned() }],
+    }
+}
