@@ -184,7 +184,7 @@ impl Catalogue {
         {
             return Err(format!("candidate '{name}': its environment may not set {variable}"));
         }
-        let folder = file.parent().unwrap_or(Path::new("/"));
+        let folder = file.parent().unwrap_or_else(|| Path::new("/"));
         let allocator = entry.allocator.unwrap_or_else(|| name.split(':').next().unwrap_or(&name).to_owned());
         Ok(Candidate {
             allocator,

@@ -98,7 +98,7 @@ impl Injection<'_> {
             }
             list = if list.is_empty() { path.into() } else { joined(&list, path.as_os_str()) };
         }
-        Ok(old.filter(|old| !old.is_empty()).map_or(list.clone(), |old| joined(&list, old)))
+        Ok(old.filter(|old| !old.is_empty()).map_or_else(|| list.clone(), |old| joined(&list, old)))
     }
 
     fn with_undo(&self, inherited: &Variables, changed: Variables) -> Variables {

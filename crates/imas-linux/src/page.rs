@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(about.len(), imas_abi::TRIAL_PAGE_BYTES as u64);
         assert_eq!(about.mode() & 0o777, 0o600);
         assert!(about.blocks() * 512 >= about.len(), "space is reserved");
-        assert_eq!(list(folder.path()).unwrap(), [path.clone()]);
+        assert_eq!(list(folder.path()).unwrap(), std::slice::from_ref(&path));
         assert!(create(folder.path(), &ticket(&program, "t1")).is_err(), "never overwritten");
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs of whole trees. A process of its own: measuring reaps and ends every child of the process that measures.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::ffi::OsString;
 use std::path::Path;

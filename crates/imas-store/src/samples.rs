@@ -165,7 +165,7 @@ pub(crate) mod tests {
         let other = store.program("/bin/python", "/b.py").unwrap();
         assert_ne!(first.id, other.id);
         assert_eq!(store.programs_at("/bin/python").unwrap().len(), 2);
-        assert_eq!(store.programs_at("/b.py").unwrap(), [other.clone()]);
+        assert_eq!(store.programs_at("/b.py").unwrap(), std::slice::from_ref(&other));
         assert_eq!(store.program_numbered(other.id).unwrap().unwrap().to_string(), "/bin/python /b.py");
     }
 
