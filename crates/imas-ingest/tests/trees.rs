@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pages of a process tree, summed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{changed, put};
+use imas_abi::{Page as Raw, state};
+use imas_core::sample::Ended;
+use imas_ingest::{MergeError, Page, merge, parse};
+
+fn page(change: impl FnOnce(&mut Raw)) -> Page {
+    parse(&changed(change)).unwrap()
+}
+
+/// A child that ran in the middle half of the root's second.
+fn child(change: impl FnOnce(&mut Raw)) -> Page {
+    page(|p| {
+        (p.header.ns_start, p.header.ns_last) = (5_250_000_000, 5_750_000_000);
+        p.header.ticks_last = 1_000_001_000;
+        change(p);
+    })
+}
+
+#[test]
+fn counts_and_peaks_add() {
+    let sum = merge(&[page(|_| ()), child(|_| ())]).unwrap();
+    assert_eq!((sum.malloc.calls, sum.free.calls, sum.malloc.sampled), (2000, 1980, 30));
+    assert_eq!((sum.bytes_requested, sum.refused, sum.rounding_bytes), (80_000, 6, 16_000));
+    assert_eq!((sum.memory.heap_peak, sum.memory.snapshots), (30_000, 8));
+    assert_eq!((sum.threads, sum.forks, sum.processes), (4, 2, 2));
+    let usage = sum.usage.unwrap();
+    assert_eq!((usage.user_s, usage.minor_faults, usage.max_rss_bytes), (1.6, 642, 28_000_000));
+    assert_eq!((sum.malloc.histogram_ticks[6], sum.size_histogram[5]), (1920, 1920));
+}
+
+#[test]
+fn means_of_memory_are_weighted_by_time() {
+    let sum = merge(&[page(|_| ()), child(|_| ())]).unwrap();
+    assert_eq!(sum.wall_s, 1.0);
+    assert_eq!(sum.memory.heap_mean, 10_000 + 10_000 / 2);
+    assert_eq!(sum.memory.live_mean, 7_500 + 7_500 / 2);
+}
+
+#[test]
+fn the_span_reaches_from_first_start_to_last_snapshot() {
+    let later = child(|p| (p.header.ns_start, p.header.ns_last) = (6_500_000_000, 7_000_000_000));
+    let sum = merge(&[page(|_| ()), later]).unwrap();
+    assert_eq!(sum.wall_s, 2.0);
+    assert_eq!(sum.memory.heap_mean, 5_000 + 2_500);
+}
+
+#[test]
+fn mean_times_are_weighted_by_calls() {
+    // The root: 1,000 mallocs of 40 ns. The child: 3,000 of 80 ns (180 ticks less 20 at 2 GHz).
+    let child = child(|p| {
+        p.slot[0].calls[0] = 2600;
+        p.sampled.op[0].ticks = 15 * 64 * 180;
+    });
+    let sum = merge(&[page(|_| ()), child]).unwrap();
+    assert_eq!(sum.malloc.mean_ns, 70.0);
+    assert_eq!((sum.realloc.sampled, sum.realloc.mean_ns.to_bits()), (0, 0));
+}
+
+#[test]
+fn processes_that_stood_aside_add_nothing() {
+    let aside = child(|p| (p.header.state, p.header.pass_reason) = (state::PASS, 2));
+    let sum = merge(&[page(|_| ()), aside.clone()]).unwrap();
+    assert_eq!((sum.malloc.calls, sum.pass_reason, sum.processes), (1000, None, 2));
+    let root_aside = merge(&[aside.clone(), page(|_| ())]).unwrap();
+    assert_eq!((root_aside.malloc.calls, root_aside.pass_reason), (1000, None));
+    let all_aside = merge(&[aside.clone(), aside]).unwrap();
+    assert_eq!((all_aside.pass_reason.as_deref(), all_aside.processes), (Some("own-malloc"), 2));
+}
+
+#[test]
+fn a_crash_anywhere_is_the_trees() {
+    let crashed = child(|p| p.header.fatal_signal = 11);
+    let sum = merge(&[page(|_| ()), child(|_| ()), crashed]).unwrap();
+    assert_eq!(sum.ended, Ended::Signal { signal: 11 });
+    let aside = child(|p| {
+        (p.header.state, p.header.pass_reason, p.header.fatal_signal) = (state::PASS, 2, 11);
+    });
+    let sum = merge(&[page(|p| p.header.exit_status = 3), aside]).unwrap();
+    assert_eq!(sum.ended, Ended::Clean { status: Some(3) });
+}
+
+#[test]
+fn different_servers_are_all_named() {
+    let other = child(|p| put(&mut p.header.served, "libc.so.6"));
+    let silent = child(|p| put(&mut p.header.served, ""));
+    assert_eq!(merge(&[page(|_| ()), other, silent.clone()]).unwrap().served, "jemalloc,libc.so.6");
+    assert_eq!(merge(&[page(|_| ()), silent]).unwrap().served, "jemalloc");
+}
+
+#[test]
+fn only_pages_of_one_trial_add() {
+    assert_eq!(merge(&[]), Err(MergeError::Empty));
+    let other = page(|p| put(&mut p.header.trial_id, "t-2"));
+    let why = MergeError::OtherTrial { expected: "t-1".into(), found: "t-2".into() };
+    assert_eq!(merge(&[page(|_| ()), other]), Err(why));
+    for change in [
+        |p: &mut Raw| put(&mut p.header.candidate, "hoard"),
+        |p: &mut Raw| put(&mut p.header.boot_id, "ffff"),
+    ] {
+        let merged = merge(&[page(|_| ()), page(change)]);
+        assert_eq!(merged, Err(MergeError::Contradiction("t-1".into())));
+    }
+}
+
+#[test]
+fn sums_do_not_wrap() {
+    let huge = page(|p| p.slot[0].bytes_requested = i64::MAX as u64 - 16_000);
+    assert!(merge(std::slice::from_ref(&huge)).is_ok());
+    assert_eq!(merge(&[huge.clone(), huge]), Err(MergeError::Overflow));
+}
