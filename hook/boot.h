@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * boot.h - the bootstrap arena: memory for calls that come before our constructor has found the real allocator.
+ *
+ * Constructors of other libraries run before ours and allocate (libstdc++ 72,704 bytes at once). A block of the
+ * arena stays valid for ever; freeing one does nothing. Only raw system calls, no locks, any thread.
+ */
+#ifndef IMAS_HOOK_BOOT_H
+#define IMAS_HOOK_BOOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* `alignment` a power of two. NULL when the system gives no memory. Fresh memory is zero. */
+void *boot_allocate(size_t alignment, size_t size);
+
+/* Whether `block` came from here. */
+bool boot_owns(const void *block);
+
+/* Usable bytes of a block that boot_owns. */
+size_t boot_size(const void *block);
+
+#endif

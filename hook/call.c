@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call.h"
+
+#include <errno.h>
+
+#include "boot.h"
+#include "lineage.h"
+#include "live.h"
+#include "next.h"
+#include "page.h"
+#include "sample.h"
+#include "snapshot.h"
+#include "sys.h"
+#include "thread.h"
+
+uint64_t call_empty_pair;
+
+/* ---- making the call ------------------------------------------------------------------------------------- */
+
+static void copy_bytes(void *to, const void *from, size_t bytes) {
+    unsigned char *t = to;
+    const unsigned char *f = from;
+    while (bytes-- > 0)
+        *t++ = *f++;
+}
+
+static size_t whole_pages(size_t bytes) {
+    return bytes > PTRDIFF_MAX ? bytes : (bytes + NEXT_PAGE - 1) & -(size_t)NEXT_PAGE;
+}
+
+static void *next_posix_memalign(struct call *call) {
+    void *block = NULL;
+    call->error = next.posix_memalign(&block, call->alignment, call->size);
+    return call->error == 0 ? block : NULL;
+}
+
+/* A block of the arena stays where it is, its bytes move to the real allocator. */
+static void *leave_arena(const struct call *call) {
+    void *block = next.malloc(call->size);
+    size_t known = boot_size(call->old);
+    if (block != NULL)
+        copy_bytes(block, call->old, known < call->size ? known : call->size);
+    return block;
+}
+
+static void *perform(struct call *call) {
+    switch (call->kind) {
+    case CALL_MALLOC:
+        return next.malloc(call->size);
+    case CALL_CALLOC:
+        return next.calloc(call->count, call->size);
+    case CALL_REALLOC:
+        return unlikely(call->old != NULL && boot_owns(call->old)) ? leave_arena(call) : next.realloc(call->old, call->size);
+    case CALL_MEMALIGN:
+        return next.memalign(call->alignment, call->size);
+    case CALL_POSIX_MEMALIGN:
+        return next_posix_memalign(call);
+    case CALL_ALIGNED_ALLOC:
+        return next.aligned_alloc(call->alignment, call->size);
+    case CALL_VALLOC:
+        return next.valloc(call->size);
+    case CALL_PVALLOC:
+        return next.pvalloc != NULL ? next.pvalloc(call->size) : next.memalign(NEXT_PAGE, whole_pages(call->size));
+    }
+    return NULL;
+}
+
+/* ---- before the constructor ------------------------------------------------------------------------------ */
+
+static size_t power_of_two_from(size_t alignment) {
+    return alignment <= 16 ? 16 : (size_t)1 << (64 - __builtin_clzl(alignment - 1));
+}
+
+static void *boot_realloc(const struct call *call) {
+    if (call->old == NULL)
+        return boot_allocate(16, call->size);
+    if (!boot_owns(call->old) || call->size == 0)
+        return NULL; /* not ours: nobody knows its size */
+    if (call->size <= boot_size(call->old))
+        return call->old;
+    void *block = boot_allocate(16, call->size);
+    if (block != NULL)
+        copy_bytes(block, call->old, boot_size(call->old));
+    return block;
+}
+
+static size_t boot_alignment(const struct call *call) {
+    switch (call->kind) {
+    case CALL_MEMALIGN:
+    case CALL_POSIX_MEMALIGN:
+    case CALL_ALIGNED_ALLOC:
+        return power_of_two_from(call->alignment);
+    case CALL_VALLOC:
+    case CALL_PVALLOC:
+        return NEXT_PAGE;
+    default:
+        return 16;
+    }
+}
+
+static void *boot_call(struct call *call) {
+    void *block = call->kind == CALL_REALLOC ? boot_realloc(call) : boot_allocate(boot_alignment(call), call->bytes);
+    bool refused = block == NULL && call->bytes != 0;
+    if (call->kind == CALL_POSIX_MEMALIGN)
+        call->error = refused ? ENOMEM : 0;
+    else if (refused)
+        errno = ENOMEM;
+    return block;
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------- */
+
+static enum imas_op class_of(enum call_kind kind) {
+    if (kind == CALL_MALLOC || kind == CALL_CALLOC)
+        return IMAS_OP_MALLOC;
+    return kind == CALL_REALLOC ? IMAS_OP_REALLOC : IMAS_OP_MEMALIGN;
+}
+
+static bool was_refused(const struct call *call, const void *block) {
+    return block == NULL && call->bytes != 0;
+}
+
+/* A slot of one's own has one writer: no atomic instruction is needed. */
+static void count_own(struct imas_slot *slot, const struct call *call) {
+    slot->calls[class_of(call->kind)]++;
+    slot->bytes_requested += call->bytes;
+}
+
+static void count_shared(struct imas_slot *slot, const struct call *call) {
+    add_relaxed(slot->calls[class_of(call->kind)], 1);
+    add_relaxed(slot->bytes_requested, call->bytes);
+}
+
+static void count(const struct thread *thread, const struct call *call) {
+    if (thread->mode == THREAD_SHARED)
+        count_shared(thread->slot, call);
+    else
+        count_own(thread->slot, call);
+}
+
+/* What was refused was not handed out: its bytes, often absurdly many, are taken back. */
+static void count_refusal(const struct thread *thread, const struct call *call) {
+    add_relaxed(thread->slot->refused, 1);
+    add_relaxed(thread->slot->bytes_requested, (uint64_t)0 - call->bytes);
+}
+
+/* ---- sampling -------------------------------------------------------------------------------------------- */
+
+static void note_time(enum imas_op op, uint64_t ticks, uint64_t weight) {
+    struct imas_sampled_op *sampled = &thread_page->sampled.op[op];
+    unsigned bucket = sample_log2(ticks > call_empty_pair ? ticks - call_empty_pair : 0);
+    add_relaxed(sampled->sampled, 1);
+    add_relaxed(sampled->weight, weight);
+    add_relaxed(sampled->ticks, weight * ticks / IMAS_WEIGHT_ONE);
+    add_relaxed(sampled->histogram[bucket < IMAS_LATENCY_BUCKETS ? bucket : IMAS_LATENCY_BUCKETS - 1], weight);
+}
+
+static void note_sizes(uint64_t requested, uint64_t usable, uint64_t weight) {
+    struct imas_sampled *sampled = &thread_page->sampled;
+    add_relaxed(sampled->size_histogram[sample_log2(requested)], weight);
+    add_relaxed(sampled->requested_bytes_256, weight * requested);
+    add_relaxed(sampled->usable_bytes_256, weight * usable);
+}
+
+/* Makes the call between two clock reads. The old block of a realloc leaves the live table before its address can be
+ * handed to another thread, and comes back if the call fails. */
+static void *perform_timed(struct call *call, uint64_t *ticks) {
+    struct live_block old;
+    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
+    uint64_t start = ticks_now();
+    void *block = perform(call);
+    *ticks = ticks_now() - start;
+    if (known && was_refused(call, block))
+        live_put_back(call->old, &old);
+    return block;
+}
+
+#define SAMPLES_PER_CHECK 256
+#define CALLS_PER_SAMPLE 20
+#define COARSEST_BY_RATE 15 /* S of 32 KiB: coarser, the live bytes of small heaps would blur */
+
+/* Programs with large blocks and a small heap would be sampled at every other call: S grows until 1 in 20 is. */
+static void hold_rate(struct thread *thread) {
+    if (++thread->samples < SAMPLES_PER_CHECK || thread->mode != THREAD_OWN)
+        return;
+    const uint64_t *calls = thread->slot->calls;
+    uint64_t made = calls[IMAS_OP_MALLOC] + calls[IMAS_OP_REALLOC] + calls[IMAS_OP_MEMALIGN];
+    if (made - thread->calls_at_check < SAMPLES_PER_CHECK * CALLS_PER_SAMPLE && live_shift() < COARSEST_BY_RATE)
+        live_coarsen(&thread->random);
+    thread->calls_at_check = made;
+    thread->samples = 0;
+}
+
+static void note_sample(struct thread *thread, const struct call *call, void *block, uint64_t ticks, probability p) {
+    uint64_t weight = sample_weight(p, &thread->random);
+    note_time(class_of(call->kind), ticks, weight);
+    if (block == NULL)
+        return;
+    uint64_t usable = next.usable_size(block);
+    note_sizes(call->bytes, usable, weight);
+    live_enter(block, call->bytes, usable, p, &thread->random);
+    hold_rate(thread);
+}
+
+/* The toll of a thread that shares a slot is kept at zero to hold it on this way; what it pays is the same. */
+static uint64_t price(const struct thread *thread, const struct call *call) {
+    return call->bytes + (UINT64_C(1) << (thread->shift - 6)) + 1;
+}
+
+static void *sampled_call(struct thread *thread, struct call *call) {
+    probability p = sample_probability(price(thread, call), thread->shift);
+    thread_refill(thread); /* before the call: a signal handler that comes in between finds a full purse */
+    count(thread, call);
+    uint64_t ticks;
+    void *block = perform_timed(call, &ticks);
+    if (was_refused(call, block))
+        count_refusal(thread, call);
+    if (unlikely(!page_is_ours())) {
+        lineage_lost();
+        return block;
+    }
+    note_sample(thread, call, block, ticks, p);
+    snapshot_if_due();
+    return block;
+}
+
+/* ---- the ways in ----------------------------------------------------------------------------------------- */
+
+static void *perform_untimed(struct call *call) {
+    struct live_block old;
+    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
+    void *block = perform(call);
+    if (known && was_refused(call, block))
+        live_put_back(call->old, &old);
+    return block;
+}
+
+static void *shared_call(struct thread *thread, struct call *call) {
+    thread->gap = 0;
+    if (__builtin_sub_overflow(thread->shared_gap, price(thread, call), &thread->shared_gap))
+        return sampled_call(thread, call);
+    count_shared(thread->slot, call);
+    return perform_untimed(call);
+}
+
+static void *first_call(struct thread *thread, struct call *call) {
+    thread->gap = 0;
+    if (!next_found())
+        return boot_call(call);
+    thread_enter(thread);
+    return call_make(call);
+}
+
+NOINLINE void *call_overdrawn(struct call *call) {
+    struct thread *thread = &thread_self;
+    switch (thread->mode) {
+    case THREAD_OWN:
+        return sampled_call(thread, call);
+    case THREAD_SHARED:
+        return shared_call(thread, call);
+    case THREAD_IDLE:
+        thread->gap = UINT64_MAX / 2;
+        return perform_untimed(call);
+    default:
+        return first_call(thread, call);
+    }
+}
+
+NOINLINE void *call_make(struct call *call) {
+    struct thread *thread = &thread_self;
+    if (__builtin_sub_overflow(thread->gap, call->bytes + thread->toll + 1, &thread->gap))
+        return call_overdrawn(call);
+    count_own(thread->slot, call);
+    return perform_untimed(call);
+}
+
+/* ---- free ------------------------------------------------------------------------------------------------ */
+
+static void sampled_free(struct thread *thread, void *block) {
+    thread_refill_free(thread);
+    uint64_t start = ticks_now();
+    next.free(block);
+    note_time(IMAS_OP_FREE, ticks_now() - start, UINT64_C(64) * IMAS_WEIGHT_ONE);
+}
+
+static void shared_free(struct thread *thread, void *block) {
+    thread->free_gap = 0;
+    add_relaxed(thread->slot->calls[IMAS_OP_FREE], 1);
+    if (__builtin_sub_overflow(thread->shared_free_gap, 1u, &thread->shared_free_gap))
+        sampled_free(thread, block);
+    else
+        next.free(block);
+}
+
+static void free_unmarked(void *block) {
+    struct thread *thread = &thread_self;
+    if (unlikely(__builtin_sub_overflow(thread->free_gap, 1u, &thread->free_gap))) {
+        call_free_overdrawn(block);
+        return;
+    }
+    thread->slot->calls[IMAS_OP_FREE]++;
+    next.free(block);
+}
+
+NOINLINE void call_free_overdrawn(void *block) {
+    struct thread *thread = &thread_self;
+    switch (thread->mode) {
+    case THREAD_OWN:
+        thread->slot->calls[IMAS_OP_FREE]++;
+        sampled_free(thread, block);
+        return;
+    case THREAD_SHARED:
+        shared_free(thread, block);
+        return;
+    case THREAD_IDLE:
+        thread->free_gap = UINT32_MAX;
+        next.free(block);
+        return;
+    default:
+        thread->free_gap = 0;
+        if (!next_found())
+            return; /* not from the arena, so from nobody we know: better lost than given to the wrong one */
+        thread_enter(thread);
+        free_unmarked(block);
+    }
+}
+
+NOINLINE void call_free_marked(void *block) {
+    struct live_block taken;
+    if (boot_owns(block))
+        return;
+    live_take(block, &taken);
+    free_unmarked(block);
+}

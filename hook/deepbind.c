@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "deepbind.h"
+
+#include "libc.h"
+#include "sys.h"
+
+typedef void *dlopen_call(const char *file, int mode);
+
+static dlopen_call *real_dlopen;
+static bool strips = true;
+
+void deepbind_strip(bool strip) {
+    strips = strip;
+}
+
+static NOINLINE dlopen_call *find_dlopen(void) {
+    dlopen_call *found = (dlopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlopen");
+    set_relaxed(real_dlopen, found);
+    return found;
+}
+
+/* The call at the end must be a jump: dlopen looks at its return address to find whose RUNPATH to search, and that
+ * has to be the caller's and not ours. tests/hook disassembles it. */
+EXPORT void *dlopen(const char *file, int mode) {
+    dlopen_call *real = get_relaxed(real_dlopen);
+    if (unlikely(real == NULL))
+        real = find_dlopen();
+    if (file != NULL && strips)
+        mode &= ~LIBC_RTLD_DEEPBIND;
+    return real(file, mode);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * guard.c - libimas-guard.so: what stands before the allocator in production.
+ *
+ * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it gives the
+ * environment back, so that children start without us; after that it acts only at dlopen, at a fatal signal and at
+ * the end.
+ */
+#include <sys/auxv.h>
+
+#include "deepbind.h"
+#include "environment.h"
+#include "fatal.h"
+#include "leave.h"
+#include "libc.h"
+#include "object.h"
+#include "page.h"
+#include "sys.h"
+#include "unfit.h"
+
+extern char **environ;
+extern void *malloc(size_t size);
+extern void free(void *block);
+
+/* Allocators read their settings from the environment at their first call; afterwards those may go. */
+static void let_allocator_read_settings(void) {
+    void *volatile block = malloc(1);
+    free(block);
+}
+
+static void open_flight_page(char **environment) {
+    const char *path = environment_value(environment, IMAS_ENV_PAGE);
+    struct imas_page_header *header = path != NULL ? page_open(path, IMAS_PAGE_FLIGHT) : NULL;
+    if (header != NULL)
+        page_use(header);
+}
+
+static enum imas_pass_reason why_unfit(const void *serving) {
+    if (unfit_sanitizer())
+        return IMAS_PASS_SANITIZER;
+    if (serving != object_libc() && unfit_split_family(serving))
+        return IMAS_PASS_OWN_MALLOC;
+    return IMAS_PASS_NONE;
+}
+
+static void take_notes(const void *serving_malloc) {
+    object_allocator_name(serving_malloc, page_header->served, sizeof page_header->served);
+    page_header->ticks_start = ticks_now();
+    page_header->ns_start = sys_monotonic_ns();
+    fatal_install();
+    leave_install(NULL);
+    page_note_state(IMAS_STATE_ACTIVE);
+}
+
+static void watch_over(char **arguments, char **environment) {
+    const void *serving_malloc = object_next("malloc");
+    const void *serving = object_of(serving_malloc);
+    deepbind_strip(serving != object_libc());
+    open_flight_page(environment);
+    enum imas_pass_reason reason = why_unfit(serving);
+    if (reason == IMAS_PASS_NONE) {
+        let_allocator_read_settings();
+        take_notes(serving_malloc);
+    } else {
+        page_note_pass(reason);
+        unfit_start_clean(arguments, environment);
+    }
+}
+
+__attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
+    (void)argc;
+    if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0) {
+        deepbind_strip(false);
+        return;
+    }
+    char **environment = environ != NULL ? environ : at_start;
+    if (environment_flag(environment, IMAS_ENV_DISABLE))
+        deepbind_strip(false);
+    else
+        watch_over(arguments, environment);
+    environment_restore(environment);
+    if (at_start != environment)
+        environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * libc.h - the few functions of libc that injected code calls, bound to the oldest symbol versions.
+ *
+ * A version that the running libc does not have makes ld.so refuse the program, so nothing here may be newer than
+ * GLIBC_2.16. dlsym, dladdr1 and dlerror moved into libc in 2.34 and were compatible symbols of libdl before; they
+ * are weak, so that an older libc without libdl loads us all the same (they are then NULL and we stand aside).
+ */
+#ifndef IMAS_HOOK_LIBC_H
+#define IMAS_HOOK_LIBC_H
+
+#include <link.h>
+#include <stddef.h>
+
+#if defined(__x86_64__)
+#define LIBC_OLDEST "GLIBC_2.2.5"
+#define LIBC_DLADDR1 "GLIBC_2.3.3"
+#define LIBC_ATFORK "GLIBC_2.3.2"
+#define LIBC_QUICK_EXIT "GLIBC_2.10"
+#define LIBC_GETAUXVAL "GLIBC_2.16"
+#elif defined(__aarch64__)
+#define LIBC_OLDEST "GLIBC_2.17"
+#define LIBC_DLADDR1 LIBC_OLDEST
+#define LIBC_ATFORK LIBC_OLDEST
+#define LIBC_QUICK_EXIT LIBC_OLDEST
+#define LIBC_GETAUXVAL LIBC_OLDEST
+#else
+#error "the hook knows x86-64 and aarch64"
+#endif
+
+/* dlfcn.h is not included: its names would bind to the newest versions. */
+struct libc_symbol_info { /* layout of Dl_info */
+    const char *file;
+    void *base;
+    const char *symbol;
+    void *address;
+};
+#define LIBC_RTLD_DEFAULT ((void *)0)
+#define LIBC_RTLD_NEXT ((void *)-1L)
+#define LIBC_RTLD_DEEPBIND 8
+#define LIBC_RTLD_DL_SYMENT 1
+
+__attribute__((weak)) extern void *libc_dlsym(void *handle, const char *name);
+__attribute__((weak)) extern int libc_dladdr1(const void *address, struct libc_symbol_info *info, void **extra, int flags);
+__attribute__((weak)) extern char *libc_dlerror(void);
+__attribute__((weak)) extern unsigned long libc_getauxval(unsigned long type);
+__attribute__((weak)) extern int libc_on_exit(void (*call)(int status, void *argument), void *argument);
+__attribute__((weak)) extern int libc_at_quick_exit(void (*call)(void *object), void *object);
+__attribute__((weak)) extern int libc_register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                                                      void *object);
+extern const char *libc_version(void);
+
+__asm__(".symver libc_dlsym, dlsym@" LIBC_OLDEST);
+__asm__(".symver libc_dladdr1, dladdr1@" LIBC_DLADDR1);
+__asm__(".symver libc_dlerror, dlerror@" LIBC_OLDEST);
+__asm__(".symver libc_getauxval, getauxval@" LIBC_GETAUXVAL);
+__asm__(".symver libc_on_exit, on_exit@" LIBC_OLDEST);
+__asm__(".symver libc_at_quick_exit, __cxa_at_quick_exit@" LIBC_QUICK_EXIT);
+__asm__(".symver libc_register_atfork, __register_atfork@" LIBC_ATFORK);
+__asm__(".symver libc_version, gnu_get_libc_version@" LIBC_OLDEST);
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * live.h - an estimate of the usable bytes in live blocks, without asking for a size when one is freed.
+ *
+ * A block of n requested bytes is entered with probability 1 - exp(-n/S) (sample.h) together with the usable size it
+ * was given, and its share, usable size over probability, is added to the running sum; when it is freed the share is
+ * subtracted. When more than LIVE_LIMIT blocks are entered, S doubles and each stays with the probability that makes
+ * it a sample under the new S: the relative standard error of the sum is sqrt(S / live bytes), 1.1 to 1.6 % then.
+ *
+ * No locks: an entry has one owner at a time, by compare-and-swap of its key. free first looks into a filter of one
+ * byte per pointer hash; zero there means that the block is not entered.
+ */
+#ifndef IMAS_HOOK_LIVE_H
+#define IMAS_HOOK_LIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sample.h"
+
+#define LIVE_LIMIT 8192u
+#define LIVE_FILTER_BITS 17
+
+/* How many entered blocks hash here; LIVE_STICKY stays for ever: a block of the bootstrap arena, or too many. */
+extern unsigned char live_filter[1u << LIVE_FILTER_BITS];
+#define LIVE_STICKY 255
+
+static inline bool live_maybe(const void *block) {
+    return live_filter[(uintptr_t)block >> 4 & ((1u << LIVE_FILTER_BITS) - 1)] != 0;
+}
+
+/* What is known of an entered block. */
+struct live_block {
+    uint64_t requested, usable;
+    uint64_t share; /* bytes it stands for in the sum */
+    unsigned shift; /* log2 of the S it was entered with */
+};
+
+/* log2 of the current S. */
+unsigned live_shift(void);
+
+/* Enters a block that was sampled with probability `sampled` if chance wants it. May double S. */
+void live_enter(const void *block, uint64_t requested, uint64_t usable, probability sampled, uint64_t *random);
+
+/* Takes a block out before it is freed. Fills `taken` and returns true if it was entered. */
+bool live_take(const void *block, struct live_block *taken);
+
+/* Enters again a block that live_take took: its realloc failed, it lives on. */
+void live_put_back(const void *block, const struct live_block *taken);
+
+/* Doubles S though few blocks are entered: the program allocates so large blocks that too many calls are sampled. */
+void live_coarsen(uint64_t *random);
+
+/* Marks a block of the bootstrap arena in the filter, so that free asks whose it is. */
+void live_mark_boot(const void *block);
+
+/* In a child: a thread of the parent may have stood inside. */
+void live_after_fork(void);
+
+#endif

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* next.h - the malloc family behind us: the candidate's, or libc's. */
+#ifndef IMAS_HOOK_NEXT_H
+#define IMAS_HOOK_NEXT_H
+
+#include <malloc.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define NEXT_PAGE 4096
+
+struct family {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void (*free)(void *);
+    void *(*memalign)(size_t, size_t);
+    int (*posix_memalign)(void **, size_t, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    void *(*valloc)(size_t);
+    void *(*pvalloc)(size_t);
+    size_t (*usable_size)(void *);
+    int (*mallopt)(int, int);
+    struct mallinfo (*mallinfo)(void);
+    struct mallinfo2 (*mallinfo2)(void);
+    int (*trim)(size_t);
+};
+
+/* A page of its own, so that it can be made read-only. The first ten are set once next_found answers true. */
+union next_table {
+    struct family family;
+    char page[NEXT_PAGE];
+};
+extern union next_table next_table;
+#define next (next_table.family)
+
+/* Whether the table is filled in: acquire, so that what it holds is seen. */
+bool next_found(void);
+
+/*
+ * Looks up the family behind us. False when it is not of one piece: not all found, or in more than one object; then
+ * libc's own serves if that is complete. Names that only some allocators have are left NULL, or libc's where they
+ * touch no block. Called once, from the constructor: a failed search allocates.
+ */
+bool next_find(void);
+
+/* No write to the table any more. */
+void next_seal(void);
+
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/* object.h - which loaded object a function of the malloc family belongs to. */
+#ifndef IMAS_HOOK_OBJECT_H
+#define IMAS_HOOK_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Load address of the object that holds `address`, or NULL. */
+const void *object_of(const void *address);
+
+/* Load address of libc. */
+const void *object_libc(void);
+
+/* Load address of the object whose definition of `name` the program's calls reach; NULL when that cannot be told (a
+ * position-dependent executable that takes the function's address answers for it without defining it). */
+const void *object_reached(const char *name);
+
+/* The definition of `name` in the objects after ours, or NULL. */
+void *object_next(const char *name);
+
+/* Writes the name of the allocator in whose object `function` lies into `name`: its imas_allocator_name, else the
+ * file's base name. */
+void object_allocator_name(const void *function, char *name, size_t size);
+
+/* Whether a library whose base name starts with one of `count` names is loaded. */
+bool object_loaded(const char *const *names, size_t count);
+
+#endif

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "snapshot.h"
+
+#include <sys/resource.h>
+
+#include "page.h"
+#include "proc.h"
+#include "quiet.h"
+#include "sys.h"
+#include "thread.h"
+
+#define PERIOD_NS UINT64_C(5000000000)
+#define FIRST_LIVE_MARK (INT64_C(1) << 20)
+
+static uint64_t due_ticks;
+static int64_t due_live;
+static bool taken;
+
+void snapshot_start(void) {
+    struct imas_page_header *header = &thread_page->header;
+    header->ns_start = sys_monotonic_ns();
+    header->ticks_start = ticks_now();
+    due_ticks = header->ticks_start + (UINT64_C(1) << 30); /* until the clock's rate is known: well below 5 s */
+    due_live = FIRST_LIVE_MARK;
+    taken = false;
+}
+
+void snapshot_after_fork(void) {
+    taken = false;
+}
+
+static bool enter(void) {
+    return !__atomic_exchange_n(&taken, true, __ATOMIC_ACQUIRE);
+}
+
+static void leave(void) {
+    __atomic_store_n(&taken, false, __ATOMIC_RELEASE);
+}
+
+/* Ticks of `ns` nanoseconds, by what both clocks did since the start. */
+static uint64_t ticks_of(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
+    const struct imas_page_header *header = &thread_page->header;
+    uint64_t passed_ns = now_ns - header->ns_start;
+    uint64_t passed_ticks = now_ticks - header->ticks_start;
+    if (passed_ns == 0)
+        return 0;
+    return (uint64_t)((unsigned __int128)ns * (passed_ticks << 16) / passed_ns >> 16);
+}
+
+static int64_t live_bytes(void) {
+    int64_t live = get_relaxed(thread_page->sampled.live_bytes);
+    return live > 0 ? live : 0;
+}
+
+struct memory {
+    uint64_t heap, resident, live;
+};
+
+static struct memory look(void) {
+    return (struct memory){proc_heap_bytes(), proc_resident_bytes(), (uint64_t)live_bytes()};
+}
+
+static void note_peaks(struct imas_page_header *header, const struct memory *memory) {
+    raise_to(&header->heap_bytes_peak, memory->heap);
+    raise_to(&header->resident_bytes_peak, memory->resident);
+    raise_to(&header->live_bytes_peak, memory->live);
+}
+
+static void note_sums(struct imas_page_header *header, const struct memory *memory) {
+    header->heap_bytes_sum += memory->heap;
+    header->resident_bytes_sum += memory->resident;
+    header->live_bytes_sum += memory->live;
+    header->snapshots++;
+}
+
+static void note_clocks(struct imas_page_header *header) {
+    header->ns_last = sys_monotonic_ns();
+    header->ticks_last = ticks_now();
+}
+
+static void plan_next(const struct imas_page_header *header) {
+    uint64_t since_start = header->ns_last - header->ns_start;
+    uint64_t wait = PERIOD_NS - since_start % PERIOD_NS;
+    set_relaxed(due_ticks, header->ticks_last + ticks_of(wait, header->ns_last, header->ticks_last));
+    while (due_live <= live_bytes())
+        due_live *= 2;
+}
+
+static bool period_is_over(const struct imas_page_header *header) {
+    return header->snapshots > 0 || sys_monotonic_ns() - header->ns_start >= PERIOD_NS;
+}
+
+static NOINLINE void take(bool grown) {
+    if (quiet_now() || !enter())
+        return;
+    struct imas_page_header *header = &thread_page->header;
+    if (grown || period_is_over(header)) {
+        struct memory memory = look();
+        note_peaks(header, &memory);
+        note_sums(header, &memory);
+    }
+    note_clocks(header);
+    plan_next(header);
+    leave();
+}
+
+void snapshot_if_due(void) {
+    bool grown = live_bytes() >= get_relaxed(due_live);
+    if (unlikely(grown || ticks_now() >= get_relaxed(due_ticks)))
+        take(grown);
+}
+
+/* ---- the end --------------------------------------------------------------------------------------------- */
+
+static uint64_t microseconds(const struct timeval *time) {
+    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
+}
+
+static void note_usage(struct imas_page_header *header) {
+    struct rusage usage;
+    if (sys2(SYS_getrusage, RUSAGE_SELF, &usage) < 0)
+        return;
+    header->user_us = microseconds(&usage.ru_utime);
+    header->system_us = microseconds(&usage.ru_stime);
+    header->minor_faults = (uint64_t)usage.ru_minflt;
+    header->major_faults = (uint64_t)usage.ru_majflt;
+    header->voluntary_switches = (uint64_t)usage.ru_nvcsw;
+    header->involuntary_switches = (uint64_t)usage.ru_nivcsw;
+    header->max_rss_bytes = proc_peak_resident_bytes();
+}
+
+/* A program that has just freed everything says nothing about its fragmentation: the sums take this snapshot in only
+ * when there is no other. */
+static void note_end(struct imas_page_header *header) {
+    struct memory memory = look();
+    note_peaks(header, &memory);
+    if (header->snapshots == 0)
+        note_sums(header, &memory);
+    note_usage(header);
+    note_clocks(header);
+}
+
+bool snapshot_at_exit(void) {
+    if (quiet_now())
+        return true; /* vfork cannot be told from the program without a system call */
+    struct imas_page_header *header = &thread_page->header;
+    if ((long)header->pid != sys0(SYS_getpid))
+        return false;
+    if (enter())
+        note_end(header); /* and nobody comes after */
+    return true;
+}

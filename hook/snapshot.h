@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * snapshot.h - memory of the process, looked at every five seconds, whenever the live bytes have doubled beyond
+ * 1 MiB, and at the end. One thread at a time; no allocation; nothing once the process is under seccomp.
+ */
+#ifndef IMAS_HOOK_SNAPSHOT_H
+#define IMAS_HOOK_SNAPSHOT_H
+
+#include <stdbool.h>
+
+/* Starts the clocks. */
+void snapshot_start(void);
+
+/* Takes a snapshot if it is time; cheap if not. */
+void snapshot_if_due(void);
+
+/* The last one, with what getrusage knows. False in a process that is not the page's. */
+bool snapshot_at_exit(void);
+
+/* In a child: a thread of the parent may have been taking one. */
+void snapshot_after_fork(void);
+
+#endif

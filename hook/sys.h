@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sys.h - system calls made without libc, and the cycle counter.
+ *
+ * libc's wrappers may be interposed by other libraries, set errno and are cancellation points; inside malloc none of
+ * that may happen. Every function answers as the kernel does: a negative value is -errno.
+ */
+#ifndef IMAS_HOOK_SYS_H
+#define IMAS_HOOK_SYS_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define NOINLINE __attribute__((noinline))
+#define EXPORT __attribute__((visibility("default")))
+
+#if defined(__x86_64__)
+static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long answer;
+    __asm__ volatile("syscall"
+                     : "=a"(answer)
+                     : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return answer;
+}
+
+/* Not serialising: a fence on each side would cost more than the calls that are timed. */
+static inline uint64_t ticks_now(void) {
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
+    return (uint64_t)high << 32 | low;
+}
+#elif defined(__aarch64__)
+static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
+    register long x8 __asm__("x8") = nr;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    return x0;
+}
+
+static inline uint64_t ticks_now(void) {
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+    return ticks;
+}
+#endif
+
+#define sys0(nr) sys6(nr, 0, 0, 0, 0, 0, 0)
+#define sys1(nr, a) sys6(nr, (long)(a), 0, 0, 0, 0, 0)
+#define sys2(nr, a, b) sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
+#define sys3(nr, a, b, c) sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define sys4(nr, a, b, c, d) sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+
+static inline int sys_open(const char *path, int flags, int mode) {
+    return (int)sys4(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+static inline void sys_close(int fd) {
+    sys1(SYS_close, fd);
+}
+
+/* Anonymous memory for ourselves, or NULL. */
+static inline void *sys_anonymous(size_t bytes) {
+    const long prot_read_write = 3, map_private_anonymous = 0x22;
+    long at = sys6(SYS_mmap, 0, (long)bytes, prot_read_write, map_private_anonymous, -1, 0);
+    return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+
+/* A file mapped shared and writable, or NULL. */
+static inline void *sys_map_file(int fd, size_t bytes) {
+    const long prot_read_write = 3, map_shared = 1;
+    long at = sys6(SYS_mmap, 0, (long)bytes, prot_read_write, map_shared, fd, 0);
+    return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+
+/* CLOCK_MONOTONIC_RAW in nanoseconds; a real system call, the vDSO is reached through libc only. */
+static inline uint64_t sys_monotonic_ns(void) {
+    struct {
+        int64_t seconds, nanoseconds;
+    } now = {0, 0};
+    const long clock_monotonic_raw = 4;
+    sys2(SYS_clock_gettime, clock_monotonic_raw, &now);
+    return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
+}
+
+#define add_relaxed(where, value) __atomic_fetch_add(&(where), (value), __ATOMIC_RELAXED)
+#define get_relaxed(where) __atomic_load_n(&(where), __ATOMIC_RELAXED)
+#define set_relaxed(where, value) __atomic_store_n(&(where), (value), __ATOMIC_RELAXED)
+
+/* Raises `where` to `value` if it is lower. */
+static inline void raise_to(uint64_t *where, uint64_t value) {
+    uint64_t seen = get_relaxed(*where);
+    while (seen < value && !__atomic_compare_exchange_n(where, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+#endif
