@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gperftools' TCMalloc (minimal), reached by its tc_ names.
-#include <stddef.h>
-#include <stdint.h>
+// gperftools' TCMalloc (minimal), by its tc_ names.
+#define NAME_MALLOC tc_malloc
+#define NAME_FREE tc_free
+#define NAME_REALLOC tc_realloc
+#define NAME_ALIGNED tc_memalign
+#define NAME_USABLE tc_malloc_size
+#define NAME_CALLOC tc_calloc
+#include "primitives.h"
 
-extern void *tc_malloc(size_t size);
-extern void *tc_calloc(size_t count, size_t size);
-extern void *tc_realloc(void *block, size_t size);
-extern void tc_free(void *block);
-extern void *tc_memalign(size_t alignment, size_t size);
-extern size_t tc_malloc_size(void *block);
 extern void MallocExtension_ReleaseFreeMemory(void);
 
 // Sizes up to 8 bytes are a class of their own, aligned to 8.
@@ -18,38 +17,7 @@ extern void MallocExtension_ReleaseFreeMemory(void);
 #define RAW_REFUSES_ABSURD 1
 #define RAW_SETS_ENOMEM 1
 #define RAW_NULL_FREE 1
-#define RAW_CALLOC 1
 #define RAW_TRIM 1
-
-static inline void *raw_malloc(size_t size)
-{
-    return tc_malloc(size);
-}
-
-static inline void raw_free(void *block)
-{
-    tc_free(block);
-}
-
-static inline void *raw_realloc(void *block, size_t size)
-{
-    return tc_realloc(block, size);
-}
-
-static inline void *raw_aligned(size_t alignment, size_t size)
-{
-    return tc_memalign(alignment, size);
-}
-
-static inline size_t raw_usable(void *block)
-{
-    return tc_malloc_size(block);
-}
-
-static inline void *raw_calloc(size_t count, size_t size)
-{
-    return tc_calloc(count, size);
-}
 
 static inline int raw_trim(void)
 {

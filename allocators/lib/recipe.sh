@@ -7,6 +7,7 @@
 #   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock) or debian:PACKAGE=VERSION
 #   glue           files of glue/ it uses besides family.h, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
+#   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   build_seconds  about how long it takes; the slow ones are built last
 # and defines build(), which runs in a fresh folder, finds the sources in $SOURCE (read only) and ends
 # with one link_library.
@@ -18,15 +19,15 @@ COMMON_FLAGS=(-O3 -fPIC -pipe -pthread -fvisibility=hidden -ftls-model=initial-e
     -ffunction-sections -fdata-sections)
 LTO_FLAGS=(-flto=auto)
 GLUE_FLAGS=(-std=gnu11 -Wall -Wextra -Werror)
-# Upstream's warnings are upstream's.
-UPSTREAM_FLAGS=(-w -DNDEBUG -D_GNU_SOURCE -include "$ALLOCATORS/glue/keep_errno.h" "-I$ALLOCATORS/glue")
+UPSTREAM_FLAGS=(-DNDEBUG -D_GNU_SOURCE -include "$ALLOCATORS/glue/keep_errno.h" "-I$ALLOCATORS/glue")
 LINK_FLAGS=(-shared -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--as-needed
     -Wl,-S "-Wl,--version-script=$ALLOCATORS/glue/exports.map" -Wl,--no-undefined)
 
 # compile_c [flags] -- files: one object a file in the current folder, named in OBJECTS.
 compile_c()
 {
-    compile_each "${CC:-gcc}" "$@"
+    # An undeclared function would be taken to return int: half a pointer.
+    compile_each "${CC:-gcc}" -Werror=implicit-function-declaration "$@"
 }
 
 compile_cxx()
@@ -118,7 +119,8 @@ refuse_unless()
 check_imports()
 {
     local imports
-    imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' | grep -vE '^(_ITM_.*|__gmon_start__)$' || true)
+    imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' |
+        grep -vxE '_ITM_.*|__gmon_start__' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
     refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
     refuse_if "$(grep -vE '@GLIBC_2' <<<"$imports")" '.' "$1 refers to what libc.so does not have"
 }

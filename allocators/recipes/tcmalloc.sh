@@ -3,7 +3,7 @@
 # gperftools' TCMalloc without its profilers (tcmalloc_minimal).
 version=2.10
 source=debian:google-perftools=2.10-1
-glue=(tcmalloc.c cxx_runtime.cpp tcmalloc_override.h)
+glue=(tcmalloc.c primitives.h cxx_runtime.cpp tcmalloc_override.h)
 needs=(cmake make dpkg-source)
 build_seconds=45
 
@@ -14,7 +14,8 @@ build()
     local minimal=(common internal_logging system-alloc memfs_malloc central_freelist page_heap sampler span
         stack_trace_table static_vars symbolize thread_cache malloc_extension maybe_threads base/spinlock base/spinlock_internal
         base/atomicops-internals-x86 base/logging base/sysinfo tcmalloc)
-    local flags=(-std=gnu++17 "${CXX_FLAGS[@]}" -DNO_TCMALLOC_SAMPLES -DNO_HEAP_CHECK
+    # -O2 as upstream builds it: -O3 spills registers in free.
+    local flags=(-O2 -std=gnu++17 "${CXX_FLAGS[@]}" -DNO_TCMALLOC_SAMPLES -DNO_HEAP_CHECK
         -include "$ALLOCATORS/glue/tcmalloc_override.h" -Iconfigured "-I$SOURCE/src")
     local files=("${minimal[@]/#/$SOURCE/src/}")
     files=("${files[@]/%/.cc}")

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// primitives.h with every call behind the gate of fork_gate.h.
+#ifndef IMAS_GATED_H
+#define IMAS_GATED_H
+
+#include <stddef.h>
+
+#include "fork_gate.h"
+
+extern void *NAME_MALLOC(size_t size);
+extern void NAME_FREE(void *block);
+extern void *NAME_CALLOC(size_t count, size_t size);
+extern void *NAME_REALLOC(void *block, size_t size);
+extern size_t NAME_USABLE(void *block);
+// NAME_ALIGNED may be a function of the glue itself, so the glue declares it.
+
+#define RAW_CALLOC 1
+
+static inline void *raw_malloc(size_t size)
+{
+    gate_enter();
+    void *block = NAME_MALLOC(size);
+    gate_leave();
+    return block;
+}
+
+static inline void raw_free(void *block)
+{
+    gate_enter();
+    NAME_FREE(block);
+    gate_leave();
+}
+
+static inline void *raw_calloc(size_t count, size_t size)
+{
+    gate_enter();
+    void *block = NAME_CALLOC(count, size);
+    gate_leave();
+    return block;
+}
+
+static inline void *raw_realloc(void *block, size_t size)
+{
+    gate_enter();
+    void *moved = NAME_REALLOC(block, size);
+    gate_leave();
+    return moved;
+}
+
+static inline void *raw_aligned(size_t alignment, size_t size)
+{
+    gate_enter();
+    void *block = NAME_ALIGNED(alignment, size);
+    gate_leave();
+    return block;
+}
+
+// Reads the block's own header only.
+static inline size_t raw_usable(void *block)
+{
+    return NAME_USABLE(block);
+}
+
+#endif
