@@ -143,6 +143,7 @@ mod tests {
             },
             build_id: "b1".into(),
             allocator_version: "5.3".into(),
+            retest_s: None,
         }
     }
 

@@ -148,6 +148,7 @@ mod tests {
             },
             build_id: "b1".into(),
             allocator_version: "1".into(),
+            retest_s: None,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What was decided when, and why.
 
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
@@ -15,6 +15,8 @@ pub struct Decided {
     pub candidate: String,
     /// Whether it was a trial.
     pub trial: bool,
+    /// Id of the trial, and the waiting time between tests (seconds) then in force.
+    pub begun: Option<(String, f64)>,
     /// Id of the reason.
     pub reason: String,
     /// The reason and its evidence as sentences.
@@ -36,7 +38,9 @@ impl Store {
         if repeats {
             return Ok(());
         }
-        let sql = "INSERT INTO decision (program, at_s, candidate, trial, reason, because) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let sql =
+            "INSERT INTO decision (program, at_s, candidate, trial, reason, because, trial_id, retest_s)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         self.connection().prepare_cached(sql)?.execute(params![
             program,
             decided.at_s,
@@ -44,6 +48,8 @@ impl Store {
             decided.trial,
             decided.reason,
             decided.because,
+            decided.begun.as_ref().map(|(trial_id, _)| trial_id),
+            decided.begun.as_ref().map(|(_, retest_s)| retest_s),
         ])?;
         Ok(())
     }
@@ -56,12 +62,22 @@ impl Store {
         Ok(self.decisions(program, 1)?.pop())
     }
 
+    /// The waiting time between tests that was in force when a trial began; `None` when it was not begun by `run`.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn retest_of(&self, trial_id: &str) -> Result<Option<f64>, StoreError> {
+        let mut statement =
+            self.connection().prepare_cached("SELECT retest_s FROM decision WHERE trial_id = ?1")?;
+        Ok(statement.query_row([trial_id], |row| row.get(0)).optional()?.flatten())
+    }
+
     /// The newest decisions, newest first.
     ///
     /// # Errors
     /// When the store refuses.
     pub fn decisions(&self, program: RowId, most: u32) -> Result<Vec<Decided>, StoreError> {
-        let sql = "SELECT at_s, candidate, trial, reason, because FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2";
+        let sql = "SELECT at_s, candidate, trial, reason, because, trial_id, retest_s FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2";
         let mut statement = self.connection().prepare_cached(sql)?;
         Ok(statement.query_map(params![program, most], decided_of)?.collect::<Result<_, _>>()?)
     }
@@ -74,6 +90,7 @@ fn decided_of(row: &Row<'_>) -> rusqlite::Result<Decided> {
         trial: row.get(2)?,
         reason: row.get(3)?,
         because: row.get(4)?,
+        begun: row.get::<_, Option<String>>(5)?.zip(row.get(6)?),
     })
 }
 
@@ -83,7 +100,25 @@ mod tests {
     use crate::samples::tests::temporary;
 
     fn decided(candidate: &str, trial: bool) -> Decided {
-        Decided { at_s: 1.0, candidate: candidate.into(), trial, reason: "r".into(), because: "b".into() }
+        Decided {
+            at_s: 1.0,
+            candidate: candidate.into(),
+            trial,
+            reason: "r".into(),
+            because: "b".into(),
+            begun: None,
+        }
+    }
+
+    #[test]
+    fn a_trial_remembers_the_waiting_time_of_its_day() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let begun = Decided { begun: Some(("t1".into(), 60.0)), ..decided("a", true) };
+        store.record(program, &begun).unwrap();
+        assert_eq!(store.retest_of("t1").unwrap(), Some(60.0));
+        assert_eq!(store.retest_of("t2").unwrap(), None);
+        assert_eq!(store.latest(program).unwrap().unwrap(), begun);
     }
 
     #[test]

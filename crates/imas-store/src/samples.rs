@@ -87,8 +87,8 @@ impl Store {
     /// When the store refuses: the caller must keep the page then.
     pub fn add_trial(&self, program: RowId, trial: &TrialRecord) -> Result<bool, StoreError> {
         let sql =
-            "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, sample)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (trial_id) DO NOTHING";
+            "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, sample)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (trial_id) DO NOTHING";
         let sample = serde_json::to_string(&trial.sample)?;
         let added = self.connection().prepare_cached(sql)?.execute(params![
             trial.sample.trial_id,
@@ -97,6 +97,7 @@ impl Store {
             trial.build_id,
             trial.allocator_version,
             trial.sample.made_unix_s,
+            trial.retest_s,
             sample,
         ])?;
         Ok(added == 1)
@@ -107,15 +108,14 @@ impl Store {
     /// # Errors
     /// When the store refuses, or a sample cannot be read.
     pub fn trials(&self, program: RowId) -> Result<Vec<TrialRecord>, StoreError> {
-        let sql =
-            "SELECT build_id, allocator_version, sample FROM trial WHERE program = ?1 ORDER BY made_s, id";
+        let sql = "SELECT build_id, allocator_version, retest_s, sample FROM trial WHERE program = ?1 ORDER BY made_s, id";
         let mut statement = self.connection().prepare_cached(sql)?;
         let rows = statement.query_map([program], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?))
         })?;
         rows.map(|row| {
-            let (build_id, allocator_version, sample) = row?;
-            Ok(TrialRecord { build_id, allocator_version, sample: serde_json::from_str(&sample)? })
+            let (build_id, allocator_version, retest_s, sample) = row?;
+            Ok(TrialRecord { build_id, allocator_version, retest_s, sample: serde_json::from_str(&sample)? })
         })
         .collect()
     }
@@ -154,7 +154,7 @@ pub(crate) mod tests {
     fn trial(id: &str, made_unix_s: f64) -> TrialRecord {
         let sample =
             Sample { trial_id: id.into(), candidate: "jemalloc".into(), made_unix_s, ..Sample::default() };
-        TrialRecord { build_id: "b".into(), allocator_version: "5".into(), sample }
+        TrialRecord { build_id: "b".into(), allocator_version: "5".into(), retest_s: Some(60.0), sample }
     }
 
     #[test]

@@ -23,6 +23,7 @@ CREATE TABLE trial (
     build_id          TEXT NOT NULL,        -- of the executable
     allocator_version TEXT NOT NULL,
     made_s            REAL NOT NULL,        -- Unix time
+    retest_s          REAL,                 -- waiting time between tests in force when it began
     sample            TEXT NOT NULL         -- imas_core::sample::Sample as JSON
 ) STRICT;
 CREATE INDEX trial_of_program ON trial (program, made_s);
@@ -34,10 +35,13 @@ CREATE TABLE decision (
     at_s      REAL NOT NULL,
     candidate TEXT NOT NULL,
     trial     INTEGER NOT NULL,
+    trial_id  TEXT,                         -- of a trial begun
+    retest_s  REAL,                         -- waiting time between tests in force then
     reason    TEXT NOT NULL,                -- id of the reason
     because   TEXT NOT NULL                 -- the sentence and the evidence, for people
 ) STRICT;
 CREATE INDEX decision_of_program ON decision (program, id);
+CREATE INDEX decision_of_trial ON decision (trial_id) WHERE trial_id IS NOT NULL;
 
 CREATE TABLE pin (
     program   INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,

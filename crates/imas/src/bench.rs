@@ -247,6 +247,7 @@ impl Bench<'_> {
                 sample,
                 build_id: self.build_id.clone(),
                 allocator_version: version.unwrap_or_default(),
+                retest_s: None,
             };
             store.add_trial(program()?.id, &record)?;
         }

@@ -31,6 +31,15 @@ pub(crate) struct Places {
     /// The store [default: $XDG_DATA_HOME/imas/imas.db]
     #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
+    /// Seconds between two tests of one candidate [default: 3600]
+    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) retest: Option<f64>,
+}
+
+/// A number of seconds that time can have.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if seconds.is_finite() && seconds >= 0.0 { Ok(seconds) } else { Err("must be 0 or more".to_owned()) }
 }
 
 #[derive(Debug, Subcommand)]
@@ -86,7 +95,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) show_output: bool,
     /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
     /// Write everything as JSON (`-` for standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -123,9 +132,6 @@ pub(crate) struct RunArgs {
     /// Use this candidate once, whatever was decided; nothing is learned
     #[arg(long, value_name = "NAME")]
     pub(crate) candidate: Option<String>,
-    /// Seconds between two tests of one candidate [default: 3600]
-    #[arg(long, env = "IMAS_RETEST", value_name = "SECONDS")]
-    pub(crate) retest: Option<f64>,
     /// Say on standard error what was decided and why
     #[arg(short, long)]
     pub(crate) verbose: bool,

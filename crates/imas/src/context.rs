@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_core::paper::Limits;
 use imas_linux::catalogue::{Candidate, Catalogue};
 use imas_linux::environment::Libraries;
 use imas_store::Store;
@@ -19,6 +20,7 @@ pub(crate) struct Context {
     pub(crate) libraries: Libraries,
     pub(crate) catalogue: Catalogue,
     pub(crate) config: Config,
+    pub(crate) limits: Limits,
     pub(crate) store_path: PathBuf,
 }
 
@@ -26,12 +28,14 @@ impl Context {
     /// Finds the parts and reads catalogue and configuration.
     pub(crate) fn new(places: &Places) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
+        let config = Config::read()?;
         let libraries =
             Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
         Ok(Self {
             libraries,
             catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
-            config: Config::read()?,
+            limits: config.limits(places.retest),
+            config,
             store_path: store_path(places.store.as_deref())?,
             lib_dir,
         })

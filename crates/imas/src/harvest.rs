@@ -67,6 +67,7 @@ fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
     let record = TrialRecord {
         allocator_version: version_served(context, &sample.candidate, &sample.served),
         build_id: page.build_id.clone(),
+        retest_s: store.retest_of(&sample.trial_id)?,
         sample,
     };
     store.add_trial(program.id, &record)?;

@@ -51,7 +51,7 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program) -> Resul
     let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     let known = Known::gather(context, store, program, &build_id)?;
-    let profile = known.profile(context.config.limits(None));
+    let profile = known.profile(context.limits);
     let decision = match executable.and_then(|executable| executable.unfit) {
         Some(why) => unfit_decision(&why),
         None => decide(&profile, &conditions()?),

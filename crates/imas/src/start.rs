@@ -122,11 +122,21 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
-    let decision = decide(&known.profile(context.config.limits(args.retest)), &conditions()?);
+    let decision = decide(&known.profile(context.limits), &conditions()?);
+    let trial_id = page::new_trial_id()?;
     if !args.dry_run {
-        record(&store, &known, &decision)?;
+        let begun = decision.trial.then(|| (trial_id.clone(), context.limits.retest_s));
+        record(&store, &known, &decision, begun)?;
     }
-    prepare(args, &context, command, &known.build_id, &decision)
+    let ticket = Ticket {
+        kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
+        trial_id: &trial_id,
+        candidate: &decision.candidate,
+        program: &command.program,
+        build_id: &known.build_id,
+        pid: std::process::id(),
+    };
+    prepare(args, &context, &decision, &ticket)
 }
 
 /// One start under a candidate the user named; nothing is decided and nothing learned.
@@ -153,29 +163,24 @@ pub(crate) fn conditions() -> Result<Conditions> {
     imas_linux::conditions::now().context("the machine's load and memory")
 }
 
-fn record(store: &Store, known: &Known, decision: &Decision) -> Result<()> {
+fn record(store: &Store, known: &Known, decision: &Decision, begun: Option<(String, f64)>) -> Result<()> {
     let decided = Decided {
         at_s: now_unix_s(),
         candidate: decision.candidate.clone(),
         trial: decision.trial,
         reason: decision.reason.id().to_owned(),
         because: decision.text(),
+        begun,
     };
     Ok(store.record(known.program.id, &decided)?)
 }
 
-fn prepare(
-    args: &RunArgs,
-    context: &Context,
-    command: &Command,
-    build_id: &str,
-    decision: &Decision,
-) -> Result<Start> {
+fn prepare(args: &RunArgs, context: &Context, decision: &Decision, ticket: &Ticket<'_>) -> Result<Start> {
     let candidate = context.candidate(&decision.candidate)?;
     let untouched = candidate.is_system() && !decision.trial;
-    // Started untouched, there is nothing to watch.
-    let page = if untouched { None } else { make_page(command, build_id, decision) };
-    if decision.trial && page.is_none() {
+    // Started untouched, there is nothing to watch; a dry run watches nothing.
+    let page = if untouched || args.dry_run { None } else { make_page(ticket) };
+    if decision.trial && page.is_none() && !args.dry_run {
         return Ok(Start::untouched_because("no trial page could be made"));
     }
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
@@ -196,20 +201,9 @@ fn variables(
 }
 
 /// The page of this start: counted into for a trial; in production it only tells a crash from a clean end.
-fn make_page(command: &Command, build_id: &str, decision: &Decision) -> Option<PathBuf> {
-    let make = || -> Result<PathBuf, page::PageError> {
-        let folder = page::folder()?;
-        let ticket = Ticket {
-            kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
-            trial_id: &page::new_trial_id()?,
-            candidate: &decision.candidate,
-            program: &command.program,
-            build_id,
-            pid: std::process::id(),
-        };
-        page::create(&folder, &ticket)
-    };
-    make().inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
+fn make_page(ticket: &Ticket<'_>) -> Option<PathBuf> {
+    let made = page::folder().and_then(|folder| page::create(&folder, ticket));
+    made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
 }
 
 /// A decision for a program that nothing may be preloaded into.

@@ -91,6 +91,8 @@ fn enter(
     limits: &Limits,
 ) {
     let time_s = record.sample.made_unix_s;
+    // The waiting time of that day decides whether a test of that day counts: changing it now must not unmake old tests.
+    let limits = &Limits { retest_s: record.retest_s.unwrap_or(limits.retest_s), ..*limits };
     match count(record, candidate, build_id) {
         Ok(test) => {
             add(summary, &test, time_s, limits);

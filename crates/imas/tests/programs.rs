@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real programs under every candidate, in production and in trial: same output and exit status as without IMAS, and
+//! proof of which allocator really served. A silent fall-back to the system's would pass every comparison.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use imas_core::sample::Ended;
+use support::witness::{Testimony, Witness};
+use support::{CANDIDATES, LIBRARIES, World, build, input, output, real, said};
+
+/// A program at work on real input.
+struct Real {
+    command: Vec<String>,
+    stdin: Option<PathBuf>,
+    environment: Vec<(&'static str, &'static str)>,
+    /// It starts other programs, which `--follow` is to reach.
+    tree: bool,
+    /// What it leaves behind in its working directory, as text to compare.
+    result: fn(&Path) -> String,
+}
+
+impl Real {
+    fn new(name: &str, arguments: &[&str]) -> Self {
+        let program = real(name).to_string_lossy().into_owned();
+        Self {
+            command: std::iter::once(program).chain(arguments.iter().map(|&word| word.to_owned())).collect(),
+            stdin: None,
+            environment: vec![],
+            tree: false,
+            result: |_| String::new(),
+        }
+    }
+
+    fn on(name: &str, script: &str) -> Self {
+        Self::new(name, &[&input(script).to_string_lossy()])
+    }
+
+    fn reading(mut self, name: &str) -> Self {
+        self.stdin = Some(input(name));
+        self
+    }
+
+    fn with(mut self, variable: &'static str, value: &'static str) -> Self {
+        self.environment.push((variable, value));
+        self
+    }
+
+    fn a_tree(mut self) -> Self {
+        self.tree = true;
+        self
+    }
+
+    fn leaving(mut self, result: fn(&Path) -> String) -> Self {
+        self.result = result;
+        self
+    }
+
+    /// Runs what `start` makes of the command; all that can be seen of the run.
+    fn seen(&self, world: &World, start: impl Fn(&[String]) -> Command) -> String {
+        let folder = tempfile::tempdir_in(world.work()).unwrap();
+        let mut command = start(&self.command);
+        command.current_dir(folder.path()).envs(self.environment.iter().copied());
+        if let Some(file) = &self.stdin {
+            command.stdin(Stdio::from(std::fs::File::open(file).unwrap()));
+        }
+        let output = output(&mut command);
+        format!("{}result: {}", said(&output), (self.result)(folder.path()))
+    }
+
+    fn under_every_candidate(&self) {
+        let world = World::new();
+        let witness = Witness::new(&world.work());
+        let want = self.seen(&world, |words| {
+            let mut command = world.command(&words[0]);
+            command.args(&words[1..]);
+            command
+        });
+        for candidate in CANDIDATES {
+            self.in_production(&world, &witness, candidate, &want);
+        }
+        self.in_trials(&world, &want);
+    }
+
+    fn in_production(&self, world: &World, witness: &Witness, candidate: &str, want: &str) {
+        for follow in if self.tree { &[false, true][..] } else { &[false][..] } {
+            let seen = self.seen(world, |words| {
+                let mut command = world.imas(["run", "--candidate", candidate]);
+                command.args(follow.then_some("--follow")).arg("--").args(words);
+                witness.watch(&mut command);
+                command
+            });
+            assert_eq!(seen, *want, "under {candidate}, follow {follow}");
+            self.check_witness(&witness.take(), candidate, *follow);
+        }
+    }
+
+    /// The program itself runs under the candidate; its children too with `--follow`, and as if nothing were without.
+    fn check_witness(&self, said: &[Testimony], candidate: &str, follow: bool) {
+        let root = said.first().expect("the witness is silent");
+        assert!(root.is_under(candidate), "{candidate}: {root:?}");
+        let children: Vec<_> = said.iter().filter(|each| each.pid != root.pid).collect();
+        assert!(!self.tree || !children.is_empty(), "no children seen in {said:?}");
+        let for_children = if follow { candidate } else { "system" };
+        for child in children {
+            assert!(child.is_under(for_children), "{candidate}, follow {follow}: {child:?}");
+        }
+    }
+
+    /// One trial of each candidate in turn, then what the store says of them.
+    fn in_trials(&self, world: &World, want: &str) {
+        for candidate in CANDIDATES {
+            let seen = self.seen(world, |words| {
+                let mut command = world.imas(["run", "--retest", "0"]);
+                command.args(self.tree.then_some("--follow")).arg("--").args(words);
+                command
+            });
+            assert_eq!(seen, *want, "trial of {candidate}");
+        }
+        check_trials(world);
+    }
+}
+
+/// Six trials, one per candidate, each served by it and each with figures.
+fn check_trials(world: &World) {
+    let trials = world.trials();
+    let candidates: Vec<_> = trials.iter().map(|trial| trial.sample.candidate.as_str()).collect();
+    assert_eq!(candidates, CANDIDATES);
+    for trial in &trials {
+        let sample = &trial.sample;
+        let name = &sample.candidate;
+        let served = &sample.served;
+        match name.as_str() {
+            "system" => assert!(!served.is_empty() && !served.contains(' '), "{name} served by {served}"),
+            "glibc:arena1" => assert_eq!(served, "libc.so.6"),
+            library => assert!(served.starts_with(&format!("{library} ")), "{name} served by {served}"),
+        }
+        assert_eq!(sample.pass_reason, None, "{name}");
+        assert!(matches!(sample.ended, Ended::Clean { .. }), "{name}: {:?}", sample.ended);
+        assert!(sample.malloc.calls > 100 && sample.free.calls > 10, "{name}: {sample:?}");
+        assert!(sample.ns_per_op().is_some() && sample.frag_virtual().is_some(), "{name}: {sample:?}");
+    }
+}
+
+#[test]
+fn bash() {
+    Real::on("bash", "work.sh").reading("work.sql").a_tree().under_every_candidate();
+}
+
+#[test]
+fn python_with_threads() {
+    Real::on("python3", "work.py").with("PYTHONMALLOC", "malloc").under_every_candidate();
+}
+
+#[test]
+fn perl() {
+    Real::on("perl", "work.pl").reading("work.sql").under_every_candidate();
+}
+
+#[test]
+fn sqlite() {
+    Real::new("sqlite3", &[":memory:"]).reading("work.sql").under_every_candidate();
+}
+
+#[test]
+fn git() {
+    let script = "!f() { set -e; git init -q -b main repo; cd repo; seq 1 20000 >numbers; \
+        cp -r /usr/share/perl-openssl-defaults . 2>/dev/null || :; git add .; git commit -q -m first; \
+        seq 2 3 20000 >numbers; git commit -q -a -m second; git gc -q --aggressive; git fsck; git log --stat --format=%H; }; f";
+    Real::new("git", &["-c", &format!("alias.work={script}"), "work"])
+        .with("GIT_AUTHOR_NAME", "a")
+        .with("GIT_AUTHOR_EMAIL", "a@example.org")
+        .with("GIT_COMMITTER_NAME", "c")
+        .with("GIT_COMMITTER_EMAIL", "c@example.org")
+        .with("GIT_AUTHOR_DATE", "2020-01-01T00:00:00Z")
+        .with("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
+        .a_tree()
+        .leaving(|folder| format!("{:?}", folder.join("repo/.git/packed-refs").is_file()))
+        .under_every_candidate();
+}
+
+#[test]
+fn cpp_compiler() {
+    let source = input("work.cpp").to_string_lossy().into_owned();
+    Real::new("g++", &["-std=c++17", "-O0", "-o", "compiled", &source])
+        .a_tree()
+        .leaving(|folder| said(&output(&mut Command::new(folder.join("compiled")))))
+        .under_every_candidate();
+}
+
+#[test]
+fn php() {
+    Real::on("php", "work.php").under_every_candidate();
+}
+
+/// What the guard and the hook strip RTLD_DEEPBIND for. Should this fail, PHP has changed and the test above shows less than it did.
+#[test]
+fn php_dies_under_a_plain_preload() {
+    let world = World::new();
+    for name in LIBRARIES {
+        let library = support::lib_dir().join(format!("allocators/lib{name}.so"));
+        let mut command = world.command(real("php"));
+        let output = output(command.arg(input("work.php")).env("LD_PRELOAD", library));
+        assert_eq!(output.status.code(), None, "{name} lives: {}", said(&output));
+    }
+}
+
+#[test]
+fn java() {
+    let source = input("Work.java").to_string_lossy().into_owned();
+    Real::new("java", &["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", &source]).under_every_candidate();
+}
+
+#[test]
+fn node() {
+    Real::on("node", "work.js").under_every_candidate();
+}
+
+/// glibc's settings have no library whose name could be seen: their effect is the proof.
+#[test]
+fn one_arena_is_one_arena() {
+    let world = World::new();
+    let who = build::program("who", &world.work());
+    for (candidate, want) in [("system", "libc\nseveral arenas\n"), ("glibc:arena1", "libc\none arena\n")] {
+        let mut command = world.imas(["run", "--candidate", candidate, "--"]);
+        assert_eq!(support::stdout(&output(command.arg(&who).arg("arenas"))), want, "{candidate}");
+    }
+}
+
+mod redis {
+    use std::net::TcpListener;
+
+    use super::{CANDIDATES, Command, Stdio, Witness, World, check_trials, output, real, said};
+    use crate::support::{Running, stdout, wait_until};
+
+    /// A port that was free a moment ago.
+    fn free_port() -> String {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+    }
+
+    fn server_words(port: &str) -> Vec<String> {
+        let words = ["--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--io-threads", "2"];
+        let server = real("redis-server").to_string_lossy().into_owned();
+        std::iter::once(server).chain(words.map(str::to_owned)).collect()
+    }
+
+    fn ask(world: &World, port: &str, words: &[&str]) -> String {
+        let mut client = world.command(real("redis-cli"));
+        stdout(&output(client.args(["-h", "127.0.0.1", "-p", port]).args(words)))
+    }
+
+    const FILL: &str = "for i = 1, 5000 do redis.call('SET', 'k'..i, string.rep('x', i % 900)); \
+        redis.call('RPUSH', 'l', i * 7919 % 1009); redis.call('HSET', 'h', 'f'..i, i) end \
+        local n = 0; for i = 1, 5000 do n = n + redis.call('STRLEN', 'k'..i) end return n";
+
+    /// Load from redis-benchmark, then work whose answers are known, then the end by SHUTDOWN; all answers and how the server ended.
+    fn served(world: &World, mut command: Command, port: &str) -> String {
+        let mut server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        wait_until("the server", || ask(world, port, &["PING"]) == "PONG\n");
+        let mut load = world.command(real("redis-benchmark"));
+        load.args(["-h", "127.0.0.1", "-p", port, "-q", "-n", "3000", "-c", "20", "-P", "8", "-r", "1000"]);
+        let loaded = output(load.args(["-t", "set,get,lpush,hset,zadd,mset"]));
+        assert!(loaded.status.success(), "{}", said(&loaded));
+        let mut answers = ask(world, port, &["FLUSHALL"]);
+        answers += &ask(world, port, &["EVAL", FILL, "0"]);
+        answers += &ask(world, port, &["SORT", "l", "LIMIT", "0", "9"]);
+        answers += &ask(world, port, &["DBSIZE"]);
+        ask(world, port, &["SHUTDOWN", "NOSAVE"]);
+        let ended = server.0.wait().unwrap();
+        format!("{answers}{ended}")
+    }
+
+    #[test]
+    fn redis_under_load() {
+        let world = World::new();
+        let witness = Witness::new(&world.work());
+        let mut want = None;
+        for candidate in CANDIDATES {
+            let port = free_port();
+            let mut command = world.imas(["run", "--candidate", candidate, "--"]);
+            witness.watch(command.args(server_words(&port)));
+            let seen = served(&world, command, &port);
+            assert_eq!(want.get_or_insert_with(|| seen.clone()), &seen, "{candidate}");
+            let said = witness.take();
+            assert!(said.first().expect("the witness is silent").is_under(candidate), "{candidate}: {said:?}");
+        }
+        for candidate in CANDIDATES {
+            let port = free_port();
+            let mut command = world.imas(["run", "--retest", "0", "--"]);
+            command.args(server_words(&port));
+            assert_eq!(Some(served(&world, command, &port)), want, "trial of {candidate}");
+        }
+        check_trials(&world);
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A world of its own for each test: store, pages, configuration and home lie in temporary folders, the environment is
+//! made from nothing. Nothing of the machine's is touched and nothing of the developer's leaks in.
+
+#![allow(dead_code, reason = "every test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+pub(crate) mod build;
+pub(crate) mod witness;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use imas_core::TrialRecord;
+use imas_store::Store;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The default set, in the catalogue's order.
+pub(crate) const CANDIDATES: [&str; 6] =
+    ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
+
+/// Those with a library of their own.
+pub(crate) const LIBRARIES: [&str; 4] = ["jemalloc", "tcmalloc", "hoard", "mimalloc"];
+
+/// Programs come from here, so that a developer's own tools before them change nothing.
+pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Root of the workspace.
+pub(crate) fn workspace() -> PathBuf {
+    std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+}
+
+/// What `make build` has built; nothing here can be tested without it.
+pub(crate) fn lib_dir() -> PathBuf {
+    let folder = workspace().join("build/lib/imas");
+    for file in ["libimas.so", "libimas-guard.so", "catalogue.toml", "allocators"] {
+        assert!(folder.join(file).exists(), "{} is missing: run 'make build'", folder.join(file).display());
+    }
+    folder
+}
+
+/// A program of the system, or a word on how to get it.
+pub(crate) fn real(name: &str) -> PathBuf {
+    let found = std::env::split_paths(PATH).map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is missing: run 'make setup-test'"))
+}
+
+/// An input file of `tests/programs/inputs`.
+pub(crate) fn input(name: &str) -> PathBuf {
+    workspace().join("tests/programs/inputs").join(name)
+}
+
+pub(crate) struct World {
+    folder: TempDir,
+    runtime: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::named("imas-test-")
+    }
+
+    /// A world whose folders' names begin with that.
+    pub(crate) fn named(prefix: &str) -> Self {
+        let named = |parent: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(parent).unwrap();
+        // Pages belong on tmpfs.
+        let memory = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
+        let temporary = std::env::temp_dir();
+        let world = Self { folder: named(&temporary), runtime: named(memory.unwrap_or(&temporary)) };
+        for folder in ["home", "data", "config/imas/catalogue.d", "work"] {
+            std::fs::create_dir_all(world.folder.path().join(folder)).unwrap();
+        }
+        world
+    }
+
+    /// An empty folder, the working directory of all that is started here.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.folder.path().join("data/imas/imas.db")
+    }
+
+    pub(crate) fn runtime(&self) -> &Path {
+        self.runtime.path()
+    }
+
+    /// Where the trial pages are.
+    pub(crate) fn pages(&self) -> PathBuf {
+        self.runtime.path().join("imas")
+    }
+
+    /// Writes the user's `imas.toml`.
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.folder.path().join("config/imas/imas.toml"), text).unwrap();
+    }
+
+    /// Writes a file of the user's `catalogue.d`.
+    pub(crate) fn add_catalogue(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join("config/imas/catalogue.d").join(name), text).unwrap();
+    }
+
+    /// Any program in this world's environment.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let below = |name: &str| self.folder.path().join(name);
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", PATH)
+            .env("LANG", "C.UTF-8")
+            .env("TZ", "UTC")
+            .env("HOME", below("home"))
+            .env("TMPDIR", below("work"))
+            .env("XDG_DATA_HOME", below("data"))
+            .env("XDG_CONFIG_HOME", below("config"))
+            .env("XDG_RUNTIME_DIR", self.runtime.path())
+            .env("IMAS_LIB_DIR", lib_dir())
+            .env("IMAS_STORE", self.store_path())
+            .current_dir(self.work())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `imas` with these arguments, not yet started.
+    pub(crate) fn imas<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_imas"));
+        command.args(arguments);
+        command
+    }
+
+    /// The same for assert_cmd.
+    pub(crate) fn check<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> assert_cmd::assert::Assert {
+        assert_cmd::Command::from_std(self.imas(arguments)).assert()
+    }
+
+    /// `imas run --retest 0 -- COMMAND`: a trial as long as one is due.
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = S>) -> Output {
+        let mut imas = self.imas(["run", "--retest", "0", "--"]);
+        output(imas.args(command))
+    }
+
+    /// Standard output of a reading command, which must succeed, as JSON.
+    pub(crate) fn json<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Value {
+        let output = output(&mut self.imas(arguments));
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Every trial stored, of all programs, in the order of programs and time; what is finished is harvested first.
+    pub(crate) fn trials(&self) -> Vec<TrialRecord> {
+        self.check(["show"]).success();
+        let store = Store::open_read_only(&self.store_path()).unwrap();
+        let programs = store.programs().unwrap();
+        programs.iter().flat_map(|program| store.trials(program.id).unwrap()).collect()
+    }
+
+    /// Names of the files in the folder of pages.
+    pub(crate) fn page_files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.pages()).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// Runs it to its end.
+pub(crate) fn output(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+/// How a command ended and all it said, for the message of a failed assertion.
+pub(crate) fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\nstdout: {}\nstderr: {}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The message has the form every message to people has: `imas: ...`, and a `hint: ...` on its own line.
+pub(crate) fn assert_hinted(output: &Output, what: &str) {
+    let text = stderr(output);
+    assert!(text.lines().any(|line| line.starts_with("imas: ") && line.contains(what)), "{}", said(output));
+    assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", said(output));
+}
+
+/// Waits until it holds; a test that waits for ever says nothing.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that is ended with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The value at that place of a JSON document, as text.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("no text at {pointer} in {value:#}"))
+}
+
+/// The array at that place of a JSON document.
+pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a Vec<Value> {
+    value.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("no list at {pointer} in {value:#}"))
+}
+
+/// The candidate of that name in a document that has a list of them.
+pub(crate) fn candidate<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let found = list(value, "/candidates").iter().find(|candidate| candidate["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {value:#}"))
+}
+
+/// The keys of an object.
+pub(crate) fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `tests/programs/witness.c` says of the processes it was loaded into.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build;
+
+/// One process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Testimony {
+    pub(crate) pid: u32,
+    /// Base name of its executable.
+    pub(crate) executable: String,
+    /// Base name of the file that its malloc comes from.
+    pub(crate) serving: String,
+    /// What that file calls itself; `-` if it does not.
+    pub(crate) name: String,
+    /// `GLIBC_TUNABLES` with which it was started; `-` without.
+    pub(crate) tunables: String,
+}
+
+impl Testimony {
+    /// Whether this process ran under the candidate. A candidate without a library is told by its tunables; whatever serves is right
+    /// for `system`, as long as it is none of ours.
+    pub(crate) fn is_under(&self, candidate: &str) -> bool {
+        let untuned = !self.tunables.contains("arena_max");
+        match candidate {
+            "system" => self.name == "-" && untuned,
+            "glibc:arena1" => self.name == "-" && self.tunables.contains("glibc.malloc.arena_max=1"),
+            library => {
+                self.name.starts_with(&format!("{library} "))
+                    && self.serving == format!("lib{library}.so")
+                    && untuned
+            }
+        }
+    }
+}
+
+/// The witness, ready to be preloaded.
+pub(crate) struct Witness {
+    library: PathBuf,
+    notes: PathBuf,
+}
+
+impl Witness {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { library: build::library("witness", folder), notes: folder.join("witness.txt") }
+    }
+
+    /// Makes the command, and all it starts, testify. What the user preloads comes behind what imas preloads.
+    pub(crate) fn watch<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("LD_PRELOAD", &self.library).env("IMAS_TEST_WITNESS", &self.notes)
+    }
+
+    /// What was said since the last time, imas itself left out.
+    pub(crate) fn take(&self) -> Vec<Testimony> {
+        let text = std::fs::read_to_string(&self.notes).unwrap_or_default();
+        let _ = std::fs::remove_file(&self.notes);
+        text.lines().map(testimony).filter(|said| said.executable != "imas").collect()
+    }
+}
+
+fn base(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+fn testimony(line: &str) -> Testimony {
+    let fields: Vec<&str> = line.split('\t').collect();
+    assert_eq!(fields.len(), 5, "{line}");
+    Testimony {
+        pid: fields[0].parse().unwrap(),
+        executable: base(fields[1]),
+        serving: base(fields[2]),
+        name: fields[3].to_owned(),
+        tunables: fields[4].to_owned(),
+    }
+}
