@@ -137,7 +137,8 @@ pub struct Sample {
     pub free: OpFigures,
     /// Bytes asked for by malloc, realloc and memalign classes, exact.
     pub bytes_requested: u64,
-    /// Calls that returned NULL for a non-zero size.
+    /// Calls that returned NULL for a non-zero size, as far as the hook saw: it looks at those it samples, large ones nearly
+    /// always.
     pub refused: u64,
     /// Estimated bytes handed out above what was asked for (size-class rounding).
     pub rounding_bytes: u64,

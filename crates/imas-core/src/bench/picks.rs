@@ -21,7 +21,8 @@ pub struct BenchPicks {
     pub fastest: String,
     /// Least memory.
     pub leanest: String,
-    /// Best of both: lowest 0.5 ln cpu + 0.5 ln memory, worse than `system` on neither by more than the margin.
+    /// Best of both: lowest 0.5 ln cpu + 0.5 ln memory, beating `system` on one of them and worse on neither by more
+    /// than the margin.
     pub balanced: String,
 }
 
@@ -48,10 +49,12 @@ impl Entrant<'_> {
         self.ratio(criterion).is_some_and(|ratio| is_better(ratio, criterion.margin(options)))
     }
 
-    /// Not worse than `system` by more than the margin on either axis.
-    fn is_tolerable(&self, options: &Options) -> bool {
+    /// Better than `system` on one axis at least (two gains inside the noise do not add up to one outside it) and worse by
+    /// more than the margin on neither.
+    fn is_balanced(&self, options: &Options) -> bool {
         let within = |ratio: Option<Interval>, margin| ratio.is_some_and(|ratio| ratio.mid <= 1.0 + margin);
-        within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
+        let gains = [Criterion::Cpu, Criterion::Memory].iter().any(|&axis| self.beats_system(axis, options));
+        gains && within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
     }
 }
 
@@ -74,7 +77,7 @@ pub(super) fn picks(entrants: &[Entrant<'_>], options: &Options) -> BenchPicks {
 
 fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
     entrant.beats_system(criterion, options)
-        && (criterion != Criterion::Balance || entrant.is_tolerable(options))
+        && (criterion != Criterion::Balance || entrant.is_balanced(options))
 }
 
 /// The one with the lowest ratio and those that cannot be told from it, in the order given. All of them when none

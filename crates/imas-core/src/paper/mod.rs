@@ -9,6 +9,8 @@ mod choose;
 mod fold;
 mod limits;
 mod next_test;
+#[cfg(test)]
+mod tests;
 
 pub use analyse::{Picks, analyse};
 pub use average::average;

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From runs to ratios, words, picks and warnings.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use imas_core::Conditions;
+use imas_core::bench::{
+    BenchPicks, CandidateResult, CandidateRuns, Comparison, Ineligible, Options, Run, Warning, Word, compare,
+};
+use imas_core::stats::Interval;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+/// The machine's drift from round to round, which hits every candidate alike.
+const DRIFT: [f64; 8] = [1.0, 1.3, 0.9, 1.1, 1.6, 1.0, 0.8, 1.2];
+
+/// What a candidate makes of a run of one CPU second and 100 MiB.
+struct Traits {
+    name: &'static str,
+    cpu: f64,
+    memory: f64,
+    /// Relative amplitude of its own noise, on top of the drift.
+    noise: f64,
+}
+
+fn traits(name: &'static str, cpu: f64, memory: f64) -> Traits {
+    Traits { name, cpu, memory, noise: 0.0 }
+}
+
+/// Runs of every candidate over `rounds` rounds.
+fn runs(candidates: &[Traits], rounds: usize, seed: u64) -> Vec<CandidateRuns> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut run = |traits: &Traits, round: usize| {
+        let noise = 1.0 + traits.noise * random.random_range(-1.0..1.0);
+        let cpu_s = DRIFT[round % DRIFT.len()] * traits.cpu * noise;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+        let mean_bytes = (100.0 * 1024.0 * 1024.0 * traits.memory) as u64;
+        let (user_s, system_s) = (0.75 * cpu_s, 0.25 * cpu_s);
+        let round = u32::try_from(round).unwrap();
+        Run { round, user_s, system_s, wall_s: cpu_s, mean_bytes, peak_bytes: mean_bytes, ..Run::default() }
+    };
+    candidates
+        .iter()
+        .map(|traits| CandidateRuns {
+            name: traits.name.into(),
+            runs: (0..rounds).map(|round| run(traits, round)).collect(),
+        })
+        .collect()
+}
+
+/// Fewer resamples than in production: noise-free figures need no more.
+fn options() -> Options {
+    Options { resamples: 200, ..Options::default() }
+}
+
+fn compared(candidates: &[Traits]) -> Comparison {
+    compare(&runs(candidates, 8, 1), &options())
+}
+
+fn result<'a>(comparison: &'a Comparison, name: &str) -> &'a CandidateResult {
+    comparison.candidates.iter().find(|result| result.name == name).unwrap()
+}
+
+fn names(picks: &BenchPicks) -> (&str, &str, &str) {
+    (&picks.fastest, &picks.leanest, &picks.balanced)
+}
+
+#[track_caller]
+fn about(interval: Option<Interval>, expected: f64) {
+    let i = interval.unwrap();
+    for x in [i.lo, i.mid, i.hi] {
+        assert!((x - expected).abs() < 1e-6, "{i:?} {expected}");
+    }
+}
+
+#[test]
+fn drift_cancels_and_the_words_follow() {
+    let comparison = compared(&[
+        traits("system", 1.0, 1.0),
+        traits("jemalloc", 0.8, 1.25),
+        traits("hoard", 1.5, 0.5),
+        traits("mimalloc", 0.99, 1.04),
+    ]);
+    let jemalloc = result(&comparison, "jemalloc");
+    about(jemalloc.ratio.cpu, 0.8);
+    about(jemalloc.ratio.memory, 1.25);
+    let words: Vec<_> = comparison.candidates.iter().map(|c| (c.verdict.cpu, c.verdict.memory)).collect();
+    let expected = [
+        (Word::Reference, Word::Reference),
+        (Word::Faster, Word::MoreMemory),
+        (Word::Slower, Word::LessMemory),
+        (Word::WithinNoise, Word::WithinNoise),
+    ];
+    assert_eq!(words, expected);
+    assert_eq!(names(&comparison.picks), ("jemalloc", "hoard", "system"));
+    assert!((jemalloc.median.as_ref().unwrap().cpu_s - 0.8 * 1.05).abs() < 1e-12);
+}
+
+#[test]
+fn fewer_than_three_rounds_are_not_enough() {
+    let all = [traits("system", 1.0, 1.0), traits("jemalloc", 0.5, 0.5)];
+    let comparison = compare(&runs(&all, 2, 1), &options());
+    let jemalloc = result(&comparison, "jemalloc");
+    assert_eq!((jemalloc.verdict.cpu, jemalloc.verdict.memory), (Word::NotEnoughData, Word::NotEnoughData));
+    about(jemalloc.ratio.cpu, 0.5);
+    assert_eq!(jemalloc.more_runs.cpu, Some(1));
+    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+    let comparison = compare(&runs(&all, 3, 1), &options());
+    assert_eq!(names(&comparison.picks), ("jemalloc", "jemalloc", "jemalloc"));
+}
+
+#[test]
+fn nothing_that_beats_system_leaves_system() {
+    let comparison = compared(&[
+        traits("system", 1.0, 1.0),
+        traits("a", 0.985, 0.96),
+        traits("b", 1.2, 1.0),
+        Traits { noise: 0.9, ..traits("c", 0.95, 1.0) },
+    ]);
+    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+}
+
+#[test]
+fn among_near_equals_the_other_criterion_decides() {
+    // b is 1 % slower than a, which is inside the margin, and 30 % leaner.
+    let all = [traits("system", 1.0, 1.0), traits("a", 0.80, 1.0), traits("b", 0.808, 0.7)];
+    assert_eq!(compared(&all).picks.fastest, "b");
+    // 3 % slower is not a tie.
+    let all = [traits("system", 1.0, 1.0), traits("a", 0.80, 1.0), traits("b", 0.824, 0.7)];
+    assert_eq!(compared(&all).picks.fastest, "a");
+    // Leanest: 4 % more memory is a tie, and b is faster.
+    let all = [traits("system", 1.0, 1.0), traits("a", 1.0, 0.50), traits("b", 0.9, 0.52)];
+    assert_eq!(compared(&all).picks.leanest, "b");
+}
+
+#[test]
+fn among_equals_on_both_the_catalogues_order_decides() {
+    let all = [traits("system", 1.0, 1.0), traits("a", 0.808, 0.7), traits("b", 0.80, 0.7)];
+    assert_eq!(names(&compared(&all).picks), ("a", "a", "a"));
+    let all = [traits("b", 0.80, 0.7), traits("a", 0.808, 0.7), traits("system", 1.0, 1.0)];
+    assert_eq!(names(&compared(&all).picks), ("b", "b", "b"));
+}
+
+#[test]
+fn balanced_weighs_both_and_tolerates_no_loss_beyond_the_margin() {
+    let of = |cpu, memory| compared(&[traits("system", 1.0, 1.0), traits("x", cpu, memory)]).picks.balanced;
+    assert_eq!(of(0.9, 0.9), "x");
+    assert_eq!(of(0.9, 1.04), "x", "sqrt(0.936) and a loss inside the margin");
+    assert_eq!(of(0.7, 1.06), "system", "6 % more memory");
+    assert_eq!(of(1.019, 0.5), "x");
+    assert_eq!(of(1.021, 0.5), "system", "2.1 % slower");
+    assert_eq!(of(0.97, 1.0), "x");
+    assert_eq!(of(0.985, 1.0), "system", "not worth it");
+    assert_eq!(of(0.97, 1.04), "system", "one takes what the other gives");
+}
+
+#[test]
+fn who_changes_the_program_is_not_picked() {
+    let all = [
+        traits("system", 1.0, 1.0),
+        traits("crash", 0.2, 0.2),
+        traits("exit", 0.3, 0.3),
+        traits("output", 0.4, 0.4),
+        traits("good", 0.9, 0.9),
+    ];
+    let mut all = runs(&all, 8, 1);
+    all.iter_mut().flat_map(|c| &mut c.runs).for_each(|run| run.output = Some("abc".into()));
+    all[1].runs[3].exit = 139;
+    all[2].runs[7].exit = 1;
+    all[3].runs[0].output = Some("abd".into());
+    let comparison = compare(&all, &options());
+    assert_eq!(names(&comparison.picks), ("good", "good", "good"));
+    let why: Vec<_> = comparison.candidates.iter().map(|result| result.ineligible).collect();
+    let expected = [
+        None,
+        Some(Ineligible::Crashed { signal: 11 }),
+        Some(Ineligible::ExitDiffers { exit: 1 }),
+        Some(Ineligible::OutputDiffers),
+        None,
+    ];
+    assert_eq!(why, expected);
+    let expected = [
+        Warning::CrashUnder { candidate: "crash".into(), signal: 11 },
+        Warning::ExitDiffers { candidate: "exit".into(), exit: 1 },
+        Warning::OutputDiffers { candidate: "output".into() },
+    ];
+    assert!(
+        expected.iter().all(|warning| comparison.warnings.contains(warning)),
+        "{:?}",
+        comparison.warnings
+    );
+}
+
+#[test]
+fn each_warning_about_the_benchmark_itself() {
+    let quiet = |rounds| {
+        let mut all = runs(&[traits("system", 1.0, 1.0)], rounds, 1);
+        all[0].runs.iter_mut().for_each(|run| (run.user_s, run.system_s, run.wall_s) = (1.0, 0.0, 1.0));
+        all
+    };
+    let warnings = |all: &[CandidateRuns]| compare(all, &options()).warnings;
+    assert_eq!(warnings(&quiet(6)), []);
+    let few = warnings(&quiet(4));
+    assert_eq!(few, [Warning::FewRuns { runs: 4, confidence: 0.875 }]);
+    let mut all = quiet(6);
+    all[0].runs.iter_mut().for_each(|run| (run.wall_s, run.mean_bytes) = (0.01, 0));
+    assert_eq!(warnings(&all), [Warning::TooShort { wall_s: 0.01 }, Warning::NoMemory]);
+    let mut all = quiet(6);
+    all[0].runs.iter_mut().zip(DRIFT).for_each(|(run, drift)| run.user_s = drift);
+    assert!(matches!(warnings(&all)[..], [Warning::TooNoisy { half_width }] if half_width > 0.05));
+    let mut all = quiet(6);
+    all[0].runs[2].outlier = true;
+    let outliers = Warning::Outliers { candidate: "system".into(), outliers: 1, runs: 6 };
+    assert_eq!(warnings(&all), [outliers]);
+    let mut all = quiet(6);
+    all[0].runs.iter_mut().for_each(|run| run.exit = 2);
+    assert_eq!(warnings(&all), [Warning::SystemFails { exit: 2 }]);
+    let mut all = quiet(6);
+    all[0].runs.iter_mut().for_each(|run| run.output = Some(run.round.to_string()));
+    assert_eq!(warnings(&all), [Warning::OutputVariesByItself]);
+}
+
+#[test]
+fn a_busy_machine_is_warned_of() {
+    let at = |load5| {
+        let conditions = Some(Conditions { load5, cpus: 4, mem_available_bytes: 0 });
+        compare(&[], &Options { conditions, ..options() }).warnings
+    };
+    assert_eq!(at(2.0), []);
+    assert_eq!(at(2.1), [Warning::LoadHigh { load5: 2.1, cpus: 4 }]);
+}
+
+#[test]
+fn without_system_nothing_can_be_said() {
+    let comparison = compare(&runs(&[traits("a", 0.5, 0.5)], 8, 1), &options());
+    let a = result(&comparison, "a");
+    assert_eq!((a.ratio.cpu, a.verdict.cpu), (None, Word::NotEnoughData));
+    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+}
+
+#[test]
+fn a_candidate_that_could_not_run_is_listed() {
+    let mut all = runs(&[traits("system", 1.0, 1.0)], 8, 1);
+    all.push(CandidateRuns { name: "scudo".into(), runs: vec![] });
+    let comparison = compare(&all, &options());
+    let scudo = result(&comparison, "scudo");
+    assert_eq!((&scudo.median, scudo.ineligible), (&None, Some(Ineligible::NoRuns)));
+}
+
+#[test]
+fn memory_that_was_not_seen_has_no_word() {
+    let comparison = compared(&[traits("system", 1.0, 0.0), traits("a", 0.5, 0.0)]);
+    let a = result(&comparison, "a");
+    assert_eq!((a.verdict.cpu, a.verdict.memory, a.ratio.memory), (Word::Faster, Word::NotEnoughData, None));
+    assert_eq!(names(&comparison.picks), ("a", "system", "system"));
+}
+
+#[test]
+fn the_comparison_survives_json() {
+    let comparison = compared(&[traits("system", 1.0, 1.0), traits("jemalloc", 0.8, 1.25)]);
+    let text = serde_json::to_string(&comparison).unwrap();
+    assert!(text.contains(r#""cpu":"faster","memory":"more memory""#), "{text}");
+    assert_eq!(serde_json::from_str::<Comparison>(&text).unwrap(), comparison);
+}
+
+/// Two invocations of `-n 5` on a machine with 3 % noise must agree, and where all candidates are alike
+/// system must stay: both far more often than not.
+#[test]
+fn picks_are_stable_from_one_invocation_to_the_next() {
+    let options = Options { resamples: 400, ..Options::default() };
+    let picks = |all: &[Traits], seed| compare(&runs(all, 5, seed), &options).picks;
+    let noisy = |name, cpu, memory| Traits { noise: 0.03, ..traits(name, cpu, memory) };
+    let different = || {
+        [
+            noisy("system", 1.0, 1.0),
+            noisy("a", 0.85, 0.95),
+            noisy("b", 0.855, 0.7),
+            noisy("c", 0.86, 1.3),
+            noisy("d", 1.1, 0.9),
+        ]
+    };
+    let first = picks(&different(), 1000);
+    assert_eq!(names(&first), ("b", "b", "b"));
+    let same = (0..60).filter(|&seed| picks(&different(), seed) == first).count();
+    assert!(same >= 54, "{same} of 60 invocations agree");
+    let alike = || ["system", "a", "b", "c", "d"].map(|name| noisy(name, 1.0, 1.0));
+    let kept = (0..60).filter(|&seed| picks(&alike(), seed).fastest == "system").count();
+    assert!(kept >= 54, "system stays in {kept} of 60");
+}
