@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a study could not be made.
+
+use std::path::PathBuf;
+
+/// What the functions of this crate return.
+pub type Result<T> = std::result::Result<T, StudyError>;
+
+/// Each message is "what: why"; [`StudyError::hint`] says what to do, where something can be done.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// A program or library of the study is not where it should be.
+    #[error("cannot find '{}': the textbook allocators are not built or not installed", path.display())]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The options ask for no runs at all.
+    #[error("cannot make a study of no runs: '{option}' is 0")]
+    NoRuns {
+        /// The field of the options.
+        option: &'static str,
+    },
+    /// A program of the study did not start.
+    #[error("cannot run '{}'", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program of the study ended with an error.
+    #[error("'{}' failed ({status}): {message}", path.display())]
+    Failed {
+        /// The program.
+        path: PathBuf,
+        /// Exit code or signal, in words.
+        status: String,
+        /// What it said on stderr.
+        message: String,
+    },
+    /// A program of the study printed something that is not its format.
+    #[error("cannot read the figures of '{}': {why}", path.display())]
+    Figures {
+        /// The program.
+        path: PathBuf,
+        /// What was found or missed.
+        why: String,
+    },
+    /// A figure could not be drawn.
+    #[error("cannot draw a figure: {0}")]
+    Draw(String),
+    /// The page could not be made.
+    #[error("cannot make the page")]
+    Page(#[from] minijinja::Error),
+    /// A table could not be turned into CSV.
+    #[error("cannot write a table")]
+    Csv(#[from] csv::Error),
+    /// A file could not be written.
+    #[error("cannot write '{}'", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl StudyError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing { .. } => {
+                Some("build them with 'make -C allocators/textbook', or name the library folder")
+            }
+            Self::Failed { .. } => Some("the study needs a pseudo-terminal (/dev/ptmx) and 64 MB of memory"),
+            Self::NoRuns { .. } => Some("20 seeds and more give a band; one gives a single run"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the paper says of the policies in general, judged by the tests that tell them apart.
+
+use super::runs::Runs;
+use super::subject::Subject;
+use crate::band::Band;
+use crate::verdict::{Finding, Verdict};
+use crate::wording::{per_cent_of_ppm, ratio, whole};
+
+/// "In general": in at least this share of the seeds.
+pub(crate) const MOST: f64 = 0.75;
+
+const FRAGMENTATION: (usize, &str) = (5, "fragmentation_ppm");
+const GROWTH: (usize, &str) = (6, "growth_bytes");
+const MAX_HEAP: (usize, &str) = (7, "max_heap_bytes");
+const TIME: (usize, &str) = (8, "ns_per_operation");
+
+pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
+    vec![
+        system_is_faster(runs),
+        first_is_fastest(runs),
+        next_is_fast(runs),
+        next_fragments(runs),
+        best_is_slow(runs),
+        best_is_leanest(runs),
+        worst_fragments(runs),
+        worst_is_slow(runs),
+    ]
+}
+
+/// In at least [`MOST`] seeds the figure of `less` is below that of each of `others`.
+fn below(runs: &Runs, (test, key): (usize, &str), less: Subject, others: &[Subject]) -> bool {
+    others.iter().all(|more| runs.share_below(test, key, less, *more) >= MOST)
+}
+
+fn above(runs: &Runs, figure: (usize, &str), more: Subject, others: &[Subject]) -> bool {
+    others.iter().all(|less| below(runs, figure, *less, &[more]))
+}
+
+/// The figure of every policy, in the order of the tables.
+fn each(runs: &Runs, (test, key): (usize, &str), worded: fn(Option<Band>) -> String) -> String {
+    let one = |policy: Subject| format!("{} {}", policy.name(), worded(runs.band(test, policy, key)));
+    Subject::POLICIES.map(one).join(", ")
+}
+
+fn times(runs: &Runs) -> String {
+    each(runs, TIME, whole) + " ns"
+}
+
+fn system_is_faster(runs: &Runs) -> Finding {
+    let worded = |policy| ratio(Band::of(&runs.ratios(TIME.0, policy, TIME.1)));
+    let ratios = Subject::POLICIES.map(|policy| format!("{} {}", policy.name(), worded(policy)));
+    Finding {
+        claim: "The system's malloc is superior in performance".to_owned(),
+        printed: "faster than all four".to_owned(),
+        ours: format!("time an operation over the system's: {}", ratios.join(", ")),
+        verdict: Verdict::holds(below(runs, TIME, Subject::System, &Subject::POLICIES)),
+        remark: "Test 8: size classes against a walk over a list.".to_owned(),
+    }
+}
+
+fn first_is_fastest(runs: &Runs) -> Finding {
+    let others = [Subject::Next, Subject::Best, Subject::Worst];
+    Finding {
+        claim: "The best policy for speed is first fit".to_owned(),
+        printed: "up to a certain extent".to_owned(),
+        ours: times(runs),
+        verdict: Verdict::holds(below(runs, TIME, Subject::First, &others)),
+        remark: "First fit walks over the crumbs at the start of the heap each time; next fit does not go back to \
+                 them."
+            .to_owned(),
+    }
+}
+
+fn next_is_fast(runs: &Runs) -> Finding {
+    Finding {
+        claim: "Next fit allocates as fast as first fit, or faster".to_owned(),
+        printed: "12 against 13 ms in test 2".to_owned(),
+        ours: times(runs),
+        verdict: Verdict::holds(below(runs, TIME, Subject::Next, &[Subject::First])),
+        remark: "Test 8, where there is a list to search.".to_owned(),
+    }
+}
+
+fn next_fragments(runs: &Runs) -> Finding {
+    Finding {
+        claim: "Next fit is as prone to fragmentation as first fit".to_owned(),
+        printed: "no figure".to_owned(),
+        ours: each(runs, FRAGMENTATION, per_cent_of_ppm),
+        verdict: if below(runs, FRAGMENTATION, Subject::First, &[Subject::Next]) {
+            Verdict::Differs
+        } else {
+            Verdict::Reproduced
+        },
+        remark: "Differs when it is more prone: it cuts into every part of the heap in turn.".to_owned(),
+    }
+}
+
+fn best_is_slow(runs: &Runs) -> Finding {
+    Finding {
+        claim: "Best fit takes longer to allocate than first and next fit".to_owned(),
+        printed: "13 ms, as first fit, in test 2".to_owned(),
+        ours: times(runs),
+        verdict: Verdict::holds(above(runs, TIME, Subject::Best, &[Subject::First, Subject::Next])),
+        remark: "It walks the whole list unless a block fits exactly.".to_owned(),
+    }
+}
+
+fn best_is_leanest(runs: &Runs) -> Finding {
+    let others = [Subject::First, Subject::Next, Subject::Worst];
+    let leanest = |figure| below(runs, figure, Subject::Best, &others);
+    let wins = [FRAGMENTATION, GROWTH, MAX_HEAP].map(leanest);
+    let count = wins.iter().filter(|won| **won).count();
+    let verdict = match count {
+        3 => Verdict::Reproduced,
+        0 => Verdict::NotReproduced,
+        _ => Verdict::Differs,
+    };
+    Finding {
+        claim: "The best policy for memory is best fit".to_owned(),
+        printed: "highly resistant to fragmentation".to_owned(),
+        ours: format!("leanest in {count} of 3 tests; largest heap: {} bytes", each(runs, MAX_HEAP, whole)),
+        verdict,
+        remark:
+            "Tests 5, 6 and 7; where it is not the leanest, first fit in address order is as good, as a list \
+                 in address order keeps large blocks at its end."
+                .to_owned(),
+    }
+}
+
+fn worst_fragments(runs: &Runs) -> Finding {
+    let others = [Subject::First, Subject::Next, Subject::Best];
+    let most = [FRAGMENTATION, GROWTH, MAX_HEAP].map(|figure| above(runs, figure, Subject::Worst, &others));
+    Finding {
+        claim: "Worst fit is extremely likely to suffer from fragmentation".to_owned(),
+        printed: "no figure".to_owned(),
+        ours: each(runs, FRAGMENTATION, per_cent_of_ppm),
+        verdict: Verdict::holds(most.iter().all(|m| *m)),
+        remark: "Largest of the four in tests 5, 6 and 7: no large block survives.".to_owned(),
+    }
+}
+
+fn worst_is_slow(runs: &Runs) -> Finding {
+    let others = [Subject::First, Subject::Next, Subject::Best];
+    Finding {
+        claim: "Worst fit is unfavourable to speed".to_owned(),
+        printed: "12 ms, the quickest, in test 2".to_owned(),
+        ours: times(runs),
+        verdict: Verdict::holds(above(runs, TIME, Subject::Worst, &others)),
+        remark: "Every request walks the whole list, and the list is the longest of the four.".to_owned(),
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every program under every allocator, over the seeds.
+
+use super::FitOptions;
+use super::subject::{SUBJECTS, Subject};
+use crate::band::Band;
+use crate::error::Result;
+use crate::program::{figures, locate, rows};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Number of programs.
+pub(crate) const TESTS: usize = 8;
+
+/// The figures of one run of one program, by the driver's names.
+type Figures = BTreeMap<String, u64>;
+
+/// `runs[test - 1][subject]` holds one entry a seed.
+#[derive(Debug)]
+pub(crate) struct Runs([[Vec<Figures>; SUBJECTS]; TESTS]);
+
+struct Programs {
+    driver: PathBuf,
+    tests: Vec<PathBuf>,
+    libraries: Vec<Option<PathBuf>>,
+}
+
+impl Programs {
+    fn locate(library_dir: &Path) -> Result<Self> {
+        // A preloaded path is looked up from the working directory of the program: it has to be absolute.
+        let absolute = std::path::absolute(library_dir).unwrap_or_else(|_| library_dir.to_owned());
+        let test = |number| locate(&absolute, &format!("study/fit-test{number}"));
+        Ok(Self {
+            driver: locate(&absolute, "study/fit-driver")?,
+            tests: (1..=TESTS).map(test).collect::<Result<_>>()?,
+            libraries: Subject::ALL.iter().map(|s| s.library(&absolute)).collect::<Result<_>>()?,
+        })
+    }
+
+    fn run(&self, program: &Path, library: Option<&PathBuf>, seed: u32) -> Result<Figures> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        if let Some(library) = library {
+            arguments.extend(["--preload".into(), library.into()]);
+        }
+        arguments.extend([program.into(), seed.to_string().into()]);
+        let figures_of_run: Figures = rows::<(String, u64)>(&self.driver, &arguments)?.into_iter().collect();
+        match figures_of_run.get("exit") {
+            Some(0) => Ok(figures_of_run),
+            Some(code) => Err(figures(program, &format!("it ended with {code}"))),
+            None => Err(figures(&self.driver, "no exit status")),
+        }
+    }
+}
+
+impl Runs {
+    pub(crate) fn make(options: &FitOptions) -> Result<Self> {
+        let programs = Programs::locate(&options.library_dir)?;
+        let mut runs: [[Vec<Figures>; SUBJECTS]; TESTS] = Default::default();
+        let all = u64::from(options.seeds) * (TESTS * SUBJECTS) as u64;
+        let mut done = 0;
+        for seed in 1..=options.seeds {
+            for (program, of_test) in programs.tests.iter().zip(&mut runs) {
+                for (library, of_subject) in programs.libraries.iter().zip(of_test) {
+                    of_subject.push(programs.run(program, library.as_ref(), seed)?);
+                    done += 1;
+                    options.progress.report(done, all);
+                }
+            }
+        }
+        Ok(Self(runs))
+    }
+
+    /// The runs of `test`, counted from 1; none for a test that there is not.
+    fn of(&self, test: usize, subject: Subject) -> &[Figures] {
+        let position = Subject::ALL.iter().position(|s| *s == subject);
+        let of_test = test.checked_sub(1).and_then(|i| self.0.get(i));
+        of_test.zip(position).and_then(|(t, p)| t.get(p)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The figure, where every seed gave the same; None where they differ or have none.
+    pub(crate) fn exact(&self, test: usize, subject: Subject, key: &str) -> Option<u64> {
+        let mut values = self.of(test, subject).iter().map(|f| f.get(key).copied());
+        let first = values.next()??;
+        values.all(|v| v == Some(first)).then_some(first)
+    }
+
+    /// The figure over the seeds.
+    pub(crate) fn band(&self, test: usize, subject: Subject, key: &str) -> Option<Band> {
+        Band::of(&self.values(test, subject, key))
+    }
+
+    /// The figure under `subject` over that under the system, seed by seed.
+    pub(crate) fn ratios(&self, test: usize, subject: Subject, key: &str) -> Vec<f64> {
+        let system = self.values(test, Subject::System, key);
+        self.values(test, subject, key).iter().zip(system).map(|(ours, base)| ours / base.max(1.0)).collect()
+    }
+
+    /// The share of the seeds in which `less` has the smaller figure of the two.
+    pub(crate) fn share_below(&self, test: usize, key: &str, less: Subject, more: Subject) -> f64 {
+        let pairs = self.values(test, less, key).into_iter().zip(self.values(test, more, key));
+        crate::mean::mean(pairs.map(|(l, m)| if l < m { 1.0 } else { 0.0 }))
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "below 2^53: bytes of a small heap, nanoseconds of a second"
+    )]
+    fn values(&self, test: usize, subject: Subject, key: &str) -> Vec<f64> {
+        self.of(test, subject).iter().filter_map(|f| f.get(key)).map(|&v| v as f64).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Figures, Runs};
+    use crate::fit::subject::Subject;
+
+    fn runs(system: &[u64], first: &[u64]) -> Runs {
+        let mut runs = Runs(Default::default());
+        let figures = |v: &u64| Figures::from([("ns".to_owned(), *v)]);
+        runs.0[7][0] = system.iter().map(figures).collect();
+        runs.0[7][1] = first.iter().map(figures).collect();
+        runs
+    }
+
+    #[test]
+    fn ratios_are_seed_by_seed() {
+        assert_eq!(runs(&[10, 20], &[20, 20]).ratios(8, Subject::First, "ns"), [2.0, 1.0]);
+    }
+
+    #[test]
+    fn exact_needs_every_seed_to_agree() {
+        let runs = runs(&[5, 5], &[5, 6]);
+        assert_eq!(runs.exact(8, Subject::System, "ns"), Some(5));
+        assert_eq!(runs.exact(8, Subject::First, "ns"), None);
+        assert_eq!(runs.exact(9, Subject::First, "ns"), None);
+    }
+
+    #[test]
+    fn a_share_counts_strictly_smaller_seeds() {
+        let runs = runs(&[5, 5, 5, 5], &[4, 5, 6, 3]);
+        assert!((runs.share_below(8, "ns", Subject::First, Subject::System) - 0.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The timed write sessions and the memory under them.
+
+use crate::band::Band;
+use crate::error::Result;
+use crate::mean::mean;
+use crate::program::{figures, rows};
+use serde::Deserialize;
+use std::path::Path;
+
+/// Sessions a run, and rounds over the 1,000 blocks a session; both as the paper has them.
+pub(crate) const SESSIONS: usize = 100;
+const ROUNDS: &str = "10000";
+/// From here on the paper reads its times off.
+pub(crate) const SETTLED_SESSION: usize = 30;
+
+/// One session, both headers one after the other, in nanoseconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Session {
+    #[serde(rename = "session")]
+    _number: usize,
+    pub(crate) large_header_ns: f64,
+    pub(crate) small_header_ns: f64,
+}
+
+/// One version's memory.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Footprint {
+    pub(crate) version: String,
+    pub(crate) header_bytes: u64,
+    pub(crate) first_free_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) footprint_bytes: u64,
+}
+
+/// Runs of [`SESSIONS`] sessions each.
+#[derive(Debug)]
+pub(crate) struct Writing(pub(crate) Vec<Vec<Session>>);
+
+pub(crate) fn one(driver: &Path) -> Result<Vec<Session>> {
+    let sessions: Vec<Session> = rows(driver, &["write", &SESSIONS.to_string(), ROUNDS])?;
+    let complete = sessions.len() == SESSIONS && sessions.iter().all(|s| s.large_header_ns > 0.0);
+    if complete { Ok(sessions) } else { Err(figures(driver, "a timed run without its 100 sessions")) }
+}
+
+pub(crate) fn footprints(driver: &Path) -> Result<Vec<Footprint>> {
+    let footprints: Vec<Footprint> = rows(driver, &["footprint"])?;
+    if footprints.len() == 3 { Ok(footprints) } else { Err(figures(driver, "not three versions")) }
+}
+
+impl Writing {
+    /// The figure over the runs, session by session.
+    pub(crate) fn bands(&self, of: fn(&Session) -> f64) -> Vec<Band> {
+        let at = |i: usize| self.0.iter().filter_map(move |run| run.get(i)).map(of).collect::<Vec<_>>();
+        (0..SESSIONS).filter_map(|i| Band::of(&at(i))).collect()
+    }
+
+    /// The figure over all sessions of all runs from the settled one on.
+    pub(crate) fn settled(&self, of: fn(&Session) -> f64) -> Option<Band> {
+        let values: Vec<f64> =
+            self.0.iter().flat_map(|run| run.iter().skip(SETTLED_SESSION)).map(of).collect();
+        Band::of(&values)
+    }
+
+    /// Time of the first sessions over that of the settled ones, small header, per run.
+    pub(crate) fn warm_up(&self) -> Vec<f64> {
+        let small = |s: &Session| s.small_header_ns;
+        let ratio = |run: &Vec<Session>| {
+            mean(run.iter().take(SETTLED_SESSION).map(small))
+                / mean(run.iter().skip(SETTLED_SESSION).map(small))
+        };
+        self.0.iter().map(ratio).collect()
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Running the C programs of a study and reading the CSV they print.
+
+use crate::error::{Result, StudyError};
+use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A file of the installed tree, `lib/imas`; an error names it if it is not there.
+pub(crate) fn locate(library_dir: &Path, relative: &str) -> Result<PathBuf> {
+    let path = library_dir.join(relative);
+    if path.is_file() { Ok(path) } else { Err(StudyError::Missing { path }) }
+}
+
+/// The rows that `program` prints, each as a `T`. It runs without a preload or tunables of the caller's.
+pub(crate) fn rows<T: DeserializeOwned>(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<T>> {
+    let output = Command::new(program)
+        .args(arguments)
+        .env_remove("LD_PRELOAD")
+        .env_remove("GLIBC_TUNABLES")
+        .output()
+        .map_err(|source| StudyError::Start { path: program.to_owned(), source })?;
+    if !output.status.success() {
+        return Err(failed(program, &output));
+    }
+    parse(&output.stdout).map_err(|e| figures(program, &e.to_string()))
+}
+
+/// The program ran and what it printed cannot be used.
+pub(crate) fn figures(program: &Path, why: &str) -> StudyError {
+    StudyError::Figures { path: program.to_owned(), why: why.to_owned() }
+}
+
+fn failed(program: &Path, output: &Output) -> StudyError {
+    StudyError::Failed {
+        path: program.to_owned(),
+        status: output.status.to_string(),
+        message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8]) -> csv::Result<Vec<T>> {
+    csv::Reader::from_reader(text).deserialize().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{locate, parse, rows};
+    use crate::error::StudyError;
+    use std::path::Path;
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = locate(Path::new("/nowhere"), "study/freelist-driver").unwrap_err();
+        assert!(error.to_string().contains("/nowhere/study/freelist-driver"));
+        assert!(error.hint().is_some());
+    }
+
+    #[test]
+    fn a_failing_program_is_quoted() {
+        let error = rows::<(u64,)>(Path::new("/bin/sh"), &["-c", "echo no room >&2; exit 3"]).unwrap_err();
+        assert!(matches!(&error, StudyError::Failed { message, .. } if message == "no room"));
+    }
+
+    #[test]
+    fn text_that_is_no_number_is_refused() {
+        assert!(parse::<(u64,)>(b"a\nx\n").is_err());
+        assert_eq!(parse::<(u64,)>(b"a\n7\n").unwrap(), [(7,)]);
+    }
+}
