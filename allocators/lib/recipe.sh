@@ -8,6 +8,7 @@
 #   glue           files of glue/ it uses besides family.h, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
+#   libraries      what it cannot do without besides libc: say why, and say so in the catalogue (optional)
 #   build_seconds  about how long it takes; the slow ones are built last
 # and defines build(), which runs in a fresh folder, finds the sources in $SOURCE (read only) and ends
 # with one link_library.
@@ -69,7 +70,7 @@ link_library()
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
-        family.o "$@" -o "lib$name.so"
+        family.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
 }
 
@@ -89,13 +90,19 @@ check_library()
 {
     local dynamic
     dynamic=$(readelf -dW "$1")
-    refuse_if "$dynamic" 'NEEDED.*lib(stdc\+\+|gcc_s|m|unwind)\.' "$1 needs a library that it must not"
+    refuse_if "$(needed_by "$1" | grep -vxF "$(printf 'lib%s\n' c "${libraries[@]}")")" . "$1 needs a library that it must not"
     refuse_if "$dynamic" 'TEXTREL' "$1 has text relocations"
     refuse_unless "$dynamic" 'FLAGS_1.*NOW' "$1 is not bound at load"
     refuse_unless "$dynamic" '\(SYMBOLIC\)|FLAGS .*SYMBOLIC' "$1 is not bound to itself"
     refuse_if "$(readelf -lW "$1")" 'GNU_STACK.*RWE' "$1 wants an executable stack"
     check_imports "$1"
     check_exports "$1"
+}
+
+# "libc" for libc.so.6, one a line.
+needed_by()
+{
+    readelf -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\.so.*\]/\1/p'
 }
 
 refuse_if()
@@ -122,7 +129,8 @@ check_imports()
     imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' |
         grep -vxE '_ITM_.*|__gmon_start__' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
     refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
-    refuse_if "$(grep -vE '@GLIBC_2' <<<"$imports")" '.' "$1 refers to what libc.so does not have"
+    # Other libraries' names are bound by the linker, which leaves nothing undefined.
+    refuse_if "$(grep -vE '@(GLIBC_2|GLIBCXX_|CXXABI_|GCC_)' <<<"$imports")" '.' "$1 refers to what no library has"
 }
 
 # Exactly the names of exports.map: one missing means glibc's heap would answer for it, one more could
