@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use procfs::ProcResult;
 use procfs::process::{MMapPath, Process};
 
-use crate::catalogue::Candidate;
-use crate::environment::{Injection, Libraries, Mode, Reach, Variables};
+use crate::environment::{Injection, Libraries, Variables};
 
 /// Start time of a process in clock ticks since boot: with the pid, its identity.
 ///
@@ -56,21 +55,18 @@ fn open(pid: u32) -> ProcResult<Process> {
 /// Hidden first argument with which the command starts itself to see whether a library loads; see [`probe`].
 pub const PROBE_ARGUMENT: &str = "__probe";
 
-/// Starts this very command under the candidate and sees whether its library is really mapped.
+/// Starts this very command with the injection and sees whether the library is really mapped there.
 ///
 /// The loader answers a library it cannot use in several ways (a message and no preload, exit 127, a signal): only a clean
 /// exit that printed nothing on standard error and that saw the library mapped will do.
 ///
 /// # Errors
 /// The reason, for people, why it does not load.
-pub fn probe(candidate: &Candidate, libraries: &Libraries) -> Result<(), String> {
-    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+pub fn probe(injection: &Injection<'_>, libraries: &Libraries, library: &Path) -> Result<(), String> {
     let variables = injection.variables(&Variables::new(), libraries).map_err(|error| error.to_string())?;
+    let library = std::fs::canonicalize(library).map_err(|error| error.to_string())?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg(PROBE_ARGUMENT).env_clear().envs(variables).stdin(Stdio::null());
-    if let Some(library) = &candidate.library {
-        command.arg(std::fs::canonicalize(library).map_err(|error| error.to_string())?);
-    }
+    command.arg(PROBE_ARGUMENT).arg(library).env_clear().envs(variables).stdin(Stdio::null());
     let output = command.output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().next().unwrap_or_default();
@@ -81,10 +77,10 @@ pub fn probe(candidate: &Candidate, libraries: &Libraries) -> Result<(), String>
     }
 }
 
-/// The other side of [`probe`]: whether the library is mapped into this process (true when none is asked for).
+/// The other side of [`probe`]: whether the library is mapped into this process.
 #[must_use]
-pub fn probe_answer(library: Option<&Path>) -> bool {
-    library.is_none_or(|library| maps(std::process::id(), library).unwrap_or(false))
+pub fn probe_answer(library: &Path) -> bool {
+    maps(std::process::id(), library).unwrap_or(false)
 }
 
 /// Name of a signal, as in `kill -l` with SIG in front; the number for one without a name.
@@ -111,8 +107,7 @@ mod tests {
     fn mapped_files_are_seen() {
         let exe = std::env::current_exe().unwrap();
         assert!(maps(std::process::id(), &exe).unwrap());
-        assert!(!probe_answer(Some(Path::new("/no/such.so"))));
-        assert!(probe_answer(None));
+        assert!(probe_answer(&exe) && !probe_answer(Path::new("/no/such.so")));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where everything of this installation is: libraries, catalogue, store, configuration.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use imas_core::paper::Limits;
-use imas_linux::catalogue::{Candidate, Catalogue};
-use imas_linux::environment::Libraries;
+use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
+use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_store::Store;
 
 use crate::cli::Places;
@@ -22,6 +23,7 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) limits: Limits,
     pub(crate) store_path: PathBuf,
+    own_obstacle: OnceCell<Option<String>>,
 }
 
 impl Context {
@@ -37,6 +39,7 @@ impl Context {
             limits: config.limits(places.retest),
             config,
             store_path: store_path(places.store.as_deref())?,
+            own_obstacle: OnceCell::new(),
             lib_dir,
         })
     }
@@ -73,29 +76,62 @@ impl Context {
         })
     }
 
-    /// Why a candidate cannot be used here; remembered in the store until its library changes, because finding out starts a process.
+    /// Why a candidate cannot be used here. What takes a process to find out is remembered in the store until the file changes.
     pub(crate) fn obstacle(&self, candidate: &Candidate, store: Option<&Store>) -> Option<String> {
-        const KIND: &str = "loads";
         if candidate.is_system() {
             return None;
         }
-        if !self.libraries.guard.exists() {
-            return Some(format!("{} is missing (run 'make build')", self.libraries.guard.display()));
-        }
-        if let Some(obstacle) = imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes()) {
-            return Some(obstacle);
+        if let Some(ours) = self.own_obstacle(store) {
+            return Some(ours.to_owned());
         }
         let library = candidate.library.as_ref()?;
-        let known = store.and_then(|store| store.recall::<Option<String>>(library, KIND).ok().flatten());
-        if let Some(known) = known {
-            return known;
-        }
-        let found = imas_linux::process::probe(candidate, &self.libraries).err();
-        if let Some(store) = store {
-            let _ = store.remember(library, KIND, &found); // only costs a probe next time
-        }
-        found
+        remembered(store, library, || {
+            imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes())
+                .or_else(|| self.probe(candidate, Mode::Production, library))
+        })
     }
+
+    /// Why nothing can be injected at all: one of our own two libraries is missing or does not load. A program that is
+    /// started with a broken preload dies, so this is asked before every start.
+    pub(crate) fn own_obstacle(&self, store: Option<&Store>) -> Option<&str> {
+        self.own_obstacle.get_or_init(|| self.find_own_obstacle(store)).as_deref()
+    }
+
+    fn find_own_obstacle(&self, store: Option<&Store>) -> Option<String> {
+        // A candidate of settings alone: nothing is injected but what is ours.
+        let settings = Candidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
+        let check = |library: &PathBuf, mode| match library.is_file() {
+            false => Some(format!("{} is missing (run 'make build')", library.display())),
+            true => remembered(store, library, || {
+                let why = self.probe(&settings, mode, library)?;
+                Some(format!("{} does not load: {why}", library.display()))
+            }),
+        };
+        check(&self.libraries.hook, Mode::Trial).or_else(|| check(&self.libraries.guard, Mode::Production))
+    }
+
+    /// Why the library does not come with a start under the candidate.
+    fn probe(&self, candidate: &Candidate, mode: Mode, library: &Path) -> Option<String> {
+        let injection = Injection { candidate, mode, reach: Reach::Program, page: None };
+        imas_linux::process::probe(&injection, &self.libraries, library).err()
+    }
+}
+
+/// What is remembered of the file under "loads", else what is found out now, for the next time.
+fn remembered(
+    store: Option<&Store>,
+    file: &Path,
+    find_out: impl FnOnce() -> Option<String>,
+) -> Option<String> {
+    const KIND: &str = "loads";
+    if let Some(known) = store.and_then(|store| store.recall::<Option<String>>(file, KIND).ok()?) {
+        return known;
+    }
+    let found = find_out();
+    if let Some(store) = store {
+        let _ = store.remember(file, KIND, &found); // only costs finding out again
+    }
+    found
 }
 
 /// `$VARIABLE`, else the folder below the home directory; `None` without a home.

@@ -60,8 +60,9 @@ pub(crate) fn run(args: JsonArgs, places: &Places) -> Result<ExitCode> {
 }
 
 fn findings(context: &Context) -> Vec<Finding> {
-    let mut findings = vec![installation(context)];
+    let mut findings = vec![];
     let store = store(context, &mut findings);
+    findings.insert(0, installation(context, store.as_ref()));
     findings.push(pages(context, store.as_ref()));
     candidates(context, store.as_ref(), &mut findings);
     findings.push(counters());
@@ -70,14 +71,10 @@ fn findings(context: &Context) -> Vec<Finding> {
     findings
 }
 
-fn installation(context: &Context) -> Finding {
-    let missing =
-        [&context.libraries.hook, &context.libraries.guard].into_iter().find(|file| !file.is_file());
-    match missing {
+fn installation(context: &Context, store: Option<&Store>) -> Finding {
+    match context.own_obstacle(store) {
         None => Finding::ok("installation", context.lib_dir.display().to_string()),
-        Some(file) => {
-            Finding::broken("installation", format!("{} is missing", file.display()), "run 'make build'")
-        }
+        Some(why) => Finding::broken("installation", why, "build and install anew: make build, make install"),
     }
 }
 

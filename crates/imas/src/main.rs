@@ -61,7 +61,6 @@ fn probe_answer() -> Option<ExitCode> {
     if words.next()? != imas_linux::process::PROBE_ARGUMENT {
         return None;
     }
-    let library = words.next().map(std::path::PathBuf::from);
-    let mapped = imas_linux::process::probe_answer(library.as_deref());
+    let mapped = words.next().is_some_and(|library| imas_linux::process::probe_answer(library.as_ref()));
     Some(if mapped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

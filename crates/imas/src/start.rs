@@ -119,6 +119,10 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     if let Some(why) = executable.unfit {
         return Ok(Start::untouched_because(why));
     }
+    if let Some(why) = context.own_obstacle(Some(&store)) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(why));
+    }
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
