@@ -14,7 +14,7 @@
 #include "fact.h"
 #include "served.h"
 
-enum { SLOTS = 512, CHURNERS = 3, CHILD_SECONDS = 20 };
+enum { SLOTS = 512, CHURNERS = 2, CHILD_SECONDS = 20 };
 
 extern char **environ;
 
@@ -54,7 +54,7 @@ static int live_as_child(void)
 {
     alarm(CHILD_SECONDS);
     unsigned state = (unsigned)getpid();
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < (facts_are_full() ? 3000 : 600); round++) {
         state = state * 1664525u + 1013904223u;
         free(atomic_exchange(&slots[(unsigned)round % SLOTS], make_block(state >> 9)));
     }
@@ -73,7 +73,7 @@ static int live_as_child(void)
 
 static void check_forks(void)
 {
-    int count = facts_are_full() ? 400 : 60;
+    int count = facts_are_full() ? 300 : 15;
     for (int index = 0; index < count; index++) {
         pid_t child = fork();
         if (child == 0)
@@ -88,7 +88,7 @@ static void check_forks(void)
 
 static void check_spawn(void)
 {
-    for (int index = 0; index < 20; index++) {
+    for (int index = 0; index < 8; index++) {
         char *arguments[] = { "true", NULL };
         pid_t child = -1;
         int status = -1;
@@ -101,7 +101,7 @@ static void check_spawn(void)
 
 static void check_vfork(void)
 {
-    for (int index = 0; index < 20; index++) {
+    for (int index = 0; index < 8; index++) {
         pid_t child = vfork();
         if (child == 0) {
             execlp("true", "true", (char *)NULL);

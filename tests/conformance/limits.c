@@ -12,7 +12,7 @@
 #include "fact.h"
 #include "served.h"
 
-enum { MOST_BLOCKS = 200000, MOST_LARGE = 1000, ROOM_MIB = 96, LARGE_MIB = 64 };
+enum { MOST_BLOCKS = 200000, MOST_LARGE = 1000, ROOM_MIB = 64, LARGE_MIB = 64 };
 
 static void *blocks[MOST_BLOCKS + MOST_LARGE];
 
