@@ -131,8 +131,8 @@ static unsigned long long micros(struct timeval time)
 static void print_process(int status, const struct rusage *usage, unsigned long long wall_ns)
 {
     int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    printf("key,value\nexit,%d\nwall_ns,%llu\nuser_us,%llu\nsystem_us,%llu\nmax_resident_kib,%ld\n",
-           code, wall_ns, micros(usage->ru_utime), micros(usage->ru_stime), usage->ru_maxrss);
+    printf("key,value\nexit,%d\nwall_ns,%llu\ncpu_us,%llu\nmax_resident_kib,%ld\n", code, wall_ns,
+           micros(usage->ru_utime) + micros(usage->ru_stime), usage->ru_maxrss);
 }
 
 static unsigned long long now_ns(void)

@@ -171,7 +171,7 @@ CASES
 
 # --- semantics, threads, fork, other users of the break
 
-for program in semantics threads foreign_break trim; do
+for program in semantics threads foreign_break trim ties; do
   "$CC" -O1 -w -fno-builtin -pthread "$here/programs/$program.c" -o "$work/$program" || exit 1
 done
 "$CC" -O1 -w -shared -fPIC "$here/programs/early_fork.c" -o "$work/libearly_fork.so" || exit 1
@@ -187,6 +187,7 @@ for policy in $policies; do
   check "threads and forks: $policy" same "$(under "$policy" timeout 60 "$work/threads")" 'done'
   check "fork handlers that allocate: $policy" same "$(early_fork "$policy")" 'done'
   check "another user of the break: $policy" same "$(under "$policy" "$work/foreign_break")" 'done'
+  check "first among equals: $policy" same "$(under "$policy" "$work/ties")" 1
   check "malloc_trim: $policy" same "$(under "$policy" "$work/trim")" 'done'
 done
 

@@ -5,12 +5,14 @@ use crate::band::Band;
 use crate::error::{Result, StudyError};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 /// Readable on white, and inverted by the page in the dark.
 pub(crate) const BLUE_LINE: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 pub(crate) const GREEN_LINE: RGBColor = RGBColor(0x1c, 0x7c, 0x54);
-const PRINTED_LINE: RGBColor = RGBColor(0xb3, 0x3a, 0x1f);
+/// For a printed value that belongs to no one curve by its colour.
+pub(crate) const RED_LINE: RGBColor = RGBColor(0xb3, 0x3a, 0x1f);
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
@@ -30,9 +32,10 @@ pub(crate) struct Curve<'a> {
     pub(crate) bands: &'a [Band],
 }
 
-/// A value that the paper prints, from `from_x` to the right edge.
+/// A value that the paper prints: dashed, from `from_x` to the right edge.
 pub(crate) struct Mark<'a> {
     pub(crate) name: &'a str,
+    pub(crate) colour: RGBColor,
     pub(crate) value: f64,
     pub(crate) from_x: f64,
 }
@@ -88,13 +91,19 @@ impl Scale {
     }
 
     fn label(self, place: f64) -> String {
-        if self.logarithmic { format!("{:.0}", 10f64.powf(place)) } else { short(place) }
+        if self.logarithmic { two_digits(10f64.powf(place)) } else { short(place) }
     }
 }
 
 /// A number for an axis: no decimals that say nothing.
 fn short(value: f64) -> String {
     if value.abs() >= 20.0 || value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+/// Rounded to two significant digits: the places between the decades are odd powers of the root of ten.
+fn two_digits(value: f64) -> String {
+    let step = 10f64.powf(value.max(1.0).log10().floor() - 1.0);
+    format!("{:.0}", (value / step).round() * step)
 }
 
 fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Result<()> {
@@ -130,6 +139,7 @@ fn axes<'a, 'b>(
 ) -> Result<Chart<'a, 'b>> {
     ChartBuilder::on(area)
         .margin(10)
+        .margin_right(24)
         .x_label_area_size(38)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)
@@ -169,13 +179,13 @@ fn draw_curve(chart: &mut Chart<'_, '_>, curve: &Curve<'_>, scale: Scale) -> Res
 }
 
 fn draw_mark(chart: &mut Chart<'_, '_>, mark: &Mark<'_>, to_x: f64, scale: Scale) -> Result<()> {
-    let y = scale.place(mark.value);
+    let (y, colour) = (scale.place(mark.value), mark.colour);
     let line = [(mark.from_x, y), (to_x, y)];
     chart
-        .draw_series(DashedLineSeries::new(line, 6, 4, PRINTED_LINE.stroke_width(2)))
+        .draw_series(DashedLineSeries::new(line, 6, 4, colour.stroke_width(2)))
         .map_err(failed)?
         .label(mark.name)
-        .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], PRINTED_LINE.stroke_width(2)));
+        .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 18, y)], 4, 3, colour.stroke_width(2)));
     Ok(())
 }
 
@@ -227,7 +237,7 @@ fn draw_interval(chart: &mut Chart<'_, '_>, x: f64, band: &Band) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLUE_LINE, Curve, Mark, Panel, curves, intervals};
+    use super::{BLUE_LINE, Curve, Mark, Panel, RED_LINE, curves, intervals};
     use crate::band::Band;
 
     fn flat(value: f64) -> Band {
@@ -244,7 +254,7 @@ mod tests {
     fn curves_are_a_document_with_names_and_the_printed_value() {
         let bands = [flat(3.0), flat(4.0), flat(5.0)];
         let curve = Curve { name: "blocks", colour: BLUE_LINE, first_x: 0.0, bands: &bands };
-        let mark = Mark { name: "printed: 30", value: 30.0, from_x: 1.0 };
+        let mark = Mark { name: "printed: 30", colour: RED_LINE, value: 30.0, from_x: 1.0 };
         let panel =
             Panel { x_name: "x", y_name: "y", logarithmic: false, curves: vec![curve], marks: vec![mark] };
         let svg = curves(&[panel]).unwrap();

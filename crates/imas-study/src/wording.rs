@@ -30,6 +30,11 @@ pub(crate) fn milliseconds(band: Option<Band>) -> String {
     worded(band, 1e-6, 2, " ms")
 }
 
+/// Microseconds as milliseconds, two decimals.
+pub(crate) fn milliseconds_of_us(band: Option<Band>) -> String {
+    worded(band, 1e-3, 2, " ms")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{milliseconds, whole};

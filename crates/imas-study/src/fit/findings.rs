@@ -59,7 +59,7 @@ fn indistinguishable(runs: &Runs) -> Finding {
 
 fn slower_than_system(runs: &Runs) -> Finding {
     let pooled: Vec<f64> =
-        Subject::POLICIES.iter().flat_map(|policy| runs.ratios(2, *policy, "wall_ns")).collect();
+        Subject::POLICIES.iter().flat_map(|policy| runs.ratios(2, *policy, "cpu_us")).collect();
     let ours = Band::of(&pooled);
     let printed = (TEST2_SLOWER_MS + TEST2_QUICKER_MS) / 2.0 / TEST2_SYSTEM_MS;
     Finding {
@@ -75,7 +75,7 @@ fn slower_than_system(runs: &Runs) -> Finding {
 }
 
 fn order_in_test_2(runs: &Runs) -> Finding {
-    let share = |quick, slow| runs.share_below(2, "wall_ns", quick, slow);
+    let share = |quick, slow| runs.share_below(2, "cpu_us", quick, slow);
     let pairs = [
         (Subject::Next, Subject::First),
         (Subject::Next, Subject::Best),

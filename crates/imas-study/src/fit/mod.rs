@@ -70,8 +70,8 @@ fn method(options: &FitOptions) -> Vec<String> {
          a long mixed load. Tests 5 to 8 take a seed, the same for all allocators."
             .to_owned(),
         "The four allocators share everything but the search: one block list in address order, headers of 8 \
-         bytes, sizes rounded to 16, splitting, merging, growth by sbrk. Times are compared as ratios to the \
-         system's within the same seed."
+         bytes, sizes rounded to 16, splitting, merging, growth by sbrk. Times are processor time, user \
+         and system, and compared as ratios to the system's within the same seed; the paper's are elapsed."
             .to_owned(),
     ]
 }

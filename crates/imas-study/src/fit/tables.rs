@@ -6,16 +6,16 @@ use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
 use crate::table::Table;
-use crate::wording::{milliseconds, per_cent_of_ppm, ratio, whole};
+use crate::wording::{milliseconds_of_us, per_cent_of_ppm, ratio, whole};
 
 /// A row of the table of eight: test, what is shown, the driver's name, how it is worded.
 type Shown = (usize, &'static str, &'static str, fn(Option<Band>) -> String);
 
 const SHOWN: [Shown; 14] = [
-    (1, "time of the program", "wall_ns", milliseconds),
-    (2, "time of the program", "wall_ns", milliseconds),
+    (1, "processor time of the program", "cpu_us", milliseconds_of_us),
+    (2, "processor time of the program", "cpu_us", milliseconds_of_us),
     (2, "max heap, bytes", "max_heap", whole),
-    (3, "time of the program", "wall_ns", milliseconds),
+    (3, "processor time of the program", "cpu_us", milliseconds_of_us),
     (4, "holes that six requests go to (0: new memory)", "placement", whole),
     (5, "fragmentation", "fragmentation_ppm", per_cent_of_ppm),
     (5, "splits", "splits", whole),
@@ -24,7 +24,7 @@ const SHOWN: [Shown; 14] = [
     (7, "largest heap, bytes", "max_heap_bytes", whole),
     (7, "coalesces", "coalesces", whole),
     (8, "ns an operation", "ns_per_operation", whole),
-    (8, "time of the program", "wall_ns", milliseconds),
+    (8, "processor time of the program", "cpu_us", milliseconds_of_us),
     (8, "peak resident memory, KiB", "max_resident_kib", whole),
 ];
 
@@ -67,9 +67,10 @@ fn printed_runs(runs: &Runs) -> Table {
 
 fn time_ratios(runs: &Runs) -> Table {
     let columns = ["test", "first fit", "next fit", "best fit", "worst fit"];
-    let mut table = Table::new("time-ratios", "Time of the whole program over the system's", &columns);
+    let mut table =
+        Table::new("time-ratios", "Processor time of the whole program over the system's", &columns);
     for test in 1..=super::runs::TESTS {
-        let cells = Subject::POLICIES.map(|policy| ratio(Band::of(&runs.ratios(test, policy, "wall_ns"))));
+        let cells = Subject::POLICIES.map(|policy| ratio(Band::of(&runs.ratios(test, policy, "cpu_us"))));
         table.push(std::iter::once(test.to_string()).chain(cells).collect());
     }
     table

@@ -5,7 +5,7 @@ use super::runs::Runs;
 use super::walk::Walks;
 use super::writing::SETTLED_SESSION;
 use crate::band::Band;
-use crate::chart::{BLUE_LINE, Curve, GREEN_LINE, Mark, Panel, curves};
+use crate::chart::{BLUE_LINE, Curve, GREEN_LINE, Mark, Panel, RED_LINE, curves};
 use crate::error::Result;
 use crate::study::Figure;
 use crate::table::Table;
@@ -49,7 +49,11 @@ fn walk_figure(figure: &WalkFigure<'_>) -> Result<Figure> {
     let blocks = figure.walks.bands(|r| r.free_blocks);
     let means = figure.walks.bands(|r| r.mean_free_bytes);
     let mark = |of: fn(&Printed) -> f64, name| {
-        figure.printed.iter().map(move |p| Mark { name, value: of(p), from_x: p.from_iteration }).collect()
+        figure
+            .printed
+            .iter()
+            .map(move |p| Mark { name, colour: RED_LINE, value: of(p), from_x: p.from_iteration })
+            .collect()
     };
     let list = Panel {
         x_name: "iteration",
@@ -96,8 +100,8 @@ fn write_figure(runs: &Runs) -> Result<Figure> {
             Curve { name: "8-byte headers", colour: GREEN_LINE, first_x: 1.0, bands: &small },
         ],
         marks: vec![
-            Mark { name: "printed, 24 bytes", value: 8.0, from_x },
-            Mark { name: "printed, 8 bytes", value: 6.0, from_x },
+            Mark { name: "printed, 24 bytes", colour: BLUE_LINE, value: 8.0, from_x },
+            Mark { name: "printed, 8 bytes", colour: GREEN_LINE, value: 6.0, from_x },
         ],
     }])?;
     let names = ["session", "header24_ms", "header8_ms"];

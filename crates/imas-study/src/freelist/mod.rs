@@ -68,8 +68,8 @@ fn method(options: &FreelistOptions) -> Vec<String> {
         ),
         format!(
             "Write sessions: 1,000 blocks of 16 bytes are allocated once, then each is written once in each of \
-             10,000 rounds, 100 sessions, both header sizes in turn; {} runs. Times are for comparing the two \
-             within a run; the printed ones are of another machine.",
+             10,000 rounds, 100 sessions, both header sizes in turn; {} runs. Times are processor time, for \
+             comparing the two within a run; the printed ones are of another machine.",
             options.write_runs
         ),
         "The free list is last freed, first found; a merged block keeps the place of its upper part."

@@ -31,6 +31,8 @@ pub(crate) struct Footprint {
     pub(crate) first_free_bytes: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) footprint_bytes: u64,
+    /// First-level, of this machine; 0: not known.
+    pub(crate) data_cache_bytes: u64,
 }
 
 /// Runs of [`SESSIONS`] sessions each.
@@ -60,6 +62,17 @@ impl Writing {
         let values: Vec<f64> =
             self.0.iter().flat_map(|run| run.iter().skip(SETTLED_SESSION)).map(of).collect();
         Band::of(&values)
+    }
+
+    /// Time with the small header over that with the large one, run by run: medians of the settled sessions.
+    pub(crate) fn ratios(&self) -> Vec<f64> {
+        let median = |run: &[Session], of: fn(&Session) -> f64| {
+            Band::of(&run.iter().skip(SETTLED_SESSION).map(of).collect::<Vec<_>>()).map(|b| b.median)
+        };
+        let ratio = |run: &Vec<Session>| {
+            Some(median(run, |s| s.small_header_ns)? / median(run, |s| s.large_header_ns)?)
+        };
+        self.0.iter().filter_map(ratio).collect()
     }
 
     /// Time of the first sessions over that of the settled ones, small header, per run.
