@@ -176,10 +176,10 @@ static void *perform_timed(struct call *call, uint64_t *ticks) {
 }
 
 #define SAMPLES_PER_CHECK 256
-#define CALLS_PER_SAMPLE 20
+#define CALLS_PER_SAMPLE 40
 #define COARSEST_BY_RATE 15 /* S of 32 KiB: coarser, the live bytes of small heaps would blur */
 
-/* Programs with large blocks and a small heap would be sampled at every other call: S grows until 1 in 20 is. */
+/* Programs with large blocks and a small heap would be sampled at every other call: S grows until 1 in 40 is. */
 static void hold_rate(struct thread *thread) {
     if (++thread->samples < SAMPLES_PER_CHECK || thread->mode != THREAD_OWN)
         return;
@@ -237,7 +237,7 @@ static void *perform_untimed(struct call *call) {
 
 static void *shared_call(struct thread *thread, struct call *call) {
     thread->gap = 0;
-    if (__builtin_sub_overflow(thread->shared_gap, price(thread, call), &thread->shared_gap))
+    if (overdraw64(&thread->shared_gap, price(thread, call)))
         return sampled_call(thread, call);
     count_shared(thread->slot, call);
     return perform_untimed(call);
@@ -268,7 +268,7 @@ NOINLINE void *call_overdrawn(struct call *call) {
 
 NOINLINE void *call_make(struct call *call) {
     struct thread *thread = &thread_self;
-    if (__builtin_sub_overflow(thread->gap, call->bytes + thread->toll + 1, &thread->gap))
+    if (overdraw64(&thread->gap, call->bytes + thread->toll + 1))
         return call_overdrawn(call);
     count_own(thread->slot, call);
     return perform_untimed(call);
@@ -286,7 +286,7 @@ static void sampled_free(struct thread *thread, void *block) {
 static void shared_free(struct thread *thread, void *block) {
     thread->free_gap = 0;
     add_relaxed(thread->slot->calls[IMAS_OP_FREE], 1);
-    if (__builtin_sub_overflow(thread->shared_free_gap, 1u, &thread->shared_free_gap))
+    if (overdraw32(&thread->shared_free_gap))
         sampled_free(thread, block);
     else
         next.free(block);
@@ -294,7 +294,7 @@ static void shared_free(struct thread *thread, void *block) {
 
 static void free_unmarked(void *block) {
     struct thread *thread = &thread_self;
-    if (unlikely(__builtin_sub_overflow(thread->free_gap, 1u, &thread->free_gap))) {
+    if (unlikely(overdraw32(&thread->free_gap))) {
         call_free_overdrawn(block);
         return;
     }

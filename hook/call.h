@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sys.h"
+
 enum call_kind {
     CALL_MALLOC,
     CALL_CALLOC,
@@ -43,6 +45,6 @@ void call_free_marked(void *block);
 void call_free_overdrawn(void *block);
 
 /* Cost of two clock reads with nothing between, in ticks; set by the constructor. */
-extern uint64_t call_empty_pair;
+HIDDEN extern uint64_t call_empty_pair;
 
 #endif

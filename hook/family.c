@@ -17,7 +17,7 @@
 /* Takes the price of a call from the purse. True when it was not enough: unsigned, so that a size near SIZE_MAX is
  * never enough. */
 static inline bool overdraws(struct thread *thread, size_t bytes) {
-    return __builtin_sub_overflow(thread->gap, bytes + thread->toll + 1, &thread->gap);
+    return overdraw64(&thread->gap, bytes + thread->toll + 1);
 }
 
 static inline void count(struct thread *thread, enum imas_op op, size_t bytes) {
@@ -80,7 +80,7 @@ EXPORT void free(void *block) {
         call_free_marked(block);
         return;
     }
-    if (unlikely(__builtin_sub_overflow(thread->free_gap, 1u, &thread->free_gap))) {
+    if (unlikely(overdraw32(&thread->free_gap))) {
         call_free_overdrawn(block);
         return;
     }

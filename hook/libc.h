@@ -50,6 +50,9 @@ __attribute__((weak)) extern int libc_register_atfork(void (*prepare)(void), voi
                                                       void *object);
 extern const char *libc_version(void);
 
+/* ld.so's list of loaded objects (link.h); weak, so that ld.so itself does not become a library we need. */
+#pragma weak _r_debug
+
 __asm__(".symver libc_dlsym, dlsym@" LIBC_OLDEST);
 __asm__(".symver libc_dladdr1, dladdr1@" LIBC_DLADDR1);
 __asm__(".symver libc_dlerror, dlerror@" LIBC_OLDEST);

@@ -23,7 +23,7 @@ static unsigned current_shift = SAMPLE_FIRST_SHIFT;
 static bool sweep_taken;
 
 static unsigned char *filter_of(uintptr_t block) {
-    return &live_filter[block >> 4 & ((1u << LIVE_FILTER_BITS) - 1)];
+    return &live_filter[live_hash((const void *)block)];
 }
 
 static void filter_add(uintptr_t block) {

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "sys.h"
+
 #define NEXT_PAGE 4096
 
 struct family {
@@ -31,7 +33,7 @@ union next_table {
     struct family family;
     char page[NEXT_PAGE];
 };
-extern union next_table next_table;
+HIDDEN extern union next_table next_table;
 #define next (next_table.family)
 
 /* Whether the table is filled in: acquire, so that what it holds is seen. */

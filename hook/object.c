@@ -57,23 +57,21 @@ void object_allocator_name(const void *function, char *name, size_t size) {
         text_copy(name, size, text_base_name(found.info.file));
 }
 
-struct search {
-    const char *const *names;
-    size_t count;
-};
-
-static int compare_object(struct dl_phdr_info *object, size_t size, void *argument) {
-    (void)size;
-    const struct search *search = argument;
-    const char *base = text_base_name(object->dlpi_name);
-    for (size_t i = 0; i < search->count; i++) {
-        if (text_after(base, search->names[i]) != NULL)
-            return 1;
+static bool starts_with_one_of(const char *text, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (text_after(text, names[i]) != NULL)
+            return true;
     }
-    return 0;
+    return false;
 }
 
+/* ld.so's own list, as a debugger reads it: dl_iterate_phdr would be the sanitizer's, which is not set up yet. */
 bool object_loaded(const char *const *names, size_t count) {
-    struct search search = {names, count};
-    return dl_iterate_phdr(compare_object, &search) != 0;
+    if (&_r_debug == NULL)
+        return false;
+    for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
+        if (starts_with_one_of(text_base_name(object->l_name), names, count))
+            return true;
+    }
+    return false;
 }

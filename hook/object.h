@@ -23,7 +23,7 @@ void *object_next(const char *name);
  * file's base name. */
 void object_allocator_name(const void *function, char *name, size_t size);
 
-/* Whether a library whose base name starts with one of `count` names is loaded. */
+/* Whether a library whose base name starts with one of `count` names is loaded. Only at start, in one thread. */
 bool object_loaded(const char *const *names, size_t count);
 
 #endif

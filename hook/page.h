@@ -11,9 +11,10 @@
 #include <stdbool.h>
 
 #include "../abi/imas_abi.h"
+#include "sys.h"
 
 /* Never NULL. */
-extern struct imas_page_header *page_header;
+HIDDEN extern struct imas_page_header *page_header;
 
 /* Maps the page that the launcher made for this very process, or returns NULL: it must be a regular file of our own
  * with the exact size, magic, version and kind, armed, not used yet, and carry our pid. */

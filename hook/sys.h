@@ -18,6 +18,8 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define NOINLINE __attribute__((noinline))
 #define EXPORT __attribute__((visibility("default")))
+/* -fvisibility speaks of definitions only: an extern variable needs it too, or it is reached through the GOT. */
+#define HIDDEN __attribute__((visibility("hidden")))
 
 #if defined(__x86_64__)
 static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
@@ -32,10 +34,11 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
     return answer;
 }
 
-/* Not serialising: a fence on each side would cost more than the calls that are timed. */
+/* The fence lets all that came before finish: without it a short malloc is read as nothing, because the clock is read
+ * while it still runs. Both ends of a pair pay for it, so it is subtracted with the empty pair. */
 static inline uint64_t ticks_now(void) {
     uint32_t low, high;
-    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
+    __asm__ volatile("lfence\n\trdtsc" : "=a"(low), "=d"(high)::"memory");
     return (uint64_t)high << 32 | low;
 }
 #elif defined(__aarch64__)
@@ -53,7 +56,7 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
 
 static inline uint64_t ticks_now(void) {
     uint64_t ticks;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks)::"memory");
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
     return ticks;
 }
 #endif
@@ -94,6 +97,28 @@ static inline uint64_t sys_monotonic_ns(void) {
     const long clock_monotonic_raw = 4;
     sys2(SYS_clock_gettime, clock_monotonic_raw, &now);
     return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
+}
+
+/* Takes `price` out of a purse; true when there was not enough. It then holds a huge number until it is refilled. The
+ * compiler would use three instructions and a register for the two that this is, and it runs in every call. */
+static inline bool overdraw64(uint64_t *purse, uint64_t price) {
+#if defined(__x86_64__)
+    bool short_of_it;
+    __asm__("subq %2, %0" : "+m"(*purse), "=@ccc"(short_of_it) : "er"(price));
+    return short_of_it;
+#else
+    return __builtin_sub_overflow(*purse, price, purse);
+#endif
+}
+
+static inline bool overdraw32(uint32_t *purse) {
+#if defined(__x86_64__)
+    bool short_of_it;
+    __asm__("subl $1, %0" : "+m"(*purse), "=@ccc"(short_of_it));
+    return short_of_it;
+#else
+    return __builtin_sub_overflow(*purse, 1u, purse);
+#endif
 }
 
 #define add_relaxed(where, value) __atomic_fetch_add(&(where), (value), __ATOMIC_RELAXED)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "../abi/imas_abi.h"
+#include "sys.h"
 
 /* How a thread's calls are counted. */
 enum thread_mode {
@@ -36,13 +37,13 @@ struct thread {
 };
 _Static_assert(sizeof(struct thread) <= 128, "static TLS is scarce");
 
-extern __thread struct thread thread_self;
+HIDDEN extern __thread struct thread thread_self;
 
 /* Where everything is counted: the trial page, or a private one that nobody reads. Never NULL. */
-extern struct imas_page *thread_page;
+HIDDEN extern struct imas_page *thread_page;
 
 /* Whether calls are counted at all; settled by the constructor, ends in a forked child. */
-extern bool thread_counting;
+HIDDEN extern bool thread_counting;
 
 /* Gives the calling thread a slot. Only after next_found. */
 void thread_enter(struct thread *thread);

@@ -7,6 +7,7 @@
 #include "environment.h"
 #include "libc.h"
 #include "object.h"
+#include "page.h"
 #include "sys.h"
 #include "text.h"
 
@@ -53,11 +54,72 @@ static const char *own_path(char *buffer, size_t size) {
     return same_file(buffer, SELF) ? buffer : SELF;
 }
 
+#define STRINGS_BYTES ((size_t)8 << 20) /* Linux allows 6 MiB of arguments and environment together */
+
+/* A file of strings, each ended by '\0', as an array ended by NULL; NULL if it cannot be read. */
+static char **read_strings(const char *path) {
+    char *text = sys_anonymous(STRINGS_BYTES);
+    char **strings = sys_anonymous(STRINGS_BYTES);
+    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (text == NULL || strings == NULL || fd < 0)
+        return NULL;
+    size_t length = 0;
+    for (long got = 1; got > 0 && length < STRINGS_BYTES - 1; length += (size_t)(got > 0 ? got : 0))
+        got = sys3(SYS_read, fd, text + length, STRINGS_BYTES - 1 - length);
+    sys_close(fd);
+    size_t count = 0;
+    for (size_t at = 0; at < length && count < STRINGS_BYTES / sizeof *strings - 1; at += text_length(text + at) + 1)
+        strings[count++] = text + at;
+    return strings;
+}
+
 void unfit_start_clean(char **arguments, char **environment) {
     static char path[4096];
     environment_restore_all(environment);
     const char *preloads = environment_value(environment, "LD_PRELOAD");
     if (preloads != NULL && text_contains(preloads, "libimas"))
         return; /* we would be back at once, for ever */
-    sys3(SYS_execve, own_path(path, sizeof path), arguments, environment);
+    bool by_loader = libc_getauxval(AT_BASE) == 0; /* the executable is ld.so, our program its argument */
+    if (by_loader)
+        arguments = read_strings("/proc/self/cmdline"); /* ld.so hides its own when it is called as a program */
+    if (arguments != NULL)
+        sys3(SYS_execve, by_loader ? SELF : own_path(path, sizeof path), arguments, environment);
 }
+
+/* ---- before all constructors ----------------------------------------------------------------------------- */
+
+static void note_in_page(char **environment) {
+    const char *path = environment_value(environment, IMAS_ENV_PAGE);
+    struct imas_page_header *header = path != NULL ? page_open(path, IMAS_PAGE_TRIAL) : NULL;
+    if (path != NULL && header == NULL)
+        header = page_open(path, IMAS_PAGE_FLIGHT);
+    if (header == NULL)
+        return;
+    page_use(header);
+    page_note_pass(IMAS_PASS_SANITIZER);
+    page_leave();
+}
+
+static void leave_sanitizer_alone(void) {
+    if (!unfit_sanitizer() || libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0)
+        return;
+    char **arguments = read_strings("/proc/self/cmdline");
+    char **environment = read_strings("/proc/self/environ");
+    if (arguments == NULL || environment == NULL || environment_flag(environment, IMAS_ENV_DISABLE))
+        return;
+    note_in_page(environment);
+    unfit_start_clean(arguments, environment);
+}
+
+static void nothing(void) {
+}
+
+/* The resolver of an indirect function runs while ld.so relocates us: later than libc, which is relocated before, and
+ * earlier than any constructor. That is the one moment to leave a sanitizer alone: its runtime's constructor ends the
+ * program when another library stands before it. libc has no environment yet, so it is read from the kernel. */
+static void (*resolve_nothing(void))(void) {
+    leave_sanitizer_alone();
+    return nothing;
+}
+static void at_relocation(void) __attribute__((ifunc("resolve_nothing")));
+__attribute__((used)) static void (*const volatile run_at_relocation)(void) = at_relocation;

@@ -1,0 +1,571 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every test of the hook and the guard and ends with "hook: N passed, N failed".
+
+usage: run.py [-k WORD] [-a ALLOCATOR]...    only checks whose name holds WORD; only these allocators (and system)
+
+Every program runs untouched, under the guard and under a trial, with the system's allocator and with each one found in
+build/lib/imas/allocators; exit status and output must be the same, and the page must say who served.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import page
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIB = pathlib.Path(os.environ.get("IMAS_LIB", ROOT / "build/lib/imas"))
+WORK = ROOT / "build/tests/hook"
+PAGES = pathlib.Path(os.environ.get("IMAS_TEST_PAGES", "/dev/shm" if os.access("/dev/shm", os.W_OK) else WORK))
+PAGE = PAGES / f"imas-hook-test-{os.getpid()}.page"
+HOOK, GUARD = LIB / "libimas.so", LIB / "libimas-guard.so"
+CORE = ["system", "jemalloc", "tcmalloc", "mimalloc", "hoard"]
+TIMEOUT = 300
+
+passed, failures = 0, []
+only = ""
+
+
+def check(name, good, detail=""):
+    """One fact. `detail` is shown when it does not hold."""
+    global passed
+    if good:
+        passed += 1
+    else:
+        failures.append(name)
+        print(f"FAILED {name}: {detail}", flush=True)
+    return good
+
+
+def wanted(name):
+    return only in name
+
+
+# ---- building ------------------------------------------------------------------------------------------------
+
+
+def compile_program(name, *more, compiler="gcc", source=None):
+    source = source or HERE / "programs" / f"{name}.{'cpp' if compiler == 'g++' else 'c'}"
+    standard = "-std=gnu++17" if compiler == "g++" else "-std=gnu11"
+    command = [compiler, standard, "-g", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Wno-infinite-recursion",
+               "-Wno-frame-address", "-pthread", "-o", str(WORK / name), str(source), *more]
+    subprocess.run(command, check=True)
+
+
+def build():
+    (WORK / "plugins").mkdir(parents=True, exist_ok=True)
+    shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
+    subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
+    subprocess.run([*shared, "-o", WORK / "plugins/libplugin.so", HERE / "programs/plugin.c"], check=True)
+    compile_program("launch", source=HERE / "launch.c")
+    compile_program("resolver", "-Wl,-z,lazy")
+    compile_program("early", f"-L{WORK}", "-learly", f"-Wl,-rpath,{WORK}")
+    compile_program("pool", compiler="g++")
+    compile_program("deepbind", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/plugins")
+    compile_program("own_malloc", "-rdynamic")
+    compile_program("pointers", "-no-pie", "-fno-pie")
+    for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
+                 "live", "sandboxed", "clones", "stacks"]:
+        compile_program(name)
+    unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
+    subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",
+                    *unit, "-lm"], check=True)
+
+
+# ---- running -------------------------------------------------------------------------------------------------
+
+
+class Outcome:
+    """How a program ended and what it said."""
+
+    def __init__(self, done):
+        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    def __eq__(self, other):
+        return (self.status, self.out) == (other.status, other.out)
+
+    def __repr__(self):
+        return f"status {self.status} out {self.out[-300:]!r} err {self.err[-300:]!r}"
+
+
+def run(command, **options):
+    options.setdefault("timeout", TIMEOUT)
+    return Outcome(subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, **options))
+
+
+def launch_command(mode, allocator, command, flags=()):
+    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard")."""
+    libraries = [str(HOOK if mode == "trial" else GUARD)]
+    if allocator != "system":
+        libraries.append(str(LIB / f"allocators/lib{allocator}.so"))
+    kind = [] if mode == "trial" else ["-g"]
+    return [WORK / "launch", *kind, *flags, "-p", PAGE, "-l", ":".join(libraries), "--", *command]
+
+
+def under(mode, allocator, command, flags=(), **options):
+    """Runs the command under the hook or guard; returns how it ended and the page it left."""
+    PAGE.unlink(missing_ok=True)
+    outcome = run(launch_command(mode, allocator, command, flags), **options)
+    return outcome, page.read(PAGE)
+
+
+def served_by(left, allocator):
+    if allocator == "system":
+        return left["served"] == "libc.so.6"
+    return left["served"].split(" ")[0] in (allocator, allocator.removeprefix("imas-"))
+
+
+ALL_MODES = ["guard", "trial"]
+RUNNING = {"guard": "ACTIVE", "trial": "TRIAL"}
+
+
+def same_everywhere(name, command, allocators, clean=True, environment=None, modes=ALL_MODES):
+    """The command behaves under every mode and allocator as it does untouched."""
+    if not wanted(name):
+        return
+    plain = run(command, env=environment)
+    for allocator in allocators:
+        for mode in modes:
+            label = f"{name} {mode} {allocator}"
+            try:
+                outcome, left = under(mode, allocator, command, env=environment)
+            except subprocess.TimeoutExpired:
+                check(label, False, "does not end")
+                continue
+            check(label, outcome == plain, f"{outcome}\n  untouched: {plain}")
+            check(f"{label} served", left["state"] == RUNNING[mode] and served_by(left, allocator),
+                  f"{left['state']} {left['pass_reason']} {left['served']}")
+            if clean and plain.status >= 0:
+                check(f"{label} exit noted", (left["clean_exit"], left["exit_status"]) == (1, plain.status),
+                      f"{left['clean_exit']} {left['exit_status']}")
+
+
+# ---- what the libraries are ----------------------------------------------------------------------------------
+
+FAMILY = """malloc calloc realloc free memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size cfree
+free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
+EXPORTS = {HOOK: {*FAMILY, "dlopen", "_exit", "_Exit", "prctl", "syscall"}, GUARD: {"dlopen", "_exit", "_Exit"}}
+NEWEST_GLIBC = (2, 16)
+
+
+def tool(*command):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
+
+
+def libraries():
+    for library, exports in EXPORTS.items():
+        name = library.name
+        defined = {line.split()[-1] for line in tool("nm", "-D", "--defined-only", library).splitlines()}
+        check(f"{name} exports", defined == exports, defined ^ exports)
+        dynamic = tool("readelf", "-dW", library)
+        check(f"{name} needs libc only", re.findall(r"NEEDED.*\[(.*)\]", dynamic) == ["libc.so.6"], dynamic)
+        check(f"{name} binds now", "BIND_NOW" in dynamic and "TEXTREL" not in dynamic, dynamic)
+        versions = [tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([0-9.]+)", tool("objdump", "-T", library))]
+        check(f"{name} runs on old libcs", max(versions) <= NEWEST_GLIBC, max(versions))
+        segments = tool("readelf", "-lW", library)
+        tls = re.search(r"^ +TLS +\S+ \S+ \S+ \S+ (0x[0-9a-f]+)", segments, re.M)
+        check(f"{name} TLS", (int(tls[1], 16) if tls else 0) <= 128, tls and tls[1])
+        check(f"{name} stack not executable", re.search(r"GNU_STACK.* RW ", segments) is not None)
+        check(f"{name} relro", "GNU_RELRO" in segments)
+        check(f"{name} size", library.stat().st_size < 65536, library.stat().st_size)
+        check(f"{name} no __tls_get_addr", "__tls_get_addr" not in tool("nm", "-D", library))
+        code = tool("objdump", "-d", "--no-show-raw-insn", "--disassemble=dlopen", library)
+        body = code[code.index("<dlopen>:"):]
+        check(f"{name} dlopen ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
+
+
+# ---- whole programs ------------------------------------------------------------------------------------------
+
+
+def programs(allocators):
+    for allocator in allocators:
+        threads = "20000" if allocator in CORE else "2000"
+        same_everywhere("threads", [WORK / "threads", threads], [allocator])
+    for name in ["early", "pool", "late", "forks", "jumps", "semantics", "dlsym_fails", "deepbind", "pointers", "clones"]:
+        same_everywhere(name, [WORK / name], allocators)
+    same_everywhere("resolver", [WORK / "resolver"], allocators, modes=["trial"])
+    same_everywhere("spawns", [WORK / "spawns"], allocators)
+    same_everywhere("python", ["python3", "-c", "import json, threading; print(len(json.dumps(list(range(100000)))))"], CORE,
+                    clean=False)
+    same_everywhere("shell", ["bash", "-c", "for i in 1 2 3; do echo $i | cat; done; ls / | wc -l"], allocators)
+    same_everywhere("perl", ["perl", "-e", "print join(',', map { $_ * 2 } 1 .. 10000)"], allocators)
+
+
+# ---- the environment -----------------------------------------------------------------------------------------
+
+VARIABLES = {"PATH": os.environ["PATH"], "A": "1", "EMPTY": "", "LONG": "x" * 5000, "MALLOC_CONF": "dirty_decay_ms:0", "Z": "last"}
+
+
+def environment(allocators):
+    for name, variables in [("env", VARIABLES), ("env with a preload", {**VARIABLES, "LD_PRELOAD": str(WORK / "libearly.so")})]:
+        if not wanted(name):
+            continue
+        plain = run(["env", "-0"], env=variables)
+        settings = ("-s", "MALLOC_CONF=narenas:1", "-s", "GLIBC_TUNABLES=glibc.malloc.arena_max=1")
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome, _ = under(mode, allocator, ["env", "-0"], settings, env=variables)
+                check(f"{name} {mode} {allocator}", outcome == plain, f"{outcome} {plain}")
+                outcome, _ = under(mode, allocator, [WORK / "execs", "env", "-0"], settings, env=variables)
+                check(f"{name} after exec {mode} {allocator}", outcome == plain, f"{outcome} {plain}")
+                outcome, _ = under(mode, allocator, ["sh", "-c", "env -0; exit 0"], settings, env=variables)
+                shell = run(["sh", "-c", "env -0; exit 0"], env=variables)
+                check(f"{name} in a child {mode} {allocator}", outcome == shell, f"{outcome} {shell}")
+    if wanted("env follow"):
+        for mode in ALL_MODES:
+            outcome, _ = under(mode, "system", ["env"], ("-f",), env=VARIABLES)
+            text = outcome.out.decode()
+            check(f"env follow {mode}", "IMAS_PAGE=" not in text and "libimas" in text and "IMAS_FOLLOW=1" in text, text)
+    if wanted("env disabled"):
+        for mode in ALL_MODES:
+            variables = {**VARIABLES, "IMAS_DISABLE": "1"}
+            outcome, left = under(mode, "system", ["env", "-0"], env=variables)
+            check(f"env disabled {mode}", outcome == run(["env", "-0"], env=variables), outcome)
+            check(f"env disabled {mode} noted", left["pass_reason"] == "DISABLED" if mode == "trial" else left["state"] == "ARMED",
+                  f"{left['state']} {left['pass_reason']}")
+
+
+# ---- how programs end ----------------------------------------------------------------------------------------
+
+SIGNALS = {"segv": signal.SIGSEGV, "fpe": signal.SIGFPE, "ill": signal.SIGILL, "bus": signal.SIGBUS, "kill": signal.SIGSEGV,
+           "abort": signal.SIGABRT}
+QUIET_ENDS = {"stack": signal.SIGSEGV, "term": signal.SIGTERM, "reset": signal.SIGABRT}
+EXITS = {"handled": 33, "ignored": 6, "child": int(signal.SIGABRT), "exit": 21, "quick": 22, "_exit": 23, "_Exit": 24}
+
+
+def endings(allocators):
+    """Same wait status as untouched, core dump included, and the right notes."""
+    for way in [*SIGNALS, *QUIET_ENDS, *EXITS]:
+        if not wanted(f"ends by {way}"):
+            continue
+        plain = run(["bash", "-c", f"ulimit -c unlimited; exec {WORK}/launch -w -- {WORK}/dies {way}"], cwd=WORK)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                PAGE.unlink(missing_ok=True)
+                command = " ".join(str(part) for part in launch_command(mode, allocator, [WORK / "dies", way], ("-w",)))
+                outcome = run(["bash", "-c", f"ulimit -c unlimited; exec {command}"], cwd=WORK)
+                left = page.read(PAGE)
+                label = f"ends by {way} {mode} {allocator}"
+                check(label, outcome == plain, f"{outcome} {plain}")
+                check(f"{label} noted signal", left["fatal_signal"] == SIGNALS.get(way, 0), left["fatal_signal"])
+                expected = (1, -1 if way == "quick" else EXITS[way]) if way in EXITS else (0, -1)
+                check(f"{label} noted exit", (left["clean_exit"], left["exit_status"]) == expected,
+                      f"{left['clean_exit']} {left['exit_status']}")
+    for core in WORK.glob("core*"):
+        core.unlink()
+
+
+# ---- counting ------------------------------------------------------------------------------------------------
+
+
+def counts(allocators):
+    """The number of calls and bytes is exact: two runs differ by what was added, to the last one."""
+    if not wanted("counts"):
+        return
+    rounds = 10007
+    for threads in (1, 5, 200):
+        per_thread = {"malloc": 3 * rounds, "realloc": 2 * rounds, "memalign": 2 * rounds, "free": 6 * rounds + 1}
+        for allocator in allocators if threads < 200 else CORE:
+            _, none = under("trial", allocator, [WORK / "counts", "0", threads])
+            _, some = under("trial", allocator, [WORK / "counts", rounds, threads])
+            added = {op: some["calls"][op] - none["calls"][op] for op in page.OPS}
+            check(f"counts {threads} threads {allocator}", added == {op: n * threads for op, n in per_thread.items()},
+                  f"{added} {per_thread}")
+            check(f"counts bytes {threads} threads {allocator}",
+                  some["bytes_requested"] - none["bytes_requested"] == 1510 * rounds * threads)
+            for op in page.OPS:
+                estimate, exact = some["sampled"]["op"][op]["weight"] / 256, some["calls"][op]
+                samples = some["sampled"]["op"][op]["sampled"]
+                check(f"counts estimate of {op} {threads} threads {allocator}",
+                      abs(estimate / exact - 1) < 5 / max(samples, 1) ** 0.5, f"{estimate} {exact} from {samples}")
+            requested = some["sampled"]["requested_bytes_256"] / 256
+            check(f"counts estimate of bytes {threads} threads {allocator}",
+                  abs(requested / some["bytes_requested"] - 1) < 0.1, f"{requested} {some['bytes_requested']}")
+
+
+def live(allocators):
+    """The estimate of live bytes against what the program itself knows."""
+    for allocator in allocators:
+        for mix, threads, megabytes in [("small", 1, 32), ("small", 4, 64), ("mixed", 1, 64), ("mixed", 8, 64),
+                                        ("grown", 2, 48), ("large", 4, 400)]:
+            name = f"live {mix} {threads} threads {allocator}"
+            if not wanted(name):
+                continue
+            PAGE.unlink(missing_ok=True)
+            command = launch_command("trial", allocator, [WORK / "live", mix, threads, megabytes])
+            child = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE)
+            exact = int(child.stdout.readline())
+            child.kill()
+            child.wait()
+            left = page.read(PAGE)
+            estimate = left["sampled"]["live_bytes"]
+            check(name, abs(estimate / exact - 1) < 0.05,
+                  f"{estimate} for {exact}: {estimate / exact - 1:+.2%}, {left['sampled']['live_samples']} samples, "
+                  f"interval {left['sampled']['sample_interval_bytes']}, dropped {left['sampled']['live_dropped']}")
+            check(f"{name} none dropped", left["sampled"]["live_dropped"] <= left["sampled"]["live_samples"] // 1000)
+            check(f"{name} snapshots", left["snapshots"] >= 4 and left["heap_bytes_peak"] > left["live_bytes_peak"] * 0.45 and
+                  left["live_bytes_peak"] > exact * 0.95,
+                  f"{left['snapshots']} live {left['live_bytes_peak']} heap {left['heap_bytes_peak']}")
+
+
+def killed(allocators):
+    """kill -9 at random instants: the page is whole and its figures plausible."""
+    chance = random.Random(4711)
+    for allocator in allocators:
+        for _ in range(8):
+            if not wanted("killed"):
+                return
+            PAGE.unlink(missing_ok=True)
+            command = launch_command("trial", allocator, [WORK / "threads", "1000000"])
+            child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
+            time.sleep(chance.uniform(0.01, 0.4))
+            child.kill()
+            child.wait()
+            left = page.read(PAGE)
+            label = f"killed {allocator}"
+            check(f"{label} no end noted", (left["clean_exit"], left["fatal_signal"]) == (0, 0))
+            if left["state"] != "TRIAL":
+                continue
+            calls = left["calls"]
+            check(f"{label} counters agree", 0 <= calls["malloc"] + calls["realloc"] - calls["free"] < 5000 and
+                  left["bytes_requested"] < 2000 * (calls["malloc"] + calls["realloc"] + 200), calls)
+            for op, sampled in left["sampled"]["op"].items():
+                check(f"{label} histogram of {op}", abs(sum(sampled["histogram"]) - sampled["weight"]) <= 32 * 64 * 256)
+
+
+def memory(allocators):
+    if not wanted("memory"):
+        return
+    for allocator in allocators:
+        _, left = under("trial", allocator, [WORK / "stacks"])
+        _, one = under("trial", allocator, [WORK / "counts", "1"])
+        check(f"memory: stacks are not heap {allocator}", left["heap_bytes_peak"] < one["heap_bytes_peak"] + (100 << 20)
+              if allocator in ("hoard", "hardened", "hardened-light", "rpmalloc", "jemalloc", "mimalloc2")
+              else left["heap_bytes_peak"] < one["heap_bytes_peak"] + (8 << 20),
+              f"{left['heap_bytes_peak']} {one['heap_bytes_peak']}")
+        check(f"memory: usage at exit {allocator}", left["max_rss_bytes"] > 1 << 20 and left["minor_faults"] > 50 and
+              left["resident_bytes_peak"] > 0 and left["ns_last"] > left["ns_start"], left["max_rss_bytes"])
+
+
+# ---- children ------------------------------------------------------------------------------------------------
+
+
+def children(allocators):
+    if wanted("fork counts nothing for the parent"):
+        for allocator in allocators:
+            _, left = under("trial", allocator, [WORK / "clones"])
+            check(f"clone counts nothing for the parent {allocator}", left["calls"]["malloc"] < 1000, left["calls"])
+            check(f"clone dies for itself {allocator}", left["fatal_signal"] == 0 and left["clean_exit"] == 1)
+            _, left = under("trial", allocator, [WORK / "forks"])
+            check(f"forks are counted {allocator}", left["forks"] == 120, left["forks"])
+    if wanted("tree"):
+        for allocator in allocators:
+            tree(allocator)
+
+
+def tree(allocator):
+    directory = PAGES / f"imas-hook-tree-{os.getpid()}"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(mode=0o700)
+    usual = launch_command("trial", allocator, [])
+    command = [WORK / "launch", "-t", "-p", directory / "first.page", *usual[usual.index("-l"):], WORK / "execs", "sh", "-c", f"{WORK}/counts 1000; ({WORK}/execs true); {WORK}/dies abort; exit 3"]
+    outcome = run(command)
+    pages = {path.name: page.read(path) for path in directory.glob("*.page")}
+    check(f"tree status {allocator}", outcome.status == 3, outcome)
+    programs_seen = sorted(pathlib.Path(left["program"]).name for left in pages.values())
+    shell = pathlib.Path(os.path.realpath(shutil.which("sh"))).name
+    check(f"tree pages {allocator}", all(name in programs_seen for name in ["counts", "execs", "dies", "true", shell]), programs_seen)
+    first = pages["first.page"]
+    check(f"tree same trial {allocator}", {left["trial_id"] for left in pages.values()} == {first["trial_id"]})
+    images = [left for left in pages.values() if left["pid"] == first["pid"]]
+    check(f"tree exec in the same pid {allocator}", len(images) >= 2, [left["program"] for left in images])
+    check(f"tree all count {allocator}", all(left["state"] == "TRIAL" and served_by(left, allocator) for left in pages.values()))
+    counted = [left for left in pages.values() if left["program"].endswith("/counts")]
+    check(f"tree counts {allocator}", len(counted) == 1 and counted[0]["calls"]["malloc"] >= 3000)
+    died = [left for left in pages.values() if left["fatal_signal"] != 0]
+    check(f"tree death {allocator}", [left["fatal_signal"] for left in died] == [int(signal.SIGABRT)] and
+          died[0]["program"].endswith("/dies"), died)
+    check(f"tree names {allocator}", all(name == "first.page" or re.fullmatch(rf"{left['pid']}-{left['process_start_ticks']}-\d+\.page", name)
+                                         for name, left in pages.items()), list(pages))
+    shutil.rmtree(directory)
+
+
+# ---- standing aside ------------------------------------------------------------------------------------------
+
+
+def own_malloc(allocators):
+    """A program with a malloc of its own runs as if we had never been there, whichever way it is started."""
+    if not wanted("own malloc"):
+        return
+    script = WORK / "own.script"
+    script.write_text(f"#!{WORK}/own_malloc\n")
+    script.chmod(0o755)
+    ways = {"by path": [WORK / "own_malloc", "a", "b"], "by name": ["own_malloc", "c"], "as interpreter": [script, "d"],
+            "by the loader": ["/lib64/ld-linux-x86-64.so.2", WORK / "own_malloc", "e"],
+            "by a link": [WORK / "own_link", "f"]}
+    (WORK / "own_link").unlink(missing_ok=True)
+    (WORK / "own_link").symlink_to("own_malloc")
+    variables = {**os.environ, "PATH": f"{WORK}:{os.environ['PATH']}"}
+    for way, command in ways.items():
+        plain = run(command, env=variables)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                label = f"own malloc {way} {mode} {allocator}"
+                outcome, left = under(mode, allocator, command, env=variables)
+                if mode == "guard" and allocator == "system":
+                    check(f"{label} untouched", outcome.status == 4, outcome)
+                    continue
+                check(label, outcome == plain and outcome.err == plain.err, f"{outcome} {plain}")
+                check(f"{label} noted", (left["state"], left["pass_reason"]) == ("PASS", "OWN_MALLOC"),
+                      f"{left['state']} {left['pass_reason']}")
+    outcome, _ = under("trial", "system", [WORK / "own_malloc"], ("-f",))
+    check("own malloc with follow", outcome.status == 4 and b"injected 0" in outcome.out, outcome)
+
+
+SANITIZERS = {"address": [], "thread": [], "leak": [], "address static": ["-static-libasan"], "thread static": ["-static-libtsan"]}
+
+
+def sanitizers(allocators):
+    """Programs built with a sanitizer start, and as if we had never been there."""
+    for kind, flags in SANITIZERS.items():
+        name = f"sanitizer {kind}"
+        if not wanted(name):
+            continue
+        try:
+            compile_program("sanitized", f"-fsanitize={kind.split()[0]}", *flags)
+        except subprocess.CalledProcessError:
+            print(f"hook: {name}: not run: the compiler has no such runtime")
+            continue
+        plain = run([WORK / "sanitized"])
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome, left = under(mode, allocator, [WORK / "sanitized"])
+                check(f"{name} {mode} {allocator}", outcome == plain and plain.status == 5, f"{outcome} {plain}")
+                reason = left["pass_reason"]
+                fits = reason in ("SANITIZER", "OWN_MALLOC") or ("static" in kind and mode == "guard" and allocator == "system")
+                check(f"{name} {mode} {allocator} noted", fits, reason)
+
+
+def passes(allocators):
+    limited = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "-"]
+    for allocator in allocators:
+        if wanted("pass RLIMIT_AS"):
+            PAGE.unlink(missing_ok=True)
+            command = launch_command("trial", allocator, [WORK / "counts", "10"])
+            run([*limited, *command])
+            left = page.read(PAGE)
+            check(f"pass RLIMIT_AS {allocator}", (left["state"], left["pass_reason"]) == ("PASS", "RLIMIT_AS"), left["state"])
+            check(f"pass counts nothing {allocator}", sum(left["calls"].values()) == 0)
+        if wanted("pass without a page"):
+            plain = run([WORK / "semantics"])
+            libraries_here = launch_command("trial", allocator, [])
+            preload = libraries_here[libraries_here.index("-l") + 1]
+            outcome = run([WORK / "semantics"], env={**os.environ, "LD_PRELOAD": preload})
+            check(f"pass without a page {allocator}", outcome == plain, outcome)
+            outcome = run([WORK / "semantics"], env={**os.environ, "LD_PRELOAD": preload, "IMAS_PAGE": "/nonexistent/page"})
+            check(f"pass without a page to open {allocator}", outcome == plain, outcome)
+    if wanted("pass valgrind") and shutil.which("valgrind"):
+        outcome = run(launch_command("trial", "system", ["valgrind", "-q", WORK / "counts", "10"], ("-f",)))
+        check("pass valgrind", outcome.status == 0 and outcome.out == b"counted\n", outcome)
+
+
+def sandboxes(allocators):
+    """After the program has entered seccomp nothing of ours makes a system call."""
+    for way in ["prctl", "syscall"]:
+        same_everywhere(f"seccomp {way}", [WORK / "sandboxed", way],
+                        [name for name in allocators if run(preloaded(name, [WORK / "sandboxed", way])).status == 0])
+    same_everywhere("seccomp strict", [WORK / "sandboxed", "strict"], ["system"], clean=False)
+
+
+def preloaded(allocator, command):
+    if allocator == "system":
+        return command
+    return ["env", f"LD_PRELOAD={LIB}/allocators/lib{allocator}.so", *command]
+
+
+def secure():
+    """AT_SECURE: loaded through ld.so.preload (in a mount namespace of our own) into a set-group-id program."""
+    if not wanted("secure"):
+        return
+    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).status != 0:
+        print("hook: secure: not run: needs root and mount namespaces")
+        return
+    place = pathlib.Path("/dev/shm") / f"imas-hook-secure-{os.getpid()}"
+    place.mkdir(mode=0o755)
+    try:
+        for library in (HOOK, GUARD):
+            shutil.copy(library, place / library.name)
+        (place / "etc").mkdir()
+        for name in ("ld.so.cache", "passwd", "group"):
+            shutil.copy(f"/etc/{name}", place / "etc" / name)
+        program = place / "env"
+        shutil.copy(shutil.which("env"), program)
+        os.chown(program, 0, 65534)
+        for library in (HOOK, GUARD):
+            (place / "etc/ld.so.preload").write_text(f"{place / library.name}\n")
+            flight = place / "page"
+            run([WORK / "launch", *(["-g"] if library == GUARD else []), "-p", flight, "--", "true"])
+            for mode in (0o755, 0o2755):
+                program.chmod(mode)
+                # /etc of the namespace is a copy: nothing outside it ever sees this file
+                script = (f"mount --bind {place}/etc /etc && exec setpriv --reuid=1234 --regid=1234 --clear-groups "
+                          f"env -i A=1 IMAS_PAGE={flight} IMAS_UNSET=A {program} -0")
+                outcome = run(["unshare", "-m", "sh", "-c", script])
+                expected = b"" if mode == 0o755 else f"A=1\0IMAS_PAGE={flight}\0IMAS_UNSET=A\0".encode()
+                kind = "set-group-id" if mode == 0o2755 else "plain"
+                check(f"secure {library.name} {kind} program", (outcome.status, outcome.out) == (0, expected), outcome)
+    finally:
+        shutil.rmtree(place)
+
+
+# ---- all -----------------------------------------------------------------------------------------------------
+
+
+def found_allocators(chosen):
+    found = [path.name[3:-3] for path in sorted((LIB / "allocators").glob("lib*.so"))]
+    return ["system", *(name for name in found if not chosen or name in chosen)]
+
+
+def main():
+    global only
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("-k", default="", metavar="WORD")
+    arguments.add_argument("-a", action="append", default=[], metavar="ALLOCATOR")
+    options = arguments.parse_args()
+    only = options.k
+    build()
+    allocators = found_allocators(options.a)
+    core = [name for name in allocators if name in CORE]
+    if wanted("unit"):
+        outcome = run([WORK / "unit", WORK / "unit.page"])
+        check("unit", outcome.status == 0, outcome)
+    libraries()
+    programs(allocators)
+    environment(core)
+    endings(core)
+    counts(allocators)
+    live(core)
+    killed(core)
+    memory(core)
+    children(core)
+    own_malloc(core)
+    sanitizers(core)
+    passes(core)
+    sandboxes(allocators)
+    secure()
+    PAGE.unlink(missing_ok=True)
+    print(f"hook: {passed} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
