@@ -18,7 +18,7 @@ mod schema;
 pub mod wishes;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -107,7 +107,7 @@ impl Store {
         connection.busy_timeout(BUSY).map_err(open)?;
         // WAL: readers and a writer at once. NORMAL: what was committed survives any crash of ours; only a power
         // cut may undo the last moments, and then the trial page is still there to be harvested again after it.
-        connection.pragma_update(None, "journal_mode", "wal").map_err(open)?;
+        use_wal(&connection).map_err(open)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
         schema::migrate(&mut connection)?;
@@ -136,6 +136,21 @@ impl Store {
 
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+}
+
+/// The switch to WAL wants the file alone and does not wait for it: of several processes that open a new store at
+/// once, all but one would be told "busy".
+fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let start = Instant::now();
+    loop {
+        let done = connection.pragma_update(None, "journal_mode", "wal");
+        let busy =
+            |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        if !done.as_ref().is_err_and(busy) || start.elapsed() > BUSY {
+            return done;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

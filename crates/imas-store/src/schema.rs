@@ -72,7 +72,12 @@ CREATE TABLE file_fact (
 ";
 
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    Ok(Migrations::new(vec![M::up(FIRST)]).to_latest(connection)?)
+    let migrations = Migrations::new(vec![M::up(FIRST)]);
+    match migrations.to_latest(connection) {
+        // Another process may have done it between our look at the version and our turn to write.
+        Err(_) if migrations.pending_migrations(connection)? == 0 => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 #[cfg(test)]
@@ -82,5 +87,22 @@ mod tests {
     #[test]
     fn the_migrations_are_sound() {
         Migrations::new(vec![M::up(FIRST)]).validate().unwrap();
+    }
+
+    #[test]
+    fn many_may_open_a_new_store_at_once() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("imas.db");
+            let start = std::sync::Barrier::new(8);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        start.wait();
+                        crate::Store::open(&path).unwrap();
+                    });
+                }
+            });
+        }
     }
 }
