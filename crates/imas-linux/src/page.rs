@@ -175,15 +175,15 @@ pub fn list(folder: &Path) -> Result<Vec<PathBuf>, PageError> {
 }
 
 /// Whether the process that owns a page will write no more into it: it is gone, its pid is another's by now, or it has
-/// replaced its image by exec.
+/// replaced its image by exec. `entered`: the injected code has begun to write; before that a running process has the page
+/// still before it, whether it has it mapped or not.
 #[must_use]
-pub fn is_finished(page: &Path, pid: u32, start_ticks: u64, boot_id: &str) -> bool {
+pub fn is_finished(page: &Path, pid: u32, start_ticks: u64, boot_id: &str, entered: bool) -> bool {
     let same_boot = process::boot_id().is_ok_and(|now| now == boot_id);
     if !same_boot || !process::is_running(pid, start_ticks) {
         return true;
     }
-    // Between the making of the page and the exec, the launcher itself owns the pid and has nothing mapped.
-    pid != std::process::id() && !process::maps(pid, page).unwrap_or(true) && !process::is_imas(pid)
+    entered && pid != std::process::id() && !process::maps(pid, page).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -243,13 +243,25 @@ mod tests {
         let start = process::start_ticks(me).unwrap();
         let boot = process::boot_id().unwrap();
         let page = Path::new("/no/such.page");
-        assert!(!is_finished(page, me, start, &boot));
-        assert!(is_finished(page, me, start + 1, &boot), "a reused pid");
-        assert!(is_finished(page, me, start, "another-boot"));
+        assert!(!is_finished(page, me, start, &boot, true));
+        assert!(is_finished(page, me, start + 1, &boot, false), "a reused pid");
+        assert!(is_finished(page, me, start, "another-boot", false));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         let child_start = process::start_ticks(pid).unwrap();
         child.wait().unwrap();
-        assert!(is_finished(page, pid, child_start, &boot));
+        assert!(is_finished(page, pid, child_start, &boot, false));
+    }
+
+    #[test]
+    fn a_page_that_is_not_mapped_is_finished_only_once_entered() {
+        let boot = process::boot_id().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let start = process::start_ticks(child.id()).unwrap();
+        let finished = |entered| is_finished(Path::new("/no/such.page"), child.id(), start, &boot, entered);
+        let answers = (finished(false), finished(true));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(answers, (false, true), "on its way to our constructor, and replaced by exec");
     }
 }

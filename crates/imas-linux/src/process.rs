@@ -41,13 +41,6 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     Ok(maps.iter().any(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file)))
 }
 
-/// Whether the process is this very command, on its way to exec.
-#[must_use]
-pub fn is_imas(pid: u32) -> bool {
-    let exe = |pid| open(pid).and_then(|process| process.exe());
-    matches!((exe(pid), exe(std::process::id())), (Ok(theirs), Ok(ours)) if theirs == ours)
-}
-
 fn open(pid: u32) -> ProcResult<Process> {
     Process::new(i32::try_from(pid).map_err(|_| procfs::ProcError::NotFound(None))?)
 }
@@ -99,7 +92,6 @@ mod tests {
         let me = std::process::id();
         let start = start_ticks(me).unwrap();
         assert!(is_running(me, start) && !is_running(me, start + 1));
-        assert!(is_imas(me));
         assert_eq!(boot_id().unwrap().len(), 36);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::TrialRecord;
-use imas_ingest::{Expected, Page};
+use imas_ingest::{Expected, Page, State};
 use imas_linux::page;
 use imas_store::Store;
 
@@ -33,8 +33,10 @@ pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result
     for path in page::list(folder)? {
         match imas_ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
+                // What the process wrote between the reading and its end counts too.
+                let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
                 keep(context, store, &page)?;
-                std::fs::remove_file(&path)?;
+                remove(&path)?;
                 harvest.stored += 1;
             }
             Ok(_) => harvest.running += 1,
@@ -58,7 +60,17 @@ pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
 }
 
 fn is_finished(path: &Path, page: &Page) -> bool {
-    page::is_finished(path, page.pid, page.process_start_ticks, &page.boot_id)
+    // Between exec and our constructor the page is mapped by nobody, and yet it has all before it.
+    let entered = page.state != State::Armed;
+    page::is_finished(path, page.pid, page.process_start_ticks, &page.boot_id, entered)
+}
+
+/// Another imas may have harvested the same page at this very moment; the store keeps it once.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
