@@ -215,12 +215,18 @@ impl Drop for Running {
 
 /// The value at that place of a JSON document, as text.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("no text at {pointer} in {value:#}"))
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| panic!("no text at {pointer} in {value:#}"))
 }
 
 /// The array at that place of a JSON document.
 pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a Vec<Value> {
-    value.pointer(pointer).and_then(Value::as_array).unwrap_or_else(|| panic!("no list at {pointer} in {value:#}"))
+    value
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .unwrap_or_else(|| panic!("no list at {pointer} in {value:#}"))
 }
 
 /// The candidate of that name in a document that has a list of them.

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the first start of a program to the settled one, and what the commands around it say and undo.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use imas_core::sample::{Ended, PageKind};
+use serde_json::Value;
+use support::{
+    CANDIDATES, Running, World, build, candidate, input, keys, list, output, real, said, stderr, stdout,
+    text, wait_until,
+};
+
+/// Settings that put every candidate to one test, so that a program is settled after six starts.
+const ONE_TEST: &str = "max_tests = 1\nretest_s = 0";
+
+fn write_script(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Puts the program through one trial of every candidate.
+fn settle(world: &World, command: &[&str]) {
+    world.configure(ONE_TEST);
+    for _ in CANDIDATES {
+        let output = world.start(command);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
+// ---- settling -------------------------------------------------------------------------------------------------
+
+fn sqlite_at_work(world: &World) -> String {
+    let mut command = world.imas(["run", "--retest", "0", "--", "sqlite3", ":memory:"]);
+    let output = output(command.stdin(std::fs::File::open(input("work.sql")).unwrap()));
+    assert!(output.status.success(), "{}", said(&output));
+    stdout(&output)
+}
+
+#[test]
+fn thirty_starts_settle_a_program() {
+    let world = World::new();
+    let want = sqlite_at_work(&world);
+    for start in 1..30 {
+        assert_eq!(sqlite_at_work(&world), want, "start {start}");
+    }
+    let shown = world.json(["show", "sqlite3", "--json"]);
+    assert_eq!(shown["trials"], 30);
+    for name in CANDIDATES {
+        let view = candidate(&shown, name);
+        assert_eq!(view["summary"]["count"], 5, "{view:#}");
+        assert_eq!(list(view, "/left_out").len(), 0, "{view:#}");
+        assert!(view["summary"]["ns_per_op"].as_f64().unwrap() > 0.0, "{view:#}");
+        assert!(view["summary"]["heap_bytes"].as_f64().unwrap() > 100e3, "{view:#}");
+    }
+    for pick in ["fastest", "leanest", "balanced"] {
+        assert!(CANDIDATES.contains(&text(&shown, &format!("/picks/{pick}"))));
+    }
+    assert_eq!(shown["next"]["trial"], false);
+    let served: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.served).collect();
+    for name in ["jemalloc ", "tcmalloc ", "hoard ", "mimalloc "] {
+        assert_eq!(served.iter().filter(|served| served.starts_with(name)).count(), 5, "{served:?}");
+    }
+    let table = world.check(["show", "sqlite3"]).success();
+    let table = String::from_utf8_lossy(&table.get_output().stdout).into_owned();
+    for word in CANDIDATES.iter().chain(&["ns per operation", "fragmentation", "heap", "fastest", "leanest"])
+    {
+        assert!(table.contains(word), "no {word} in\n{table}");
+    }
+}
+
+/// The settled start is exec of the pick: no hook in it, nothing of ours but the guard, and the same process.
+#[test]
+fn the_settled_start_has_no_hook() {
+    let world = World::new();
+    let script = world.work().join("look.sh");
+    write_script(
+        &script,
+        "#!/bin/bash\necho $$,$LD_PRELOAD; grep -o '[^/ ]*\\.so[.0-9]*$' /proc/$$/maps | sort -u\n",
+    );
+    let script = script.to_string_lossy().into_owned();
+    settle(&world, &[&script]);
+    let next = world.json(["show", &script, "--json"]);
+    let pick = text(&next, "/next/candidate").to_owned();
+    // Whatever won: look at a pick that has a library.
+    let pinned = if pick.contains("malloc") || pick == "hoard" { pick } else { "hoard".to_owned() };
+    world.check(["pin", &script, &pinned]).success();
+    for candidate in ["system", &pinned] {
+        world.check(["pin", &script, candidate]).success();
+        let child = world.imas(["run", "--", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let text = stdout(&child.wait_with_output().unwrap());
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some(format!("{pid},").as_str()), "same process, clean environment");
+        let mapped: Vec<_> = lines.collect();
+        let ours: Vec<_> =
+            mapped.iter().filter(|file| file.contains("imas") || file.contains(&pinned)).collect();
+        let library = format!("lib{pinned}.so");
+        match candidate {
+            "system" => assert!(ours.is_empty(), "{mapped:?}"),
+            _ => assert_eq!(ours, [&"libimas-guard.so", &library.as_str()].map(|file| file), "{mapped:?}"),
+        }
+    }
+}
+
+// ---- what the program sees ------------------------------------------------------------------------------------
+
+/// Every start: under a trial, in production, forced and switched off.
+fn ways_to_start(world: &World) -> Vec<Vec<&'static str>> {
+    world.configure("retest_s = 0");
+    let mut ways: Vec<Vec<&str>> = CANDIDATES.iter().map(|_| vec!["run", "--"]).collect();
+    ways.extend(CANDIDATES.iter().map(|candidate| vec!["run", "--candidate", candidate, "--"]));
+    ways
+}
+
+#[test]
+fn the_environment_is_given_back_byte_for_byte() {
+    let world = World::new();
+    let odd = OsStr::new("a\u{1}b=c:d e");
+    let dress = |command: &mut std::process::Command| {
+        command.env("ODD", odd).env("EMPTY", "").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5");
+        stdout(&output(command))
+    };
+    // What a program and its child see, in this order.
+    let words = ["bash", "-c", "cat /proc/self/environ | sort -z; env -0 | sort -z"];
+    let want = dress(world.command(words[0]).args(&words[1..]));
+    assert!(want.contains("ODD=") && want.contains("EMPTY=\0"));
+    for way in ways_to_start(&world) {
+        let got = dress(world.imas(&way).args(words));
+        assert_eq!(got, want, "{way:?}");
+    }
+    let plain = stdout(&output(world.command("env").env("EMPTY", "")));
+    for way in ways_to_start(&world) {
+        let got = stdout(&output(world.imas(&way).arg("env").env("EMPTY", "")));
+        assert_eq!(sorted(&got), sorted(&plain), "{way:?}");
+    }
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn streams_arguments_and_ends_are_the_programs_own() {
+    let world = World::new();
+    let binary: Vec<u8> = (0..=255).cycle().take(200_000).collect();
+    for way in ways_to_start(&world) {
+        let mut child =
+            world.imas(&way).arg("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut into = child.stdin.take().unwrap();
+        let sent = binary.clone();
+        let writer = std::thread::spawn(move || into.write_all(&sent));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        assert!(output.status.success() && output.stdout == binary, "{way:?}");
+    }
+    for way in ways_to_start(&world) {
+        let code = "printf '%s|' \"$0\" \"$@\"; echo err >&2; exit 42";
+        let output = output(world.imas(&way).args(["bash", "-c", code, "-x", "", "a b", "--help"]));
+        assert_eq!(
+            (stdout(&output).as_str(), output.status.code()),
+            ("-x||a b|--help|", Some(42)),
+            "{way:?}"
+        );
+        assert_eq!(stderr(&output), "err\n", "{way:?}");
+    }
+    for (name, signal) in [("TERM", 15), ("KILL", 9), ("INT", 2), ("PIPE", 13)] {
+        for way in ways_to_start(&world) {
+            let ended = output(world.imas(&way).args(["bash", "-c", &format!("kill -{name} $$")]));
+            assert_eq!(ended.status.signal(), Some(signal), "{way:?}: {}", said(&ended));
+        }
+    }
+}
+
+#[test]
+fn the_process_is_the_one_that_was_spawned() {
+    let world = World::new();
+    for way in ways_to_start(&world) {
+        let child = world.imas(&way).args(["sh", "-c", "echo $$"]).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        assert_eq!(stdout(&child.wait_with_output().unwrap()), format!("{pid}\n"), "{way:?}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_start_ends_as_with_env() {
+    let world = World::new();
+    let plain = world.work().join("plain");
+    std::fs::write(&plain, "x").unwrap();
+    let plain = plain.to_string_lossy().into_owned();
+    for (word, code, says) in [
+        ("no-such-program", 127, "not found"),
+        (plain.as_str(), 126, "not executable"),
+        ("/usr", 126, "directory"),
+    ] {
+        let output = output(&mut world.imas(["run", "--", word]));
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(stderr(&output).starts_with("imas: ") && stderr(&output).contains(says), "{}", said(&output));
+    }
+    assert_eq!(output(&mut world.imas(["run", "--"])).status.code(), Some(125));
+    assert_eq!(output(&mut world.imas(["run", "--no-such-flag", "--", "true"])).status.code(), Some(125));
+    assert_eq!(world.page_files(), [""; 0], "a start that never was leaves no page");
+}
+
+// ---- which program it is --------------------------------------------------------------------------------------
+
+#[test]
+fn scripts_are_programs_of_their_own() {
+    let world = World::new();
+    world.configure("max_tests = 1\nretest_s = 0");
+    let script = |name: &str, first: &str| -> String {
+        let file = world.work().join(name);
+        write_script(&file, &format!("{first}\nprint(12)\n"));
+        file.to_string_lossy().into_owned()
+    };
+    let direct = script("direct.py", "#!/usr/bin/python3 -u");
+    let by_env = script("by_env.py", "#!/usr/bin/env python3");
+    for words in
+        [vec![direct.as_str()], vec![&by_env], vec!["python3", &direct], vec!["python3", "-c", "print(12)"]]
+    {
+        let output = world.start(&words);
+        assert_eq!((stdout(&output).as_str(), output.status.success()), ("12\n", true), "{}", said(&output));
+    }
+    let shown = world.json(["show", "--json"]);
+    let python = std::fs::canonicalize(real("python3")).unwrap().to_string_lossy().into_owned();
+    let known: Vec<_> = list(&shown, "/programs")
+        .iter()
+        .map(|each| {
+            assert_eq!(text(each, "/program/path"), python);
+            (text(each, "/program/detail"), each["trials"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(known, [(direct.as_str(), 2), (by_env.as_str(), 1), ("-c", 1)]);
+    // A name that means several is asked back, a script's is not.
+    let several = output(&mut world.imas(["show", "python3"]));
+    assert_eq!(several.status.code(), Some(2));
+    support::assert_hinted(&several, "runs several programs");
+    assert_eq!(text(&world.json(["show", &by_env, "--json"]), "/program/detail"), by_env);
+}
+
+// ---- commands around it ---------------------------------------------------------------------------------------
+
+#[test]
+fn pin_unpin_exclude_and_forget() {
+    let world = World::new();
+    let who = build::program("who", &world.work()).to_string_lossy().into_owned();
+    let ran = || stdout(&world.start([&who]));
+    let next = || world.json(["show", &who, "--json"]);
+
+    world.check(["pin", &who, "mimalloc"]).success();
+    assert!(ran().starts_with("mimalloc "), "a pin stands above the trials");
+    assert_eq!((text(&next(), "/next/candidate"), text(&next(), "/next/reason")), ("mimalloc", "pinned"));
+    let explained = world.json(["explain", &who, "--json"]);
+    assert!(text(&explained, "/undo").starts_with("imas unpin "), "{explained:#}");
+
+    world.check(["exclude", "add", &who]).success();
+    world.check(["exclude", "add", &who]).code(1);
+    assert_eq!(list(&world.json(["exclude", "list", "--json"]), "/excluded"), &[Value::from(who.as_str())]);
+    assert!(ran().starts_with("mimalloc "), "a pin stands above an exclusion");
+
+    world.check(["unpin", &who]).success();
+    world.check(["unpin", &who]).code(1);
+    assert_eq!((ran().as_str(), text(&next(), "/next/reason")), ("libc\n", "excluded"));
+    assert_eq!(next()["excluded"], true);
+
+    world.check(["exclude", "remove", &who]).success();
+    world.check(["exclude", "remove", &who]).code(1);
+    assert_eq!(next()["next"]["trial"], true);
+    ran();
+    assert!(next()["trials"].as_u64().unwrap() > 0);
+
+    world.check(["forget", &who]).success();
+    world.check(["show", &who]).code(2).stderr(predicates::str::contains("nothing is known"));
+    assert_eq!(ran(), "libc\n", "it begins anew, with system");
+    assert_eq!(world.trials().len(), 1);
+}
+
+/// A pinned name that means nothing is refused with the names that do.
+#[test]
+fn reading_commands_have_their_shapes() {
+    let world = World::new();
+    settle(&world, &["perl", "-e", "print 1"]);
+    let listing = world.json(["list", "--json"]);
+    assert_eq!(listing["schema"], 1);
+    for name in CANDIDATES {
+        let row = candidate(&listing, name);
+        for key in ["name", "available", "library", "version", "origin", "licence", "environment", "reason"] {
+            assert!(keys(row).contains(&key), "no {key} in {row:#}");
+        }
+        assert_eq!((&row["available"], &row["reason"]), (&Value::Bool(true), &Value::Null), "{row:#}");
+        assert!(!text(row, "/version").is_empty() && !text(row, "/licence").is_empty(), "{row:#}");
+    }
+    assert_eq!(
+        text(candidate(&listing, "glibc:arena1"), "/environment/GLIBC_TUNABLES"),
+        "glibc.malloc.arena_max=1"
+    );
+    let tested: Vec<_> = list(&world.json(["list", "--default", "--json"]), "/candidates")
+        .iter()
+        .map(|row| text(row, "/name").to_owned())
+        .collect();
+    assert_eq!(tested, CANDIDATES);
+
+    let shown = world.json(["show", "perl", "--json"]);
+    for key in
+        ["schema", "program", "build_id", "candidates", "picks", "pinned", "excluded", "trials", "next"]
+    {
+        assert!(keys(&shown).contains(&key), "no {key} in {shown:#}");
+    }
+    let explained = world.json(["explain", "perl", "--json"]);
+    for key in ["schema", "program", "next", "sentence", "undo", "quarantined", "candidates", "past"] {
+        assert!(keys(&explained).contains(&key), "no {key} in {explained:#}");
+    }
+    assert_eq!(list(&explained, "/past").len(), CANDIDATES.len(), "{explained:#}");
+    assert!(!list(&explained, "/next/evidence").is_empty());
+    world.check(["explain", "perl"]).success().stdout(predicates::str::contains("to change it: imas "));
+
+    let doctor = world.json(["doctor", "--json"]);
+    assert!(list(&doctor, "/findings").iter().all(|finding| finding["state"] != "broken"), "{doctor:#}");
+    let looked_at: Vec<_> = list(&doctor, "/findings").iter().map(|finding| text(finding, "/what")).collect();
+    for what in ["installation", "store", "trial pages", "candidates", "hardware counters", "conditions"] {
+        assert!(looked_at.contains(&what), "no {what} in {looked_at:?}");
+    }
+}
+
+#[test]
+fn a_dry_run_starts_and_records_nothing() {
+    let world = World::new();
+    let mark = world.work().join("mark");
+    let mark_text = mark.to_string_lossy().into_owned();
+    for flags in [&["run", "--dry-run"][..], &["run", "--dry-run", "--candidate", "hoard"]] {
+        let output = output(world.imas(flags).args(["--", "touch", &mark_text]));
+        assert!(output.status.success() && stdout(&output).is_empty(), "{}", said(&output));
+        assert!(stderr(&output).starts_with("imas: /usr/bin/touch") && stderr(&output).contains(" under "));
+        assert!(!mark.exists());
+    }
+    assert_eq!(world.page_files(), [""; 0]);
+    assert!(world.trials().is_empty());
+    let verbose = output(&mut world.imas(["run", "-v", "--", "touch", &mark_text]));
+    assert!(stderr(&verbose).contains("under system: "), "{}", said(&verbose));
+    assert!(mark.exists());
+}
+
+#[test]
+fn the_switch_turns_everything_off() {
+    let world = World::new();
+    let who = build::program("who", &world.work());
+    for arguments in [&["run", "--"][..], &["run", "--candidate", "hoard", "--"]] {
+        let output = output(world.imas(arguments).arg(&who).env("IMAS_DISABLE", "1"));
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("libc\n", ""), "{arguments:?}");
+    }
+    assert!(!world.store_path().exists() && world.page_files().is_empty());
+}
+
+// ---- nothing is lost ------------------------------------------------------------------------------------------
+
+#[test]
+fn eight_starts_at_once_lose_nothing() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work());
+    for _ in 0..3 {
+        let starts: Vec<_> = (0..8)
+            .map(|_| world.imas(["run", "--retest", "0", "--"]).arg(&behave).arg("20000").spawn().unwrap())
+            .collect();
+        for mut start in starts {
+            assert!(start.wait().unwrap().success());
+        }
+    }
+    let trials = world.trials();
+    assert_eq!(trials.len(), 24);
+    assert!(
+        trials.iter().all(|trial| trial.sample.malloc.calls >= 20_000 && trial.sample.pass_reason.is_none())
+    );
+    assert_eq!(world.page_files(), [""; 0], "every page was harvested and removed");
+}
+
+#[test]
+fn a_killed_trial_keeps_its_counts() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work());
+    let mut command = world.imas(["run", "--retest", "0", "--"]);
+    let child = command.arg(&behave).args(["30000", "hang"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut running = Running(child);
+    let mut told = std::io::BufReader::new(running.0.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    assert_eq!(line, "worked\n");
+    // While it runs its page stays.
+    world.check(["show"]).success();
+    assert_eq!(world.page_files().len(), 1);
+    running.0.kill().unwrap();
+    running.0.wait().unwrap();
+    let trials = world.trials();
+    let [trial] = &trials[..] else { panic!("{trials:?}") };
+    assert_eq!((trial.sample.ended, trial.sample.kind), (Ended::Unknown, PageKind::Trial));
+    assert!((30_000..40_000).contains(&trial.sample.malloc.calls), "{:?}", trial.sample);
+    let sizes = trial.sample.size_histogram.iter().sum::<u64>() as f64;
+    assert!((0.5..2.0).contains(&(sizes / 30_000.0)), "{:?}", trial.sample);
+}
+
+/// A page that was stored but not yet removed when imas was killed is stored once.
+#[test]
+fn harvesting_a_page_twice_stores_it_once() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work());
+    assert!(world.start([behave.as_os_str(), OsStr::new("5000")]).status.success());
+    let [name] = &world.page_files()[..] else { panic!("{:?}", world.page_files()) };
+    let page = world.pages().join(name);
+    let kept: PathBuf = world.work().join("kept");
+    std::fs::copy(&page, &kept).unwrap();
+    assert_eq!(world.trials().len(), 1);
+    assert!(!page.exists());
+    std::fs::copy(&kept, &page).unwrap();
+    assert_eq!(world.trials().len(), 1);
+    assert!(!page.exists());
+}
+
+/// Two harvests at the same moment, as by two starts.
+#[test]
+fn many_harvests_at_once_store_each_page_once() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work());
+    let kept = world.work().join("pages");
+    std::fs::create_dir(&kept).unwrap();
+    for start in 1..=6 {
+        // Fresh stores would lose count: keep the pages away from the next start.
+        assert!(world.start([behave.as_os_str(), OsStr::new("5000")]).status.success());
+        for name in world.page_files() {
+            std::fs::copy(world.pages().join(&name), kept.join(&name)).unwrap();
+            std::fs::remove_file(world.pages().join(&name)).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&kept).unwrap().count(), start);
+    }
+    for entry in std::fs::read_dir(&kept).unwrap().flatten() {
+        std::fs::copy(entry.path(), world.pages().join(entry.file_name())).unwrap();
+    }
+    let readers: Vec<_> = (0..6)
+        .map(|_| world.imas(["show"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        .collect();
+    for reader in readers {
+        let output = reader.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    }
+    assert_eq!(world.trials().len(), 6);
+}
+
+/// A program that runs on while others start: its page is left alone until it ends.
+#[test]
+fn a_running_trial_is_not_harvested() {
+    let world = World::new();
+    let mut command = world.imas(["run", "--retest", "0", "--", "sleep", "1000"]);
+    let running = Running(command.spawn().unwrap());
+    wait_until("the page", || !world.page_files().is_empty());
+    for _ in 0..5 {
+        assert!(world.trials().is_empty());
+    }
+    assert_eq!(world.page_files().len(), 1);
+    drop(running);
+    assert_eq!(world.trials().len(), 1);
+}
