@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! TrialRecord (sample + what was tested)          Run (one execution of `imas bench`)
-//!      |  candidate::verdict: does it count?           |
+//!      |  candidate::count: does it count?             |
 //!      v                                               v
 //! paper::fold -> Summary -> paper::analyse        bench::compare -> ratios, words, picks, warnings
 //! quarantine::quarantined                              ^
@@ -14,6 +14,8 @@
 //!
 //! No I/O, no clock, no randomness but a seed: times come in as parameters, so that last month's samples can
 //! be replayed through today's rules.
+
+#![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod candidate;

@@ -20,6 +20,8 @@
 //! than the empty pair becomes 0; an exit status keeps its low eight bits; without a usable pair of clocks no call counts
 //! as timed; a path that is not UTF-8 has the bad bytes replaced.
 
+#![forbid(unsafe_code)]
+
 mod calls;
 mod clock;
 mod error;

@@ -124,12 +124,12 @@ impl Warning {
             Self::Outliers { .. } => "something else was running now and then; repeat on a quieter machine",
             Self::SystemFails { .. } => "check the command: a program that fails early does not do its work",
             Self::ExitDiffers { .. } | Self::OutputDiffers { .. } => {
-                "it is not picked; run the program under it to see: imas run --candidate"
+                "it is not picked; to see it: imas run --candidate NAME -- COMMAND"
             }
             Self::OutputVariesByItself => {
                 "outputs were not compared; make the program repeatable (seed, clock) to have them compared"
             }
-            Self::CrashUnder { .. } => "it is not picked and will not be given to this program",
+            Self::CrashUnder { .. } => "it is not picked; keep this program away from it",
             Self::LoadHigh { .. } => "wait until the machine is idle, or take more runs with -n",
         }
     }
