@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trial mode adds to one malloc and free."""
+
+import figures
+import injection
+import instructions
+import process
+from figures import Row
+
+WHAT = "trial mode, per malloc+free pair"
+FEW, MANY = 20_000, 120_000  # pairs, under cachegrind
+TIMED = 4_000_000
+ROUNDS = 20
+
+
+def _counted(place, kind, library):
+    def per_pair(start):
+        few, many = (instructions.count(place, start([place.program("pairs"), kind, str(count)]), place.environment())
+                     for count in (FEW, MANY))
+        return (many - few) / (MANY - FEW)
+
+    plain = per_pair(lambda command: injection.production(place, library, command))
+    counted = per_pair(lambda command: injection.trial(place, library, command, counted_by_valgrind=True))
+    return plain, counted
+
+
+def _timed(place, kind, library):
+    """ns added; what the same start costs with an empty loop is taken off."""
+    def command(count):
+        return [place.program("pairs"), kind, str(count)]
+
+    ways = {
+        "production": injection.production(place, library, command(TIMED)),
+        "production, empty": injection.production(place, library, command(0)),
+        "trial": injection.trial(place, library, command(TIMED)),
+        "trial, empty": injection.trial(place, library, command(0)),
+    }
+    environment = place.environment()
+    rounds = process.interleaved(lambda way: process.cpu_of(ways[way], environment), ways, ROUNDS)
+    ns = 1e9 / TIMED
+    plain = figures.spread(rounds, lambda m: (m["production"] - m["production, empty"]) * ns)
+    added = figures.spread(rounds, lambda m: (m["trial"] - m["trial, empty"] - m["production"] + m["production, empty"]) * ns)
+    return plain, added
+
+
+def run(place):
+    rows = []
+    libraries = {"system": None, "mimalloc": place.default_allocators()["mimalloc"]}
+    for kind, said in (("same", "64 bytes"), ("mixed", "16 to 271 bytes, random")):
+        for name, library in libraries.items():
+            plain, counted = _counted(place, kind, library)
+            ns, added = _timed(place, kind, library)
+            rows.append(Row(f"{WHAT}, {said}, {name}", "-",
+                            f"+{figures.shown(added, 1, 'ns')} over {ns.mid:.1f} ns; +{counted - plain:.1f} instructions over {plain:.1f}", "-"))
+    return rows

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Production by `imas run` against preloading by hand: what a malloc-heavy loop costs."""
+
+import figures
+import instructions
+import process
+import stores
+from figures import Row
+
+WHAT = "production against preloading by hand"
+FEW, MANY = 20_000, 60_000  # pairs, under cachegrind
+TIMED = 6_000_000
+ROUNDS = 15
+SAME = 0.0005  # of the ratio: what is left over from addresses that differ
+
+
+def _by_run(place, store, count):
+    return [place.imas, "run", "--", place.program("pairs"), "mixed", str(count)], place.environment(store)
+
+
+def _by_hand(place, library, count):
+    environment = {**place.environment(), **({"LD_PRELOAD": library} if library else {})}
+    return [place.program("pairs"), "mixed", str(count)], environment
+
+
+def _per_pair(place, way):
+    few, many = (instructions.count(place, *way(count)) for count in (FEW, MANY))
+    return (many - few) / (MANY - FEW)
+
+
+def _counted(place, store, name, library):
+    run = _per_pair(place, lambda count: _by_run(place, store, count))
+    hand = _per_pair(place, lambda count: _by_hand(place, library, count))
+    held = "yes" if abs(run / hand - 1) <= SAME else "no"
+    return Row(f"{WHAT}, {name}: instructions of the loop", "1.00", f"{run / hand:.4f} ({run:.2f} / {hand:.2f} a pair)", held)
+
+
+def _timed(place, store, name, library):
+    """The loop alone: what the same start costs with an empty loop is taken off."""
+    ways = {
+        "run": _by_run(place, store, TIMED), "run, empty": _by_run(place, store, 0),
+        "hand": _by_hand(place, library, TIMED), "hand, empty": _by_hand(place, library, 0),
+    }
+    levels = process.leveled({way: environment for way, (_, environment) in ways.items()})
+    rounds = process.interleaved(lambda way: process.cpu_of(ways[way][0], levels[way]), ways, ROUNDS)
+    ratio = figures.spread(rounds, lambda m: (m["run"] - m["run, empty"]) / (m["hand"] - m["hand, empty"]))
+    return Row(f"{WHAT}, {name}: CPU time of the loop", "1.00", figures.shown(ratio, 3),
+               "yes" if ratio.lo <= 1 <= ratio.hi else "open" if ratio.lo <= 1.01 else "no")
+
+
+def run(place):
+    command = [place.program("pairs"), "mixed", "1000"]
+    store = stores.settled(place, "production.db", command)
+    rows = []
+    for name, library in place.default_allocators().items():
+        # Pinned, so that a change of the machine's load does not change the pick in the midst; the way to exec is the same.
+        place.call("pin", command[0], name, store=store)
+        rows.append(_counted(place, store, name, library))
+        rows.append(_timed(place, store, name, library))
+    return rows

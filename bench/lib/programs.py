@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real programs of the comparison of trial mode with production, with input of about a fifth of a second each."""
+
+import shutil
+import socket
+import subprocess
+import time
+from typing import Callable, NamedTuple, Optional
+
+from place import BENCH, OUT
+
+INPUTS = BENCH / "inputs"
+
+
+class Program(NamedTuple):
+    """short: the command with less work, for counting instructions, which takes fifty times as long."""
+
+    name: str
+    command: list
+    short: list
+    drive: Optional[Callable[[], None]] = None
+    drive_short: Optional[Callable[[], None]] = None
+
+
+def _python():
+    work = str(INPUTS / "work.py")
+    return Program("python3", ["/usr/bin/python3", work, "16"], ["/usr/bin/python3", work, "3"])
+
+
+def _sqlite():
+    # -init reads the work; then one command ends the shell
+    command = ["/usr/bin/sqlite3", "-batch", "-init", str(INPUTS / "work.sql"), ":memory:", ".quit"]
+    return Program("sqlite3", command, command)
+
+
+def _gcc():
+    compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True).stdout.strip()
+    source = OUT / "work.i"
+    subprocess.run(["gcc", "-E", "-P", "-o", source, INPUTS / "work.c"], check=True)
+    command = [compiler, "-quiet", "-O1", str(source), "-o", "/dev/null"]
+    return Program("gcc (cc1)", command, command)
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+class _Redis:
+    """Waits for the server, sends a fixed number of requests, ends it."""
+
+    TESTS = "set,get,lpush,rpop,sadd,hset,zadd"
+
+    def __init__(self, port):
+        self.port = port
+
+    def _client(self, *words):
+        return subprocess.run(["redis-cli", "-p", self.port, *words], capture_output=True, check=False).stdout
+
+    def _wait(self):
+        for _ in range(3000):
+            if self._client("ping") == b"PONG\n":
+                return
+            time.sleep(0.02)
+        raise RuntimeError("redis-server does not answer")
+
+    def load(self, requests, clients):
+        self._wait()
+        words = ["-p", self.port, "-q", "-n", str(requests), "-c", str(clients), "-P", "8", "-d", "100", "-r", "10000"]
+        subprocess.run(["redis-benchmark", *words, "-t", self.TESTS], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, check=True)
+        self._client("shutdown", "nosave")
+
+
+def _redis():
+    port = _free_port()
+    redis = _Redis(port)
+    command = ["/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+               "--daemonize", "no", "--loglevel", "warning"]
+    # one client for the count: then the order of events, and with it the number of instructions, is always the same
+    return Program("redis-server", command, [*command, "--hz", "1"], lambda: redis.load(16000, 20),
+                   lambda: redis.load(8000, 1))
+
+
+def available():
+    """Those that are installed, and the names of those that are not."""
+    made = {"python3": _python, "sqlite3": _sqlite, "gcc": _gcc, "redis-server": _redis}
+    there = {name: make for name, make in made.items() if shutil.which(name, path="/usr/bin:/bin")}
+    return [make() for make in there.values()], [name for name in made if name not in there]
