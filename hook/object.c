@@ -4,20 +4,36 @@
 #include "libc.h"
 #include "text.h"
 
-struct found {
-    struct libc_symbol_info info;
-    const ElfW(Sym) *symbol;
+/* The object that holds an address: found by its segments, because dladdr searches all its symbols too. */
+struct holder {
+    uintptr_t address;
+    const void *object; /* its program headers: unlike the load address never NULL */
+    const char *file;
 };
 
-static bool find_address(const void *address, struct found *found) {
-    found->symbol = NULL;
-    return address != NULL && libc_dladdr1 != NULL &&
-           libc_dladdr1(address, &found->info, (void **)&found->symbol, LIBC_RTLD_DL_SYMENT) != 0;
+static int holds(struct dl_phdr_info *info, size_t size, void *argument) {
+    (void)size;
+    struct holder *holder = argument;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || holder->address - info->dlpi_addr - segment->p_vaddr >= segment->p_memsz)
+            continue;
+        holder->object = info->dlpi_phdr;
+        holder->file = info->dlpi_name;
+        return 1;
+    }
+    return 0;
+}
+
+static struct holder find_holder(const void *address) {
+    struct holder holder = {(uintptr_t)address, NULL, ""};
+    if (address != NULL)
+        dl_iterate_phdr(holds, &holder);
+    return holder;
 }
 
 const void *object_of(const void *address) {
-    struct found found;
-    return find_address(address, &found) ? found.info.base : NULL;
+    return find_holder(address).object;
 }
 
 const void *object_libc(void) {
@@ -25,12 +41,21 @@ const void *object_libc(void) {
     return object_of((const void *)libc_version);
 }
 
+/* A position-dependent executable that takes a function's address answers for it with a stub of its own. */
+static bool is_stub(const void *address) {
+    struct libc_symbol_info info;
+    const ElfW(Sym) *symbol = NULL;
+    return libc_dladdr1(address, &info, (void **)&symbol, LIBC_RTLD_DL_SYMENT) != 0 && symbol != NULL &&
+           symbol->st_shndx == SHN_UNDEF;
+}
+
 const void *object_reached(const char *name) {
-    struct found found;
-    if (libc_dlsym == NULL || !find_address(libc_dlsym(LIBC_RTLD_DEFAULT, name), &found))
+    if (libc_dlsym == NULL || libc_dladdr1 == NULL)
         return NULL;
-    bool only_a_stub = found.symbol != NULL && found.symbol->st_shndx == SHN_UNDEF;
-    return only_a_stub ? NULL : found.info.base;
+    const void *function = libc_dlsym(LIBC_RTLD_DEFAULT, name);
+    struct holder holder = find_holder(function);
+    bool in_executable = holder.object != NULL && *holder.file == '\0';
+    return in_executable && is_stub(function) ? NULL : holder.object;
 }
 
 void *object_next(const char *name) {
@@ -47,14 +72,12 @@ void *object_next(const char *name) {
 }
 
 void object_allocator_name(const void *function, char *name, size_t size) {
-    struct found found;
-    if (!find_address(function, &found))
+    struct holder holder = find_holder(function);
+    if (holder.object == NULL)
         return;
-    const char *own = object_of(function) == object_libc() ? NULL : object_next("imas_allocator_name");
-    if (own != NULL && object_of(own) == found.info.base)
-        text_copy(name, size, own);
-    else
-        text_copy(name, size, text_base_name(found.info.file));
+    const char *own = holder.object == object_libc() ? NULL : object_next("imas_allocator_name");
+    bool names_itself = own != NULL && object_of(own) == holder.object;
+    text_copy(name, size, names_itself ? own : text_base_name(holder.file));
 }
 
 static bool starts_with_one_of(const char *text, const char *const *names, size_t count) {

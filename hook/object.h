@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Load address of the object that holds `address`, or NULL. */
+/* An object is told by a pointer that only it has. The object that holds `address`, or NULL. */
 const void *object_of(const void *address);
 
-/* Load address of libc. */
+/* libc. */
 const void *object_libc(void);
 
-/* Load address of the object whose definition of `name` the program's calls reach; NULL when that cannot be told (a
+/* The object whose definition of `name` the program's calls reach; NULL when that cannot be told (a
  * position-dependent executable that takes the function's address answers for it without defining it). */
 const void *object_reached(const char *name);
 

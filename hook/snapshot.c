@@ -20,7 +20,7 @@ void snapshot_start(void) {
     struct imas_page_header *header = &thread_page->header;
     header->ns_start = sys_monotonic_ns();
     header->ticks_start = ticks_now();
-    due_ticks = header->ticks_start + (UINT64_C(1) << 30); /* until the clock's rate is known: well below 5 s */
+    due_ticks = header->ticks_start + (UINT64_C(1) << 26); /* until the clock's rate is known: below 5 s for any */
     due_live = FIRST_LIVE_MARK;
     taken = false;
 }
@@ -78,36 +78,50 @@ static void note_clocks(struct imas_page_header *header) {
     header->ticks_last = ticks_now();
 }
 
-static void plan_next(const struct imas_page_header *header) {
+static void plan_period(const struct imas_page_header *header) {
     uint64_t since_start = header->ns_last - header->ns_start;
     uint64_t wait = PERIOD_NS - since_start % PERIOD_NS;
     set_relaxed(due_ticks, header->ticks_last + ticks_of(wait, header->ns_last, header->ticks_last));
-    while (due_live <= live_bytes())
-        due_live *= 2;
+}
+
+static void plan_growth(int64_t seen) {
+    int64_t due = due_live;
+    while (due <= seen)
+        due *= 2;
+    set_relaxed(due_live, due);
 }
 
 static bool period_is_over(const struct imas_page_header *header) {
     return header->snapshots > 0 || sys_monotonic_ns() - header->ns_start >= PERIOD_NS;
 }
 
-static NOINLINE void take(bool grown) {
+static bool has_grown(void) {
+    return live_bytes() >= get_relaxed(due_live);
+}
+
+static void look_and_note(struct imas_page_header *header) {
+    struct memory memory = look();
+    note_peaks(header, &memory);
+    note_sums(header, &memory);
+    plan_growth((int64_t)memory.live);
+}
+
+static NOINLINE void take(void) {
     if (quiet_now() || !enter())
         return;
     struct imas_page_header *header = &thread_page->header;
-    if (grown || period_is_over(header)) {
-        struct memory memory = look();
-        note_peaks(header, &memory);
-        note_sums(header, &memory);
-    }
+    if (!has_grown() && period_is_over(header))
+        look_and_note(header);
+    while (has_grown()) /* again when others doubled it meanwhile: their turn was refused */
+        look_and_note(header);
     note_clocks(header);
-    plan_next(header);
+    plan_period(header);
     leave();
 }
 
 void snapshot_if_due(void) {
-    bool grown = live_bytes() >= get_relaxed(due_live);
-    if (unlikely(grown || ticks_now() >= get_relaxed(due_ticks)))
-        take(grown);
+    if (unlikely(has_grown() || ticks_now() >= get_relaxed(due_ticks)))
+        take();
 }
 
 /* ---- the end --------------------------------------------------------------------------------------------- */

@@ -46,10 +46,11 @@ static uint64_t seed(uint32_t tid) {
     return mixed != 0 ? mixed : 1;
 }
 
-/* Unlimited purses and a slot that nobody reads. */
+/* Unlimited purses and a slot that nobody reads: not the same for all, or threads would fight for its cache line. */
 static void be_idle(struct thread *thread) {
+    static uint32_t idle_threads;
     thread->mode = THREAD_IDLE;
-    thread->slot = &nowhere.slot[0];
+    thread->slot = &nowhere.slot[add_relaxed(idle_threads, 1) % IMAS_SLOTS];
     thread->toll = 0;
     thread->gap = UINT64_MAX / 2;
     thread->free_gap = UINT32_MAX;

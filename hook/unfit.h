@@ -9,7 +9,7 @@
 bool unfit_sanitizer(void);
 
 /*
- * Whether the program reaches any function of the malloc family elsewhere than in `serving` (a load address) though
+ * Whether the program reaches any function of the malloc family elsewhere than in `serving` (object.h) though
  * `serving` has it: then blocks of two allocators would meet. That is so when the executable defines malloc itself.
  */
 bool unfit_split_family(const void *serving);

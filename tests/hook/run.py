@@ -278,10 +278,12 @@ def counts(allocators):
             _, none = under("trial", allocator, [WORK / "counts", "0", threads])
             _, some = under("trial", allocator, [WORK / "counts", rounds, threads])
             added = {op: some["calls"][op] - none["calls"][op] for op in page.OPS}
-            check(f"counts {threads} threads {allocator}", added == {op: n * threads for op, n in per_thread.items()},
-                  f"{added} {per_thread}")
-            check(f"counts bytes {threads} threads {allocator}",
-                  some["bytes_requested"] - none["bytes_requested"] == 1510 * rounds * threads)
+            # some allocators ask libc for things that allocate, once in a while: their own calls are calls too
+            own = 0 if allocator in CORE else threads
+            check(f"counts {threads} threads {allocator}",
+                  all(0 <= added[op] - n * threads <= own for op, n in per_thread.items()), f"{added} {per_thread}")
+            more = some["bytes_requested"] - none["bytes_requested"] - 1510 * rounds * threads
+            check(f"counts bytes {threads} threads {allocator}", 0 <= more <= own * 1000, more)
             for op in page.OPS:
                 estimate, exact = some["sampled"]["op"][op]["weight"] / 256, some["calls"][op]
                 samples = some["sampled"]["op"][op]["sampled"]
@@ -312,7 +314,7 @@ def live(allocators):
                   f"{estimate} for {exact}: {estimate / exact - 1:+.2%}, {left['sampled']['live_samples']} samples, "
                   f"interval {left['sampled']['sample_interval_bytes']}, dropped {left['sampled']['live_dropped']}")
             check(f"{name} none dropped", left["sampled"]["live_dropped"] <= left["sampled"]["live_samples"] // 1000)
-            check(f"{name} snapshots", left["snapshots"] >= 4 and left["heap_bytes_peak"] > left["live_bytes_peak"] * 0.45 and
+            check(f"{name} snapshots", left["snapshots"] >= 2 and left["heap_bytes_peak"] > left["live_bytes_peak"] * 0.45 and
                   left["live_bytes_peak"] > exact * 0.95,
                   f"{left['snapshots']} live {left['live_bytes_peak']} heap {left['heap_bytes_peak']}")
 
@@ -336,7 +338,8 @@ def killed(allocators):
             if left["state"] != "TRIAL":
                 continue
             calls = left["calls"]
-            check(f"{label} counters agree", 0 <= calls["malloc"] + calls["realloc"] - calls["free"] < 5000 and
+            # a thread makes 21 calls of malloc and of free, and libc some 19 of free(NULL) at its end
+            check(f"{label} counters agree", calls["malloc"] - 5000 < calls["free"] < 2 * calls["malloc"] + 5000 and
                   left["bytes_requested"] < 2000 * (calls["malloc"] + calls["realloc"] + 200), calls)
             for op, sampled in left["sampled"]["op"].items():
                 check(f"{label} histogram of {op}", abs(sum(sampled["histogram"]) - sampled["weight"]) <= 32 * 64 * 256)
@@ -365,6 +368,8 @@ def children(allocators):
             _, left = under("trial", allocator, [WORK / "clones"])
             check(f"clone counts nothing for the parent {allocator}", left["calls"]["malloc"] < 1000, left["calls"])
             check(f"clone dies for itself {allocator}", left["fatal_signal"] == 0 and left["clean_exit"] == 1)
+            _, left = under("trial", allocator, [WORK / "dies", "vforked"])
+            check(f"vfork child's _exit is not ours {allocator}", left["clean_exit"] == 0, left["exit_status"])
             _, left = under("trial", allocator, [WORK / "forks"])
             check(f"forks are counted {allocator}", left["forks"] == 120, left["forks"])
     if wanted("tree"):
@@ -465,6 +470,13 @@ def passes(allocators):
             left = page.read(PAGE)
             check(f"pass RLIMIT_AS {allocator}", (left["state"], left["pass_reason"]) == ("PASS", "RLIMIT_AS"), left["state"])
             check(f"pass counts nothing {allocator}", sum(left["calls"].values()) == 0)
+        if wanted("pass LD_AUDIT"):
+            outcome, left = under("trial", allocator, ["env", "-0"], env={**VARIABLES, "LD_AUDIT": "/nonexistent/audit.so"})
+            check(f"pass LD_AUDIT {allocator}", (left["state"], left["pass_reason"]) == ("PASS", "LD_AUDIT") and
+                  b"LD_PRELOAD" not in outcome.out, f"{left['state']} {left['pass_reason']}")
+        if wanted("refused"):
+            _, left = under("trial", allocator, [WORK / "semantics"])
+            check(f"refused are counted {allocator}", left["refused"] >= 5 and left["bytes_requested"] < 1 << 26, left["refused"])
         if wanted("pass without a page"):
             plain = run([WORK / "semantics"])
             libraries_here = launch_command("trial", allocator, [])

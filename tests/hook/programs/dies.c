@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static volatile int zero;
+static volatile int zero, seven = 7;
 
 static int overflow(int depth) {
     volatile char frame[4096];
@@ -23,7 +23,7 @@ static void own_handler(int signal) {
 }
 
 static void segv(void) { *(volatile int *)8 = 1; }
-static void fpe(void) { printf("%d", 1 / zero); }
+static void fpe(void) { printf("%d", seven / zero); }
 static void ill(void) { __builtin_trap(); }
 static void killed_by_itself(void) { kill(getpid(), SIGSEGV); pause(); }
 static void stack(void) { overflow(0); }
@@ -46,9 +46,14 @@ static void quick(void) { quick_exit(22); }
 static void under_exit(void) { _exit(23); }
 static void big_exit(void) { _Exit(24); }
 static void terminated(void) { raise(SIGTERM); }
-static void doubly_freed(void) {
-    void *block = malloc(100);
-    free(block);
+static void vforked(void) {
+    pid_t pid = vfork();
+    if (pid == 0)
+        _exit(9);
+    waitpid(pid, NULL, 0);
+    raise(SIGKILL);
+}
+static void reset(void) {
     signal(SIGABRT, SIG_DFL);
     abort();
 }
@@ -58,7 +63,7 @@ int main(int argc, char **argv) {
         {"segv", segv}, {"fpe", fpe}, {"ill", ill}, {"kill", killed_by_itself}, {"stack", stack},
         {"handled", handled}, {"ignored", ignored}, {"bus", bus}, {"child", child_dies}, {"exit", plain_exit},
         {"quick", quick}, {"_exit", under_exit}, {"_Exit", big_exit}, {"term", terminated}, {"abort", abort},
-        {"reset", doubly_freed},
+        {"reset", reset}, {"vforked", vforked},
     };
     free(malloc(10));
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
