@@ -18,7 +18,8 @@
 #define IMAS_ENV_PAGE "IMAS_PAGE"
 /* "1": leave the environment as it is, so that children run under the same candidate. */
 #define IMAS_ENV_FOLLOW "IMAS_FOLLOW"
-/* "1": every process of the tree counts into a page of its own, made beside IMAS_PAGE (implies FOLLOW). */
+/* "1": every process of the tree counts into a page of its own, made beside IMAS_PAGE (implies FOLLOW), named
+ * <pid>-<process_start_ticks>-<n>.page with the first free n from 0: exec keeps pid and start. */
 #define IMAS_ENV_TREE "IMAS_TREE"
 /* Prefix: IMAS_WAS_<NAME>=<value> is the value <NAME> had before the launcher changed it. */
 #define IMAS_ENV_WAS "IMAS_WAS_"
@@ -90,8 +91,8 @@ enum imas_op { IMAS_OP_MALLOC = 0, IMAS_OP_REALLOC = 1, IMAS_OP_MEMALIGN = 2, IM
 #define IMAS_WEIGHT_ONE 256u
 
 /*
- * The first 4096 bytes. The launcher writes the first part before exec, the process under trial all that follows
- * `state`; nobody else writes. Each field is valid on its own at any instant: kill -9 loses nothing but the
+ * The first 4096 bytes. The launcher writes the first part before exec, the process under trial all from `state` on
+ * (the guard: state to served, ticks_start and ns_start); nobody else writes. Each field is valid on its own at any instant: kill -9 loses nothing but the
  * fields of the exit snapshot.
  */
 struct imas_page_header {
@@ -106,17 +107,20 @@ struct imas_page_header {
     uint64_t process_start_ticks;  /* field 22 of /proc/PID/stat: tells a reused pid; exec keeps it */
     uint64_t made_unix_ns;         /* CLOCK_REALTIME */
     char boot_id[IMAS_BOOT_ID_BYTES];
-    char trial_id[IMAS_TRIAL_ID_BYTES];    /* unique per trial; pages of children repeat it */
+    char trial_id[IMAS_TRIAL_ID_BYTES];    /* unique per trial; pages of children repeat it, and boot_id and candidate */
     char candidate[IMAS_CANDIDATE_BYTES];  /* name in the catalogue */
-    char program[IMAS_PROGRAM_BYTES];      /* resolved path of the executable */
+    char program[IMAS_PROGRAM_BYTES];      /* resolved path of the executable; a child notes its own */
     char detail[IMAS_DETAIL_BYTES];        /* script, jar or main class of an interpreter; else empty */
     char build_id[IMAS_BUILD_ID_BYTES];    /* hex, of the executable; else empty */
 
     /* written by the injected code */
     uint32_t state;       /* enum imas_state */
     uint32_t pass_reason; /* enum imas_pass_reason */
+    /* A process that replaces itself by exec, is killed, or overflows a stack notes neither an exit nor a signal. A
+     * fatal signal outweighs a clean exit: it may come in a destructor, and under the guard a vfork child's _exit is
+     * taken for its parent's until that ends. */
     uint32_t clean_exit;  /* 1: exit handlers ran, or _exit was called */
-    int32_t exit_status;  /* valid with clean_exit when the status was seen (_exit), else -1 */
+    int32_t exit_status;  /* with clean_exit: the status, -1 after quick_exit; -1 before */
     uint32_t fatal_signal; /* SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS or SIGFPE that is ending the process; else 0 */
     uint32_t fatal_code;   /* si_code of it */
     uint32_t forks;        /* children made by fork, seen in the parent */
@@ -128,7 +132,9 @@ struct imas_page_header {
     uint64_t ticks_last, ns_last;
     uint64_t empty_pair_ticks_256; /* cost of two clock reads with nothing between, in 1/256 ticks */
 
-    /* memory seen by snapshots: every 5 s, at each doubling of the live bytes, and at exit */
+    /* Memory seen by snapshots: every 5 s, at each doubling of the live bytes beyond 1 MiB, and at exit. The sums hold
+     * the exit snapshot only when it is the only one: a program that has just freed everything says nothing about its
+     * fragmentation. live_bytes_peak is kept up to date between snapshots too. */
     uint64_t snapshots;
     uint64_t heap_bytes_sum, heap_bytes_peak;         /* rw-p anonymous and [heap] mappings, thread stacks left out */
     uint64_t live_bytes_sum, live_bytes_peak;         /* estimate of usable bytes in live blocks */
@@ -160,13 +166,14 @@ struct imas_sampled {
     uint64_t requested_bytes_256;               /* sum of weight * requested size, same samples: rounding = usable - requested */
 };
 
-/* Exact counts; one thread each up to IMAS_OWN_SLOTS, then shared. */
+/* Exact counts; one thread each up to IMAS_OWN_SLOTS, then shared. A thread may take over the slot of one that has ended
+ * and count on. free(NULL) is a call: libc makes about twenty when a thread ends. */
 struct imas_slot {
     uint32_t tid; /* 0: free */
     uint32_t unused;
     uint64_t calls[IMAS_OPS];
     uint64_t bytes_requested; /* sum over malloc, realloc and memalign classes */
-    uint64_t refused;         /* calls that returned NULL for a non-zero size */
+    uint64_t refused;         /* sampled calls that returned NULL for a non-zero size: nearly all of those for large sizes */
     uint64_t reserved;
 };
 
