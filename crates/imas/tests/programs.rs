@@ -244,7 +244,7 @@ fn a_silent_fall_back_is_seen() {
     let said = witness.take();
     assert!(said[0].is_under("system") && !said[0].is_under("empty"), "{said:?}");
     for _ in 0..2 {
-        assert!(world.start(&[real("sqlite3").to_str().unwrap(), ":memory:", "select 1"]).status.success());
+        assert!(world.start([real("sqlite3").to_str().unwrap(), ":memory:", "select 1"]).status.success());
     }
     let shown = world.json(["show", "sqlite3", "--json"]);
     let why = support::text(support::candidate(&shown, "empty"), "/left_out/0/why/foreign-served");

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bench`: shape of the result, what is measured, and what is flagged.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{
+    CANDIDATES, LIBRARIES, World, assert_hinted, build, candidate, input, keys, list, output, said, stdout,
+    text,
+};
+
+/// A result as JSON, whatever the exit status.
+fn result(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)))
+}
+
+fn bench(world: &World, flags: &[&str], command: &[&str]) -> (Value, Output) {
+    let output = output(world.imas(["bench", "--json"]).args(flags).arg("--").args(command));
+    (result(&output), output)
+}
+
+fn behave(world: &World) -> String {
+    build::program("behave", &world.work()).to_string_lossy().into_owned()
+}
+
+fn warnings<'a>(result: &'a Value, kind: &str) -> Vec<&'a Value> {
+    list(result, "/warnings").iter().filter(|warning| warning["kind"] == kind).collect()
+}
+
+fn names(result: &Value) -> Vec<&str> {
+    list(result, "/candidates").iter().map(|candidate| text(candidate, "/name")).collect()
+}
+
+// ---- shape ----------------------------------------------------------------------------------------------------
+
+fn check_interval(ratio: &Value) {
+    let interval: Vec<f64> = list(ratio, "").iter().map(|number| number.as_f64().unwrap()).collect();
+    assert_eq!(interval.len(), 3, "[lo, mid, hi]");
+    assert!(0.0 < interval[0] && interval[0] <= interval[1] && interval[1] <= interval[2], "{interval:?}");
+}
+
+fn check_runs(row: &Value, runs: usize) {
+    assert_eq!(list(row, "/runs").len(), runs, "{row:#}");
+    for run in list(row, "/runs") {
+        for key in ["exit", "user_s", "system_s", "wall_s", "peak_bytes", "mean_bytes", "minor_faults"] {
+            assert!(run[key].is_number(), "no {key} in {run:#}");
+        }
+        assert!(
+            run["wall_s"].as_f64().unwrap() > 0.0 && run["minor_faults"].as_u64().unwrap() > 0,
+            "{run:#}"
+        );
+    }
+}
+
+#[test]
+fn the_result_has_its_shape_and_all_exports_agree() {
+    let world = World::new();
+    let file = |name: &str| world.work().join(name).to_string_lossy().into_owned();
+    let (json, csv, markdown) = (file("r.json"), file("r.csv"), file("r.md"));
+    let sql = input("work.sql").to_string_lossy().into_owned();
+    let exports = ["--export-json", &json, "--export-csv", &csv, "--export-markdown", &markdown];
+    let flags = [&["-n", "3", "--input", &sql][..], &exports].concat();
+    let (result, output) = bench(&world, &flags, &["sqlite3", ":memory:"]);
+    assert!(output.status.success(), "{}", said(&output));
+
+    for key in ["schema", "command", "host", "candidates", "picks", "warnings"] {
+        assert!(keys(&result).contains(&key), "no {key} in {result:#}");
+    }
+    assert_eq!(
+        (&result["schema"], &result["command"]),
+        (&Value::from(1), &serde_json::json!(["sqlite3", ":memory:"]))
+    );
+    assert_eq!(names(&result), CANDIDATES);
+    for name in CANDIDATES {
+        check_candidate(candidate(&result, name), name);
+    }
+    assert_eq!(keys(&result["picks"]).len(), 3);
+    for pick in ["fastest", "leanest", "balanced"] {
+        assert!(CANDIDATES.contains(&text(&result, &format!("/picks/{pick}"))), "{result:#}");
+    }
+    assert_eq!(serde_json::from_str::<Value>(&std::fs::read_to_string(&json).unwrap()).unwrap(), result);
+    check_csv(Path::new(&csv), &result);
+    let page = std::fs::read_to_string(&markdown).unwrap();
+    assert!(page.starts_with("`sqlite3 :memory:`\n"), "{page}");
+    assert!(CANDIDATES.iter().all(|name| page.contains(&format!("| {name} "))), "{page}");
+}
+
+fn check_candidate(row: &Value, name: &str) {
+    assert_eq!((&row["available"], &row["reason"]), (&Value::Bool(true), &Value::Null), "{row:#}");
+    assert!(!text(row, "/version").is_empty());
+    check_runs(row, 3);
+    assert!(row["median"]["cpu_s"].as_f64().unwrap() > 0.0, "{row:#}");
+    assert!(row["median"]["peak_bytes"].as_f64().unwrap() > 1e6, "{row:#}");
+    if name != "system" {
+        check_interval(&row["ratio"]["cpu"]);
+        check_interval(&row["ratio"]["memory"]);
+    }
+    let paper = &row["paper"];
+    assert!(paper["ns_per_op"].as_f64().unwrap() > 0.0, "{paper:#}");
+    for ratio in ["frag_virtual", "frag_resident"] {
+        assert!((0.0..=1.0).contains(&paper[ratio].as_f64().unwrap()), "{paper:#}");
+    }
+    assert!(paper["heap_bytes"].as_u64().unwrap() > 1_000_000, "{paper:#}");
+    assert!(paper["operations"].as_u64().unwrap() > 10_000, "{paper:#}");
+    let served = text(paper, "/served");
+    match LIBRARIES.contains(&name) {
+        true => assert!(served.starts_with(&format!("{name} ")), "{name} served by {served}"),
+        false => assert_eq!(served, "libc.so.6", "{name}"),
+    }
+}
+
+/// One line per run, with the figures of the JSON.
+fn check_csv(file: &Path, result: &Value) {
+    let text_of = std::fs::read_to_string(file).unwrap();
+    let mut lines = text_of.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let (at_candidate, at_user, at_exit) = (place("candidate"), place("user_s"), place("exit"));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let mut want = Vec::new();
+    for row in list(result, "/candidates") {
+        want.extend(
+            list(row, "/runs")
+                .iter()
+                .map(|run| (text(row, "/name"), run["user_s"].as_f64(), run["exit"].as_i64())),
+        );
+    }
+    let got: Vec<_> = rows
+        .iter()
+        .map(|row| (row[at_candidate], row[at_user].parse().ok(), row[at_exit].parse().ok()))
+        .collect();
+    assert_eq!(got, want);
+}
+
+#[test]
+fn people_get_a_table_a_sentence_and_no_json() {
+    let world = World::new();
+    let output =
+        output(world.imas(["bench", "-n", "2", "--with", "hoard", "--"]).args([&behave(&world), "20000"]));
+    assert!(output.status.success(), "{}", said(&output));
+    let text = stdout(&output);
+    for word in ["candidate", "CPU", "memory", "system", "hoard"] {
+        assert!(text.contains(word), "no {word} in\n{text}");
+    }
+    assert!(text.contains("Use ") || text.contains("Nothing here is better than system"), "{text}");
+    assert_hinted(&output, "runs");
+    assert!(!support::stderr(&output).contains('\u{1b}'), "no bar and no colour without a terminal");
+}
+
+// ---- what is run ----------------------------------------------------------------------------------------------
+
+/// Every run in the order it was made, told by the program itself; each reads its input from the beginning.
+fn order(world: &World, seed: &str) -> Vec<String> {
+    let log = world.work().join("log");
+    let _ = std::fs::remove_file(&log);
+    let who = build::program("who", &world.work());
+    let code = format!("{} >>{}; echo \"$GLIBC_TUNABLES\" >/dev/null; cat", who.display(), log.display());
+    let sql = input("work.sql").to_string_lossy().into_owned();
+    let flags =
+        ["-n", "4", "--trials", "1", "--seed", seed, "--input", &sql, "--with", "hoard,mimalloc,jemalloc"];
+    let (result, _) = bench(world, &flags, &["sh", "-c", &code]);
+    assert!(warnings(&result, "output-differs").is_empty(), "{result:#}");
+    std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_seed_decides_the_order_and_every_round_has_all() {
+    let world = World::new();
+    let first = order(&world, "7");
+    assert_eq!(first.len(), 1 + 4 * 5, "a warm-up, four rounds and the counted runs: {first:?}");
+    assert_eq!(first[0], "libc", "the warm-up is under system");
+    for round in first[1..].chunks(4) {
+        let mut names: Vec<_> = round.iter().map(|name| name.split(' ').next().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["hoard", "jemalloc", "libc", "mimalloc"], "{first:?}");
+    }
+    assert_eq!(order(&world, "7"), first);
+    assert_ne!(order(&world, "8"), first);
+}
+
+#[test]
+fn the_user_names_the_candidates() {
+    let world = World::new();
+    let behave = behave(&world);
+    let (subset, _) = bench(&world, &["-n", "1", "--with", "mimalloc,glibc:arena1"], &[&behave, "100"]);
+    assert_eq!(
+        names(&subset),
+        ["system", "glibc:arena1", "mimalloc"],
+        "system always, in the catalogue's order"
+    );
+    let (all, _) = bench(&world, &["-n", "1", "--trials", "0", "--with", "all"], &[&behave, "100"]);
+    let listed = world.json(["list", "--json"]);
+    assert_eq!(names(&all), names(&listed));
+    let unknown = output(&mut world.imas(["bench", "--with", "hoard,nonsense", "--", "true"]));
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_hinted(&unknown, "nonsense: no such candidate");
+}
+
+/// One that cannot be loaded here is listed with the reason, and the others are measured.
+#[test]
+fn an_unusable_candidate_is_listed_with_its_reason() {
+    let world = World::new();
+    let broken = world.work().join("libbroken.so");
+    std::fs::write(&broken, "no library").unwrap();
+    let entry = format!("schema = 1\n[[candidate]]\nname = \"broken\"\nlibrary = \"{}\"\n", broken.display());
+    world.add_catalogue("broken.toml", &entry);
+    let (result, output) = bench(&world, &["-n", "1", "--with", "broken,hoard"], &[&behave(&world), "1000"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let row = candidate(&result, "broken");
+    assert_eq!(row["available"], false);
+    assert!(text(row, "/reason").contains("ELF"), "{row:#}");
+    assert_eq!(list(row, "/runs").len(), 0);
+    assert_eq!(list(candidate(&result, "hoard"), "/runs").len(), 1);
+}
+
+// ---- what is flagged ------------------------------------------------------------------------------------------
+
+fn picks(result: &Value) -> Vec<&str> {
+    ["fastest", "leanest", "balanced"].iter().map(|pick| text(result, &format!("/picks/{pick}"))).collect()
+}
+
+#[test]
+fn other_output_under_a_candidate_is_flagged_and_not_picked() {
+    let world = World::new();
+    let (result, output) = bench(
+        &world,
+        &["-n", "3", "--with", "hoard,mimalloc"],
+        &[&behave(&world), "20000", "print", "mimalloc"],
+    );
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(candidate(&result, "mimalloc")["ineligible"], "output-differs");
+    assert_eq!(candidate(&result, "hoard")["ineligible"], Value::Null);
+    assert_eq!(warnings(&result, "output-differs")[0]["candidate"], "mimalloc");
+    assert!(!picks(&result).contains(&"mimalloc"), "{result:#}");
+}
+
+#[test]
+fn another_exit_under_a_candidate_is_flagged_and_not_picked() {
+    let world = World::new();
+    let (result, _) =
+        bench(&world, &["-n", "3", "--with", "hoard"], &[&behave(&world), "20000", "exit3", "hoard"]);
+    assert_eq!(candidate(&result, "hoard")["ineligible"]["exit-differs"]["exit"], 3);
+    assert_eq!(warnings(&result, "exit-differs")[0]["exit"], 3);
+    assert!(!picks(&result).contains(&"hoard"));
+}
+
+/// The crash is flagged, and `imas run` never gives that candidate to the program.
+#[test]
+fn a_crash_under_a_candidate_is_flagged_and_quarantined() {
+    let world = World::new();
+    let behave = behave(&world);
+    let (result, output) =
+        bench(&world, &["-n", "3", "--with", "hoard,tcmalloc"], &[&behave, "20000", "segv", "hoard"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(warnings(&result, "crash-under")[0]["candidate"], "hoard");
+    assert!(!picks(&result).contains(&"hoard"));
+    let explained = world.json(["explain", &behave, "--json"]);
+    assert_eq!(text(&explained, "/quarantined/0/candidate"), "hoard");
+    for _ in 0..8 {
+        let started = world.start([behave.as_str(), "1000", "segv", "hoard"]);
+        assert!(started.status.success(), "{}", said(&started));
+    }
+}
+
+#[test]
+fn a_program_that_fails_by_itself_is_told_and_ends_with_one() {
+    let world = World::new();
+    let (result, output) =
+        bench(&world, &["-n", "2", "--with", "hoard"], &["sh", "-c", "echo why >&2; exit 9"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(warnings(&result, "system-fails")[0]["exit"], 9);
+    assert!(list(&result, "/notes").iter().any(|note| note == "the program says: why"), "{result:#}");
+}
+
+#[test]
+fn output_that_never_repeats_is_not_compared() {
+    let world = World::new();
+    let (result, _) = bench(
+        &world,
+        &["-n", "2", "--with", "hoard"],
+        &["sh", "-c", "echo $$; od -An -N8 -tx1 /dev/urandom"],
+    );
+    assert_eq!(warnings(&result, "output-varies-by-itself").len(), 1, "{result:#}");
+    assert_eq!(candidate(&result, "hoard")["ineligible"], Value::Null);
+}
+
+#[test]
+fn a_run_that_hangs_is_ended() {
+    let world = World::new();
+    let flags = ["-n", "2", "--timeout", "1", "--with", "hoard,mimalloc"];
+    let (result, output) = bench(&world, &flags, &[&behave(&world), "1000", "hang", "hoard"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let notes = list(&result, "/notes");
+    assert!(notes.iter().any(|note| note == "hoard: a run took too long and was ended"), "{result:#}");
+    assert!(!picks(&result).contains(&"hoard"), "{result:#}");
+    assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2);
+}
+
+// ---- whole trees ----------------------------------------------------------------------------------------------
+
+fn operations(world: &World, command: &[&str]) -> f64 {
+    let (result, output) = bench(world, &["-n", "1", "--with", "tcmalloc"], command);
+    assert!(output.status.success(), "{}", said(&output));
+    let of = |name: &str| candidate(&result, name)["paper"]["operations"].as_f64().unwrap();
+    let (system, tcmalloc) = (of("system"), of("tcmalloc"));
+    assert!(
+        (tcmalloc / system - 1.0).abs() < 0.05,
+        "the program does the same under both: {system}, {tcmalloc}"
+    );
+    system
+}
+
+#[test]
+fn every_process_of_a_tree_is_counted() {
+    let world = World::new();
+    let tree = build::program("tree", &world.work()).to_string_lossy().into_owned();
+    for how in [&[][..], &["exec"]] {
+        let counted = operations(&world, &[&[tree.as_str(), "5", "100000"], how].concat());
+        // Five children with 100,000 of malloc and of free each, and what starting takes.
+        assert!((1_000_000.0..1_050_000.0).contains(&counted), "{how:?}: {counted}");
+    }
+}
+
+#[test]
+fn what_outlives_the_command_is_ended() {
+    let world = World::new();
+    let tree = build::program("tree", &world.work()).to_string_lossy().into_owned();
+    let file = world.work().join("daemons").to_string_lossy().into_owned();
+    let (result, output) =
+        bench(&world, &["-n", "1", "--warmup", "0", "--with", "hoard"], &[&tree, "daemon", &file]);
+    assert!(output.status.success(), "{}", said(&output));
+    let daemons = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(daemons.lines().count(), 4, "two measured, two counted: {daemons}");
+    for pid in daemons.lines() {
+        assert!(!Path::new("/proc").join(pid).exists(), "{pid} is left");
+    }
+    let notes = list(&result, "/notes");
+    assert!(notes.iter().any(|note| note.as_str().unwrap().contains("outlived the command")), "{result:#}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let world = World::new();
+    bench(&world, &["-n", "1", "--with", "hoard"], &["sh", "-c", "true; true | cat"]);
+    assert_eq!(world.page_files(), [""; 0]);
+    assert!(world.trials().is_empty(), "a bench without a crash teaches 'run' nothing");
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate that crashes a program is not given to it again; a program that crashes by itself is nobody's fault.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Output;
+
+use imas_core::sample::{Ended, PageKind};
+use serde_json::Value;
+use support::{World, build, candidate, list, output, said, stdout, text};
+
+/// What C calls them, what `behave` calls them, and their numbers.
+const CRASHES: [(&str, &str, i32); 5] = [
+    ("SIGSEGV", "segv", 11),
+    ("SIGABRT", "abort", 6),
+    ("SIGILL", "ill", 4),
+    ("SIGBUS", "bus", 7),
+    ("SIGSYS", "sys", 31),
+];
+
+/// A program of its own, so that each test knows it alone.
+struct Patient {
+    world: World,
+    program: PathBuf,
+}
+
+impl Patient {
+    fn new(configuration: &str) -> Self {
+        let world = World::new();
+        world.configure(configuration);
+        Self { program: build::program("behave", &world.work()), world }
+    }
+
+    fn name(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
+    /// One start that does `act` under `under`.
+    fn start(&self, act: &str, under: &str) -> Output {
+        self.world.start([self.name().as_str(), "3000", act, under])
+    }
+
+    fn shown(&self) -> Value {
+        self.world.json(["show", &self.name(), "--json"])
+    }
+
+    fn explained(&self) -> String {
+        let assert = self.world.check(["explain", &self.name()]).success();
+        String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
+    }
+
+    /// Names of the quarantined candidates.
+    fn quarantined(&self) -> Vec<String> {
+        let explained = self.world.json(["explain", &self.name(), "--json"]);
+        list(&explained, "/quarantined").iter().map(|q| text(q, "/candidate").to_owned()).collect()
+    }
+}
+
+/// `system` and one other, two tests each.
+const ONE_OTHER: &str = "candidates = [\"tcmalloc\"]\nmax_tests = 2\nretest_s = 0";
+
+#[test]
+fn one_crash_is_enough() {
+    for (name, act, signal) in CRASHES {
+        let patient = Patient::new(ONE_OTHER);
+        assert!(patient.start(act, "tcmalloc").status.success(), "system comes first");
+        let crashed = patient.start(act, "tcmalloc");
+        assert_eq!(crashed.status.signal(), Some(signal), "{name}: {}", said(&crashed));
+        assert_eq!(stdout(&crashed), "worked\n", "{name}");
+        // From now on it lives, for ever.
+        for start in 0..6 {
+            let output = patient.start(act, "tcmalloc");
+            assert!(output.status.success(), "{name}, start {start}: {}", said(&output));
+        }
+        assert_eq!(patient.quarantined(), ["tcmalloc"], "{name}");
+        let explained = patient.explained();
+        assert!(
+            explained.contains("tcmalloc is quarantined") && explained.contains(name),
+            "{name}: {explained}"
+        );
+        assert!(explained.contains("imas pin --lift "), "{explained}");
+        let shown = patient.shown();
+        assert_ne!(text(&shown, "/next/candidate"), "tcmalloc");
+        assert_eq!(candidate(&shown, "tcmalloc")["left_out"][0]["why"], "crashed");
+    }
+}
+
+#[test]
+fn every_library_candidate_is_watched() {
+    let patient = Patient::new("max_tests = 1\nretest_s = 0");
+    // Crashes wherever there is a name, that is under each of the four libraries.
+    for act in ["ok", "ok", "segv", "abort", "ill", "bus"] {
+        patient.start(act, "all");
+    }
+    assert_eq!(patient.quarantined(), support::LIBRARIES);
+    assert!(patient.start("ok", "all").status.success());
+    assert!(["system", "glibc:arena1"].contains(&text(&patient.shown(), "/next/candidate")));
+}
+
+#[test]
+fn another_build_lifts_it() {
+    let patient = Patient::new(ONE_OTHER);
+    patient.start("segv", "tcmalloc");
+    patient.start("segv", "tcmalloc");
+    assert_eq!(patient.quarantined(), ["tcmalloc"]);
+    build::program_with("cc", "behave", &["-DANOTHER_BUILD", "-O2", "-fno-inline"], &patient.program);
+    assert_eq!(patient.quarantined(), [""; 0]);
+    // system, then tcmalloc once more: a new build is a new start.
+    assert!(patient.start("segv", "tcmalloc").status.success());
+    assert_eq!(patient.start("segv", "tcmalloc").status.signal(), Some(11));
+    assert_eq!(patient.quarantined(), ["tcmalloc"]);
+}
+
+#[test]
+fn the_operator_lifts_it() {
+    let patient = Patient::new(ONE_OTHER);
+    patient.start("abort", "tcmalloc");
+    patient.start("abort", "tcmalloc");
+    assert_eq!(patient.quarantined(), ["tcmalloc"]);
+    // A pin alone does not stand above the evidence.
+    patient.world.check(["pin", &patient.name(), "tcmalloc"]).success();
+    assert!(patient.start("abort", "tcmalloc").status.success());
+    assert_eq!(text(&patient.shown(), "/next/reason"), "pinned-quarantined");
+    patient.world.check(["pin", "--lift", &patient.name(), "tcmalloc"]).success();
+    assert_eq!(patient.quarantined(), [""; 0]);
+    assert_eq!(patient.start("abort", "tcmalloc").status.signal(), Some(6), "pinned and lifted");
+    assert_eq!(patient.quarantined(), ["tcmalloc"], "and noticed by the flight page");
+    assert!(patient.start("abort", "tcmalloc").status.success());
+}
+
+/// Settled on a candidate, no hook inside: the flight page tells the crash.
+#[test]
+fn a_crash_in_production_is_noticed() {
+    for (name, act, signal) in CRASHES {
+        let patient = Patient::new("candidates = [\"mimalloc\"]\nmax_tests = 1\nretest_s = 0");
+        patient.world.check(["pin", &patient.name(), "mimalloc"]).success();
+        assert!(patient.start("ok", "all").status.success());
+        assert_eq!(patient.start(act, "mimalloc").status.signal(), Some(signal), "{name}");
+        let trials = patient.world.trials();
+        let flights: Vec<_> = trials.iter().map(|trial| (trial.sample.kind, trial.sample.ended)).collect();
+        let signal = u32::try_from(signal).unwrap();
+        assert_eq!(
+            flights.last(),
+            Some(&(PageKind::Flight, Ended::Signal { signal })),
+            "{name}: {flights:?}"
+        );
+        assert!(flights.iter().all(|(kind, _)| *kind == PageKind::Flight), "{name}: {flights:?}");
+        assert_eq!(patient.quarantined(), ["mimalloc"], "{name}");
+        assert!(patient.start(act, "mimalloc").status.success(), "{name}");
+        assert!(patient.explained().contains("1 of 2 starts"), "{}", patient.explained());
+    }
+}
+
+#[test]
+fn a_program_that_crashes_by_itself_is_not_held_against_anyone() {
+    let patient = Patient::new("candidates = [\"tcmalloc\", \"hoard\"]\nmax_tests = 1\nretest_s = 0");
+    for start in 0..6 {
+        assert_eq!(patient.start("segv", "all").status.signal(), Some(11), "start {start}");
+    }
+    assert_eq!(patient.quarantined(), [""; 0]);
+    assert!(!patient.explained().contains("quarantined"), "{}", patient.explained());
+    let tried: Vec<_> = patient.world.trials().iter().map(|trial| trial.sample.candidate.clone()).collect();
+    assert!(
+        tried.starts_with(&["system".to_owned(), "tcmalloc".to_owned(), "hoard".to_owned()]),
+        "{tried:?}"
+    );
+}
+
+/// Killed from outside, ended by its own wish or by its own arithmetic: none is an allocator's doing.
+#[test]
+fn other_ends_are_neutral() {
+    for (act, signal, status) in
+        [("kill", Some(9), None), ("term", Some(15), None), ("fpe", Some(8), None), ("exit3", None, Some(3))]
+    {
+        let patient = Patient::new(ONE_OTHER);
+        for _ in 0..4 {
+            let output = patient.start(act, "tcmalloc");
+            if output.status.success() {
+                continue;
+            }
+            assert_eq!((output.status.signal(), output.status.code()), (signal, status), "{act}");
+        }
+        assert_eq!(patient.quarantined(), [""; 0], "{act}");
+        let trials = patient.world.trials();
+        assert_eq!(trials.iter().filter(|trial| trial.sample.candidate == "tcmalloc").count(), 2, "{act}");
+    }
+}
+
+/// The page is armed before exec, so that a death before any code of ours is seen, even with no imas running.
+#[test]
+fn a_library_that_dies_before_us_is_quarantined() {
+    let patient = Patient::new("candidates = [\"dies-early\"]\nmax_tests = 2\nretest_s = 0");
+    let library = build::library("dies_early", &patient.world.work());
+    let entry = format!(
+        "schema = 1\n[[candidate]]\nname = \"dies-early\"\nversion = \"1\"\nlibrary = \"{}\"\n",
+        library.display()
+    );
+    patient.world.add_catalogue("dies.toml", &entry);
+    let listing = patient.world.json(["list", "--json"]);
+    assert_eq!(candidate(&listing, "dies-early")["available"], true, "the probe cannot know");
+    assert!(patient.start("ok", "all").status.success(), "system comes first");
+    let died = patient.start("ok", "all");
+    assert_eq!((died.status.signal(), stdout(&died).as_str()), (Some(11), ""), "{}", said(&died));
+    let trials = patient.world.trials();
+    assert_eq!(trials.last().unwrap().sample.ended, Ended::NeverEntered);
+    assert_eq!(patient.quarantined(), ["dies-early"]);
+    assert!(patient.explained().contains("death before its first instruction"), "{}", patient.explained());
+    for _ in 0..4 {
+        assert!(patient.start("ok", "all").status.success());
+    }
+    // The same with the guard: pinned, lifted, and dead once more.
+    patient.world.check(["pin", "--lift", &patient.name(), "dies-early"]).success();
+    assert_eq!(patient.start("ok", "all").status.signal(), Some(11));
+    assert_eq!(patient.world.trials().last().unwrap().sample.kind, PageKind::Flight);
+    assert_eq!(patient.quarantined(), ["dies-early"]);
+    assert!(patient.start("ok", "all").status.success());
+}
+
+/// What a program's own handler turns into a clean end is no crash, and the program's handler stays the program's.
+#[test]
+fn a_program_that_handles_its_signals_keeps_them() {
+    let world = World::new();
+    world.configure(ONE_OTHER);
+    let code = "import signal, os\nsignal.signal(signal.SIGABRT, lambda *_: print('handled', flush=True))\n\
+        os.kill(os.getpid(), signal.SIGABRT)\nprint('on')";
+    for _ in 0..4 {
+        let output = world.start(["python3", "-c", code]);
+        assert_eq!(
+            (stdout(&output).as_str(), output.status.code()),
+            ("handled\non\n", Some(0)),
+            "{}",
+            said(&output)
+        );
+    }
+    let explained = world.json(["explain", "python3", "--json"]);
+    assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
+}
+
+/// Crashing children belong to the program's own business; the page is the program's alone.
+#[test]
+fn a_crashing_child_is_not_the_programs_crash() {
+    let world = World::new();
+    world.configure(ONE_OTHER);
+    let behave = build::program("behave", &world.work());
+    let code = format!("{} 100 segv all; (kill -ABRT $BASHPID); echo done", behave.display());
+    for _ in 0..4 {
+        let output = output(
+            world
+                .imas(["run", "--retest", "0", "--", "bash", "-c", &code])
+                .stderr(std::process::Stdio::null()),
+        );
+        assert!(output.status.success() && stdout(&output).ends_with("done\n"), "{}", said(&output));
+    }
+    let explained = world.json(["explain", "bash", "--json"]);
+    assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
+    assert!(world.trials().iter().all(|trial| matches!(trial.sample.ended, Ended::Clean { .. })));
+}
