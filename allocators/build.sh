@@ -59,7 +59,7 @@ build_one()
 {
     # Recipes read these through lib/recipe.sh.
     # shellcheck disable=SC2034
-    OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() libraries=()
+    OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() libraries=() loader_tls=no
     . "$ALLOCATORS/lib/recipe.sh"
     . "$ALLOCATORS/recipes/$name.sh"
     local stamp command

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// primitives.h with every call behind the gate of fork_gate.h.
+// primitives.h with every call behind the gate of fork_gate.h. The glue declares the functions it names,
+// except NAME_CALLOC; some are its own.
 #ifndef IMAS_GATED_H
 #define IMAS_GATED_H
 
@@ -7,12 +8,7 @@
 
 #include "fork_gate.h"
 
-extern void *NAME_MALLOC(size_t size);
-extern void NAME_FREE(void *block);
 extern void *NAME_CALLOC(size_t count, size_t size);
-extern void *NAME_REALLOC(void *block, size_t size);
-extern size_t NAME_USABLE(void *block);
-// NAME_ALIGNED may be a function of the glue itself, so the glue declares it.
 
 #define RAW_CALLOC 1
 

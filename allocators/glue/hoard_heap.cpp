@@ -4,6 +4,7 @@
 // was made (theirs knows only threads made through its own pthread_create), and without their 32 MiB
 // start-up buffer. Upstream's files are used unmodified; see hoard_layers.h for the layers replaced.
 #include "hoard_layers.h"
+#include "apart.h"
 #include "heaplayers.h"
 #include "hoardtlab.h"
 #include "hoard_heap.h"
@@ -92,46 +93,16 @@ inline TheCustomHeapType *threadHeap()
 }
 
 // Hoard finds a block's superblock by rounding its address down, so no block of its own begins on a
-// superblock boundary. A block that must (alignment >= SUPERBLOCK_SIZE) is mapped by itself, with this
-// note in the page before it.
-struct Apart {
-    void *start;
-    size_t mapped;
-    size_t usable;
-};
-
+// superblock boundary. A block that must (alignment >= SUPERBLOCK_SIZE) is mapped apart. NULL counts too.
 inline bool isApart(const void *block)
 {
     return (reinterpret_cast<uintptr_t>(block) & (SUPERBLOCK_SIZE - 1)) == 0;
 }
 
-Apart *noteOf(void *block)
-{
-    return reinterpret_cast<Apart *>(static_cast<char *>(block) - HL::MmapWrapper::Size);
-}
-
-void *mapApart(size_t alignment, size_t size)
-{
-    size_t page = HL::MmapWrapper::Size;
-    size_t usable = (size + page - 1) & ~(page - 1);
-    size_t mapped = usable + alignment + page;
-    if (mapped < size)
-        return nullptr;
-    void *start = HL::MmapWrapper::map(mapped);
-    if (start == nullptr)
-        return nullptr;
-    uintptr_t first = reinterpret_cast<uintptr_t>(start) + page;
-    void *block = reinterpret_cast<void *>((first + alignment - 1) & ~(alignment - 1));
-    *noteOf(block) = Apart { start, mapped, usable };
-    return block;
-}
-
 __attribute__((noinline)) void freeApart(void *block)
 {
-    if (block == nullptr)
-        return;
-    Apart note = *noteOf(block);
-    HL::MmapWrapper::unmap(note.start, note.mapped);
+    if (block != nullptr)
+        apart_unmap(block);
 }
 
 } // namespace
@@ -163,7 +134,7 @@ void hoard_free(void *block)
 size_t hoard_usable(void *block)
 {
     if (__builtin_expect(isApart(block), 0))
-        return noteOf(block)->usable;
+        return apart_usable(block);
     return Hoard::TLABBase::getSize(block);
 }
 
@@ -187,7 +158,7 @@ void *hoard_realloc(void *block, size_t size)
 void *hoard_aligned(size_t alignment, size_t size)
 {
     if (alignment >= SUPERBLOCK_SIZE)
-        return mapApart(alignment, size);
+        return apart_map(alignment, size);
     void *block = hoard_malloc(size + alignment);
     if (block == nullptr)
         return nullptr;

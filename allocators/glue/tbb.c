@@ -2,10 +2,14 @@
 // oneTBB's scalable allocator. A child of fork finds its locks as other threads left them: hence the gate.
 #include <stddef.h>
 
+extern void *scalable_malloc(size_t size);
+extern void scalable_free(void *block);
+extern void *scalable_realloc(void *block, size_t size);
+extern size_t scalable_msize(void *block);
 extern void *scalable_aligned_malloc(size_t size, size_t alignment);
 extern int scalable_allocation_command(int command, void *parameter);
 
-// gated.h declares what NAME_ALIGNED names; TBB's has its arguments the other way round.
+// TBB's own has its arguments the other way round.
 static inline void *aligned(size_t alignment, size_t size)
 {
     return scalable_aligned_malloc(size, alignment);

@@ -3,6 +3,10 @@
 // them: hence the gate.
 #include <stddef.h>
 
+extern void *TCMallocInternalMalloc(size_t size);
+extern void TCMallocInternalFree(void *block);
+extern void *TCMallocInternalRealloc(void *block, size_t size);
+extern size_t TCMallocInternalMallocSize(void *block);
 extern void *TCMallocInternalMemalign(size_t alignment, size_t size);
 
 #define NAME_MALLOC TCMallocInternalMalloc

@@ -2,12 +2,13 @@
 //
 // TLSF (Matthew Conte's, as lvgl carries it), which manages memory that it is handed, one thread at a
 // time, in blocks aligned to 8. Here: one lock; one stretch of reserved addresses into which its
-// pools grow; every block asked for with alignment 16; big blocks mapped by themselves.
+// pools grow; every block asked for with alignment 16; big blocks mapped apart.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "apart.h"
 #include "heap_lock.h"
 #include "keep_errno.h"
 
@@ -35,40 +36,9 @@ static char *reserve_start;
 static char *reserve_end;
 static char *pools_end;
 
-// What stands before a block mapped by itself.
-struct apart {
-    void *start;
-    size_t mapped;
-    size_t usable;
-    size_t unused;
-};
-
 static inline int is_apart(const void *block)
 {
     return (uintptr_t)block - (uintptr_t)reserve_start >= (size_t)(reserve_end - reserve_start);
-}
-
-static inline struct apart *note_of(void *block)
-{
-    return (struct apart *)block - 1;
-}
-
-static inline size_t round_up(size_t number, size_t power)
-{
-    return (number + power - 1) & ~(power - 1);
-}
-
-static void *map_apart(size_t alignment, size_t size)
-{
-    size_t mapped = round_up(size + alignment + sizeof(struct apart), PAGE);
-    if (mapped < size)
-        return NULL;
-    char *start = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
-    char *block = (char *)round_up((uintptr_t)start + sizeof(struct apart), alignment);
-    *note_of(block) = (struct apart){ start, mapped, (size_t)(start + mapped - block), 0 };
-    return block;
 }
 
 // As much address space as the process may have: a limit (RLIMIT_AS) may refuse the whole.
@@ -99,7 +69,7 @@ static int create_heap(void)
 {
     if (reserve_start == NULL && !reserve())
         return 0;
-    char *control = extend(round_up(lv_tlsf_size(), PAGE));
+    char *control = extend(apart_round_up(lv_tlsf_size(), PAGE));
     if (control == NULL)
         return 0;
     heap = lv_tlsf_create(control);
@@ -111,7 +81,7 @@ static int grow(size_t alignment, size_t size)
 {
     size_t needed = size + alignment + 4 * ALIGNMENT + lv_tlsf_pool_overhead();
     size_t eighth = (size_t)(pools_end - reserve_start) / 8;
-    size_t bytes = round_up(needed > eighth ? needed : eighth, POOL);
+    size_t bytes = apart_round_up(needed > eighth ? needed : eighth, POOL);
     char *start = extend(bytes);
     return start != NULL && lv_tlsf_add_pool(heap, start, bytes) != NULL;
 }
@@ -129,7 +99,7 @@ static void *allocate_locked(size_t alignment, size_t size)
 static void *raw_aligned(size_t alignment, size_t size)
 {
     if (size >= APART || alignment >= APART)
-        return map_apart(alignment, size);
+        return apart_map(alignment, size);
     heap_lock();
     void *block = allocate_locked(alignment, size);
     heap_unlock();
@@ -144,8 +114,7 @@ static void *raw_malloc(size_t size)
 static void raw_free(void *block)
 {
     if (is_apart(block)) {
-        struct apart note = *note_of(block);
-        munmap(note.start, note.mapped);
+        apart_unmap(block);
         return;
     }
     heap_lock();
@@ -155,7 +124,7 @@ static void raw_free(void *block)
 
 static size_t raw_usable(void *block)
 {
-    return is_apart(block) ? note_of(block)->usable : lv_tlsf_block_size(block);
+    return is_apart(block) ? apart_usable(block) : lv_tlsf_block_size(block);
 }
 
 // TLSF's own realloc would move a block to an 8-byte boundary.

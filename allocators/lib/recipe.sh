@@ -9,6 +9,7 @@
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   libraries      what it cannot do without besides libc: say why, and say so in the catalogue (optional)
+#   loader_tls     "yes" where a part reaches its thread data through the loader: say why it is safe (optional)
 #   build_seconds  about how long it takes; the slow ones are built last
 # and defines build(), which runs in a fresh folder, finds the sources in $SOURCE (read only) and ends
 # with one link_library.
@@ -90,7 +91,7 @@ check_library()
 {
     local dynamic
     dynamic=$(readelf -dW "$1")
-    refuse_if "$(needed_by "$1" | grep -vxF "$(printf 'lib%s\n' c "${libraries[@]}")")" . "$1 needs a library that it must not"
+    refuse_if "$(needed_by "$1" | grep -v '^ld-linux' | grep -vxF "$(printf 'lib%s\n' c "${libraries[@]}")")" . "$1 needs a library that it must not"
     refuse_if "$dynamic" 'TEXTREL' "$1 has text relocations"
     refuse_unless "$dynamic" 'FLAGS_1.*NOW' "$1 is not bound at load"
     refuse_unless "$dynamic" '\(SYMBOLIC\)|FLAGS .*SYMBOLIC' "$1 is not bound to itself"
@@ -128,7 +129,7 @@ check_imports()
     local imports
     imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' |
         grep -vxE '_ITM_.*|__gmon_start__' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
-    refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
+    [ "$loader_tls" = yes ] || refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
     # Other libraries' names are bound by the linker, which leaves nothing undefined.
     refuse_if "$(grep -vE '@(GLIBC_2|GLIBCXX_|CXXABI_|GCC_)' <<<"$imports")" '.' "$1 refers to what no library has"
 }

@@ -3,7 +3,7 @@
 # Hoard. Its sources are headers: glue/hoard_heap.cpp composes the heap from them.
 version=3.13
 source=crate:hoard-sys
-glue=(hoard.c primitives.h cxx_runtime.cpp hoard_heap.cpp hoard_heap.h hoard_fork.cpp hoard_layers.h)
+glue=(hoard.c primitives.h cxx_runtime.cpp hoard_heap.cpp hoard_heap.h hoard_fork.cpp hoard_layers.h apart.h)
 build_seconds=10
 
 build()

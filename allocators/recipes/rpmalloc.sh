@@ -3,7 +3,7 @@
 # rpmalloc. Without ENABLE_VALIDATE_ARGS absurd sizes get a pointer.
 version=1.4.3
 source=crate:rpmalloc-sys
-glue=(rpmalloc.c gated.h fork_gate.h thread_end.h)
+glue=(rpmalloc.c gated.h fork_gate.h thread_end.h apart.h)
 build_seconds=2
 
 build()

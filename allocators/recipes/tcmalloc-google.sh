@@ -6,6 +6,8 @@ source=crate:libtcmalloc-sys
 glue=(tcmalloc-google.c gated.h fork_gate.h thread_end.h)
 # Abseil and its own statistics use streams and locales.
 libraries=(stdc++ m gcc_s)
+# Its hand-written sequences ask the loader, which answers without malloc for a library loaded at start.
+loader_tls=yes
 hooks=(_ZN8tcmalloc17tcmalloc_internal18default_subreleaseEv
     _ZN8tcmalloc17tcmalloc_internal32default_want_legacy_size_classesEv
     _ZN8tcmalloc17tcmalloc_internal6subtle6percpu10VirtualCpu15TestSynchronizeEv
@@ -20,7 +22,9 @@ build()
     mapfile -t files < <(grep -oE '"c_src/[^"]+\.cc"' "$SOURCE/build.rs" | tr -d '"' | grep -v bridge)
     # Upstream's optimisation; LTO of Abseil would take minutes more.
     LTO_FLAGS=()
-    flags=(-O2 -std=gnu++17 -w -fno-omit-frame-pointer -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES
+    # Its weak free_sized, hidden as all is, would hide the glue's.
+    flags=(-Dfree_sized=tcmalloc_free_sized -Dfree_aligned_sized=tcmalloc_free_aligned_sized
+        -O2 -std=gnu++17 -w -fno-omit-frame-pointer -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES
         -DTCMALLOC_INTERNAL_METHODS_ONLY "-I$folder/abseil-cpp" "-I$folder/tcmalloc")
     # No C declarations before an assembler file.
     compile_cxx "${flags[@]}" -DIMAS_KEEP_ERRNO_H -- "$folder/tcmalloc/tcmalloc/internal/percpu_rseq_asm.S"
