@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Forget(ProgramArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
     Doctor(JsonArgs),
+    /// The published experiments on textbook allocators, run again: a page with every printed finding and ours
+    Study(StudyArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder
@@ -141,6 +143,30 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// The experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StudyName {
+    /// Free lists with and without merging, 24- and 8-byte headers
+    Freelist,
+    /// First, next, best and worst fit
+    Fit,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StudyArgs {
+    /// Which one
+    #[arg(value_enum, value_name = "STUDY")]
+    pub(crate) name: StudyName,
+    /// Folder for the page, the figures (SVG) and the tables (CSV)
+    #[arg(long, default_value = "study", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// Runs with different seeds [default: freelist 200, fit 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seeds: Option<u32>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ mod output;
 mod profile;
 mod show;
 mod start;
+mod study;
 mod wishes;
 
 use std::process::ExitCode;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas study`: the published experiments, run again; findings beside the printed ones.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_report::table;
+use imas_study::{FitOptions, FreelistOptions, Progress, Study, StudyError, fit, freelist};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use crate::cli::{StudyArgs, StudyName};
+use crate::context::Context;
+use crate::message::Hinted;
+use crate::output;
+
+pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
+    let bar = ProgressBar::no_length();
+    let shown = bar.clone();
+    let progress = Progress::new(move |done, of| {
+        shown.set_length(of);
+        shown.set_position(done);
+    });
+    let study = study(args, context, progress).map_err(hinted)?;
+    bar.finish_and_clear();
+    let written = study.write(&args.out).map_err(hinted)?;
+    if args.json.json {
+        output::json(&json!({ "schema": 1, "study": study, "written": written }))?;
+    } else {
+        output::text(&page(&study))?;
+        output::text(&format!("written: {}", args.out.join(format!("{}.html", study.id)).display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn study(args: &StudyArgs, context: &Context, progress: Progress) -> imas_study::Result<Study> {
+    match args.name {
+        StudyName::Freelist => {
+            let default = FreelistOptions::new(&context.lib_dir);
+            freelist(&FreelistOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
+        }
+        StudyName::Fit => {
+            let default = FitOptions::new(&context.lib_dir);
+            fit(&FitOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
+        }
+    }
+}
+
+fn page(study: &Study) -> String {
+    // The remarks are sentences: they stand in the page and in the CSV, a terminal has no room for them.
+    let rows = study
+        .findings
+        .iter()
+        .map(|f| vec![f.claim.clone(), f.printed.clone(), f.ours.clone(), f.verdict.to_string()]);
+    let findings = table::plain(&["finding", "printed", "ours", "verdict"], rows);
+    format!("{}\n{}\n\n{findings}", study.title, study.paper)
+}
+
+fn hinted(error: StudyError) -> anyhow::Error {
+    match error.hint() {
+        Some(hint) => Hinted::error(error.to_string(), hint),
+        None => error.into(),
+    }
+}
