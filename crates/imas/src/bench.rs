@@ -50,6 +50,7 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     let chosen = chosen(args, context, store.as_ref())?;
+    check_files(args)?;
     let bench = Bench { args, context, command, build_id: executable.build_id };
     let measured = bench.measure(&chosen)?;
     if let Some(store) = &store {
@@ -60,6 +61,19 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     show(args, &report, &bench.command)?;
     let failed = report.warnings.iter().any(|warning| matches!(warning, Warning::SystemFails { .. }));
     Ok(if failed { ExitCode::from(PROGRAM_FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// The files that the user named must not fail when half is measured.
+fn check_files(args: &BenchArgs) -> Result<()> {
+    if let Some(input) = &args.input {
+        std::fs::File::open(input).map_err(|error| {
+            Hinted::error(
+                format!("{} cannot be read: {error}", input.display()),
+                "--input names the file that the command reads as its standard input",
+            )
+        })?;
+    }
+    export::check(args)
 }
 
 /// A candidate to be measured, or why it cannot be.

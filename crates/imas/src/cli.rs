@@ -39,7 +39,8 @@ pub(crate) struct Places {
 /// A number of seconds that time can have.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if seconds.is_finite() && seconds >= 0.0 { Ok(seconds) } else { Err("must be 0 or more".to_owned()) }
+    const MOST: f64 = 1e9; // thirty years; far beyond it a point in time can no longer be computed
+    if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
 }
 
 #[derive(Debug, Subcommand)]

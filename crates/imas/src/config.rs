@@ -3,9 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use imas_core::paper::Limits;
 use serde::Deserialize;
+
+use crate::message::Hinted;
 
 /// What the files may say. A flag wins over an environment variable, that over a file.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
@@ -30,10 +32,27 @@ impl Config {
     }
 
     fn read_file(file: &Path) -> Result<Self> {
-        match std::fs::read_to_string(file) {
-            Ok(text) => toml::from_str(&text).with_context(|| format!("{}", file.display())),
+        let read = match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error).with_context(|| format!("{}", file.display())),
+            Err(error) => Err(error.to_string()),
+        };
+        read.map_err(|why| {
+            Hinted::error(
+                format!("{}: {}", file.display(), why.trim_end()),
+                "correct the file, or move it away: every key has a default",
+            )
+        })
+    }
+
+    /// The file's text as settings, or what is wrong with it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        match config.retest_s {
+            Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => {
+                Err(format!("retest_s = {seconds}: not a number of seconds from 0 on"))
+            }
+            _ => Ok(config),
         }
     }
 
@@ -80,6 +99,14 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_is_an_error() {
-        assert!(toml::from_str::<Config>("retests = 60").is_err());
+        assert!(Config::parse("retests = 60").is_err());
+    }
+
+    #[test]
+    fn a_waiting_time_is_a_number_of_seconds() {
+        for bad in ["nan", "inf", "-1", "'60'"] {
+            assert!(Config::parse(&format!("retest_s = {bad}")).is_err(), "{bad}");
+        }
+        assert_eq!(Config::parse("retest_s = 0").unwrap().retest_s, Some(0.0));
     }
 }

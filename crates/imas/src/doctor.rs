@@ -140,6 +140,14 @@ fn candidates(context: &Context, store: Option<&Store>, findings: &mut Vec<Findi
             "correct or remove the entry; the rest is used",
         ));
     }
+    let named = context.config.candidates.iter().flatten();
+    for name in named.filter(|name| context.catalogue.find(name).is_none()) {
+        findings.push(Finding::broken(
+            "configuration",
+            format!("candidates: {name}: no such candidate"),
+            "'imas list' shows their names; the others are tested",
+        ));
+    }
     let set = context.test_set();
     let obstacles: Vec<_> = set
         .iter()

@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use imas_linux::program::CommandError;
+
 /// An error with advice.
 #[derive(Debug)]
 pub(crate) struct Hinted {
@@ -36,9 +38,18 @@ pub(crate) fn error(error: &anyhow::Error) {
         }
     }
     say(&format!("imas: {text}"));
-    if let Some(hinted) = error.downcast_ref::<Hinted>() {
-        say(&format!("hint: {}", hinted.hint));
+    if let Some(hint) = hint(error) {
+        say(&format!("hint: {hint}"));
     }
+}
+
+fn hint(error: &anyhow::Error) -> Option<&str> {
+    let hinted = error.downcast_ref::<Hinted>().map(|hinted| hinted.hint.as_str());
+    hinted.or_else(|| match error.downcast_ref::<CommandError>()? {
+        CommandError::Empty => Some("give the command after --"),
+        CommandError::NotFound(_) => Some("check the spelling, or give the program's path"),
+        CommandError::NotExecutable { .. } => Some("'ls -l' shows whether it is a file that may be executed"),
+    })
 }
 
 /// A warning: the command goes on.

@@ -34,7 +34,7 @@ const NOT_FOUND: u8 = 127;
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {
         Ok(command) => command,
-        Err(error) => return Ok(cannot_start(&error)),
+        Err(error) => return Ok(cannot_start(error)),
     };
     let start = plan(args, places, &command).unwrap_or_else(|error| {
         message::error(&error);
@@ -49,15 +49,13 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Err(error) = start.exec(&command);
-    Ok(cannot_start(&error))
+    Ok(cannot_start(error))
 }
 
-fn cannot_start(error: &CommandError) -> ExitCode {
-    message::say(&format!("imas: {error}"));
-    ExitCode::from(match error {
-        CommandError::NotFound(_) => NOT_FOUND,
-        _ => NOT_EXECUTABLE,
-    })
+fn cannot_start(error: CommandError) -> ExitCode {
+    let code = if matches!(error, CommandError::NotFound(_)) { NOT_FOUND } else { NOT_EXECUTABLE };
+    message::error(&error.into());
+    ExitCode::from(code)
 }
 
 /// All that exec needs.

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::cli::{ExcludeAction, PinArgs, ProgramArgs};
 use crate::context::Context;
+use crate::message::Hinted;
 use crate::output;
 use crate::profile::{find, now_unix_s, resolved};
 
@@ -22,7 +23,10 @@ pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
     let candidate = context.candidate(&args.candidate)?;
     let store = context.open_store()?;
     if let Some(obstacle) = context.obstacle(candidate, Some(&store)) {
-        anyhow::bail!("{} cannot be used here: {obstacle}", candidate.name);
+        return Err(Hinted::error(
+            format!("{} cannot be used here: {obstacle}", candidate.name),
+            "'imas list' says which candidates can",
+        ));
     }
     let program = find_or_make(&store, &args.program.program)?;
     let now_s = now_unix_s();
