@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Threads that come and go and free each other's blocks, and forks among them. Every block is full
- * of its own mark; prints "done" when none was ever wrong. */
+ * of its own mark, and errno has to survive each call, whoever waits for the lock; prints "done"
+ * when nothing was ever wrong. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,7 +53,11 @@ static void *work(void *argument)
     unsigned seed = (unsigned)(uintptr_t)argument;
     for (int i = 0; i < STEPS; i++) {
         size_t at = (size_t)rand_r(&seed) % SHARED;
+        errno = at < SHARED / 2 ? ERANGE : EDOM;
+        int before = errno;
         unpack(__atomic_exchange_n(&shared[at], pack(&seed), __ATOMIC_ACQ_REL));
+        if (errno != before)
+            stop("errno changed\n");
     }
     return NULL;
 }
