@@ -33,7 +33,7 @@ def run(place):
         cost = lambda m, of: (m[of, TIMED] - m[of, 0]) * 1e9 / TIMED  # noqa: E731
         ns = figures.spread(pairs, lambda m, of=name: cost(m, of))
         ratio = figures.spread(pairs, lambda m, of=name: cost(m, of) / cost(m, "glibc"))
-        more = figures.spread(starts, lambda m, of=name: (m[of] - m["glibc"]) * 1e3)
+        more = figures.spread(starts, lambda m, of=name: (m[of] - m["glibc"]) * 1e3, figures.decile)
         rows.append(Row(f"{WHAT} {name}: pair of 64 bytes; start", "-",
-                        f"{ns.mid:.1f} ns, {figures.shown(ratio, 2)} of glibc's; +{figures.shown(more, 2, 'ms')}", "-"))
+                        f"{ns.mid:.1f} ns, {figures.shown(ratio, 2)} of glibc's; {figures.shown(more, 2, 'ms', '+')}", "-"))
     return rows

@@ -36,7 +36,7 @@ def _trial_due(place):
     """Fewer starts than there are tests to make, in one fresh store after the other: each is a trial."""
     command, rounds = _command(place), []
     for number in range(FRESH_STORES):
-        store = place.scratch / f"fresh-{number}.db"
+        store = place.disk / f"fresh-{number}.db"
         place.call("run", "--retest", "0", "--", *command, store=store)
         ways = {
             "without": ({}, injection.trial(place, None, command)),
@@ -49,7 +49,7 @@ def _trial_due(place):
 def _row(what, rounds):
     def added(kind):
         values = [{way: both[kind] * 1e3 for way, both in each.items()} for each in rounds]
-        return figures.spread(values, lambda m: m["with"] - m["without"])
+        return figures.spread(values, lambda m: m["with"] - m["without"], figures.decile)
 
     wall, cpu = added(0), added(1)
     return Row(f"{WHAT}: {what}", f"<= {BOUND_MS} ms", f"{figures.shown(wall, 2, 'ms')}, CPU {cpu.mid:.2f} ms",

@@ -32,16 +32,21 @@ class Row(NamedTuple):
     held: str
 
 
-def medians(rounds):
-    return {way: statistics.median(each[way] for each in rounds) for way in rounds[0]}
+def decile(values):
+    """The least of ten: for elapsed times of a millisecond, to which other load can only add."""
+    return statistics.quantiles(values, n=10)[0]
 
 
-def spread(rounds, figure: Callable[[dict], float]) -> Interval:
-    """The figure of the medians with its bootstrap interval."""
+def centres(rounds, centre=statistics.median):
+    return {way: centre([each[way] for each in rounds]) for way in rounds[0]}
+
+
+def spread(rounds, figure: Callable[[dict], float], centre=statistics.median) -> Interval:
+    """The figure of the medians (or another centre) with its bootstrap interval."""
     chance = random.Random(1)
-    drawn = sorted(figure(medians(chance.choices(rounds, k=len(rounds)))) for _ in range(RESAMPLES))
+    drawn = sorted(figure(centres(chance.choices(rounds, k=len(rounds)), centre)) for _ in range(RESAMPLES))
     cut = int(RESAMPLES * (1 - LEVEL) / 2)
-    return Interval(drawn[cut], figure(medians(rounds)), drawn[-1 - cut])
+    return Interval(drawn[cut], figure(centres(rounds, centre)), drawn[-1 - cut])
 
 
 def held(interval: Interval, bound: float) -> str:
@@ -51,9 +56,11 @@ def held(interval: Interval, bound: float) -> str:
     return "no" if interval.lo > bound else "open"
 
 
-def shown(interval: Interval, digits: int, unit: str = "") -> str:
+def shown(interval: Interval, digits: int, unit: str = "", sign: str = "") -> str:
+    """sign "+": for a difference."""
     unit = f" {unit}" if unit else ""
-    return f"{interval.mid:.{digits}f}{unit} [{interval.lo:.{digits}f}, {interval.hi:.{digits}f}]"
+    lo, mid, hi = (f"{value:{sign}.{digits}f}" for value in interval)
+    return f"{mid}{unit} [{lo}, {hi}]"
 
 
 def table(rows) -> str:

@@ -51,5 +51,5 @@ def run(place):
             plain, counted = _counted(place, kind, library)
             ns, added = _timed(place, kind, library)
             rows.append(Row(f"{WHAT}, {said}, {name}", "-",
-                            f"+{figures.shown(added, 1, 'ns')} over {ns.mid:.1f} ns; +{counted - plain:.1f} instructions over {plain:.1f}", "-"))
+                            f"{figures.shown(added, 1, 'ns', '+')} over {ns.mid:.1f} ns; +{counted - plain:.1f} instructions over {plain:.1f}", "-"))
     return rows

@@ -33,9 +33,12 @@ class Place:
         # Pages belong on tmpfs, as in real use.
         self.scratch = Path(tempfile.mkdtemp(prefix="imas-bench-", dir="/dev/shm"))
         self._build()
+        # ... and the store on a disk, which fsync has to wait for.
+        self.disk = Path(tempfile.mkdtemp(prefix="stores-", dir=OUT))
 
     def close(self):
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        for folder in (self.scratch, self.disk):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _build(self):
         OUT.mkdir(parents=True, exist_ok=True)

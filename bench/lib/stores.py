@@ -9,7 +9,7 @@ STARTS = 31  # five tests of six candidates, and one more start, which harvests 
 
 def settled(place, name, command):
     """Starts the command until nothing is left to test."""
-    store = place.scratch / name
+    store = place.disk / name
     for _ in range(STARTS):
         place.call("run", "--retest", "0", "--", *command, store=store)
     if json.loads(place.call("explain", "--json", command[0], store=store))["next"]["trial"]:
@@ -35,7 +35,7 @@ def _clone(connection, number):
 
 def enlarged(place, small, programs):
     """A store of that many programs, each with the trials of the one in the small store."""
-    large = place.scratch / f"of-{programs}.db"
+    large = place.disk / f"of-{programs}.db"
     source, target = sqlite3.connect(small), sqlite3.connect(large)
     source.backup(target)
     with target:

@@ -36,7 +36,7 @@ def _timed(place, program, name, library):
     rounds = process.interleaved(lambda way: process.cpu_of(ways[way], environment, program.drive), ways, ROUNDS)
     injection.check_trial(place, library)
     ratio = figures.spread(rounds, lambda m: m["trial"] / m["production"])
-    typical = figures.medians(rounds)["production"]
+    typical = figures.centres(rounds)["production"]
     return Row(f"{WHAT}, {program.name}, {name}: user+sys CPU", "<= 1.03",
                f"{figures.shown(ratio, 3)} ({ROUNDS} pairs of {typical:.2f} s)", figures.held(ratio, BOUND))
 
