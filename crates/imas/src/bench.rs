@@ -356,9 +356,10 @@ fn show(args: &BenchArgs, report: &Report<Host>, command: &Command) -> Result<()
     }
     output::text(&format!("\n{}\n{}", report.table(), report.sentence()))?;
     if report.picks.balanced != SYSTEM {
+        // The children were measured too, so they have to come along.
         let words: Vec<_> = args.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
         output::text(&format!(
-            "to use it:  imas run --candidate {} -- {}\nfor good:   imas pin {} {}   (then: imas run -- ...)",
+            "to use it:  imas run --follow --candidate {} -- {}\nfor good:   imas pin {} {}   (then: imas run --follow -- ...)",
             report.picks.balanced,
             words.join(" "),
             quoted(&pinnable(command)),
