@@ -1,23 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
-// Google's TCMalloc, by its internal names. A child of fork finds its locks as other threads left
-// them: hence the gate.
+//
+// Google's TCMalloc, by its internal names. A child of fork finds its locks as other threads left them:
+// hence the gate. It ends the process when asked for an alignment above its huge page: those
+// blocks are mapped apart.
+#include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "apart.h"
 
 extern void *TCMallocInternalMalloc(size_t size);
 extern void TCMallocInternalFree(void *block);
 extern void *TCMallocInternalRealloc(void *block, size_t size);
 extern size_t TCMallocInternalMallocSize(void *block);
 extern void *TCMallocInternalMemalign(size_t alignment, size_t size);
+extern size_t MallocExtension_Internal_ReleaseMemoryToSystem(size_t bytes);
+
+#define HUGE_PAGE ((size_t)1 << 21)
+// What a block mapped apart is aligned to at least. TCMalloc's own may lie there too, by chance.
+#define APART_ALIGNMENT (2 * HUGE_PAGE)
+
+// All blocks mapped apart, linked by their notes' last word: few, and looked for only at such addresses.
+static void *apart_blocks;
+// Its holder never forks: the list is touched behind the gate only.
+static pthread_mutex_t apart_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void *next_apart(void *block)
+{
+    return (void *)apart_note_of(block)->unused;
+}
+
+static void *new_apart(size_t alignment, size_t size)
+{
+    void *block = apart_map(alignment, size);
+    if (block == NULL)
+        return NULL;
+    pthread_mutex_lock(&apart_mutex);
+    apart_note_of(block)->unused = (size_t)apart_blocks;
+    apart_blocks = block;
+    pthread_mutex_unlock(&apart_mutex);
+    return block;
+}
+
+static int is_listed(const void *block)
+{
+    pthread_mutex_lock(&apart_mutex);
+    void *each = apart_blocks;
+    while (each != NULL && each != block)
+        each = next_apart(each);
+    pthread_mutex_unlock(&apart_mutex);
+    return each != NULL;
+}
+
+static inline int is_apart(const void *block)
+{
+    if (__builtin_expect(((uintptr_t)block & (APART_ALIGNMENT - 1)) != 0, 1))
+        return 0;
+    return block != NULL && is_listed(block);
+}
+
+static void end_apart(void *block)
+{
+    pthread_mutex_lock(&apart_mutex);
+    if (apart_blocks == block) {
+        apart_blocks = next_apart(block);
+    } else {
+        void *before = apart_blocks;
+        while (next_apart(before) != block)
+            before = next_apart(before);
+        apart_note_of(before)->unused = (size_t)next_apart(block);
+    }
+    pthread_mutex_unlock(&apart_mutex);
+    apart_unmap(block);
+}
+
+static inline void google_free(void *block)
+{
+    if (__builtin_expect(is_apart(block), 0))
+        end_apart(block);
+    else
+        TCMallocInternalFree(block);
+}
+
+static inline size_t google_usable(void *block)
+{
+    return is_apart(block) ? apart_usable(block) : TCMallocInternalMallocSize(block);
+}
+
+static inline void *google_aligned(size_t alignment, size_t size)
+{
+    return alignment <= HUGE_PAGE ? TCMallocInternalMemalign(alignment, size) : new_apart(alignment, size);
+}
+
+static inline void *google_realloc(void *block, size_t size)
+{
+    if (!is_apart(block))
+        return TCMallocInternalRealloc(block, size);
+    size_t usable = apart_usable(block);
+    void *moved = TCMallocInternalMalloc(size);
+    if (moved == NULL)
+        return NULL;
+    memcpy(moved, block, usable < size ? usable : size);
+    end_apart(block);
+    return moved;
+}
 
 #define NAME_MALLOC TCMallocInternalMalloc
-#define NAME_FREE TCMallocInternalFree
+#define NAME_FREE google_free
 #define NAME_CALLOC TCMallocInternalCalloc
-#define NAME_REALLOC TCMallocInternalRealloc
-#define NAME_ALIGNED TCMallocInternalMemalign
-#define NAME_USABLE TCMallocInternalMallocSize
+#define NAME_REALLOC google_realloc
+#define NAME_ALIGNED google_aligned
+#define NAME_USABLE google_usable
 #include "gated.h"
-
-extern int TCMallocInternalMallocTrim(size_t keep);
 
 #define RAW_SMALL_UNALIGNED 1
 #define RAW_NULL_FREE 1
@@ -25,12 +120,13 @@ extern int TCMallocInternalMallocTrim(size_t keep);
 // Its locks wait with futex(2), and its per-CPU caches make system calls, whose failures set errno.
 #define RAW_FREE_SETS_ERRNO 1
 
+// Its own malloc_trim asks for 0 bytes, which its releaser takes as "a little".
 static inline int raw_trim(void)
 {
     gate_enter();
-    int given = TCMallocInternalMallocTrim(0);
+    size_t released = MallocExtension_Internal_ReleaseMemoryToSystem((size_t)1 << 40);
     gate_leave();
-    return given;
+    return released != 0;
 }
 
 #include "family.h"

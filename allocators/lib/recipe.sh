@@ -39,7 +39,8 @@ compile_cxx()
 
 compile_each()
 {
-    local compiler=$1 flags=() file object
+    # Upstreams print __FILE__ in their messages: not where this machine keeps its crates.
+    local compiler=$1 flags=("-ffile-prefix-map=$SOURCE/=$name/") file object
     shift
     while [ "$1" != -- ]; do
         flags+=("$1")

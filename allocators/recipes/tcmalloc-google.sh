@@ -3,7 +3,7 @@
 # Google's TCMalloc with the part of Abseil that it uses. The crate gives it no version of its own.
 version=0.1.14
 source=crate:libtcmalloc-sys
-glue=(tcmalloc-google.c gated.h fork_gate.h thread_end.h)
+glue=(tcmalloc-google.c gated.h fork_gate.h thread_end.h apart.h)
 # Abseil and its own statistics use streams and locales.
 libraries=(stdc++ m gcc_s)
 # Its hand-written sequences ask the loader, which answers without malloc for a library loaded at start.
