@@ -31,13 +31,24 @@ crate_folder()
     local manifest folder
     cargo fetch --quiet --locked --manifest-path "$ALLOCATORS/sources/Cargo.toml" --target "$(cargo_target)" >&2 || true
     manifest=$(cargo metadata --quiet --locked --offline --format-version 1 --filter-platform "$(cargo_target)" \
-        --manifest-path "$ALLOCATORS/sources/Cargo.toml" | crate_manifest "$1")
+        --manifest-path "$ALLOCATORS/sources/Cargo.toml" | crate_manifest "$1") || true
     folder=${manifest%/Cargo.toml}
-    if [ -z "$manifest" ] || [ ! -d "$folder" ]; then
+    [ -n "$folder" ] || folder=$(unpacked_crate "$1")
+    if [ ! -d "$folder" ]; then
         echo "crate $1 is not in sources/Cargo.lock or could not be fetched" >&2
         return 1
     fi
     echo "$folder"
+}
+
+# Where this one crate was unpacked earlier, if it was: cargo metadata says nothing when any other is missing.
+unpacked_crate()
+{
+    local version folder
+    version=$(crate_pin "$1" | cut -d' ' -f1 | tr -d '"')
+    for folder in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/"$1-$version"; do
+        [ ! -f "$folder/.cargo-ok" ] || echo "$folder"
+    done | head -n 1
 }
 
 cargo_target()
@@ -51,7 +62,7 @@ crate_manifest()
 {
     python3 -c '
 import json, sys
-for package in json.load(sys.stdin)["packages"]:
+for package in json.loads(sys.stdin.read() or "{}").get("packages", []):
     if package["name"] == sys.argv[1]:
         print(package["manifest_path"])
 ' "$1"
