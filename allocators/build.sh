@@ -6,6 +6,8 @@
 # One whose inputs have not changed is left alone. One that fails leaves its reason in
 # build/lib/imas/allocators/NAME.failed and the others untouched; the exit status is 0 all the same,
 # unless --strict is given. docs/adding-an-allocator.md describes recipes.
+# Recipes and lib/ set and read variables of this file; shellcheck sees one file at a time.
+# shellcheck disable=SC1090,SC1091,SC2034,SC2154
 set -euo pipefail
 
 ALLOCATORS=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +20,6 @@ export ALLOCATORS
 strict=0
 force=0
 
-# shellcheck source=lib/sources.sh
 . "$ALLOCATORS/lib/sources.sh"
 
 die()
@@ -57,8 +58,6 @@ stamp_of()
 # nothing on file descriptor 3.
 build_one()
 {
-    # Recipes read these through lib/recipe.sh.
-    # shellcheck disable=SC2034
     OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() libraries=() loader_tls=no
     . "$ALLOCATORS/lib/recipe.sh"
     . "$ALLOCATORS/recipes/$name.sh"
