@@ -194,6 +194,11 @@ mod tests {
     #[test]
     fn system_is_never_quarantined() {
         assert!(judged(&[record(1.0, SYSTEM, SEGV)]).is_empty());
+        // Not even where its present version crashes far more often than the former did.
+        let former = |t| TrialRecord { allocator_version: "2.31".into(), ..record(t, SYSTEM, CLEAN) };
+        let present = |t| TrialRecord { allocator_version: "2.36".into(), ..record(t, SYSTEM, SEGV) };
+        let records: Vec<_> = (0..9).map(f64::from).flat_map(|t| [former(t), present(t + 0.5)]).collect();
+        assert!(judged(&records).is_empty());
     }
 
     #[test]

@@ -247,6 +247,15 @@ fn flights_end_but_do_not_count() {
 }
 
 #[test]
+fn a_flight_does_not_take_a_turn_in_the_round_of_tests() {
+    let mut program = Program::new();
+    program.trial("system", 10.0, 500);
+    program.trial("hoard", 1.0, 1);
+    program.last().kind = PageKind::Flight;
+    program.decides(IDLE, "hoard", Reason::TrialDue);
+}
+
+#[test]
 fn a_catalogue_that_shrank_is_no_trouble() {
     let mut program = Program::settled();
     program.candidates.truncate(2);
