@@ -6,6 +6,7 @@
 # One whose inputs have not changed is left alone. One that fails leaves its reason in
 # build/lib/imas/allocators/NAME.failed and the others untouched; the exit status is 0 all the same,
 # unless --strict is given. docs/adding-an-allocator.md describes recipes.
+
 # Recipes and lib/ set and read variables of this file; shellcheck sees one file at a time.
 # shellcheck disable=SC1090,SC1091,SC2034,SC2154
 set -euo pipefail
