@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Full and read-only disks, in a mount namespace of their own.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::pages::page;
+use crate::support::{World, output, said, stderr, stdout};
+use crate::{assert_started_untouched, who};
+
+/// Runs imas with a file system of `options` mounted at a folder, seen by nobody else; `None` where mounting is not allowed.
+fn with_mount(options: &str, folder: &Path, mut imas: Command) -> Option<Output> {
+    let script = "mount -t tmpfs -o \"$1\" imas-test \"$2\" || exit 77; shift 2; exec \"$@\"";
+    let arguments: Vec<_> =
+        std::iter::once(imas.get_program()).chain(imas.get_args()).map(OsStr::to_owned).collect();
+    let environment: Vec<_> =
+        imas.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+    for namespace in [&["-m"][..], &["-r", "-m"]] {
+        let mut command = Command::new("unshare");
+        command.args(namespace).args(["sh", "-c", script, "sh", options]).arg(folder).args(&arguments);
+        let output = output(command.env_clear().envs(environment.iter().cloned()).stdin(Stdio::null()));
+        let refused = output.status.code() == Some(77) || stderr(&output).contains("unshare");
+        if !refused {
+            return Some(output);
+        }
+    }
+    let _ = imas.stdin(Stdio::null());
+    #[expect(clippy::print_stderr, reason = "a test that could not test must say so")]
+    {
+        eprintln!("not tested: mounting is not allowed here");
+    }
+    None
+}
+
+#[test]
+fn a_full_disk_for_pages_does_not_stop_the_program() {
+    let world = World::new();
+    let program = who(&world);
+    let mut imas = world.imas(["run", "--retest", "0", "--"]);
+    imas.arg(&program);
+    if let Some(started) = with_mount("size=4k,mode=700", world.runtime(), imas) {
+        assert_started_untouched(&started, "no trial page: ");
+        assert!(stderr(&started).contains("No space left"), "{}", said(&started));
+    }
+}
+
+#[test]
+fn a_full_or_read_only_disk_for_the_store_does_not_stop_the_program() {
+    let world = World::new();
+    let program = who(&world);
+    let folder = world.store_path().parent().unwrap().to_owned();
+    std::fs::create_dir_all(&folder).unwrap();
+    for options in ["size=4k", "size=16k", "size=40k", "size=64k", "ro"] {
+        let mut imas = world.imas(["run", "--retest", "0", "--"]);
+        imas.arg(&program);
+        let Some(started) = with_mount(options, &folder, imas) else { return };
+        assert_eq!(
+            (started.status.code(), stdout(&started).as_str()),
+            (Some(0), "libc\n"),
+            "{options}: {}",
+            said(&started)
+        );
+        assert!(stderr(&started).contains("store"), "{options}: {}", said(&started));
+    }
+}
+
+/// A finished trial that cannot be stored stays where it is until it can.
+#[test]
+fn no_sample_is_lost_to_a_full_disk() {
+    let world = World::new();
+    let program = who(&world);
+    assert!(world.start([&program]).status.success());
+    let kept = page(&world);
+    let folder = world.store_path().parent().unwrap().to_owned();
+    for options in ["size=4k", "size=40k", "size=100k", "ro"] {
+        if with_mount(options, &folder, world.imas(["show"])).is_none() {
+            return;
+        }
+        assert!(kept.exists(), "{options}");
+    }
+    assert_eq!(world.trials().len(), 1);
+    assert!(!kept.exists());
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pages that are damaged, foreign or no files at all.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::support::{World, list, output, said, stderr, stdout, text};
+use crate::{assert_started_untouched, who};
+
+/// The only page there is.
+pub(crate) fn page(world: &World) -> PathBuf {
+    let names = world.page_files();
+    let [name] = &names[..] else { panic!("{names:?}") };
+    world.pages().join(name)
+}
+
+fn age(file: &Path) {
+    let opened = std::fs::File::options().write(true).open(file).unwrap();
+    opened.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+}
+
+#[test]
+fn damaged_pages_are_set_aside_with_a_message() {
+    let world = World::new();
+    let program = who(&world);
+    world.start([&program]);
+    let good = std::fs::read(page(&world)).unwrap();
+    let changed = |at: usize, to: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = to;
+        bytes
+    };
+    let hostile: [(&str, Vec<u8>); 7] = [
+        ("empty", vec![]),
+        ("garbage", b"garbage\n".repeat(2048)),
+        ("cut", good[..good.len() / 2].to_vec()),
+        ("long", [&good[..], b"x"].concat()),
+        ("magic", changed(0, 0)),
+        ("version", changed(8, 200)),
+        ("kind", changed(16, 9)),
+    ];
+    for (name, bytes) in &hostile {
+        let file = world.pages().join(format!("{name}.page"));
+        std::fs::write(&file, bytes).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        age(&file);
+    }
+    let started = world.start([&program]);
+    assert_eq!(stdout(&started), "libc\n", "{}", said(&started));
+    for (name, bytes) in &hostile {
+        let aside = world.pages().join(format!("{name}.page.damaged"));
+        assert_eq!(&std::fs::read(&aside).unwrap(), bytes, "{name} is kept as it was");
+        assert!(stderr(&started).contains(&format!("{name}.page.damaged")), "{name}: {}", said(&started));
+    }
+    let quiet = world.start([&program]);
+    assert_eq!(stderr(&quiet), "", "said once");
+    let doctor = world.json(["doctor", "--json"]);
+    let pages = list(&doctor, "/findings").iter().find(|finding| finding["what"] == "trial pages").unwrap();
+    assert_eq!(pages["state"], "note");
+    assert!(text(pages, "/says").contains("7 damaged"), "{pages:#}");
+    assert_eq!(world.trials().len(), 3, "the good pages were stored all the same");
+}
+
+/// Things that are no files must neither block nor be followed.
+#[test]
+fn what_is_no_file_is_not_read_as_a_page() {
+    let world = World::new();
+    let program = who(&world);
+    world.start([&program]);
+    world.trials();
+    let pages = world.pages();
+    std::fs::create_dir(pages.join("folder.page")).unwrap();
+    symlink("/etc/passwd", pages.join("link.page")).unwrap();
+    symlink("/dev/zero", pages.join("device.page")).unwrap();
+    symlink("/no/such/file", pages.join("dangling.page")).unwrap();
+    let made = output(world.command("mkfifo").arg(pages.join("pipe.page")));
+    assert!(made.status.success());
+    let start = Instant::now();
+    let started = world.start([&program]);
+    assert!(started.status.success() && start.elapsed() < Duration::from_secs(10), "{}", said(&started));
+    assert!(stdout(&started).starts_with("libc"), "{}", said(&started));
+    assert_eq!(world.trials().len(), 2);
+    assert!(Path::new("/etc/passwd").is_file());
+}
+
+/// A page in the name of another user, or that says so, is nobody's evidence.
+#[test]
+fn a_page_of_somebody_else_is_not_believed() {
+    let world = World::new();
+    let program = who(&world);
+    world.start([&program]);
+    let file = page(&world);
+    let mut bytes = std::fs::read(&file).unwrap();
+    // Bytes 24 to 27: the user.
+    bytes[24..28].copy_from_slice(&12_345_u32.to_ne_bytes());
+    std::fs::write(&file, bytes).unwrap();
+    age(&file);
+    let started = world.start([&program]);
+    assert!(stderr(&started).contains("could not be read"), "{}", said(&started));
+    assert_eq!(world.trials().len(), 1);
+}
+
+#[test]
+fn a_folder_of_pages_that_others_reach_is_refused() {
+    let world = World::new();
+    let program = who(&world);
+    std::fs::create_dir(world.pages()).unwrap();
+    std::fs::set_permissions(world.pages(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let started = world.start([&program]);
+    assert_started_untouched(&started, "not a folder of this user with mode 0700");
+    std::fs::remove_dir(world.pages()).unwrap();
+    std::fs::write(world.pages(), "a file").unwrap();
+    assert_started_untouched(&world.start([&program]), "not a folder of this user");
+}

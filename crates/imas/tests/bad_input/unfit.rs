@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs that nothing can be preloaded into, and limits that forbid it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{World, assert_hinted, build, output, real, said, stderr, stdout};
+use crate::who;
+
+/// Started untouched by `run`, with the reason under -v; refused with a hint by `bench`.
+fn assert_left_alone(world: &World, program: &Path, status: i32, why: &str) {
+    for arguments in [&["run", "-v", "--retest", "0"][..], &["run", "-v", "--candidate", "hoard"]] {
+        for _ in 0..2 {
+            let started = output(world.imas(arguments).arg("--").arg(program));
+            assert_eq!(started.status.code(), Some(status), "{why}: {}", said(&started));
+            assert!(!stdout(&started).contains("hoard"), "{why}: {}", said(&started));
+            assert!(stderr(&started).contains(why), "{why}: {}", said(&started));
+            assert!(!stderr(&started).contains("ld.so"), "{why}: {}", said(&started));
+        }
+    }
+    assert_eq!(world.page_files(), [""; 0], "{why}");
+    let bench = output(world.imas(["bench", "-n", "1", "--"]).arg(program));
+    assert_eq!(bench.status.code(), Some(2), "{why}: {}", said(&bench));
+    assert_hinted(&bench, why);
+}
+
+#[test]
+fn programs_that_cannot_be_helped_are_left_alone() {
+    let world = World::new();
+    let made = |name: &str, compiler: &str, flags: &[&str]| {
+        build::program_with(compiler, "plain", flags, &world.work().join(name))
+    };
+    assert_left_alone(&world, &made("static", "cc", &["-static"]), 0, "statically linked");
+    assert_left_alone(&world, &made("static-pie", "cc", &["-static-pie"]), 0, "statically linked");
+    assert_left_alone(&world, &made("asan", "cc", &["-fsanitize=address"]), 0, "sanitizer");
+    assert_left_alone(
+        &world,
+        &made("static-asan", "cc", &["-fsanitize=address", "-static-libasan"]),
+        0,
+        "malloc of its own",
+    );
+    assert_left_alone(&world, &made("tsan", "cc", &["-fsanitize=thread"]), 0, "sanitizer");
+    assert_left_alone(&world, &made("musl", "musl-gcc", &[]), 0, "not glibc");
+    assert_left_alone(&world, &made("own", "cc", &["-DOWN_MALLOC", "-rdynamic"]), 0, "malloc of its own");
+    let privileged = made("privileged", "cc", &[]);
+    std::fs::set_permissions(&privileged, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_left_alone(&world, &privileged, 0, "raised privileges");
+}
+
+/// Needs neither a 32-bit library nor a kernel that runs it: started, it ends with 7 or is refused as without us.
+#[test]
+fn a_32_bit_program_is_left_alone() {
+    let world = World::new();
+    let program =
+        build::program_with("cc", "small", &["-m32", "-nostdlib", "-static"], &world.work().join("small"));
+    match output(&mut world.command(&program)).status.code() {
+        Some(7) => assert_left_alone(&world, &program, 7, "another architecture"),
+        _ => panic!("this kernel runs no 32-bit programs"),
+    }
+}
+
+#[test]
+fn file_capabilities_are_raised_privileges() {
+    let world = World::new();
+    let program = build::program("plain", &world.work());
+    let set = output(world.command(real("setcap")).arg("cap_net_raw+ep").arg(&program));
+    if set.status.success() {
+        assert_left_alone(&world, &program, 0, "raised privileges");
+    }
+}
+
+/// The hook and the guard stand aside where only the loaded process shows why.
+#[test]
+fn limits_on_address_space_are_respected() {
+    let world = World::new();
+    let program = who(&world);
+    world.configure("candidates = [\"mimalloc\", \"jemalloc\"]\nmax_tests = 2\nretest_s = 0");
+    for _ in 0..6 {
+        let mut shell = world.command("sh");
+        shell.args(["-c", "ulimit -v 4000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_imas"), "run", "--"]);
+        let started = output(shell.arg(&program));
+        assert!(started.status.success() && stderr(&started).is_empty(), "{}", said(&started));
+    }
+    let trials = world.trials();
+    assert!(!trials.is_empty());
+    assert!(trials.iter().all(|t| t.sample.pass_reason.as_deref() == Some("rlimit-as")), "{trials:#?}");
+}
+
+/// What IMAS adds must not be the drop too much.
+#[test]
+fn an_environment_as_large_as_can_be_still_starts() {
+    let world = World::new();
+    let filled = |command: &mut Command, kilobytes: usize, bytes: usize| {
+        for i in 0..kilobytes / 100 {
+            command.env(format!("FILL{i}"), "x".repeat(100 << 10));
+        }
+        command.env("REST", "x".repeat(kilobytes % 100 * 1024 + bytes));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let fits = |size: usize| filled(world.command("true").args(["run", "--"]), size >> 10, size & 1023);
+    let (mut small, mut large) = (100 << 10, 8 << 20);
+    assert!(fits(small) && !fits(large));
+    while large - small > 1 {
+        let middle = (small + large) / 2;
+        if fits(middle) { small = middle } else { large = middle }
+    }
+    // The name of imas itself is longer than that of `true`, and `run --` goes away: some way below, nothing may fail.
+    for below in [300, 400, 600, 900, 1500] {
+        let size = small - below;
+        for _ in 0..2 {
+            assert!(
+                filled(world.imas(["run", "--retest", "0", "--"]).arg("true"), size >> 10, size & 1023),
+                "{below} below"
+            );
+        }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Words and numbers that mean nothing.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::support::{World, assert_hinted, output, real, said, stderr};
+use crate::{assert_started_untouched, who};
+
+#[test]
+fn unknown_words_are_refused() {
+    let world = World::new();
+    for words in
+        [&["frobnicate"][..], &["show", "--frobnicate"], &["bench", "-n", "0", "--", "true"], &["bench"], &[]]
+    {
+        let output = output(&mut world.imas(words));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert!(
+            stderr(&output).contains("--help") || stderr(&output).contains("Usage"),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+    for (words, says) in [
+        (&["pin", "true", "nonsense"][..], "nonsense: no such candidate"),
+        (&["bench", "--with", "nonsense", "--", "true"], "nonsense: no such candidate"),
+        (&["show", "true"], "nothing is known"),
+        (&["explain", "99"], "nothing is known"),
+        (&["show", "no-such-program"], "no-such-program: not found"),
+        (&["pin", "no-such-program", "hoard"], "no-such-program: not found"),
+        (&["bench", "--", "no-such-program"], "no-such-program: not found"),
+        (&["bench", "--input", "/no/such/file", "--", "cat"], "/no/such/file"),
+        (&["bench", "-n", "1", "--export-json", "/no/such/r.json", "--", "true"], "/no/such/r.json"),
+    ] {
+        let output = output(&mut world.imas(words));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert_hinted(&output, says);
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_usage_errors() {
+    let world = World::new();
+    for number in ["-1", "nan", "inf", "1e300", "x"] {
+        let bench = output(world.imas(["bench"]).arg(format!("--timeout={number}")).args(["--", "true"]));
+        assert_eq!(bench.status.code(), Some(2), "--timeout={number}: {}", said(&bench));
+    }
+    for number in ["-1", "nan", "x"] {
+        let run = output(world.imas(["run"]).arg(format!("--retest={number}")).args(["--", "true"]));
+        assert_eq!(run.status.code(), Some(125), "--retest={number}: {}", said(&run));
+    }
+}
+
+/// An unknown candidate is our trouble, not the program's.
+#[test]
+fn an_unknown_candidate_does_not_stop_the_program() {
+    let world = World::new();
+    let output = output(world.imas(["run", "--candidate", "nonsense", "--"]).arg(who(&world)));
+    assert_started_untouched(&output, "nonsense: no such candidate");
+    assert_hinted(&output, "nonsense");
+}
+
+#[test]
+fn bytes_that_are_no_text_pass_through() {
+    let world = World::new();
+    let odd = OsStr::from_bytes(b"\xff\xfe a\nb");
+    let folder = world.work().join(OsStr::from_bytes(b"folder \xff"));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("cat it");
+    std::fs::copy(real("printf"), &program).unwrap();
+    world.configure("max_tests = 1\nretest_s = 0");
+    for _ in 0..8 {
+        let output = output(world.imas(["run", "--"]).arg(&program).arg("%s|").arg(odd).env("ODD", odd));
+        assert_eq!(output.stdout, [odd.as_bytes(), b"|"].concat(), "{}", said(&output));
+        assert!(output.status.success());
+    }
+    world.check(["show"]).success();
+}
