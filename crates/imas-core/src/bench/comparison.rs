@@ -13,7 +13,7 @@ use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
 use crate::stats::{Interval, attainable_confidence, relative_spread, runs_to_settle};
 
-/// Ratios of medians to `system`; None where there is nothing to compare.
+/// Ratios to `system`, medians over the rounds; None where there is nothing to compare.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Ratios {
     /// User and system CPU time.

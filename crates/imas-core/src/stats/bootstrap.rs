@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::median::{median, median_of};
+use super::median::median;
 
 /// Resamples per interval; its ends then vary by about a hundredth of its width from seed to seed.
 pub const RESAMPLES: usize = 10_000;
@@ -102,15 +102,6 @@ fn quantile(sorted: &[f64], p: f64) -> f64 {
     sorted[below] * (1.0 - share) + sorted[above] * share
 }
 
-/// Interval of median(a) / median(b) over pairs (a, b), one pair per round. None without rounds or when b's median is 0.
-pub fn ratio_of_medians(pairs: &[(f64, f64)], resamples: usize, seed: u64) -> Option<Interval> {
-    bootstrap(pairs, resamples, seed, |drawn| {
-        let a = median_of(&mut drawn.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
-        let b = median_of(&mut drawn.iter().map(|pair| pair.1).collect::<Vec<_>>())?;
-        (b > 0.0).then(|| a / b)
-    })
-}
-
 /// Half the width of the interval of the median, relative to the median: how well one series alone is known.
 /// None without values or when the median is not positive.
 pub fn relative_spread(values: &[f64], resamples: usize, seed: u64) -> Option<f64> {
@@ -120,8 +111,18 @@ pub fn relative_spread(values: &[f64], resamples: usize, seed: u64) -> Option<f6
 
 #[cfg(test)]
 mod tests {
+    use super::super::median::median_of;
     use super::*;
     use proptest::prelude::*;
+
+    /// Interval of median(a) / median(b) over pairs (a, b), one pair per round. None without rounds or when b's median is 0.
+    fn ratio_of_medians(pairs: &[(f64, f64)], resamples: usize, seed: u64) -> Option<Interval> {
+        bootstrap(pairs, resamples, seed, |drawn| {
+            let a = median_of(&mut drawn.iter().map(|pair| pair.0).collect::<Vec<_>>())?;
+            let b = median_of(&mut drawn.iter().map(|pair| pair.1).collect::<Vec<_>>())?;
+            (b > 0.0).then(|| a / b)
+        })
+    }
 
     fn ratio(pairs: &[(f64, f64)], seed: u64) -> Interval {
         ratio_of_medians(pairs, 500, seed).unwrap()

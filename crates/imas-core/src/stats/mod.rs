@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Textbook statistics that no crate gives in the form needed: robust spread and outliers, and the bootstrap
-//! interval of a ratio of medians over paired rounds.
+//! interval of a figure of paired rounds.
 
 mod bootstrap;
 mod median;
 mod outliers;
 mod settle;
 
-pub use bootstrap::{
-    CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, ratio_of_medians, relative_spread,
-};
+pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
 pub use median::{mad, median};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use settle::runs_to_settle;
