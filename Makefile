@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook allocators textbook rust demo test test-rust test-hook test-programs \
+.PHONY: help setup setup-test build hook allocators allocators-default textbook rust demo test test-rust test-hook test-programs \
         conformance lint fmt bench install uninstall man clean
 
 help: ## this list
@@ -35,7 +35,11 @@ textbook:
 rust:
 	$(CARGO) build --release --locked
 
-demo: setup build ## build, then measure a real program: the C++ compiler at work
+# The candidates that are tested by default; the others take most of the build's time and the demo does not need them.
+allocators-default:
+	@allocators/build.sh jemalloc tcmalloc hoard mimalloc
+
+demo: setup hook allocators-default rust ## build what it needs, then measure a real program: the C++ compiler
 	@bench/demo $(IMAS)
 
 test: setup-test build ## all tests
