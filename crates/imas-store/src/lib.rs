@@ -20,6 +20,7 @@ pub mod wishes;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// A row's number.
@@ -62,6 +63,8 @@ pub enum StoreError {
     Json(#[from] serde_json::Error),
 }
 
+/// Pages that the log may hold before it is written back: 400 KiB, read again at the next opening.
+const LOG_PAGES: u32 = 100;
 /// How long a statement waits for another process before it fails.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -110,6 +113,10 @@ impl Store {
         use_wal(&connection).map_err(open)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
+        // Closing would write the log back and remove it: four fsyncs before the exec of every program. It stays instead, and
+        // whoever fills it writes it back.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(open)?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(open)?;
         schema::migrate(&mut connection)?;
         Ok(Self { connection, set_aside: None })
     }
@@ -209,6 +216,16 @@ mod tests {
         assert_eq!(store.set_aside(), None);
         assert!(store.check().unwrap().is_empty());
         assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn closing_leaves_the_log_in_place_and_nothing_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let before = Store::open(&path).unwrap().program("/bin/a", "").unwrap();
+        let log = std::fs::metadata(folder.path().join("imas.db-wal")).unwrap();
+        assert!(log.len() > 0, "written back at closing");
+        assert_eq!(Store::open(&path).unwrap().programs().unwrap(), [before]);
     }
 
     #[test]
