@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A table filled, indexed, grouped, joined, updated and emptied, in memory.
 CREATE TABLE part (id INTEGER PRIMARY KEY, kind INTEGER, name TEXT, price REAL);
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 90000)
   INSERT INTO part SELECT i, i * 7919 % 211, printf('part-%06d-%s', i * 104729 % 1000003, hex(i)), i * 31 % 997 / 10.0 FROM n;
 CREATE INDEX part_of_kind ON part (kind, price);
 SELECT kind, count(*), round(avg(price), 3), group_concat(substr(name, 6, 6)) FROM part GROUP BY kind HAVING kind % 53 = 0;

@@ -8,6 +8,7 @@ makes that first call (see allocator's settings in hook/guard.c).
 
 import figures
 import injection
+import instructions
 import process
 from figures import Row
 
@@ -15,8 +16,11 @@ ROUNDS, BLOCK = 60, 4
 GUARD_MS, PASS_MS, ALLOCATOR_MS = 0.1, 0.15, 0.5
 
 
-def _ways(place, allocators, command):
+def _ways(place, allocators, command, counted_by_valgrind=False):
     """By name: (variables, command). The ways `launch` and `trial` pay for making the page first."""
+    def tried(library):
+        return {}, injection.trial(place, library, command, counted_by_valgrind)
+
     def preloaded(*libraries):
         return {"LD_PRELOAD": ":".join(libraries)}, command
 
@@ -25,12 +29,12 @@ def _ways(place, allocators, command):
         "guard": preloaded(place.guard),
         "pass": ({**preloaded(place.hook)[0], "IMAS_DISABLE": "1"}, command),
         "launch": ({}, [place.program("launch"), "-p", str(place.scratch / "none.page"), "--", *command]),
-        "trial": ({}, injection.trial(place, None, command)),
+        "trial": tried(None),
     }
     for name, library in allocators.items():
         ways[f"hand:{name}"] = preloaded(library)
         ways[f"guard:{name}"] = preloaded(place.guard, library)
-        ways[f"trial:{name}"] = ({}, injection.trial(place, library, command))
+        ways[f"trial:{name}"] = tried(library)
     return ways
 
 
@@ -41,6 +45,9 @@ class _Starts:
         self.said = said
         self.allocators = place.default_allocators()
         self.rounds = process.starts(place, _ways(place, self.allocators, command), ROUNDS, BLOCK)
+        ways = _ways(place, self.allocators, command, counted_by_valgrind=True)
+        self.instructions = {way: instructions.count(place, argv, {**place.environment(), **variables})
+                             for way, (variables, argv) in ways.items()}
 
     def _added(self, way, base, kind):
         values = [{name: both[kind] * 1e3 for name, both in each.items()} for each in self.rounds]
@@ -48,8 +55,9 @@ class _Starts:
 
     def row(self, what, way, base, bound_ms=None):
         wall, cpu = self._added(way, base, 0), self._added(way, base, 1)
+        more = (self.instructions[way] - self.instructions[base]) / 1000
         return Row(f"start of {self.said}: {what}", f"<= +{bound_ms} ms" if bound_ms else "-",
-                   f"{figures.shown(wall, 3, 'ms', '+')}, CPU {cpu.mid:+.3f} ms",
+                   f"{figures.shown(wall, 3, 'ms', '+')}, CPU {cpu.mid:+.3f} ms, {more:+.0f} k instructions",
                    figures.held(wall, bound_ms) if bound_ms else "-")
 
     def untouched(self):

@@ -10,7 +10,7 @@ from figures import Interval, Row
 
 WHAT = "trial against production"
 BOUND = 1.03
-ROUNDS = 40
+ROUNDS = 30
 CANDIDATES = ("system", "mimalloc")
 
 
