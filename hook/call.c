@@ -8,6 +8,7 @@
 #include "live.h"
 #include "next.h"
 #include "page.h"
+#include "quiet.h"
 #include "sample.h"
 #include "snapshot.h"
 #include "sys.h"
@@ -146,7 +147,18 @@ static void count_refusal(const struct thread *thread, const struct call *call) 
 
 /* ---- sampling -------------------------------------------------------------------------------------------- */
 
+/* 0 where reading the clock could be death. */
+static uint64_t clock_start(void) {
+    return quiet_now() ? 0 : ticks_now();
+}
+
+static uint64_t clock_stop(uint64_t start) {
+    return start != 0 ? ticks_now() - start : 0;
+}
+
 static void note_time(enum imas_op op, uint64_t ticks, uint64_t weight) {
+    if (quiet_now())
+        return;
     struct imas_sampled_op *sampled = &thread_page->sampled.op[op];
     unsigned bucket = sample_log2(ticks > call_empty_pair ? ticks - call_empty_pair : 0);
     add_relaxed(sampled->sampled, 1);
@@ -167,9 +179,9 @@ static void note_sizes(uint64_t requested, uint64_t usable, uint64_t weight) {
 static void *perform_timed(struct call *call, uint64_t *ticks) {
     struct live_block old;
     bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
-    uint64_t start = ticks_now();
+    uint64_t start = clock_start();
     void *block = perform(call);
-    *ticks = ticks_now() - start;
+    *ticks = clock_stop(start);
     if (known && was_refused(call, block))
         live_put_back(call->old, &old);
     return block;
@@ -278,9 +290,9 @@ NOINLINE void *call_make(struct call *call) {
 
 static void sampled_free(struct thread *thread, void *block) {
     thread_refill_free(thread);
-    uint64_t start = ticks_now();
+    uint64_t start = clock_start();
     next.free(block);
-    note_time(IMAS_OP_FREE, ticks_now() - start, UINT64_C(64) * IMAS_WEIGHT_ONE);
+    note_time(IMAS_OP_FREE, clock_stop(start), UINT64_C(64) * IMAS_WEIGHT_ONE);
 }
 
 static void shared_free(struct thread *thread, void *block) {

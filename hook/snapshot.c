@@ -107,7 +107,7 @@ static void look_and_note(struct imas_page_header *header) {
 }
 
 static NOINLINE void take(void) {
-    if (quiet_now() || !enter())
+    if (!enter())
         return;
     struct imas_page_header *header = &thread_page->header;
     if (!has_grown() && period_is_over(header))
@@ -120,6 +120,8 @@ static NOINLINE void take(void) {
 }
 
 void snapshot_if_due(void) {
+    if (unlikely(quiet_now()))
+        return;
     if (unlikely(has_grown() || ticks_now() >= get_relaxed(due_ticks)))
         take();
 }

@@ -41,7 +41,8 @@ void thread_refill(struct thread *thread) {
 
 static uint64_t seed(uint32_t tid) {
     const uint64_t *kernel_random = (const uint64_t *)libc_getauxval(AT_RANDOM);
-    uint64_t mixed = (kernel_random != NULL ? *kernel_random : 0) ^ ticks_now() * UINT64_C(0x9E3779B97F4A7C15) ^
+    uint64_t clock = quiet_now() ? (uintptr_t)&thread_self : ticks_now();
+    uint64_t mixed = (kernel_random != NULL ? *kernel_random : 0) ^ clock * UINT64_C(0x9E3779B97F4A7C15) ^
                      (uint64_t)tid << 32;
     return mixed != 0 ? mixed : 1;
 }

@@ -23,7 +23,7 @@ static struct sock_filter filter[] = {
 
 static void churn(size_t largest) {
     static void *block[512];
-    for (size_t i = 0; i < 300000; i++) {
+    for (size_t i = 0; i < 30000; i++) {
         free(block[i % 512]);
         block[i % 512] = malloc(i * 37 % largest);
     }

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the hook stand on: building the programs, running one under the hook or the guard, and counting.
+
+The environment can move things: IMAS_LIB (where the libraries are), IMAS_TEST_WORK (where programs are built),
+IMAS_TEST_PAGES (where pages are made).
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import page
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIB = pathlib.Path(os.environ.get("IMAS_LIB", ROOT / "build/lib/imas"))
+WORK = pathlib.Path(os.environ.get("IMAS_TEST_WORK", ROOT / "build/tests/hook"))
+PAGES = pathlib.Path(os.environ.get("IMAS_TEST_PAGES", "/dev/shm" if os.access("/dev/shm", os.W_OK) else WORK))
+PAGE = PAGES / f"imas-hook-test-{os.getpid()}.page"
+HOOK, GUARD = LIB / "libimas.so", LIB / "libimas-guard.so"
+CORE = ["system", "jemalloc", "tcmalloc", "mimalloc", "hoard"]
+TIMEOUT = 300
+
+passed, failures = 0, []
+only = ""
+
+
+def select(word):
+    """Runs only what has `word` in its name from here on."""
+    global only
+    only = word
+
+
+def report():
+    """The last line, and the exit status."""
+    PAGE.unlink(missing_ok=True)
+    print(f"hook: {passed} passed, {len(failures)} failed")
+    return 1 if failures else 0
+
+
+def check(name, good, detail=""):
+    """One fact. `detail` is shown when it does not hold."""
+    global passed
+    if good:
+        passed += 1
+    else:
+        failures.append(name)
+        print(f"FAILED {name}: {detail}", flush=True)
+    return good
+
+
+def wanted(name):
+    return only in name
+
+
+# ---- building ------------------------------------------------------------------------------------------------
+
+
+def compile_program(name, *more, compiler="gcc", source=None):
+    source = source or HERE / "programs" / f"{name}.{'cpp' if compiler == 'g++' else 'c'}"
+    standard = "-std=gnu++17" if compiler == "g++" else "-std=gnu11"
+    command = [compiler, standard, "-g", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Wno-infinite-recursion",
+               "-Wno-frame-address", "-pthread", "-o", str(WORK / name), str(source), *more]
+    subprocess.run(command, check=True)
+
+
+def build():
+    (WORK / "plugins").mkdir(parents=True, exist_ok=True)
+    shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
+    subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
+    subprocess.run([*shared, "-o", WORK / "plugins/libplugin.so", HERE / "programs/plugin.c"], check=True)
+    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"])]:
+        subprocess.run([*shared, *flags, "-o", WORK / f"lib{name}.so", HERE / "programs/foreign.c"], check=True)
+    compile_program("launch", source=HERE / "launch.c")
+    compile_program("resolver", "-Wl,-z,lazy")
+    compile_program("early", f"-L{WORK}", "-learly", f"-Wl,-rpath,{WORK}")
+    compile_program("pool", compiler="g++")
+    compile_program("deepbind", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/plugins")
+    compile_program("own_malloc", "-rdynamic")
+    compile_program("pointers", "-no-pie", "-fno-pie")
+    for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
+                 "live", "sandboxed", "clones", "stacks", "children"]:
+        compile_program(name)
+    unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
+    subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",
+                    *unit, "-lm"], check=True)
+
+
+# ---- running -------------------------------------------------------------------------------------------------
+
+
+class Outcome:
+    """How a program ended ("timeout" if it did not) and what it said."""
+
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+
+    def __eq__(self, other):
+        return (self.status, self.out) == (other.status, other.out)
+
+    def __repr__(self):
+        return f"status {self.status} out {self.out[-300:]!r} err {self.err[-300:]!r}"
+
+
+def run(command, timeout=TIMEOUT, **options):
+    """Runs the command in a session of its own, so that nothing it started outlives a timeout."""
+    child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, start_new_session=True, **options)
+    try:
+        out, err = child.communicate(timeout=timeout)
+        return Outcome(child.returncode, out, err)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        out, err = child.communicate()
+        return Outcome("timeout", out, err)
+
+
+def launch_command(mode, allocator, command, flags=()):
+    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard")."""
+    libraries = [str(HOOK if mode == "trial" else GUARD)]
+    if allocator != "system":
+        libraries.append(str(LIB / f"allocators/lib{allocator}.so"))
+    kind = [] if mode == "trial" else ["-g"]
+    return [WORK / "launch", *kind, *flags, "-p", PAGE, "-l", ":".join(libraries), "--", *command]
+
+
+def under(mode, allocator, command, flags=(), **options):
+    """Runs the command under the hook or guard; returns how it ended and the page it left."""
+    PAGE.unlink(missing_ok=True)
+    outcome = run(launch_command(mode, allocator, command, flags), **options)
+    return outcome, page.read(PAGE)
+
+
+def preloaded(allocator, command):
+    """The command with the allocator preloaded by hand, without anything of ours."""
+    if allocator == "system":
+        return command
+    return ["env", f"LD_PRELOAD={LIB}/allocators/lib{allocator}.so", *command]
+
+
+def served_by(left, allocator):
+    if allocator == "system":
+        return left["served"] == "libc.so.6"
+    return left["served"].split(" ")[0] in (allocator, allocator.removeprefix("imas-"))
+
+
+ALL_MODES = ["guard", "trial"]
+RUNNING = {"guard": "ACTIVE", "trial": "TRIAL"}
+
+
+def same_everywhere(name, command, allocators, clean=True, environment=None, modes=ALL_MODES):
+    """The command behaves under every mode and allocator as it does untouched."""
+    if not wanted(name):
+        return
+    plain = run(command, env=environment)
+    for allocator in allocators:
+        for mode in modes:
+            label = f"{name} {mode} {allocator}"
+            outcome, left = under(mode, allocator, command, env=environment)
+            check(label, outcome == plain, f"{outcome}\n  untouched: {plain}")
+            check(f"{label} served", left["state"] == RUNNING[mode] and served_by(left, allocator),
+                  f"{left['state']} {left['pass_reason']} {left['served']}")
+            if clean and outcome.status == plain.status and plain.status >= 0:
+                check(f"{label} exit noted", (left["clean_exit"], left["exit_status"]) == (1, plain.status),
+                      f"{left['clean_exit']} {left['exit_status']}")
