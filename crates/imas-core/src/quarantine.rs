@@ -7,6 +7,9 @@
 //! program and the present version of the allocator speak: when either changes, the quarantine lifts by itself.
 //! The operator lifts it by naming a time; crashes up to then are forgiven.
 //!
+//! A death before our constructor was reached may be the allocator's doing, or that of somebody who killed the program in its first
+//! milliseconds. Under a candidate that has served this build before, a single such death is therefore neutral, and two in a row are a crash.
+//!
 //! Nothing is remembered but the trials: the answer is worked out anew from all of them, so a crash under
 //! `system` that is recorded later can clear a candidate.
 
@@ -56,11 +59,9 @@ pub struct Crashes {
 }
 
 impl Crashes {
-    fn of<'a>(records: impl Iterator<Item = &'a TrialRecord>) -> Self {
-        records.fold(Self::default(), |sum, record| Self {
-            crashed: sum.crashed + u64::from(record.sample.ended.is_crash()),
-            starts: sum.starts + 1,
-        })
+    fn of(starts: &[&TrialRecord]) -> Self {
+        let crashed = (0..starts.len()).filter(|&at| is_crash(starts, at)).count();
+        Self { crashed: crashed as u64, starts: starts.len() as u64 }
     }
 
     fn survived(self) -> u64 {
@@ -78,7 +79,8 @@ pub fn quarantined(
 ) -> Vec<Quarantine> {
     let ordered = in_order_of_time(records);
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
-    let system = Crashes::of(of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM));
+    let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
+    let system = Crashes::of(&under_system);
     let judge_one = |candidate: &Candidate| {
         let after_s = lifted_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         judge(&starts_under(&of_build, candidate, after_s), system)
@@ -102,9 +104,21 @@ fn starts_under<'a>(
     records.iter().filter(speaks).copied().collect()
 }
 
+/// Whether the start at this place, of one candidate's in order of time, ended in a crash.
+fn is_crash(starts: &[&TrialRecord], at: usize) -> bool {
+    let never_entered = |start: &TrialRecord| start.sample.ended == Ended::NeverEntered;
+    if !never_entered(starts[at]) {
+        return starts[at].sample.ended.is_crash();
+    }
+    let has_served = starts[..at].iter().any(|start| !never_entered(start));
+    let beside =
+        |other: Option<usize>| other.and_then(|i| starts.get(i)).is_some_and(|start| never_entered(start));
+    !has_served || beside(at.checked_sub(1)) || beside(at.checked_add(1))
+}
+
 fn judge(starts: &[&TrialRecord], under_system: Crashes) -> Option<Quarantine> {
-    let first = starts.iter().find(|record| record.sample.ended.is_crash())?;
-    let under_candidate = Crashes::of(starts.iter().copied());
+    let first = (0..starts.len()).find(|&at| is_crash(starts, at)).map(|at| starts[at])?;
+    let under_candidate = Crashes::of(starts);
     let p_value = (under_system.crashed > 0).then(|| p_value(under_candidate, under_system));
     if p_value.is_some_and(|p| p >= SIGNIFICANCE) {
         return None;
@@ -182,6 +196,18 @@ mod tests {
     #[test]
     fn it_works_before_system_was_ever_tried() {
         assert_eq!(judged(&[record(1.0, "hoard", Ended::NeverEntered)]), ["hoard"]);
+    }
+
+    #[test]
+    fn one_death_before_entry_is_neutral_once_the_candidate_has_served() {
+        let never = Ended::NeverEntered;
+        let mut records = vec![record(1.0, "hoard", CLEAN), record(2.0, "hoard", never)];
+        assert!(judged(&records).is_empty());
+        records.push(record(3.0, "hoard", CLEAN));
+        records.push(record(4.0, "hoard", never));
+        assert!(judged(&records).is_empty(), "not in a row");
+        records.push(record(5.0, "hoard", never));
+        assert_eq!(judged(&records), ["hoard"]);
     }
 
     #[test]

@@ -65,8 +65,8 @@ pub enum StoreError {
 
 /// Pages that the log may hold before it is written back: 400 KiB, read again at the next opening.
 const LOG_PAGES: u32 = 100;
-/// How long a statement waits for another process before it fails.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long a statement waits for another process before it fails, where nobody says otherwise.
+pub const BUSY: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Opens the store, making file and folder (mode 0700) if they are missing. A damaged file is renamed aside and a new one begun:
@@ -75,13 +75,21 @@ impl Store {
     /// # Errors
     /// When the file cannot be opened, or belongs to a later version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_within(path, BUSY)
+    }
+
+    /// The same, with statements that wait so long for another process: a program that is to be started cannot wait for long.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and when the store stays locked.
+    pub fn open_within(path: &Path, patience: Duration) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
         }
-        match Self::try_open(path) {
+        match Self::try_open(path, patience) {
             Err(error) if is_damage(&error) => {
                 let aside = set_aside(path)?;
-                let mut store = Self::try_open(path)?;
+                let mut store = Self::try_open(path, patience)?;
                 store.set_aside = Some(aside);
                 Ok(store)
             }
@@ -104,13 +112,13 @@ impl Store {
         Ok(Self { connection, set_aside: None })
     }
 
-    fn try_open(path: &Path) -> Result<Self, StoreError> {
+    fn try_open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
         let mut connection = Connection::open(path).map_err(open)?;
-        connection.busy_timeout(BUSY).map_err(open)?;
+        connection.busy_timeout(patience).map_err(open)?;
         // WAL: readers and a writer at once. NORMAL: what was committed survives any crash of ours; only a power
-        // cut may undo the last moments, and then the trial page is still there to be harvested again after it.
-        use_wal(&connection).map_err(open)?;
+        // cut may undo the last moments, and it takes the trial pages, which are in memory, with it anyway.
+        use_wal(&connection, patience).map_err(open)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
         // Closing would write the log back and remove it: four fsyncs before the exec of every program. It stays instead, and
@@ -148,13 +156,13 @@ impl Store {
 
 /// The switch to WAL wants the file alone and does not wait for it: of several processes that open a new store at
 /// once, all but one would be told "busy".
-fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let start = Instant::now();
     loop {
         let done = connection.pragma_update(None, "journal_mode", "wal");
         let busy =
             |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-        if !done.as_ref().is_err_and(busy) || start.elapsed() > BUSY {
+        if !done.as_ref().is_err_and(busy) || start.elapsed() > patience {
             return done;
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::paper::Limits;
@@ -46,7 +47,12 @@ impl Context {
 
     /// Opens the store, telling the user when a damaged one was set aside.
     pub(crate) fn open_store(&self) -> Result<Store> {
-        let store = Store::open(&self.store_path).map_err(|error| {
+        self.open_store_within(imas_store::BUSY)
+    }
+
+    /// The same, waiting so long for other processes.
+    pub(crate) fn open_store_within(&self, patience: Duration) -> Result<Store> {
+        let store = Store::open_within(&self.store_path, patience).map_err(|error| {
             Hinted::error(format!("store: {error}"), "name another place with --store FILE or IMAS_STORE")
         })?;
         if let Some(aside) = store.set_aside() {

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
@@ -25,6 +26,8 @@ use crate::context::Context;
 use crate::message;
 use crate::profile::{Known, now_unix_s};
 
+/// How long a start waits for a store that another process has locked, before it goes on untouched. Writes take milliseconds.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Exit status for a file that is there but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// Exit status for a command that is not found.
@@ -112,7 +115,7 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     if let Some(name) = &args.candidate {
         return forced(args, &context, command, name);
     }
-    let store = context.open_store()?;
+    let store = context.open_store_within(PATIENCE)?;
     let executable = crate::commands::inspect(command, Some(&store))?;
     if let Some(why) = executable.unfit {
         return Ok(Start::untouched_because(why));
