@@ -111,6 +111,10 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     if std::env::var_os(imas_abi::env::DISABLE).is_some_and(|value| value == "1") {
         return Ok(Start::untouched_because("IMAS_DISABLE=1"));
     }
+    // An auditor has a C library and a TLS area of its own; with a large allocator beside it ld.so refuses the program.
+    if std::env::var_os("LD_AUDIT").is_some_and(|auditors| !auditors.is_empty()) {
+        return Ok(Start::untouched_because("LD_AUDIT is set"));
+    }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {
         return forced(args, &context, command, name);
