@@ -241,7 +241,7 @@ fn flights_end_but_do_not_count() {
     let view = program.view();
     assert_eq!(view.candidates[1].summary.count, 5);
     assert!(view.candidates[1].left_out.is_empty());
-    program.last().ended = Ended::NeverEntered;
+    program.last().ended = Ended::Signal { signal: 11 };
     assert!(program.view().candidates[1].quarantine.is_some(), "but a crash in production is one");
     program.decides(IDLE, "jemalloc", Reason::Quarantined);
 }
