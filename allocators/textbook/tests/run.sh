@@ -86,6 +86,7 @@ for policy in $policies; do
     same "$(statistics "$policy" 3)" '4 3 1 3 1 2 2 5472 3424'
 done
 
+# shellcheck disable=SC2069 # standard error alone is meant
 statistics_text() { IMAS_FIT_STATS=1 under first "$study/fit-test3" 2>&1 > "$work/stdout"; }
 check "fit: spelling and layout of the statistics" same "$(statistics_text | tail -n +2)" \
 "heap management statistics
