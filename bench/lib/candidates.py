@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every candidate with a library beside glibc in one run: a pair of 64 bytes, and the start of a process."""
+"""Every candidate of this machine beside glibc in one run: a pair of 64 bytes, and the start of a process."""
 
 import figures
 import process
@@ -11,25 +11,22 @@ ROUNDS = 9
 STARTS, BLOCK = 25, 4
 
 
-def _pairs(place, libraries):
-    def environment(library):
-        return {**place.environment(), **({"LD_PRELOAD": library} if library else {})}
-
-    levels = process.leveled({name: environment(library) for name, library in libraries.items()})
-    ways = {(name, count): [place.program("pairs"), "same", str(count)] for name in libraries for count in (0, TIMED)}
+def _pairs(place, candidates):
+    levels = process.leveled({name: {**place.environment(), **variables} for name, variables in candidates.items()})
+    ways = {(name, count): [place.program("pairs"), "same", str(count)] for name in candidates for count in (0, TIMED)}
     return process.interleaved(lambda way: process.cpu_of(ways[way], levels[way[0]]), ways, ROUNDS)
 
 
-def _starts(place, libraries):
-    ways = {name: ({"LD_PRELOAD": library} if library else {}, ["/bin/true"]) for name, library in libraries.items()}
+def _starts(place, candidates):
+    ways = {name: (variables, ["/bin/true"]) for name, variables in candidates.items()}
     return [{name: both[0] for name, both in each.items()} for each in process.starts(place, ways, STARTS, BLOCK)]
 
 
 def run(place):
-    libraries = {"glibc": None, **place.candidates()}
-    pairs, starts = _pairs(place, libraries), _starts(place, libraries)
+    candidates = {"glibc": {}, **place.candidates()}
+    pairs, starts = _pairs(place, candidates), _starts(place, candidates)
     rows = []
-    for name in libraries:
+    for name in candidates:
         cost = lambda m, of: (m[of, TIMED] - m[of, 0]) * 1e9 / TIMED  # noqa: E731
         ns = figures.spread(pairs, lambda m, of=name: cost(m, of))
         ratio = figures.spread(pairs, lambda m, of=name: cost(m, of) / cost(m, "glibc"))

@@ -73,10 +73,13 @@ class Place:
         return done.stdout
 
     def candidates(self):
-        """Those that load here and bring a library: {name: library}."""
+        """Those that load here and change something: {name: variables by which they are preloaded by hand}."""
         listed = json.loads(self.call("list", "--json"))["candidates"]
-        return {c["name"]: c["library"] for c in listed if c["available"] and c["library"]}
+        preload = lambda c: {"LD_PRELOAD": c["library"]} if c["library"] else {}  # noqa: E731
+        return {c["name"]: {**preload(c), **c["environment"]} for c in listed
+                if c["available"] and (c["library"] or c["environment"])}
 
     def default_allocators(self):
+        """Name and library of the four that are tested by default."""
         listed = self.candidates()
-        return {name: listed[name] for name in ("jemalloc", "tcmalloc", "hoard", "mimalloc") if name in listed}
+        return {name: listed[name]["LD_PRELOAD"] for name in ("jemalloc", "tcmalloc", "hoard", "mimalloc") if name in listed}

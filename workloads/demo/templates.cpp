@@ -121,7 +121,7 @@ double types() {
     return (sizes<T>(std::make_index_sequence<3>{}) + ...);
 }
 
-double all() { return types<int, float, double>(); }
+double all() { return types<int, double>(); }
 
 } // namespace tensor
 
@@ -171,7 +171,7 @@ std::size_t every(std::integer_sequence<int, First...>) {
            (static_cast<std::size_t>(same<First * 5>({}, {})) + ...);
 }
 
-std::size_t all() { return every(std::make_integer_sequence<int, 2>{}); }
+std::size_t all() { return every(std::make_integer_sequence<int, 1>{}); }
 
 } // namespace shapes
 
@@ -279,7 +279,7 @@ bool keyed(std::tuple<V...> values) {
 
 bool all() {
     auto values = std::make_tuple(1, std::string("two"), std::vector<int>{3});
-    return keyed<int>(values) && keyed<std::string>(values);
+    return keyed<std::string>(values);
 }
 
 } // namespace registry
