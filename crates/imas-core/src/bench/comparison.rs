@@ -123,7 +123,8 @@ impl<'a> Judged<'a> {
         if self.is_system() {
             return Verdict { cpu: Word::Reference, memory: Word::Reference };
         }
-        let (cpu, memory) = (enough(self.cpu, options), enough(self.memory, options));
+        let interval = |ratio| enough(ratio, options).map(|r| r.interval);
+        let (cpu, memory) = (interval(self.cpu), interval(self.memory));
         Verdict {
             cpu: word(cpu, options.cpu_margin, Word::Faster, Word::Slower),
             memory: word(memory, options.memory_margin, Word::LessMemory, Word::MoreMemory),
@@ -148,9 +149,9 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The interval, when it rests on enough rounds for a word.
-fn enough(ratio: Option<Ratio>, options: &Options) -> Option<Interval> {
-    ratio.filter(|r| r.rounds >= options.min_runs).map(|r| r.interval)
+/// The ratio, when it rests on enough rounds for a word.
+fn enough(ratio: Option<Ratio>, options: &Options) -> Option<Ratio> {
+    ratio.filter(|r| r.rounds >= options.min_runs)
 }
 
 /// With fewer runs than a word needs, at least those that are missing.

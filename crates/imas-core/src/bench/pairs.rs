@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::options::Options;
 use super::run::Run;
-use crate::stats::{Interval, bootstrap, median};
+use crate::stats::{Interval, bootstrap, median, p_below_zero};
 
 /// What candidates are compared on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,8 @@ pub(super) fn pairs<'a>(
 pub(super) struct Ratio {
     pub(super) interval: Interval,
     pub(super) rounds: usize,
+    /// Probability of ratios at least so far below 1 by chance alone: paired t test of their logarithms.
+    pub(super) p_below_1: f64,
 }
 
 /// Median over the rounds of the one's figure by the other's. None when the criterion was measured in no round.
@@ -87,7 +89,8 @@ pub(super) fn ratio(pairs: &[Pair], criterion: Criterion, options: &Options) -> 
     let interval = bootstrap(&measured, options.resamples, options.seed, |drawn| {
         median(&drawn.iter().map(|pair| pair.ratio(criterion)).collect::<Vec<_>>())
     })?;
-    Some(Ratio { interval, rounds: measured.len() })
+    let logarithms: Vec<f64> = measured.iter().map(|pair| pair.ratio(criterion).ln()).collect();
+    Some(Ratio { interval, rounds: measured.len(), p_below_1: p_below_zero(&logarithms) })
 }
 
 #[cfg(test)]

@@ -8,11 +8,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use super::pairs::{Criterion, pairs, ratio};
+use super::pairs::{Criterion, Ratio, pairs, ratio};
 use super::run::Run;
 use super::verdict::is_better;
 use crate::candidate::SYSTEM;
-use crate::stats::Interval;
 
 /// Names of the picks; `system` where nothing beats it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
@@ -31,13 +30,16 @@ pub struct BenchPicks {
 pub(super) struct Entrant<'a> {
     pub(super) name: &'a str,
     pub(super) runs: Vec<&'a Run>,
-    pub(super) cpu: Option<Interval>,
-    pub(super) memory: Option<Interval>,
-    pub(super) balance: Option<Interval>,
+    pub(super) cpu: Option<Ratio>,
+    pub(super) memory: Option<Ratio>,
+    pub(super) balance: Option<Ratio>,
 }
 
+/// Chance that one candidate or another, of those compared, is taken for better than `system` though none is.
+const CHANCE: f64 = 0.05;
+
 impl Entrant<'_> {
-    fn ratio(&self, criterion: Criterion) -> Option<Interval> {
+    fn ratio(&self, criterion: Criterion) -> Option<Ratio> {
         match criterion {
             Criterion::Cpu => self.cpu,
             Criterion::Memory => self.memory,
@@ -45,15 +47,21 @@ impl Entrant<'_> {
         }
     }
 
-    fn beats_system(&self, criterion: Criterion, options: &Options) -> bool {
-        self.ratio(criterion).is_some_and(|ratio| is_better(ratio, criterion.margin(options)))
+    /// Beyond the margin, beyond its own interval, and beyond what the luckiest of `of` equal candidates would reach (Bonferroni).
+    /// The last matters with few runs: five of them are all below 1 once in 32 times by chance, and there are several candidates.
+    fn beats_system(&self, criterion: Criterion, of: usize, options: &Options) -> bool {
+        self.ratio(criterion).is_some_and(|ratio| {
+            is_better(ratio.interval, criterion.margin(options)) && ratio.p_below_1 < CHANCE / of as f64
+        })
     }
 
     /// Better than `system` on one axis at least (two gains inside the noise do not add up to one outside it) and worse by
     /// more than the margin on neither.
-    fn is_balanced(&self, options: &Options) -> bool {
-        let within = |ratio: Option<Interval>, margin| ratio.is_some_and(|ratio| ratio.mid <= 1.0 + margin);
-        let gains = [Criterion::Cpu, Criterion::Memory].iter().any(|&axis| self.beats_system(axis, options));
+    fn is_balanced(&self, of: usize, options: &Options) -> bool {
+        let within =
+            |ratio: Option<Ratio>, margin| ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin);
+        let gains =
+            [Criterion::Cpu, Criterion::Memory].iter().any(|&axis| self.beats_system(axis, of, options));
         gains && within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
     }
 }
@@ -61,8 +69,10 @@ impl Entrant<'_> {
 /// All three picks among `entrants`, whose ratios are to `system` and rest on enough runs.
 pub(super) fn picks(entrants: &[Entrant<'_>], options: &Options) -> BenchPicks {
     let pick = |criterion, then: &[Criterion]| {
-        let winners: Vec<&Entrant<'_>> =
-            entrants.iter().filter(|entrant| qualifies(entrant, criterion, options)).collect();
+        let winners: Vec<&Entrant<'_>> = entrants
+            .iter()
+            .filter(|entrant| qualifies(entrant, criterion, entrants.len(), options))
+            .collect();
         let tied = then
             .iter()
             .fold(near_best(&winners, criterion, options), |tied, &next| near_best(&tied, next, options));
@@ -75,9 +85,9 @@ pub(super) fn picks(entrants: &[Entrant<'_>], options: &Options) -> BenchPicks {
     }
 }
 
-fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
-    entrant.beats_system(criterion, options)
-        && (criterion != Criterion::Balance || entrant.is_balanced(options))
+fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, of: usize, options: &Options) -> bool {
+    entrant.beats_system(criterion, of, options)
+        && (criterion != Criterion::Balance || entrant.is_balanced(of, options))
 }
 
 /// The one with the lowest ratio and those that cannot be told from it, in the order given. All of them when none
@@ -87,7 +97,8 @@ fn near_best<'a, 'b>(
     criterion: Criterion,
     options: &Options,
 ) -> Vec<&'a Entrant<'b>> {
-    let measured = entrants.iter().filter_map(|entrant| Some((entrant, entrant.ratio(criterion)?.mid)));
+    let measured =
+        entrants.iter().filter_map(|entrant| Some((entrant, entrant.ratio(criterion)?.interval.mid)));
     let Some((best, _)) = measured.min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return entrants.to_vec();
     };

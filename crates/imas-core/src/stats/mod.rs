@@ -6,8 +6,10 @@ mod bootstrap;
 mod median;
 mod outliers;
 mod settle;
+mod t_test;
 
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
 pub use median::{mad, median};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use settle::runs_to_settle;
+pub use t_test::p_below_zero;
