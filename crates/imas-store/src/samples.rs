@@ -2,10 +2,14 @@
 //! Programs and their trials.
 
 use imas_core::TrialRecord;
+use imas_core::sample::PageKind;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
+
+/// Uneventful production starts kept of each program: enough to tell a rate of crashes.
+const UNEVENTFUL_KEPT: u32 = 100;
 
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -86,9 +90,9 @@ impl Store {
     /// # Errors
     /// When the store refuses: the caller must keep the page then.
     pub fn add_trial(&self, program: RowId, trial: &TrialRecord) -> Result<bool, StoreError> {
-        let sql =
-            "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, sample)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (trial_id) DO NOTHING";
+        let sql = "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, uneventful, sample)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (trial_id) DO NOTHING";
+        let uneventful = trial.sample.kind == PageKind::Flight && !trial.sample.ended.is_crash();
         let sample = serde_json::to_string(&trial.sample)?;
         let added = self.connection().prepare_cached(sql)?.execute(params![
             trial.sample.trial_id,
@@ -98,9 +102,22 @@ impl Store {
             trial.allocator_version,
             trial.sample.made_unix_s,
             trial.retest_s,
+            uneventful,
             sample,
         ])?;
+        if uneventful {
+            self.thin_out(program)?;
+        }
         Ok(added == 1)
+    }
+
+    /// Keeps the newest uneventful production starts only: they have no figures, and a program that is started every minute must
+    /// neither fill the store nor slow its own start. Crashes and trials are kept for ever.
+    fn thin_out(&self, program: RowId) -> Result<(), StoreError> {
+        let sql = "DELETE FROM trial WHERE program = ?1 AND uneventful AND id <=
+                   (SELECT id FROM trial WHERE program = ?1 AND uneventful ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+        self.connection().prepare_cached(sql)?.execute(params![program, UNEVENTFUL_KEPT])?;
+        Ok(())
     }
 
     /// All trials of a program in the order they were made.
@@ -144,6 +161,7 @@ fn program_of(row: &Row<'_>) -> rusqlite::Result<Program> {
 pub(crate) mod tests {
     use super::*;
     use imas_core::Sample;
+    use imas_core::sample::Ended;
 
     pub(crate) fn temporary() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
@@ -177,6 +195,24 @@ pub(crate) mod tests {
         assert!(store.add_trial(program, &trial("early", 1.0)).unwrap());
         assert!(!store.add_trial(program, &trial("late", 2.0)).unwrap());
         assert_eq!(store.trials(program).unwrap(), [trial("early", 1.0), trial("late", 2.0)]);
+    }
+
+    #[test]
+    fn of_uneventful_starts_the_newest_are_kept_and_crashes_always() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let start = |number: u32, ended| {
+            let mut start = trial(&format!("f{number}"), f64::from(number));
+            (start.sample.kind, start.sample.ended) = (PageKind::Flight, ended);
+            store.add_trial(program, &start).unwrap();
+        };
+        store.add_trial(program, &trial("t", 0.0)).unwrap();
+        start(1, Ended::Signal { signal: 11 });
+        (2..UNEVENTFUL_KEPT + 50).for_each(|number| start(number, Ended::Clean { status: Some(0) }));
+        let kept: Vec<String> =
+            store.trials(program).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
+        assert_eq!(kept.len(), 2 + UNEVENTFUL_KEPT as usize);
+        assert_eq!(kept[..3], ["t", "f1", "f50"]);
     }
 
     #[test]

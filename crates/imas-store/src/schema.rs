@@ -24,9 +24,11 @@ CREATE TABLE trial (
     allocator_version TEXT NOT NULL,
     made_s            REAL NOT NULL,        -- Unix time
     retest_s          REAL,                 -- waiting time between tests in force when it began
+    uneventful        INTEGER NOT NULL,     -- a production start that did not crash: nothing but its number matters
     sample            TEXT NOT NULL         -- imas_core::sample::Sample as JSON
 ) STRICT;
 CREATE INDEX trial_of_program ON trial (program, made_s);
+CREATE INDEX uneventful_start ON trial (program, id) WHERE uneventful;
 
 -- One row each time a decision differs from the one before, and one per trial begun.
 CREATE TABLE decision (
