@@ -203,19 +203,16 @@ impl<Host: Serialize> Report<Host> {
         if all_system {
             return "Nothing here is better than system for this program beyond the noise: leave it as it is.".to_owned();
         }
-        let gain = |name: &str| self.gain(name);
-        if picks.fastest == picks.balanced && picks.leanest == picks.balanced {
-            return format!("Use {}: {}.", picks.balanced, gain(&picks.balanced));
+        let mut sentence = match picks.balanced.as_str() {
+            "system" => "Leave it as it is".to_owned(),
+            balanced => format!("Use {balanced} ({})", self.gain(balanced)),
+        };
+        for (pick, when) in [(&picks.fastest, "CPU is short"), (&picks.leanest, "memory is short")] {
+            if *pick != picks.balanced {
+                sentence.push_str(&format!("; {pick} when {when} ({})", self.gain(pick)));
+            }
         }
-        format!(
-            "Use {} ({}); {} when CPU is short ({}), {} when memory is short ({}).",
-            picks.balanced,
-            gain(&picks.balanced),
-            picks.fastest,
-            gain(&picks.fastest),
-            picks.leanest,
-            gain(&picks.leanest)
-        )
+        sentence + "."
     }
 
     /// `12 % less CPU, 5 % less memory`; words only where the verdict has them.

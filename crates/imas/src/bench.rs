@@ -355,23 +355,28 @@ fn show(args: &BenchArgs, report: &Report<Host>, command: &Command) -> Result<()
         return output::json(report);
     }
     output::text(&format!("\n{}\n{}", report.table(), report.sentence()))?;
-    if report.picks.balanced != SYSTEM {
-        // The children were measured too, so they have to come along.
-        let words: Vec<_> = args.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        output::text(&format!(
-            "to use it:  imas run --follow --candidate {} -- {}\nfor good:   imas pin {} {}   (then: imas run --follow -- ...)",
-            report.picks.balanced,
-            words.join(" "),
-            quoted(&pinnable(command)),
-            report.picks.balanced
-        ))?;
-    }
+    output::text(&how_to_use(args, report, command))?;
     for warning in &report.warnings {
         message::warning(&format!("{}\nhint: {}", warning.what(), warning.hint()));
     }
     report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
     open_questions(report);
     Ok(())
+}
+
+/// The command that uses the best pick: the balanced one, else one that suits a shortage.
+fn how_to_use(args: &BenchArgs, report: &Report<Host>, command: &Command) -> String {
+    let words: Vec<_> = args.command.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    let words = words.join(" ");
+    let picks = [&report.picks.balanced, &report.picks.fastest, &report.picks.leanest];
+    match picks.into_iter().find(|pick| *pick != SYSTEM) {
+        // The children were measured too, so they have to come along.
+        Some(pick) => format!(
+            "to use it:  imas run --follow --candidate {pick} -- {words}\nfor good:   imas pin {} {pick}   (then: imas run --follow -- ...)",
+            quoted(&pinnable(command))
+        ),
+        None => format!("to have it looked at while it works:  imas run --follow -- {words}"),
+    }
 }
 
 fn pinnable(command: &Command) -> String {
