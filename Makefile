@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook allocators allocators-default textbook rust demo test test-rust test-hook test-programs \
+.PHONY: help setup setup-test build hook allocators allocators-default textbook rust demo test \
         conformance lint fmt bench install uninstall man clean
 
 help: ## this list

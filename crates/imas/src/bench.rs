@@ -54,7 +54,7 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let bench = Bench { args, context, command, build_id: executable.build_id };
     let measured = bench.measure(&chosen)?;
     if let Some(store) = &store {
-        bench.remember_crashes(store, &measured)?;
+        bench.remember_crashes(store, &chosen, &measured)?;
     }
     let report = bench.report(chosen, measured);
     export::write(args, &report)?;
@@ -243,15 +243,13 @@ impl Bench<'_> {
     }
 
     /// A crash under a candidate is evidence, and `imas run` must never have to see it again.
-    fn remember_crashes(&self, store: &Store, measured: &[Measured]) -> Result<()> {
-        let set = self.context.catalogue.candidates();
+    fn remember_crashes(&self, store: &Store, chosen: &[Chosen<'_>], measured: &[Measured]) -> Result<()> {
         let program =
             || store.program(&self.command.program.path.to_string_lossy(), &self.command.program.detail);
-        for (candidate, signal) in crashes(set, measured, self) {
-            let version = set.iter().find(|c| c.name == candidate).and_then(|c| c.version.clone());
+        for (candidate, signal) in crashes(chosen, measured) {
             let sample = Sample {
                 trial_id: page::new_trial_id()?,
-                candidate,
+                candidate: candidate.name.clone(),
                 made_unix_s: now_unix_s(),
                 ended: Ended::Signal { signal },
                 kind: PageKind::Flight,
@@ -260,7 +258,7 @@ impl Bench<'_> {
             let record = TrialRecord {
                 sample,
                 build_id: self.build_id.clone(),
-                allocator_version: version.unwrap_or_default(),
+                allocator_version: candidate.version.clone().unwrap_or_default(),
                 retest_s: None,
             };
             store.add_trial(program()?.id, &record)?;
@@ -270,16 +268,17 @@ impl Bench<'_> {
 }
 
 /// First crash of each candidate, `system` included: its crashes are the baseline.
-fn crashes(set: &[Candidate], measured: &[Measured], bench: &Bench<'_>) -> Vec<(String, u32)> {
-    let chosen = chosen(bench.args, bench.context, None).unwrap_or_default();
+fn crashes<'a>(
+    chosen: &'a [Chosen<'_>],
+    measured: &'a [Measured],
+) -> impl Iterator<Item = (&'a Candidate, u32)> {
     let fatal = |m: &Measured| {
         m.signals
             .iter()
             .filter_map(|&signal| u32::try_from(signal).ok())
             .find(|&signal| is_crash_signal(signal))
     };
-    let found = chosen.iter().zip(measured).filter_map(|(c, m)| Some((c.candidate.name.clone(), fatal(m)?)));
-    found.filter(|(name, _)| set.iter().any(|c| c.name == *name)).collect()
+    chosen.iter().zip(measured).filter_map(move |(c, m)| Some((c.candidate, fatal(m)?)))
 }
 
 fn is_fatal(signal: i32) -> bool {

@@ -29,12 +29,13 @@ pub(crate) struct Known {
 impl Known {
     /// Gathers it. `build_id` is that of the executable as it is now.
     pub(crate) fn gather(context: &Context, store: &Store, program: Program, build_id: &str) -> Result<Self> {
+        let pinned = store.pinned(program.id)?;
         Ok(Self {
             records: store.trials(program.id)?,
-            pinned: store.pinned(program.id)?,
             excluded: store.is_excluded(&program.path, &program.detail)?,
             lifted_at: store.lifts(program.id)?,
-            candidates: candidates(context, store, store.pinned(program.id)?.as_deref()),
+            candidates: candidates(context, store, pinned.as_deref()),
+            pinned,
             build_id: build_id.to_owned(),
             program,
         })

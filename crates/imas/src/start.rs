@@ -167,7 +167,7 @@ fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> R
     })
 }
 
-/// What /proc says; a machine that does not say is taken to be short of nothing.
+/// What /proc says of the machine; without it nothing is decided, and the program is started untouched.
 pub(crate) fn conditions() -> Result<Conditions> {
     imas_linux::conditions::now().context("the machine's load and memory")
 }
