@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook allocators allocators-default textbook rust demo test \
+.PHONY: help setup setup-test build hook tools allocators allocators-default textbook rust demo test \
         conformance lint fmt bench install uninstall man clean
 
 help: ## this list
@@ -21,10 +21,13 @@ setup: ## install what the build needs (apt; as root or with sudo)
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
-build: hook allocators textbook rust ## build everything
+build: hook tools allocators textbook rust ## build everything
 
 hook:
 	@$(MAKE) --no-print-directory -C hook
+
+tools: ## imas-ldpreload and imas-rescue, static
+	@$(MAKE) --no-print-directory -C system
 
 allocators:
 	@allocators/build.sh

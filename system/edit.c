@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK_SECONDS 120
+#define LOOK_AGAIN_NS 20000000L
+
+static struct text old_text, new_text;
+
+/* Waits for the check; one that hangs is a check that failed. */
+static int wait_for(pid_t child) {
+    for (int i = 0; i < CHECK_SECONDS * 50; i++) {
+        int status;
+        pid_t ended = waitpid(child, &status, WNOHANG);
+        if (ended == child) {
+            return status;
+        }
+        if (ended < 0 && errno != EINTR) {
+            return -1;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
+    }
+    kill(-child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return -1;
+}
+
+static bool check_passes(char *const *check) {
+    extern char **environ;
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        int nothing = open("/dev/null", O_RDONLY);
+        if (nothing >= 0) {
+            dup2(nothing, STDIN_FILENO);
+        }
+        execve(check[0], check, environ);
+        say_error("give the check's absolute path", "%s: %s", check[0], strerror(errno));
+        _exit(127);
+    }
+    if (child < 0) {
+        say_error(NULL, "the check could not be started: %s", strerror(errno));
+        return false;
+    }
+    int status = wait_for(child);
+    if (status == -1) {
+        say_error(NULL, "the check did not end within %d s", CHECK_SECONDS);
+    } else if (WIFSIGNALED(status)) {
+        say_error(NULL, "the check died of signal %d", WTERMSIG(status));
+    } else if (WEXITSTATUS(status) != 0) {
+        say_error(NULL, "the check ended with status %d", WEXITSTATUS(status));
+    }
+    return status == 0;
+}
+
+static enum answer take_back(struct file *file, bool existed) {
+    bool back = existed ? file_replace(file, &old_text) : file_delete(file);
+    if (!back) {
+        return say_error("take the entry out by hand, or boot with init=/usr/sbin/imas-rescue",
+                         "%s: THE CHECK FAILED AND THE OLD CONTENT COULD NOT BE PUT BACK", file->path);
+    }
+    file_drop_backup(file, &old_text);
+    say_error(NULL, "%s: taken back: the check failed; everything is as it was", file->path);
+    return NO;
+}
+
+enum answer edit_add(struct file *file, const char *entry, char *const *check) {
+    if (!file_read(file, &old_text)) {
+        return UNABLE;
+    }
+    bool existed = file->old >= 0;
+    if (entries_find(&old_text, entries_is, entry)) {
+        say("%s: %s is there already", file->path, entry);
+        return DONE;
+    }
+    new_text = old_text;
+    if (!entries_add(&new_text, entry, !existed)) {
+        return say_error(NULL, "%s: not touched: no room for another entry", file->path);
+    }
+    if ((existed && !file_back_up(file, &old_text)) || !file_replace(file, &new_text)) {
+        return UNABLE;
+    }
+    if (check && !check_passes(check)) {
+        return take_back(file, existed);
+    }
+    say("%s: added %s", file->path, entry);
+    return DONE;
+}
+
+enum answer edit_remove(struct file *file, entries_wanted *wanted, const void *what, size_t *removed) {
+    *removed = 0;
+    if (!file_read(file, &old_text)) {
+        return UNABLE;
+    }
+    new_text = old_text;
+    bool marked = false;
+    *removed = entries_remove(&new_text, wanted, what, &marked);
+    if (*removed == 0) {
+        say("%s: no such entry", file->path);
+        return DONE;
+    }
+    bool gone = marked && entries_blank(&new_text);
+    if (!(gone ? file_delete(file) : file_replace(file, &new_text))) {
+        return UNABLE;
+    }
+    if (gone) {
+        say("%s: deleted; nothing but our entry stood there", file->path);
+    } else {
+        say("%s: took our entry out; %zu left", file->path, entries_count(&new_text));
+    }
+    if (!gone && !file_drop_backup(file, &new_text)) {
+        say("note: %s has changed since: the backup %s stays", file->path, file->backup_name);
+    }
+    return DONE;
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * imas-ldpreload - edits /etc/ld.so.preload. Static: it works when no dynamic program starts any more.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "edit.h"
+
+#define PRELOAD_FILE "/etc/ld.so.preload"
+
+static const char usage[] = "imas-ldpreload add ENTRY [--file FILE] [-- CHECK ARGUMENT...]\n"
+                            "imas-ldpreload remove ENTRY [--file FILE]\n"
+                            "imas-ldpreload status ENTRY [--file FILE]\n"
+                            "\n"
+                            "Edits " PRELOAD_FILE ": whole entries only; what others wrote stays as it is. The file is replaced\n"
+                            "as a whole, so that a power cut leaves the old or the new one. add: with a CHECK (absolute path of a\n"
+                            "program) everything is put back when it fails. See imas-ldpreload(8).\n"
+                            "Exit status: 0 done, or yes; 1 not there, or the check failed; 2 could not.\n";
+
+struct words {
+    const char *verb, *entry, *file;
+    char *const *check;
+};
+
+static bool parse(int count, char **words, struct words *said) {
+    *said = (struct words){.file = PRELOAD_FILE};
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--") == 0) {
+            said->check = words + i + 1;
+            return said->check[0] != NULL;
+        }
+        if (strcmp(words[i], "--file") == 0) {
+            if (++i == count) {
+                return false;
+            }
+            said->file = words[i];
+        } else if (words[i][0] == '-' || said->entry) {
+            return false;
+        } else if (said->verb) {
+            said->entry = words[i];
+        } else {
+            said->verb = words[i];
+        }
+    }
+    return said->entry != NULL;
+}
+
+static enum answer status(struct file *file, const char *entry) {
+    static struct text text;
+    if (!file_read(file, &text)) {
+        return UNABLE;
+    }
+    size_t line = entries_find(&text, entries_is, entry);
+    if (!line) {
+        say("%s: %s is not there", file->path, entry);
+        return NO;
+    }
+    say("%s: %s is in line %zu", file->path, entry, line);
+    return DONE;
+}
+
+static enum answer change(struct file *file, const struct words *said) {
+    size_t removed;
+    if (!file_lock(file)) {
+        return UNABLE;
+    }
+    enum answer answer = strcmp(said->verb, "add") == 0 ? edit_add(file, said->entry, said->check)
+                                                        : edit_remove(file, entries_is, said->entry, &removed);
+    file_unlock(file);
+    return answer;
+}
+
+int main(int count, char **words) {
+    struct words said;
+    struct file file;
+    say_name = "imas-ldpreload";
+    if (count == 2 && strcmp(words[1], "--version") == 0) {
+        say("imas-ldpreload " IMAS_VERSION);
+        return DONE;
+    }
+    if (count == 2 && strcmp(words[1], "--help") == 0) {
+        return write(STDOUT_FILENO, usage, sizeof usage - 1) < 0 ? UNABLE : DONE;
+    }
+    bool known = parse(count, words, &said) && (strcmp(said.verb, "add") == 0 || strcmp(said.verb, "remove") == 0 ||
+                                                strcmp(said.verb, "status") == 0);
+    if (!known || (said.check && strcmp(said.verb, "add") != 0)) {
+        return say_error("imas-ldpreload --help", "these words are not understood");
+    }
+    if (!entries_nameable(said.entry)) {
+        return say_error("an entry is an absolute path without blanks, tabs, colons and #", "'%.200s' cannot be an entry",
+                         said.entry);
+    }
+    if (!file_open(&file, said.file)) {
+        return UNABLE;
+    }
+    return strcmp(said.verb, "status") == 0 ? status(&file, said.entry) : change(&file, &said);
+}

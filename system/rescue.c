@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * imas-rescue - takes IMAS out of a machine on which no dynamic program starts any more: every entry libimas*.so out of
+ * /etc/ld.so.preload, /run/imas/disabled made. By hand, from imas-emergency.service, or as `init=` on the kernel's command
+ * line: then it goes on with the real init. Static; needs neither /proc nor a writable root at its start.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "edit.h"
+
+static const char usage[] = "imas-rescue [--file FILE] [--run-dir DIR] [--reason FILE]\n"
+                            "\n"
+                            "Takes every entry libimas*.so out of /etc/ld.so.preload and switches IMAS off until the next boot\n"
+                            "(/run/imas/disabled). --reason: says what stands in FILE. As process 1 (kernel command line\n"
+                            "init=/usr/sbin/imas-rescue) it does that, then starts the real init. See imas-rescue(8).\n"
+                            "Exit status: 0 done; 2 could not.\n";
+
+struct words {
+    const char *file, *run_dir, *reason;
+};
+
+static bool parse(int count, char **words, struct words *said) {
+    for (int i = 1; i < count; i += 2) {
+        const char **to = strcmp(words[i], "--file") == 0      ? &said->file
+                          : strcmp(words[i], "--run-dir") == 0 ? &said->run_dir
+                          : strcmp(words[i], "--reason") == 0  ? &said->reason
+                                                               : NULL;
+        if (!to || i + 1 == count) {
+            return false;
+        }
+        *to = words[i + 1];
+    }
+    return true;
+}
+
+/* What the daemon wrote is somebody else's text: one line of plain characters of it is passed on. */
+static void say_reason(const char *path) {
+    char text[401];
+    int from = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t length = from >= 0 ? read(from, text, sizeof text - 1) : -1;
+    if (from >= 0) {
+        close(from);
+    }
+    if (length <= 0) {
+        return;
+    }
+    text[length] = 0;
+    text[strcspn(text, "\n")] = 0;
+    for (char *c = text; *c; c++) {
+        if (*c < ' ' || *c > '~') {
+            *c = '?';
+        }
+    }
+    say("why: %s", text);
+}
+
+static enum answer remove_entries(const char *path) {
+    struct file file;
+    size_t removed;
+    if (!file_open(&file, path) || !file_lock(&file)) {
+        return UNABLE;
+    }
+    enum answer answer = edit_remove(&file, entries_is_ours, NULL, &removed);
+    file_unlock(&file);
+    return answer;
+}
+
+/* Processes that start from now on stand aside, even where the entry is still read. */
+static enum answer disable(const char *run_dir) {
+    char flag[4096];
+    if (snprintf(flag, sizeof flag, "%s/disabled", run_dir) >= (int)sizeof flag) {
+        return say_error(NULL, "%s: too long a path", run_dir);
+    }
+    mkdir(run_dir, 0755); /* there already, most of the time; else open says why */
+    int made = open(flag, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+    if (made < 0) {
+        return say_error(NULL, "%s: %s", flag, strerror(errno));
+    }
+    close(made);
+    say("%s: made; IMAS stays off until it is deleted or the machine starts anew", flag);
+    return DONE;
+}
+
+static enum answer rescue(const struct words *said) {
+    if (said->reason) {
+        say_reason(said->reason);
+    }
+    enum answer removed = remove_entries(said->file);
+    enum answer disabled = disable(said->run_dir);
+    return removed == DONE ? disabled : removed;
+}
+
+/* /run is often not mounted yet; a flag in the folder below the mount would only be left behind there. */
+static bool is_mounted(const char *folder) {
+    struct stat it, root;
+    return stat(folder, &it) == 0 && stat("/", &root) == 0 && it.st_dev != root.st_dev;
+}
+
+/* The root is mounted read-only at this point of most boots, and init wants to find it so. */
+static void rescue_at_boot(const struct words *said) {
+    struct statvfs root;
+    bool read_only = statvfs("/", &root) == 0 && root.f_flag & ST_RDONLY;
+    if (read_only && mount("none", "/", NULL, MS_REMOUNT, NULL) != 0) {
+        say_error("boot with init=/bin/sh on another root, or edit the file from a rescue system",
+                  "the root could not be made writable: %s", strerror(errno));
+    }
+    remove_entries(said->file);
+    if (is_mounted("/run")) {
+        disable(said->run_dir);
+    }
+    sync();
+    if (read_only && mount("none", "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0) {
+        say("note: the root stays writable: %s", strerror(errno));
+    }
+}
+
+/* The real init, with the words that the kernel gave us. Returns if there is none. */
+static int go_on(char **words) {
+    extern char **environ;
+    static const char *const inits[] = {"/sbin/init", "/usr/lib/systemd/systemd", "/etc/init", "/bin/init", "/bin/sh"};
+    for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
+        words[0] = (char *)inits[i];
+        say("imas-rescue: going on with %s", inits[i]);
+        execve(inits[i], words, environ);
+    }
+    return say_error(NULL, "no init could be started: %s", strerror(errno));
+}
+
+int main(int count, char **words) {
+    struct words said = {.file = "/etc/ld.so.preload", .run_dir = "/run/imas"};
+    say_name = "imas-rescue";
+    if (getpid() == 1) {
+        rescue_at_boot(&said);
+        return go_on(words);
+    }
+    if (count == 2 && strcmp(words[1], "--version") == 0) {
+        say("imas-rescue " IMAS_VERSION);
+        return DONE;
+    }
+    if (count == 2 && strcmp(words[1], "--help") == 0) {
+        return write(STDOUT_FILENO, usage, sizeof usage - 1) < 0 ? UNABLE : DONE;
+    }
+    if (!parse(count, words, &said)) {
+        return say_error("imas-rescue --help", "these words are not understood");
+    }
+    return rescue(&said);
+}
