@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The catalogue: candidates as data.
 //!
-//! A catalogue is a TOML file of `[[candidate]]` tables (`allocators/catalogue.toml` in the source tree). Library
-//! paths are relative to the folder of the file. Several files are read in order; a later one may add candidates but not redefine them.
+//! A catalogue is a TOML file of `[[candidate]]` tables (`allocators/catalogue.toml` in the source tree). Several files
+//! are read in order; a later one may add candidates but not redefine them. The first is the one that was built with this program: its
+//! libraries stand beside it, so its paths are relative to its folder; what is added names absolute paths.
+
+mod entry;
+mod installed;
+mod obstacle;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use entry::{Entry, File};
+pub use installed::build_of;
+pub use obstacle::obstacle;
+pub use trust::{Untrusted, untrusted};
 
 /// The name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
 
 /// One allocator with its settings, as the catalogue describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     /// `allocator` or `allocator:setting`; unique.
     pub name: String,
@@ -35,6 +46,16 @@ pub struct Candidate {
     pub page_size: Option<u64>,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
+    /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of what was found.
+    pub needs: Option<PathBuf>,
+    /// Why it is not offered although it could be loaded.
+    pub withheld: Option<String>,
+    /// Whether it can be opened in a running process.
+    pub opens: bool,
+    /// Added by the operator or a user: not built, and not put through the conformance kit, by us.
+    pub added: bool,
+    /// File and line (from 1) that define it; empty for a `system` that no file defines.
+    pub defined: (PathBuf, usize),
 }
 
 impl Candidate {
@@ -73,49 +94,14 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The file as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    schema: u32,
-    #[serde(default)]
-    candidate: Vec<toml::Spanned<toml::Table>>,
-}
-
-/// One `[[candidate]]` table as written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    name: String,
-    allocator: Option<String>,
-    library: Option<PathBuf>,
-    version: Option<String>,
-    #[serde(default)]
-    origin: String,
-    #[serde(default)]
-    licence: String,
-    #[serde(default)]
-    summary: String,
-    #[serde(default)]
-    default: bool,
-    page_size: Option<u64>,
-    #[serde(default)]
-    environment: BTreeMap<String, String>,
-    // Read by the system-wide mode only; accepted here so that one file serves both.
-    #[serde(rename = "dlopen")]
-    _dlopen: Option<bool>,
-    #[serde(rename = "dlopen_reason")]
-    _dlopen_reason: Option<String>,
-}
-
 impl Catalogue {
     /// Reads the files in order. Never fails as a whole: what cannot be used stands in [`Catalogue::problems`].
     /// `system` is always there, even when no file can be read.
     #[must_use]
     pub fn read(files: &[PathBuf]) -> Self {
         let mut catalogue = Self::default();
-        for file in files {
-            catalogue.read_file(file);
+        for (at, file) in files.iter().enumerate() {
+            catalogue.read_file(file, at > 0);
         }
         if catalogue.find(SYSTEM).is_none() {
             catalogue.candidates.insert(0, untouched());
@@ -141,7 +127,7 @@ impl Catalogue {
         self.candidates.iter().find(|c| c.name == name)
     }
 
-    fn read_file(&mut self, file: &Path) {
+    fn read_file(&mut self, file: &Path, added: bool) {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) => return self.problem(file, None, format!("cannot be read: {error}")),
@@ -160,8 +146,8 @@ impl Catalogue {
         for table in parsed.candidate {
             let line = line_of(&text, table.span().start);
             let entry = table.into_inner().try_into::<Entry>().map_err(|error| error.message().to_owned());
-            match entry.and_then(|entry| self.checked(entry, file)) {
-                Ok(candidate) => self.candidates.push(candidate),
+            match entry.and_then(|entry| self.candidate_of(entry, file, line, added)) {
+                Ok(candidate) => self.candidates.extend(candidate),
                 Err(what) => self.problem(file, Some(line), what),
             }
         }
@@ -171,33 +157,20 @@ impl Catalogue {
         self.problems.push(Problem { file: file.to_owned(), line, what });
     }
 
-    fn checked(&self, entry: Entry, file: &Path) -> Result<Candidate, String> {
-        let name = entry.name;
-        if !is_candidate_name(&name) {
-            return Err(format!("candidate name '{name}': use a-z, 0-9, '-', '_', '.' and one ':'"));
+    /// The entry as a candidate; `None` when it is for a library of the distribution that this machine does not have.
+    fn candidate_of(
+        &self,
+        entry: Entry,
+        file: &Path,
+        line: usize,
+        added: bool,
+    ) -> Result<Option<Candidate>, String> {
+        entry.check(added)?;
+        if let Some(first) = self.find(&entry.name) {
+            let (file, line) = &first.defined;
+            return Err(format!("candidate '{}' is defined already: {}:{line}", entry.name, file.display()));
         }
-        if self.find(&name).is_some() {
-            return Err(format!("candidate '{name}' is defined already"));
-        }
-        if let Some(variable) =
-            entry.environment.keys().find(|k| k.starts_with("LD_") || k.starts_with("IMAS_"))
-        {
-            return Err(format!("candidate '{name}': its environment may not set {variable}"));
-        }
-        let folder = file.parent().unwrap_or_else(|| Path::new("/"));
-        let allocator = entry.allocator.unwrap_or_else(|| name.split(':').next().unwrap_or(&name).to_owned());
-        Ok(Candidate {
-            allocator,
-            library: entry.library.map(|library| folder.join(library)),
-            version: entry.version,
-            origin: entry.origin,
-            licence: entry.licence,
-            summary: entry.summary,
-            default: entry.default,
-            page_size: entry.page_size,
-            environment: entry.environment,
-            name,
-        })
+        Ok(entry.into_candidate(file, line, added))
     }
 }
 
@@ -206,60 +179,16 @@ fn untouched() -> Candidate {
     Candidate {
         name: SYSTEM.to_owned(),
         allocator: SYSTEM.to_owned(),
-        library: None,
-        version: None,
         origin: "the system".to_owned(),
-        licence: String::new(),
         summary: "the program untouched".to_owned(),
         default: true,
-        page_size: None,
-        environment: BTreeMap::new(),
+        opens: true,
+        ..Candidate::default()
     }
-}
-
-fn is_candidate_name(name: &str) -> bool {
-    let plain = |s: &str| {
-        !s.is_empty()
-            && s.bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.'))
-    };
-    let mut parts = name.splitn(2, ':');
-    name.len() < imas_abi::CANDIDATE_BYTES
-        && parts.next().is_some_and(plain)
-        && parts.next().is_none_or(plain)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&b| b == b'\n').count() + 1
-}
-
-/// Why a candidate cannot be used here, found without starting anything.
-///
-/// A finding of `None` says that nothing speaks against it, not that it loads: see [`crate::process::probe`].
-#[must_use]
-pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
-    if candidate.page_size.is_some_and(|built_for| built_for < page_size) {
-        return Some(format!("built for smaller pages than this machine's {page_size} bytes"));
-    }
-    let library = candidate.library.as_ref()?;
-    match crate::elf::Executable::read(library) {
-        Ok(elf) if elf.class != crate::elf::Class::Native => {
-            Some("built for another architecture".to_owned())
-        }
-        Ok(_) => None,
-        Err(_) if !library.exists() => Some(why_missing(library)),
-        Err(error) => Some(error.to_string()),
-    }
-}
-
-/// The build leaves the reason of a failed recipe beside where the library should be (`NAME.failed`).
-fn why_missing(library: &Path) -> String {
-    let stem = library.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
-    let note = library.with_file_name(format!("{}.failed", stem.trim_start_matches("lib")));
-    match std::fs::read_to_string(note) {
-        Ok(reason) => format!("not built: {}", reason.trim()),
-        Err(_) => "its library is missing (run 'make build')".to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -308,12 +237,34 @@ mod tests {
     }
 
     #[test]
-    fn names_are_words_with_at_most_one_setting() {
-        for good in ["a", "glibc:arena1", "a-b_c.d:e"] {
-            assert!(is_candidate_name(good), "{good}");
-        }
-        for bad in ["", ":", "a:", "A", "a b", "a/b", "a:b:c"] {
-            assert!(!is_candidate_name(bad), "{bad}");
-        }
+    fn what_is_added_names_absolute_paths_and_says_where_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["built.toml", "added.toml"].map(|name| folder.path().join(name));
+        let entry = |name: &str, library: &str| {
+            format!("schema = 1\n\n[[candidate]]\nname = \"{name}\"\nlibrary = \"{library}\"\n")
+        };
+        std::fs::write(&files[0], entry("a", "liba.so")).unwrap();
+        std::fs::write(&files[1], entry("a", "/l/liba.so") + &entry("b", "libb.so")[12..]).unwrap();
+        let catalogue = Catalogue::read(&files);
+        assert_eq!(catalogue.find("a").unwrap().library, Some(folder.path().join("liba.so")));
+        assert_eq!(catalogue.find("a").unwrap().defined, (files[0].clone(), 3));
+        assert!(!catalogue.find("a").unwrap().added);
+        let said: Vec<_> = catalogue.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("added.toml:3") && said[0].contains("built.toml:3"), "{}", said[0]);
+        assert!(said[1].contains("added.toml:6") && said[1].contains("relative"), "{}", said[1]);
+    }
+
+    #[test]
+    fn a_library_of_the_distribution_that_is_not_there_is_no_candidate() {
+        let entry = |soname: &str| {
+            format!("schema = 1\n[[candidate]]\nname = \"d\"\nlibrary = \"libd.so\"\nneeds = \"{soname}\"\n")
+        };
+        let absent = read(&entry("libnosuchthing.so.77"));
+        assert!(absent.find("d").is_none() && absent.problems().is_empty(), "{:?}", absent.problems());
+        let there = read(&entry("libc.so.6"));
+        let found = there.find("d").unwrap();
+        assert!(found.needs.as_ref().unwrap().is_absolute());
+        assert!(found.version.as_ref().unwrap().starts_with("build "), "{:?}", found.version);
     }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A catalogue file as it is written, and what may stand in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{Candidate, installed};
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) schema: u32,
+    #[serde(default)]
+    pub(super) candidate: Vec<toml::Spanned<toml::Table>>,
+}
+
+/// One `[[candidate]]` table. The keys are described at the top of `allocators/catalogue.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    allocator: Option<String>,
+    library: Option<PathBuf>,
+    needs: Option<String>,
+    version: Option<String>,
+    #[serde(default)]
+    origin: String,
+    #[serde(default)]
+    licence: String,
+    #[serde(default)]
+    summary: String,
+    #[serde(default)]
+    default: bool,
+    page_size: Option<u64>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    withheld: Option<String>,
+    #[serde(default)]
+    dlopen: bool,
+    // For people and for the conformance kit.
+    #[serde(rename = "dlopen_reason")]
+    _dlopen_reason: Option<String>,
+}
+
+impl Entry {
+    /// What is wrong with it, as a sentence.
+    pub(super) fn check(&self, added: bool) -> Result<(), String> {
+        let name = &self.name;
+        if !is_candidate_name(name) {
+            return Err(format!("candidate name '{name}': use a-z, 0-9, '-', '_', '.' and one ':'"));
+        }
+        let forbidden = |key: &&String| key.starts_with("LD_") || key.starts_with("IMAS_");
+        if let Some(variable) = self.environment.keys().find(forbidden) {
+            return Err(format!("candidate '{name}': its environment may not set {variable}"));
+        }
+        let is_name = |key: &str| !key.is_empty() && !key.bytes().any(|b| b == b'=' || b == 0);
+        let bad = self.environment.iter().find(|(key, value)| !is_name(key) || value.contains('\0'));
+        if let Some((variable, _)) = bad {
+            return Err(format!("candidate '{name}': '{variable}' cannot be set in an environment"));
+        }
+        match &self.library {
+            Some(library) if added && library.is_relative() => {
+                let shown = library.display();
+                Err(format!("candidate '{name}': library '{shown}' is a relative path: give the whole one"))
+            }
+            None if self.needs.is_some() => Err(format!("candidate '{name}': 'needs' is for a library")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The candidate; `None` when it needs a library that this machine does not have.
+    pub(super) fn into_candidate(self, file: &Path, line: usize, added: bool) -> Option<Candidate> {
+        let needs = match &self.needs {
+            Some(soname) => Some(installed::find(soname)?),
+            None => None,
+        };
+        let name = self.name;
+        let folder = file.parent().unwrap_or_else(|| Path::new("/"));
+        let allocator = self.allocator.unwrap_or_else(|| name.split(':').next().unwrap_or(&name).to_owned());
+        Some(Candidate {
+            allocator,
+            library: self.library.map(|library| folder.join(library)),
+            version: self.version.or_else(|| needs.as_deref().and_then(installed::build_of)),
+            origin: self.origin,
+            licence: self.licence,
+            summary: self.summary,
+            default: self.default,
+            page_size: self.page_size,
+            environment: self.environment,
+            needs,
+            withheld: self.withheld,
+            opens: self.dlopen,
+            added,
+            defined: (file.to_owned(), line),
+            name,
+        })
+    }
+}
+
+fn is_candidate_name(name: &str) -> bool {
+    let plain = |s: &str| {
+        !s.is_empty()
+            && s.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    let mut parts = name.splitn(2, ':');
+    name.len() < imas_abi::CANDIDATE_BYTES
+        && parts.next().is_some_and(plain)
+        && parts.next().is_none_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_with_at_most_one_setting() {
+        for good in ["a", "glibc:arena1", "a-b_c.d:e"] {
+            assert!(is_candidate_name(good), "{good}");
+        }
+        for bad in ["", ":", "a:", "A", "a b", "a/b", "a:b:c"] {
+            assert!(!is_candidate_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a candidate cannot be used here, as far as files tell.
+
+use std::path::Path;
+
+use super::Candidate;
+use crate::elf::{Class, Executable};
+
+/// Why a candidate cannot be used here, found without starting anything.
+///
+/// A finding of `None` says that nothing speaks against it, not that it loads: see [`crate::process::probe`].
+#[must_use]
+pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
+    if let Some(reason) = &candidate.withheld {
+        return Some(format!("withheld: {reason}"));
+    }
+    if candidate.page_size.is_some_and(|built_for| built_for < page_size) {
+        return Some(format!("built for smaller pages than this machine's {page_size} bytes"));
+    }
+    let library = candidate.library.as_ref()?;
+    match Executable::read(library) {
+        Ok(elf) if elf.class != Class::Native => Some("built for another architecture".to_owned()),
+        Ok(_) => failed_conformance(library),
+        Err(_) if !library.exists() => Some(why_missing(candidate, library)),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// The build leaves the reason of a failed recipe beside where the library should be (`NAME.failed`).
+fn why_missing(candidate: &Candidate, library: &Path) -> String {
+    if candidate.added {
+        return format!("its library {} is missing", library.display());
+    }
+    let stem = library.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let note = library.with_file_name(format!("{}.failed", stem.trim_start_matches("lib")));
+    match std::fs::read_to_string(note) {
+        Ok(reason) => format!("not built: {}", reason.trim()),
+        Err(_) => "its library is missing (run 'make build')".to_owned(),
+    }
+}
+
+/// The conformance kit leaves what a library failed beside it (`libNAME.so.withheld`); a new build takes the note away.
+fn failed_conformance(library: &Path) -> Option<String> {
+    let mut note = library.as_os_str().to_owned();
+    note.push(".withheld");
+    let reason = std::fs::read_to_string(note).ok()?;
+    Some(format!("withheld: it failed conformance: {}", reason.lines().next().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(library: &Path) -> Candidate {
+        Candidate { name: "x".into(), library: Some(library.to_owned()), ..Candidate::default() }
+    }
+
+    #[test]
+    fn each_obstacle_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("libx.so");
+        let why = |candidate: &Candidate| obstacle(candidate, 4096);
+        assert_eq!(why(&of(&library)).unwrap(), "its library is missing (run 'make build')");
+        std::fs::write(folder.path().join("x.failed"), "no compiler\n").unwrap();
+        assert_eq!(why(&of(&library)).unwrap(), "not built: no compiler");
+        std::fs::write(&library, "text").unwrap();
+        assert!(why(&of(&library)).unwrap().contains("ELF"));
+        // Its own header, with the machine of an IBM S/390 and of a 32-bit Intel.
+        let mut elf = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        elf[18] = 22;
+        std::fs::write(&library, &elf).unwrap();
+        assert_eq!(why(&of(&library)).unwrap(), "built for another architecture");
+        std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
+        assert_eq!(why(&of(&library)), None);
+    }
+
+    #[test]
+    fn what_is_withheld_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("libx.so");
+        std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
+        std::fs::write(folder.path().join("libx.so.withheld"), "forks: child-works\nmore").unwrap();
+        let why = obstacle(&of(&library), 4096).unwrap();
+        assert_eq!(why, "withheld: it failed conformance: forks: child-works");
+        let stated = Candidate { withheld: Some("eats data".into()), ..of(&library) };
+        assert_eq!(obstacle(&stated, 4096).unwrap(), "withheld: eats data");
+        let small = Candidate { page_size: Some(4096), ..of(&library) };
+        assert!(obstacle(&small, 65536).unwrap().contains("65536"));
+    }
+}

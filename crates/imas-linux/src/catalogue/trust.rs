@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a file may be loaded into other people's processes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Why a file may not be loaded into other people's processes: somebody else could change it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// Not an absolute path.
+    #[error("{}: a relative path", .0.display())]
+    Relative(PathBuf),
+    /// The path, or a folder above it, cannot be looked at.
+    #[error("{}: {why}", path.display())]
+    Unreadable {
+        /// The file, or a folder above it.
+        path: PathBuf,
+        /// The system's word.
+        why: String,
+    },
+    /// Belongs to somebody else.
+    #[error("{}: belongs to user {owner}, not to user {wanted}", path.display())]
+    Owner {
+        /// The file, or a folder above it.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it has to be.
+        wanted: u32,
+    },
+    /// A group or everybody may write it.
+    #[error("{}: may be written by others than its owner (mode {mode:03o})", path.display())]
+    Writable {
+        /// The file, or a folder above it.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+}
+
+/// Why `file`, its target where it is a link, or a folder above either could be changed by anyone but `owner` and root;
+/// `None` when nobody else can. Needed of every library that is loaded system-wide.
+///
+/// A folder that all may write but where only owners may delete (`/tmp`) counts as writable: who may create may wait for a name.
+#[must_use]
+pub fn untrusted(file: &Path, owner: u32) -> Option<Untrusted> {
+    if file.is_relative() {
+        return Some(Untrusted::Relative(file.to_owned()));
+    }
+    let real = match std::fs::canonicalize(file) {
+        Ok(real) => real,
+        Err(error) => return Some(Untrusted::Unreadable { path: file.to_owned(), why: error.to_string() }),
+    };
+    let above_link = file.parent().into_iter().flat_map(Path::ancestors);
+    real.ancestors().chain(above_link).find_map(|path| one(path, owner))
+}
+
+fn one(path: &Path, wanted: u32) -> Option<Untrusted> {
+    let about = match std::fs::metadata(path) {
+        Ok(about) => about,
+        Err(error) => return Some(Untrusted::Unreadable { path: path.to_owned(), why: error.to_string() }),
+    };
+    let (owner, mode) = (about.uid(), about.mode() & 0o7777);
+    if owner != wanted && owner != 0 {
+        return Some(Untrusted::Owner { path: path.to_owned(), owner, wanted });
+    }
+    (mode & 0o022 != 0).then(|| Untrusted::Writable { path: path.to_owned(), mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn set(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_trusted() {
+        assert!(matches!(untrusted(Path::new("libx.so"), 0), Some(Untrusted::Relative(_))));
+        assert!(matches!(untrusted(Path::new("/no/such.so"), 0), Some(Untrusted::Unreadable { .. })));
+        // Root alone may change it, on any machine that runs these tests.
+        assert_eq!(untrusted(Path::new("/usr/bin/env"), 0), None);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libx.so");
+        std::fs::write(&file, "x").unwrap();
+        let me = std::fs::metadata(&file).unwrap().uid();
+        set(&file, 0o646);
+        let found = untrusted(&file, me).unwrap();
+        assert_eq!(found, Untrusted::Writable { path: std::fs::canonicalize(&file).unwrap(), mode: 0o646 });
+        assert!(found.to_string().contains("646"), "{found}");
+        set(&file, 0o644);
+        set(folder.path(), 0o777);
+        assert!(matches!(untrusted(&file, me), Some(Untrusted::Writable { mode: 0o777, .. })));
+        assert_eq!(one(&file, me), None);
+        if me != 0 {
+            assert!(matches!(one(&file, me + 1), Some(Untrusted::Owner { .. })));
+        }
+    }
+}
