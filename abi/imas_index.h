@@ -9,6 +9,9 @@
  *   state/               owned by the daemon's user (the uid that the catalogue names)
  *   state/index          replaced by rename only
  *   state/u/UID/         0700, owned by UID: pages of that user's processes
+ *     <trial_token, 16 hex digits>.page      a trial: whoever creates it runs it
+ *     <pid>-<process_start_ticks>[-n].page   a production start with IMAS_ENTRY_FLIGHT; n from 1 when exec repeats pid and start
+ * A page's trial id is "<token>-<program_id>", in 16 hex digits each; a flight's token is start << 22 | pid.
  *
  * The index holds ids, never paths: whoever writes it can choose among the candidates that root approved, no more.
  * Both files are read with pread, never mapped: a file that shrinks under the reader is a short read, not SIGBUS.
@@ -84,6 +87,12 @@ enum imas_entry_flag {
     IMAS_ENTRY_PID1 = 16,
 };
 
+/*
+ * How a process finds its decision: the entry (executable, no detail, own uid), else (executable, no detail, IMAS_ANY_UID); that
+ * one's flags say whether programs are told apart. If so (executable, detail, own uid), else (executable, detail, IMAS_ANY_UID),
+ * by what it is given to run first, by unit second; where none stands, the entry without detail holds.
+ */
+
 /* One decision. Empty slot: all bytes zero (candidate 0 is no candidate). */
 struct imas_index_entry {
     /* the key */
@@ -145,7 +154,7 @@ struct imas_catalogue_entry {
     char environment[IMAS_CATALOGUE_ENVIRONMENT_BYTES]; /* NAME=VALUE, each ended by NUL, ended by an empty one */
     uint32_t id;
     uint32_t flags;
-    uint32_t reserved[6];
+    uint32_t reserved[7];
     uint32_t check;
 };
 

@@ -13,3 +13,7 @@ pub const WAS: &str = "IMAS_WAS_";
 pub const UNSET: &str = "IMAS_UNSET";
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
+/// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.
+pub const RUN: &str = "IMAS_RUN";
+/// The candidate's name, for the second exec: this process has been placed already.
+pub const PLACED: &str = "IMAS_PLACED";

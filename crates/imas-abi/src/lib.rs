@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mirror of `abi/imas_abi.h`: the trial page and the environment through which a launcher speaks
-//! to the hook and the guard. No logic: `imas-ingest` judges what a page says, the launcher fills one in.
+//! Mirror of `abi/imas_abi.h` (the trial page and the environment through which a launcher speaks to the
+//! hook and the guard) and of `abi/imas_index.h` (index and catalogue table). No logic: `imas-ingest` judges what a page says, the launcher fills one in.
 //!
 //! The names are the header's, without their prefix. `tests/layout.rs` compiles the header and compares
 //! every offset, size and constant with this crate, so that the two cannot drift apart.
 //!
 //! All integers are in the machine's byte order: a page never leaves the machine it was written on.
 
+mod catalogue_table;
+pub mod detail_kind;
+pub mod entry_flag;
 pub mod env;
+mod index;
+pub mod index_flag;
 pub mod op;
 mod page;
 pub mod page_kind;
 pub mod pass_reason;
 pub mod state;
 
+pub use catalogue_table::*;
+pub use index::*;
 pub use page::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles `abi/imas_abi.h` with the C compiler and compares every offset, size and constant with the mirror.
+//! Compiles the headers of `abi/` with the C compiler and compares every offset, size and constant with the mirror.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,10 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader};
 use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot};
+
+const HEADERS: [&str; 2] = ["imas_abi.h", "imas_index.h"];
 
 /// An expression in C, and the value that Rust gives it.
 type Facts = BTreeMap<String, String>;
@@ -49,6 +52,22 @@ fn layouts() -> Facts {
     ] }
     layout! {facts, "struct imas_slot", Slot, [tid, unused, calls, bytes_requested, refused, reserved] }
     layout! {facts, "struct imas_page", Page, [header, header_pad, sampled, sampled_pad, slot] }
+    layout! {facts, "struct imas_index_header", IndexHeader, [
+        magic, version, check, file_bytes, generation, catalogue_id, made_boot_ns, slots, entries, flags, reserved,
+        boot_id, reserved2,
+    ] }
+    layout! {facts, "struct imas_index_entry", IndexEntry, [
+        exe_dev, exe_ino, detail, detail_kind, uid, exe_mtime_ns, exe_bytes, candidate, trial_candidate, flags,
+        trial_token, program_id, reserved, reserved2, check,
+    ] }
+    layout! {facts, "struct imas_file_identity", FileIdentity, [dev, ino, bytes, mtime_ns] }
+    layout! {facts, "struct imas_catalogue_header", CatalogueHeader, [
+        magic, version, check, file_bytes, catalogue_id, count, daemon_uid, guard, hook, guard_identity, hook_identity,
+        reserved,
+    ] }
+    layout! {facts, "struct imas_catalogue_entry", CatalogueEntry, [
+        name, library, identity, environment, id, flags, reserved, check,
+    ] }
     facts
 }
 
@@ -59,7 +78,7 @@ macro_rules! constants {
 }
 
 fn numbers() -> Facts {
-    use imas_abi::{op, page_kind as kind, pass_reason as pass, state};
+    use imas_abi::{detail_kind, entry_flag, index_flag, op, page_kind as kind, pass_reason as pass, state};
     let mut facts = Facts::new();
     constants!(
         facts,
@@ -107,6 +126,34 @@ fn numbers() -> Facts {
         IMAS_PASS_NOT_THE_PROGRAM = pass::NOT_THE_PROGRAM,
         IMAS_PASS_PID1 = pass::PID1,
         IMAS_PASS_REASONS = pass::REASONS,
+        IMAS_ANY_UID = imas_abi::ANY_UID,
+        IMAS_FNV32_START = imas_abi::FNV32_START,
+        IMAS_FNV32_PRIME = imas_abi::FNV32_PRIME,
+        IMAS_FNV64_START = imas_abi::FNV64_START,
+        IMAS_FNV64_PRIME = imas_abi::FNV64_PRIME,
+        IMAS_INDEX_MAGIC = imas_abi::INDEX_MAGIC,
+        IMAS_INDEX_VERSION = imas_abi::INDEX_VERSION,
+        IMAS_INDEX_HEADER_BYTES = imas_abi::INDEX_HEADER_BYTES,
+        IMAS_INDEX_ENTRY_BYTES = imas_abi::INDEX_ENTRY_BYTES,
+        IMAS_INDEX_PROBES = imas_abi::INDEX_PROBES,
+        IMAS_INDEX_DISABLED = index_flag::DISABLED,
+        IMAS_DETAIL_NONE = detail_kind::NONE,
+        IMAS_DETAIL_FILE = detail_kind::FILE,
+        IMAS_DETAIL_TEXT = detail_kind::TEXT,
+        IMAS_DETAIL_UNIT = detail_kind::UNIT,
+        IMAS_ENTRY_INTERPRETER = entry_flag::INTERPRETER,
+        IMAS_ENTRY_JAVA = entry_flag::JAVA,
+        IMAS_ENTRY_BY_UNIT = entry_flag::BY_UNIT,
+        IMAS_ENTRY_FLIGHT = entry_flag::FLIGHT,
+        IMAS_ENTRY_PID1 = entry_flag::PID1,
+        IMAS_KEY_BYTES = imas_abi::KEY_BYTES,
+        IMAS_CATALOGUE_MAGIC = imas_abi::CATALOGUE_MAGIC,
+        IMAS_CATALOGUE_VERSION = imas_abi::CATALOGUE_VERSION,
+        IMAS_CATALOGUE_ENTRY_BYTES = imas_abi::CATALOGUE_ENTRY_BYTES,
+        IMAS_CATALOGUE_MAX = imas_abi::CATALOGUE_MAX,
+        IMAS_CATALOGUE_LIBRARY_BYTES = imas_abi::CATALOGUE_LIBRARY_BYTES,
+        IMAS_CATALOGUE_ENVIRONMENT_BYTES = imas_abi::CATALOGUE_ENVIRONMENT_BYTES,
+        IMAS_CANDIDATE_SYSTEM = imas_abi::CANDIDATE_SYSTEM,
     );
     facts
 }
@@ -120,17 +167,24 @@ fn strings() -> Facts {
         ("IMAS_ENV_WAS", env::WAS),
         ("IMAS_ENV_UNSET", env::UNSET),
         ("IMAS_ENV_DISABLE", env::DISABLE),
+        ("IMAS_ENV_RUN", env::RUN),
+        ("IMAS_ENV_PLACED", env::PLACED),
+        ("IMAS_RUN_FOLDER", imas_abi::RUN_FOLDER),
     ];
     pairs.map(|(c, rust)| (c.to_owned(), rust.to_owned())).into()
 }
 
-fn header() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi/imas_abi.h")
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")
 }
 
 /// A C program that prints every fact as `expression=value`.
 fn source(numbers: &Facts, strings: &Facts) -> String {
-    let mut source = "#include <stdio.h>\n#include \"imas_abi.h\"\nint main(void) {\n".to_owned();
+    let mut source = "#include <stdio.h>\n".to_owned();
+    for header in HEADERS {
+        writeln!(source, "#include \"{header}\"").unwrap();
+    }
+    source += "int main(void) {\n";
     for name in numbers.keys() {
         writeln!(source, "    printf(\"%s=%llu\\n\", \"{name}\", (unsigned long long)({name}));").unwrap();
     }
@@ -147,8 +201,8 @@ fn compiled(source: &str) -> Facts {
     std::fs::write(&c, source).unwrap();
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let mut command = Command::new(compiler);
-    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(header().parent().unwrap());
-    assert!(command.arg("-o").arg(&binary).arg(&c).status().unwrap().success(), "the header compiles");
+    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(folder());
+    assert!(command.arg("-o").arg(&binary).arg(&c).status().unwrap().success(), "the headers compile");
     let output = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
     let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     output.lines().map(|line| pair(line).unwrap()).collect()
@@ -167,16 +221,16 @@ fn the_mirror_is_the_header() {
     assert_eq!(facts.len(), c.len());
 }
 
-/// Every constant of the header stands in the lists above.
+/// Every constant of the headers stands in the lists above.
 #[test]
-fn no_constant_of_the_header_is_forgotten() {
-    let text = std::fs::read_to_string(header()).unwrap();
+fn no_constant_of_the_headers_is_forgotten() {
+    let text = HEADERS.map(|header| std::fs::read_to_string(folder().join(header)).unwrap()).concat();
     let known: Vec<String> = numbers().into_keys().chain(strings().into_keys()).collect();
     let defined = text.lines().filter_map(|line| line.strip_prefix("#define ")?.split_whitespace().next());
     let enumerated = text.split(" = ").filter_map(|before| before.split_whitespace().next_back());
     let names: Vec<&str> =
-        defined.chain(enumerated).filter(|name| name.starts_with("IMAS_") && *name != "IMAS_ABI_H").collect();
-    assert!(names.len() >= 45, "{names:?}");
+        defined.chain(enumerated).filter(|name| name.starts_with("IMAS_") && !name.ends_with("_H")).collect();
+    assert!(names.len() >= 75, "{names:?}");
     for name in names {
         assert!(known.iter().any(|k| k == name), "{name} is in the header, not in the mirror");
     }

@@ -9,13 +9,20 @@
 //! - [`page`]: making trial pages and finding the finished ones
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`host`]: what machine this is
+//! - [`given`]: what an interpreter is given to run
+//! - [`index`]: the decisions that libimas-preload.so looks up, written and read
+//! - [`catalogue_table`]: the candidates that root approved for it
 
 pub mod catalogue;
+pub mod catalogue_table;
 pub mod conditions;
 pub mod counters;
 pub mod elf;
 pub mod environment;
+mod fnv;
+pub mod given;
 pub mod host;
+pub mod index;
 pub mod measure;
 pub mod page;
 pub mod process;

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::{ElfError, Executable, Unfit};
+use crate::given::Given;
 
 /// The program a command names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -104,7 +105,7 @@ impl Command {
             arguments = given;
         }
         let path = std::fs::canonicalize(&image).unwrap_or(image);
-        self.program = Program { detail: detail(&path, &arguments), path };
+        self.program = Program { detail: Given::to(&path, &arguments).detail(), path };
         Ok(())
     }
 
@@ -209,90 +210,6 @@ fn shebang(file: &Path) -> Result<Option<Shebang>, CommandError> {
     }))
 }
 
-/// What an interpreter is given to run: script, `-m module`, jar or main class. Empty for any other program.
-fn detail(path: &Path, arguments: &[OsString]) -> String {
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let Some(kind) = Interpreter::of(name) else { return String::new() };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let text = argument.to_string_lossy();
-        if kind.is_inline_code(&text) {
-            return text.into_owned();
-        }
-        if kind.names_program(&text) {
-            let named = rest.next().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-            return format!("{text} {}", whole_path(&named));
-        }
-        if kind.takes_value(&text) {
-            rest.next();
-        } else if !text.starts_with('-') {
-            return whole_path(&text);
-        }
-    }
-    String::new()
-}
-
-/// The path in full when the word is a file; else the word (a class or module).
-fn whole_path(word: &str) -> String {
-    let resolved = std::fs::canonicalize(word).ok().filter(|path| path.is_file());
-    resolved.map_or_else(|| word.to_owned(), |path| path.to_string_lossy().into_owned())
-}
-
-/// Families of interpreters, by how their options are read.
-#[derive(Clone, Copy)]
-enum Interpreter {
-    Python,
-    Java,
-    Shell,
-    /// Perl, Ruby, Lua, PHP, Node: `-e` or `-r` is code, the first plain word a script.
-    Script,
-}
-
-impl Interpreter {
-    fn of(name: &str) -> Option<Self> {
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-        match stem {
-            "python" | "pypy" => Some(Self::Python),
-            "java" => Some(Self::Java),
-            "sh" | "bash" | "dash" | "zsh" | "ksh" => Some(Self::Shell),
-            "perl" | "ruby" | "lua" | "luajit" | "php" | "node" | "nodejs" | "Rscript" | "tclsh"
-            | "guile" => Some(Self::Script),
-            _ => None,
-        }
-    }
-
-    fn is_inline_code(self, word: &str) -> bool {
-        match self {
-            Self::Python | Self::Shell => word == "-c",
-            Self::Java => false,
-            Self::Script => matches!(word, "-c" | "-e" | "-E" | "-r" | "--eval" | "-p" | "--print"),
-        }
-    }
-
-    fn names_program(self, word: &str) -> bool {
-        match self {
-            Self::Python => word == "-m",
-            Self::Java => matches!(word, "-jar" | "-m" | "--module"),
-            Self::Script => word == "-f",
-            Self::Shell => false,
-        }
-    }
-
-    fn takes_value(self, word: &str) -> bool {
-        match self {
-            Self::Python => matches!(word, "-W" | "-X"),
-            Self::Java => {
-                matches!(
-                    word,
-                    "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" | "--add-modules"
-                )
-            }
-            Self::Shell => matches!(word, "-o" | "-O" | "--rcfile" | "--init-file"),
-            Self::Script => matches!(word, "-I" | "--require" | "--import" | "-d" | "-o" | "-O"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,16 +266,5 @@ mod tests {
         assert_eq!(command.file, Path::new("/bin/bash"));
         assert_eq!(command.argv, [OsString::from("bash"), file.clone().into(), "arg".into()]);
         assert_eq!(command.program.detail, std::fs::canonicalize(file).unwrap().to_string_lossy());
-    }
-
-    #[test]
-    fn interpreters_are_told_apart_by_what_they_run() {
-        let d = |path: &str, text: &str| detail(Path::new(path), &words(text));
-        assert_eq!(d("/usr/bin/python3.11", "-u -X dev -m http.server 80"), "-m http.server");
-        assert_eq!(d("/usr/bin/python3.11", "-c print()"), "-c");
-        assert_eq!(d("/usr/lib/jvm/bin/java", "-Xmx1g -cp a:b org.example.Main x"), "org.example.Main");
-        assert_eq!(d("/usr/lib/jvm/bin/java", "-jar /no/app.jar"), "-jar /no/app.jar");
-        assert_eq!(d("/usr/bin/sqlite3", "db"), "");
-        assert_eq!(d("/usr/bin/node", "--max-old-space-size=100 /no/app.js"), "/no/app.js");
     }
 }

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What tells programs of one executable apart (`enum imas_detail_kind`).
+
+/// Nothing.
+pub const NONE: u32 = 0;
+/// Script or jar: device and inode of the file named on the command line.
+pub const FILE: u32 = 1;
+/// Module or main class: FNV-1a 64 of the text, and its length.
+pub const TEXT: u32 = 2;
+/// systemd unit: FNV-1a 64 of the unit's name, and its length.
+pub const UNIT: u32 = 3;

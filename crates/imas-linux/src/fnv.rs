@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! FNV-1a (G. Fowler, L. C. Noll, P. Vo), as `abi/imas_index.h` uses it; `hook/fnv.h` is the same.
+
+/// The 64-bit hash, of keys and texts.
+pub(crate) fn fnv64(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(imas_abi::FNV64_START, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(imas_abi::FNV64_PRIME)
+    })
+}
+
+/// The 32-bit hash, of records with their check sum zero.
+pub(crate) fn fnv32(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(imas_abi::FNV32_START, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(imas_abi::FNV32_PRIME)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The published test vectors of the authors.
+    #[test]
+    fn the_published_values() {
+        assert_eq!((fnv32(b""), fnv32(b"a"), fnv32(b"foobar")), (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968));
+        assert_eq!(fnv64(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv64(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+}
