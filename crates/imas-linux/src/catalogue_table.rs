@@ -405,13 +405,8 @@ mod tests {
             name: name.into(),
             allocator: name.into(),
             library,
-            version: None,
-            origin: String::new(),
-            licence: String::new(),
-            summary: String::new(),
-            default: true,
-            page_size: None,
             environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            ..Candidate::default()
         }
     }
 
