@@ -4,7 +4,8 @@
 #
 # A recipe sets
 #   version        of the allocator, as people know it
-#   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock) or debian:PACKAGE=VERSION
+#   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock), debian:PACKAGE=VERSION, or system:SONAME
+#                  for a library that the machine may or may not have when it runs
 #   glue           files of glue/ it uses besides family.h, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
@@ -85,6 +86,16 @@ link_cxx_library()
     "${CXX:-g++}" "${COMMON_FLAGS[@]}" -std=gnu++17 "${CXX_FLAGS[@]}" -Wall -Wextra -Werror \
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" -c "$ALLOCATORS/glue/cxx_runtime.cpp" -o cxx_runtime.o
     link_library "$@" cxx_runtime.o -l:libstdc++.a
+}
+
+# For source=system:SONAME: an empty library of that soname with the names in hooks, so that linking needs no package.
+stub_library()
+{
+    local name
+    for name in "${hooks[@]}"; do
+        echo "void $name(void); void $name(void) {}"
+    done >stub.c
+    "${CC:-gcc}" -shared -fPIC -fno-builtin -Wl,-soname,"${source#system:}" stub.c -o "lib${libraries[0]}.so"
 }
 
 # A library that drags in libstdc++ costs a millisecond at every start of every program.

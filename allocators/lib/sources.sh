@@ -2,14 +2,15 @@
 # shellcheck shell=bash
 # Where a recipe's sources are: fetch_source prints a folder, which is not to be written into.
 
-# fetch_source crate:NAME | debian:PACKAGE=VERSION
+# fetch_source crate:NAME | debian:PACKAGE=VERSION | system:SONAME
 fetch_source()
 {
     case $1 in
     crate:*) crate_folder "${1#crate:}" ;;
     debian:*) debian_folder "${1#debian:}" ;;
+    system:*) ;; # nothing: what is installed is used as it is
     *)
-        echo "source $1: neither crate: nor debian:" >&2
+        echo "source $1: neither crate: nor debian: nor system:" >&2
         return 1
         ;;
     esac

@@ -20,7 +20,7 @@ pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
     let library = candidate.library.as_ref()?;
     match Executable::read(library) {
         Ok(elf) if elf.class != Class::Native => Some("built for another architecture".to_owned()),
-        Ok(_) => failed_conformance(library),
+        Ok(_) => failed_conformance(&candidate.name, library),
         Err(_) if !library.exists() => Some(why_missing(candidate, library)),
         Err(error) => Some(error.to_string()),
     }
@@ -39,12 +39,15 @@ fn why_missing(candidate: &Candidate, library: &Path) -> String {
     }
 }
 
-/// The conformance kit leaves what a library failed beside it (`libNAME.so.withheld`); a new build takes the note away.
-fn failed_conformance(library: &Path) -> Option<String> {
+/// The conformance kit leaves what was failed beside the library (`libNAME.so.withheld`, a line `CANDIDATE<tab>REASON` each,
+/// for settings share libraries); a new build takes the note away.
+fn failed_conformance(name: &str, library: &Path) -> Option<String> {
     let mut note = library.as_os_str().to_owned();
     note.push(".withheld");
-    let reason = std::fs::read_to_string(note).ok()?;
-    Some(format!("withheld: it failed conformance: {}", reason.lines().next().unwrap_or_default()))
+    let note = std::fs::read_to_string(note).ok()?;
+    let mut lines = note.lines().filter_map(|line| line.split_once('\t'));
+    let (_, reason) = lines.find(|(candidate, _)| *candidate == name)?;
+    Some(format!("withheld: it failed conformance: {reason}"))
 }
 
 #[cfg(test)]
@@ -79,7 +82,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libx.so");
         std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
-        std::fs::write(folder.path().join("libx.so.withheld"), "forks: child-works\nmore").unwrap();
+        std::fs::write(folder.path().join("libx.so.withheld"), "x:small\tother\nx\tforks: child-works\n").unwrap();
         let why = obstacle(&of(&library), 4096).unwrap();
         assert_eq!(why, "withheld: it failed conformance: forks: child-works");
         let stated = Candidate { withheld: Some("eats data".into()), ..of(&library) };

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
+# gperftools' TCMalloc (minimal), as the distribution installs it, reached by the names that are its alone. Loaded behind libc, so that it
+# answers for nobody but this glue.
+version=installed
+source=system:libtcmalloc_minimal.so.4
+glue=(distro-tcmalloc.c gated.h fork_gate.h thread_end.h)
+libraries=(tcmalloc_minimal)
+hooks=(tc_malloc tc_free tc_realloc tc_memalign tc_malloc_size tc_calloc MallocExtension_ReleaseFreeMemory)
+build_seconds=1
+
+build()
+{
+    stub_library
+    link_library -L.
+}
