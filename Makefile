@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook tools allocators allocators-default textbook rust demo test \
+.PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract rust demo test \
         conformance lint fmt bench install uninstall man clean
 
 help: ## this list
@@ -35,6 +35,10 @@ allocators:
 textbook:
 	@$(MAKE) --no-print-directory -C allocators/textbook
 
+# What of the conformance kit is run on the user's machine, under libraries that we did not build.
+contract:
+	@$(MAKE) --no-print-directory -C tests/conformance contract
+
 rust:
 	$(CARGO) build --release --locked
 
@@ -42,7 +46,7 @@ rust:
 allocators-default:
 	@allocators/build.sh jemalloc tcmalloc hoard mimalloc
 
-demo: setup hook allocators-default rust ## build what it needs, then measure a real program: the C++ compiler
+demo: setup hook allocators-default contract rust ## build what it needs, then measure a real program: the C++ compiler
 	@bench/demo $(IMAS)
 
 test: setup-test build ## all tests

@@ -17,11 +17,14 @@ use serde::Serialize;
 
 use entry::{Entry, File};
 pub use installed::build_of;
-pub use obstacle::obstacle;
+pub use obstacle::{obstacle, withheld};
 pub use trust::{Untrusted, untrusted};
 
 /// The name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
+
+/// What the glue over a library of the distribution gives as its version: it was built without one.
+pub const INSTALLED: &str = "installed";
 
 /// One allocator with its settings, as the catalogue describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

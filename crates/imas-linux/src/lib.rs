@@ -2,10 +2,12 @@
 //! What IMAS asks of Linux, and nothing else of IMAS.
 //!
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
+//! - [`contract`]: whether a library that we did not build keeps malloc's contract here
 //! - [`elf`]: what an executable is, so that a preload is never given to one that cannot bear it
 //! - [`program`]: from the words of a command line to the program they name
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
+//! - [`package`]: which package of the distribution a file belongs to
 //! - [`page`]: making trial pages and finding the finished ones
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`host`]: what machine this is
@@ -16,6 +18,7 @@
 pub mod catalogue;
 pub mod catalogue_table;
 pub mod conditions;
+pub mod contract;
 pub mod counters;
 pub mod elf;
 pub mod environment;
@@ -24,6 +27,7 @@ pub mod given;
 pub mod host;
 pub mod index;
 pub mod measure;
+pub mod package;
 pub mod page;
 pub mod process;
 pub mod program;

@@ -90,11 +90,28 @@ impl Context {
         if let Some(ours) = self.own_obstacle(store) {
             return Some(ours.to_owned());
         }
+        if let Some(why) = imas_linux::catalogue::withheld(candidate) {
+            return Some(why);
+        }
         let library = candidate.library.as_ref()?;
-        remembered(store, library, || {
+        // What the distribution brings may be replaced under our glue.
+        let changes = candidate.needs.as_ref().unwrap_or(library);
+        remembered(store, changes, &kind_of(candidate), || {
             imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes())
                 .or_else(|| self.probe(candidate, Mode::Production, library))
+                .or_else(|| self.broken_contract(candidate))
         })
+    }
+
+    /// What a library that we did not build breaks of malloc's contract; ours are proven where they are built.
+    fn broken_contract(&self, candidate: &Candidate) -> Option<String> {
+        if !candidate.added && candidate.needs.is_none() {
+            return None;
+        }
+        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+        let checked =
+            imas_linux::contract::check(&injection, &self.libraries, &self.lib_dir.join("contract"));
+        checked.err().map(|why| format!("withheld: it breaks malloc's contract: {why}"))
     }
 
     /// Why nothing can be injected at all: one of our own two libraries is missing or does not load. A program that is
@@ -108,7 +125,7 @@ impl Context {
         let settings = Candidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
         let check = |library: &PathBuf, mode| match library.is_file() {
             false => Some(format!("{} is missing (run 'make build')", library.display())),
-            true => remembered(store, library, || {
+            true => remembered(store, library, "loads", || {
                 let why = self.probe(&settings, mode, library)?;
                 Some(format!("{} does not load: {why}", library.display()))
             }),
@@ -123,19 +140,34 @@ impl Context {
     }
 }
 
-/// What is remembered of the file under "loads", else what is found out now, for the next time.
+/// The name under which it is remembered whether a candidate loads: its settings count, and the glue where that is not the file
+/// that is watched.
+fn kind_of(candidate: &Candidate) -> String {
+    let mut kind = "loads".to_owned();
+    for (name, value) in &candidate.environment {
+        kind.push_str(&format!(" {name}={value}"));
+    }
+    if candidate.needs.is_some() {
+        let glue = candidate.library.as_ref().and_then(|library| std::fs::metadata(library).ok());
+        let made = glue.and_then(|about| about.modified().ok());
+        kind.push_str(&format!(" behind {} of {made:?}", candidate.name));
+    }
+    kind
+}
+
+/// What is remembered of the file under that kind, else what is found out now, for the next time.
 fn remembered(
     store: Option<&Store>,
     file: &Path,
+    kind: &str,
     find_out: impl FnOnce() -> Option<String>,
 ) -> Option<String> {
-    const KIND: &str = "loads";
-    if let Some(known) = store.and_then(|store| store.recall::<Option<String>>(file, KIND).ok()?) {
+    if let Some(known) = store.and_then(|store| store.recall::<Option<String>>(file, kind).ok()?) {
         return known;
     }
     let found = find_out();
     if let Some(store) = store {
-        let _ = store.remember(file, KIND, &found); // only costs finding out again
+        let _ = store.remember(file, kind, &found); // only costs finding out again
     }
     found
 }

@@ -89,7 +89,9 @@ fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
 /// Our allocators say name and version themselves; for the others the catalogue knows.
 fn version_served(context: &Context, candidate: &str, served: &str) -> String {
     let candidate = context.catalogue.find(candidate);
-    let said = candidate.and_then(|c| served.strip_prefix(c.allocator.as_str()));
+    // The glue over a library of the distribution does not know which build it found.
+    let said =
+        candidate.filter(|c| c.needs.is_none()).and_then(|c| served.strip_prefix(c.allocator.as_str()));
     match said.and_then(|rest| rest.strip_prefix(' ')) {
         Some(version) => version.to_owned(),
         None => candidate.and_then(|c| c.version.clone()).unwrap_or_default(),

@@ -27,6 +27,8 @@ struct Row {
     environment: BTreeMap<String, String>,
     /// Why it is not available.
     reason: Option<String>,
+    /// File and line of the catalogue.
+    defined: String,
     summary: String,
     default: bool,
 }
@@ -50,6 +52,12 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
         message::warning(&format!("catalogue: {problem}"));
     }
     let listing = Listing { schema: 1, candidates: rows, problems };
+    for (row, reason) in listing.candidates.iter().filter_map(|row| Some((row, row.reason.as_ref()?))) {
+        // What somebody added, he wants to correct; of ours the table says enough.
+        if context.catalogue.find(&row.name).is_some_and(|candidate| candidate.added) {
+            message::warning(&format!("catalogue: {}: candidate '{}': {reason}", row.defined, row.name));
+        }
+    }
     if args.json.json {
         output::json(&listing)?;
     } else {
@@ -63,11 +71,12 @@ fn row(candidate: &Candidate, obstacle: Option<String>) -> Row {
         name: candidate.name.clone(),
         available: obstacle.is_none(),
         library: candidate.library.clone(),
-        version: version(candidate),
+        version: full_version(candidate),
         origin: candidate.origin.clone(),
         licence: candidate.licence.clone(),
         environment: candidate.environment.clone(),
         reason: obstacle,
+        defined: format!("{}:{}", candidate.defined.0.display(), candidate.defined.1),
         summary: candidate.summary.clone(),
         default: candidate.default,
     }
@@ -79,6 +88,15 @@ pub(crate) fn version(candidate: &Candidate) -> String {
         (Some(version), _) => version.clone(),
         (None, None) => host::libc_version(),
         (None, Some(_)) => String::new(),
+    }
+}
+
+/// The same, with the package's for what the distribution brings.
+fn full_version(candidate: &Candidate) -> String {
+    let package = candidate.needs.as_deref().and_then(imas_linux::package::version_of);
+    match package {
+        Some(package) => format!("{package} ({})", version(candidate)),
+        None => version(candidate),
     }
 }
 

@@ -74,7 +74,8 @@ fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Can
         None => vec!["libc.so.6".to_owned()],
         Some(library) => {
             let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
-            vec![format!("{} {version}", candidate.allocator), file]
+            let said = if candidate.needs.is_some() { catalogue::INSTALLED } else { &version };
+            vec![format!("{} {said}", candidate.allocator), file]
         }
     };
     Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none() }

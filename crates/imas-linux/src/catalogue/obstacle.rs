@@ -6,21 +6,26 @@ use std::path::Path;
 use super::Candidate;
 use crate::elf::{Class, Executable};
 
+/// Why the candidate is not offered although it may load: the catalogue's word, or the conformance kit's. Changes
+/// without the library changing, so it is asked each time.
+#[must_use]
+pub fn withheld(candidate: &Candidate) -> Option<String> {
+    let stated = candidate.withheld.as_ref().map(|reason| format!("withheld: {reason}"));
+    stated.or_else(|| failed_conformance(&candidate.name, candidate.library.as_ref()?))
+}
+
 /// Why a candidate cannot be used here, found without starting anything.
 ///
 /// A finding of `None` says that nothing speaks against it, not that it loads: see [`crate::process::probe`].
 #[must_use]
 pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
-    if let Some(reason) = &candidate.withheld {
-        return Some(format!("withheld: {reason}"));
-    }
     if candidate.page_size.is_some_and(|built_for| built_for < page_size) {
         return Some(format!("built for smaller pages than this machine's {page_size} bytes"));
     }
     let library = candidate.library.as_ref()?;
     match Executable::read(library) {
         Ok(elf) if elf.class != Class::Native => Some("built for another architecture".to_owned()),
-        Ok(_) => failed_conformance(&candidate.name, library),
+        Ok(_) => None,
         Err(_) if !library.exists() => Some(why_missing(candidate, library)),
         Err(error) => Some(error.to_string()),
     }
@@ -82,11 +87,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libx.so");
         std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
-        std::fs::write(folder.path().join("libx.so.withheld"), "x:small\tother\nx\tforks: child-works\n").unwrap();
-        let why = obstacle(&of(&library), 4096).unwrap();
+        std::fs::write(folder.path().join("libx.so.withheld"), "x:small\tother\nx\tforks: child-works\n")
+            .unwrap();
+        let why = withheld(&of(&library)).unwrap();
         assert_eq!(why, "withheld: it failed conformance: forks: child-works");
         let stated = Candidate { withheld: Some("eats data".into()), ..of(&library) };
-        assert_eq!(obstacle(&stated, 4096).unwrap(), "withheld: eats data");
+        assert_eq!(withheld(&stated).unwrap(), "withheld: eats data");
+        assert_eq!(withheld(&Candidate { name: "x:other".into(), ..of(&library) }), None);
         let small = Candidate { page_size: Some(4096), ..of(&library) };
         assert!(obstacle(&small, 65536).unwrap().contains("65536"));
     }

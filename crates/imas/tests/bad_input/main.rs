@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
+mod catalogue;
 mod disks;
 mod installation;
 mod pages;

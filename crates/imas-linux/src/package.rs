@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which package of the distribution a file belongs to.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Version of the package that installed the file, as the distribution writes it; `None` when no package manager knows the file.
+#[must_use]
+pub fn version_of(file: &Path) -> Option<String> {
+    // Databases name the real place: /lib is often a link.
+    let file = std::fs::canonicalize(file).ok()?;
+    let file = file.to_str()?;
+    of_dpkg(file).or_else(|| said("rpm", &["-qf", "--queryformat", "%{VERSION}-%{RELEASE}", file]))
+}
+
+fn of_dpkg(file: &str) -> Option<String> {
+    let owner = said("dpkg-query", &["--search", file])?;
+    let (package, _) = owner.split_once(": ")?;
+    said("dpkg-query", &["--show", "--showformat=${Version}", package])
+}
+
+/// Standard output of a command that succeeds.
+fn said(command: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(command).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packaged_file_has_a_version_and_others_have_none() {
+        if Path::new("/usr/bin/dpkg-query").exists() {
+            assert!(
+                version_of(Path::new("/bin/sh")).is_some_and(|version| version.starts_with(char::is_numeric))
+            );
+        }
+        assert_eq!(version_of(Path::new("/proc/self/exe")), None);
+        assert_eq!(version_of(Path::new("/no/such/file")), None);
+    }
+}
