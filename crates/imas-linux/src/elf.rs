@@ -129,6 +129,58 @@ impl Executable {
     }
 }
 
+/// What must be true of a library that every program of a machine is to load: whole (a truncated one kills each program with
+/// SIGBUS), in need of no other library, no symbol and no symbol version (each of which would keep programs from starting),
+/// without thread-local storage.
+///
+/// # Errors
+/// What is wrong with it, one clause for people.
+pub fn preload_fault(path: &Path) -> Result<(), String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let file = object::File::parse(&*bytes).map_err(|error| format!("not a readable ELF file: {error}"))?;
+    match &file {
+        object::File::Elf32(elf) => loads_alone(elf),
+        object::File::Elf64(elf) => loads_alone(elf),
+        _ => Err("not a readable ELF file".to_owned()),
+    }?;
+    // Index 0 is the empty symbol of every table.
+    let undefined = file.dynamic_symbols().find(|symbol| symbol.is_undefined() && symbol.index().0 != 0);
+    match undefined {
+        Some(symbol) => Err(format!("it has an undefined symbol: {}", symbol.name().unwrap_or("?"))),
+        None => Ok(()),
+    }
+}
+
+fn loads_alone<Elf: object::read::elf::FileHeader>(
+    file: &object::read::elf::ElfFile<'_, Elf>,
+) -> Result<(), String> {
+    use object::elf::{DT_NEEDED, DT_NULL, DT_VERNEED, DynamicTag, ET_DYN, PT_LOAD, PT_TLS};
+    use object::read::elf::{Dyn, ProgramHeader};
+    let (endian, data) = (file.endian(), file.data());
+    let damaged = |error: object::Error| format!("damaged: {error}");
+    if file.elf_header().e_type(endian) != ET_DYN {
+        return Err("not a shared library".to_owned());
+    }
+    let mut loaded = false;
+    for segment in file.elf_program_headers() {
+        match segment.p_type(endian) {
+            PT_LOAD if segment.data(endian, data).is_err() => return Err("it is truncated".to_owned()),
+            PT_LOAD => loaded = true,
+            PT_TLS => return Err("it has thread-local storage".to_owned()),
+            _ => {}
+        }
+        for entry in segment.dynamic(endian, data).map_err(damaged)?.into_iter().flatten() {
+            match entry.tag32(endian).map(|tag| DynamicTag(tag.into())) {
+                Some(DT_NULL) => break,
+                Some(DT_NEEDED) => return Err("it needs another library".to_owned()),
+                Some(DT_VERNEED) => return Err("it needs symbol versions of another library".to_owned()),
+                _ => {}
+            }
+        }
+    }
+    if loaded { Ok(()) } else { Err("nothing in it can be loaded".to_owned()) }
+}
+
 struct Symbols {
     malloc: bool,
     sanitizer: Option<String>,
@@ -221,6 +273,31 @@ mod tests {
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(Executable { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
+    }
+
+    #[test]
+    fn a_library_that_is_not_fit_for_every_program_is_refused() {
+        const ALONE: &[&str] = &["-shared", "-fPIC", "-nostdlib"];
+        let fault = |source, flags: &[&str]| preload_fault(&compile(source, flags).1).unwrap_err();
+        let (folder, whole) = compile("int f(void){return 0;}", ALONE);
+        assert_eq!(preload_fault(&whole), Ok(()));
+        assert!(fault("int g(void); int f(void){return g();}", ALONE).contains("undefined symbol: g"));
+        assert!(
+            fault("int f(void){return 0;}", &["-shared", "-fPIC", "-Wl,--no-as-needed"]).contains("needs")
+        );
+        assert!(
+            fault("__thread int t; int *f(void){return &t;}", &["-shared", "-fPIC", "-nostdlib"])
+                .contains("thread")
+        );
+        let mut bytes = std::fs::read(&whole).unwrap();
+        for length in [0, 10, 64, 600, bytes.len() / 2] {
+            bytes.truncate(bytes.len().min(bytes.len() / 2).max(length));
+            let cut = folder.path().join("cut");
+            std::fs::write(&cut, &bytes[..length.min(bytes.len())]).unwrap();
+            assert!(preload_fault(&cut).is_err(), "{length} bytes");
+        }
+        std::fs::write(folder.path().join("text"), "not ELF").unwrap();
+        assert!(preload_fault(&folder.path().join("text")).unwrap_err().contains("ELF"));
     }
 
     #[test]

@@ -41,6 +41,32 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     Ok(maps.iter().any(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file)))
 }
 
+/// The processes there are now.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn pids() -> ProcResult<Vec<u32>> {
+    let processes = procfs::process::all_processes()?.filter_map(Result::ok);
+    Ok(processes.filter_map(|process| u32::try_from(process.pid).ok()).collect())
+}
+
+/// What the process executes, and the files it has mapped, each once. A file that was deleted or replaced since has
+/// ` (deleted)` behind its name, as the kernel says it.
+///
+/// # Errors
+/// When there is no such process, or it is not ours to look at.
+pub fn mapped_files(
+    pid: u32,
+) -> ProcResult<(std::path::PathBuf, std::collections::BTreeSet<std::path::PathBuf>)> {
+    let process = open(pid)?;
+    let maps = process.maps()?;
+    let files = maps.into_iter().filter_map(|map| match map.pathname {
+        MMapPath::Path(path) => Some(path),
+        _ => None,
+    });
+    Ok((process.exe()?, files.collect()))
+}
+
 fn open(pid: u32) -> ProcResult<Process> {
     Process::new(i32::try_from(pid).map_err(|_| procfs::ProcError::NotFound(None))?)
 }

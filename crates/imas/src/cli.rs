@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Forget(ProgramArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
     Doctor(JsonArgs),
+    /// Every program of this machine on its allocator: enable, disable, status, verify
+    System(crate::system::SystemArgs),
     /// The published experiments on textbook allocators, run again: a page with every printed finding and ours
     Study(StudyArgs),
     /// Print shell completions

@@ -188,7 +188,7 @@ fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`, `build/lib/imas/`).
-fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot find out where imas itself is")?;
     let beside = |up: usize, down: &str| exe.ancestors().nth(up).map(|base| base.join(down));
     let places = match flag {
@@ -210,14 +210,21 @@ fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
 
 /// The catalogue that was built, then what the machine's operator and the user added.
 fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
-    let mut files = vec![lib_dir.join("catalogue.toml")];
     let user = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"));
-    for folder in [Some(PathBuf::from("/etc/imas/catalogue.d")), user].into_iter().flatten() {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut added: Vec<_> =
-            entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
-        added.sort();
-        files.extend(added);
-    }
+    let added = user.iter().flat_map(|folder| added_catalogues(folder));
+    system_catalogue_files(lib_dir).into_iter().chain(added).collect()
+}
+
+/// Those that root vouches for: the catalogue that was built, then what the machine's operator added.
+pub(crate) fn system_catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
+    let mut files = vec![lib_dir.join("catalogue.toml")];
+    files.extend(added_catalogues(Path::new("/etc/imas/catalogue.d")));
     files
+}
+
+fn added_catalogues(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut added: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    added.sort();
+    added
 }

@@ -19,6 +19,7 @@ mod profile;
 mod show;
 mod start;
 mod study;
+mod system;
 mod wishes;
 
 use std::process::ExitCode;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The battery: programs of every kind that loads a preload differently. Each runs without the library and with it, and must
+//! end, print and complain the same.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use super::loader;
+use super::machine::Machine;
+
+/// A program that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// `nobody`: a program with the set-user-ID bit runs in secure-execution mode only when somebody else than its owner starts it.
+const NOBODY: u32 = 65534;
+
+/// One program of the battery.
+#[derive(Debug)]
+struct Case {
+    /// What it stands for.
+    name: &'static str,
+    command: Vec<String>,
+    as_nobody: bool,
+    /// Whether LD_PRELOAD with this machine's own library says anything about it.
+    native: bool,
+}
+
+/// What a program did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    pub(super) case: String,
+    /// The program itself.
+    pub(super) program: String,
+    /// How it ended, like `exit status: 0` or `signal: 11 (SIGSEGV)`.
+    end: String,
+    stdout: Vec<u8>,
+    stderr: String,
+}
+
+/// Both sides of one case, compared.
+#[derive(Debug, Serialize)]
+pub(super) struct Verdict {
+    pub(super) case: String,
+    pub(super) program: String,
+    /// What differs with the library; none: nothing does.
+    pub(super) fault: Option<String>,
+}
+
+/// What the library is loaded by.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By<'a> {
+    /// Whatever `/etc/ld.so.preload` says now.
+    Machine,
+    /// The variable LD_PRELOAD.
+    Variable(&'a Path),
+}
+
+/// Runs the battery; programs that are not installed are left out.
+pub(super) fn run(machine: &Machine, by: By<'_>) -> Result<Vec<Outcome>> {
+    let wanted = |case: &&Case| case.native || matches!(by, By::Machine);
+    cases(machine)?.iter().filter(wanted).map(|case| case.run(by)).collect()
+}
+
+/// Compares the two sides, in the order of `after`.
+pub(super) fn compare(before: &[Outcome], after: &[Outcome]) -> Vec<Verdict> {
+    let verdict = |after: &Outcome| {
+        let before = before.iter().find(|before| before.case == after.case)?;
+        Some(Verdict {
+            case: after.case.clone(),
+            program: after.program.clone(),
+            fault: difference(before, after),
+        })
+    };
+    after.iter().filter_map(verdict).collect()
+}
+
+fn difference(before: &Outcome, after: &Outcome) -> Option<String> {
+    let first = |text: &str| text.lines().next().unwrap_or_default().chars().take(200).collect::<String>();
+    if after.stderr != before.stderr {
+        return Some(format!("{}; it says: {}", after.end, first(&after.stderr)));
+    }
+    if after.end != before.end {
+        return Some(format!("{}; without it: {}", after.end, before.end));
+    }
+    (after.stdout != before.stdout).then(|| "it prints something else than without it".to_owned())
+}
+
+fn cases(machine: &Machine) -> Result<Vec<Case>> {
+    let imas = machine.imas().display().to_string();
+    let rescue = machine.tool("imas-rescue")?.display().to_string();
+    let python = "import os, threading\n\
+                  work = lambda: [bytearray(n) for n in range(2000)]\n\
+                  threads = [threading.Thread(target=work) for _ in range(4)]\n\
+                  [t.start() for t in threads]\n\
+                  child = os.fork()\n\
+                  child or os._exit(7)\n\
+                  print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n\
+                  [t.join() for t in threads]";
+    let shell = "ls / | wc -l; echo to standard error >&2; exit 3";
+    let choices: &[(&'static str, &[&[&str]])] = &[
+        ("simplest", &[&["/bin/true"]]),
+        ("shell with children", &[&["/bin/sh", "-c", shell]]),
+        ("library with a constructor that allocates", &[&["/bin/ls", "/"]]),
+        (
+            "C++",
+            &[
+                &["/usr/bin/apt-get", "--version"],
+                &["/usr/bin/dnf5", "--version"],
+                &["/usr/bin/cmake", "--version"],
+                &["/usr/bin/gdb", "--version"],
+            ],
+        ),
+        ("threads that fork", &[&["/usr/bin/python3", "-c", python]]),
+        ("threads and children", &[&[&imas, "system", "exercise"]]),
+        ("perl", &[&["/usr/bin/perl", "-e", "print join ',', map { $_ x 3 } 1 .. 99"]]),
+        ("login", &[&["/usr/sbin/sshd", "-V"]]),
+        ("init", &[&["/usr/lib/systemd/systemd", "--version"], &["/lib/systemd/systemd", "--version"]]),
+        ("static", &[&[&rescue, "--version"]]),
+    ];
+    let mut cases: Vec<_> =
+        choices.iter().filter_map(|(name, commands)| Case::first_of(name, commands)).collect();
+    let privileged: &[&[&str]] =
+        &[&["/usr/bin/mount", "--version"], &["/usr/bin/su", "--version"], &["/usr/bin/passwd", "--help"]];
+    cases.extend(Case::first_of("set-user-ID", privileged).map(|case| Case { as_nobody: true, ..case }));
+    cases.extend(foreign());
+    Ok(cases)
+}
+
+/// A C library can be run as a program: for other dynamic linkers the one program that is there for certain.
+fn foreign() -> Vec<Case> {
+    let libc = |loader: &loader::Loader| {
+        let folders = [PathBuf::from("/").join(&loader.lib), PathBuf::from("/usr").join(&loader.lib)];
+        let libc = folders.iter().map(|folder| folder.join("libc.so.6")).find(|path| path.is_file())?;
+        let command = vec![loader.path.display().to_string(), libc.display().to_string()];
+        Some(Case { name: "32-bit", command, as_nobody: false, native: false })
+    };
+    loader::all().iter().filter(|loader| !loader.native).filter_map(libc).collect()
+}
+
+impl Case {
+    /// With the first command whose program is here.
+    fn first_of(name: &'static str, commands: &[&[&str]]) -> Option<Self> {
+        let command = commands.iter().find(|words| Path::new(words[0]).is_file())?;
+        let command = command.iter().map(|&word| word.to_owned()).collect();
+        Some(Self { name, command, as_nobody: false, native: true })
+    }
+
+    fn run(&self, by: By<'_>) -> Result<Outcome> {
+        let mut stdout = scratch()?;
+        let mut stderr = scratch()?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).current_dir("/").stdin(Stdio::null()).process_group(0);
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+        command.stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+        if self.as_nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        if let By::Variable(library) = by {
+            command.env("LD_PRELOAD", library);
+        }
+        Ok(Outcome {
+            case: self.name.to_owned(),
+            program: self.command[0].clone(),
+            end: end_of(&mut command),
+            stdout: contents(&mut stdout)?,
+            stderr: String::from_utf8_lossy(&contents(&mut stderr)?).into_owned(),
+        })
+    }
+}
+
+/// A file without a name, in memory: at boot there is no place to write yet.
+fn scratch() -> Result<File> {
+    let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
+    Ok(File::from(
+        nix::sys::memfd::memfd_create("imas-battery", flags).context("memory for a program's output")?,
+    ))
+}
+
+fn contents(file: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Starts it and waits, in words: what cannot be started or does not end is an outcome too.
+fn end_of(command: &mut Command) -> String {
+    match wait(command) {
+        Ok(Some(status)) => match status.signal() {
+            Some(signal) => format!("died of {}", imas_linux::process::signal_name(signal)),
+            None => format!("exit status {}", status.code().unwrap_or_default()),
+        },
+        Ok(None) => format!("did not end within {} s", PATIENCE.as_secs()),
+        Err(error) => format!("could not be started: {error}"),
+    }
+}
+
+fn wait(command: &mut Command) -> std::io::Result<Option<ExitStatus>> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(2);
+    let mut child = command.spawn()?;
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+    let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL); // its children as well
+    child.wait()?;
+    Ok(None)
+}
+
+/// The battery's own program: threads that allocate and free each other's memory while others start children.
+pub(super) fn exercise() -> Result<ExitCode> {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 200;
+    let (give, take) = std::sync::mpsc::channel::<Vec<u8>>();
+    let all_well = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let give = give.clone();
+                scope.spawn(move || {
+                    let sent = (1..ROUNDS).all(|round| give.send(vec![0; round * 97]).is_ok());
+                    let child = Command::new("/bin/true").env("THREAD", thread.to_string()).status();
+                    sent && child.is_ok_and(|status| status.success())
+                })
+            })
+            .collect();
+        drop(give);
+        let bytes: usize = take.iter().map(|block| block.len()).sum();
+        let expected = THREADS * (1..ROUNDS).map(|round| round * 97).sum::<usize>();
+        workers.into_iter().all(|worker| worker.join().unwrap_or(false)) && bytes == expected
+    });
+    Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

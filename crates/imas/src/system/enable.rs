@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas system enable`.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::args::Consent;
+use super::machine::{Machine, need_root};
+use super::{place, units, verify};
+use crate::cli::Places;
+use crate::message::{self, Hinted, say};
+
+pub(super) fn run(consent: Consent, machine: &Machine, places: &Places) -> Result<ExitCode> {
+    need_root("system enable")?;
+    machine.placements()?;
+    tell_plan(machine);
+    if !consent.yes && !asked()? {
+        say("imas: nothing was changed");
+        return Ok(ExitCode::from(1));
+    }
+    say("Rehearsing: a battery of programs with and without the library...");
+    let wrong = verify::rehearsal(machine)?.wrong();
+    if !wrong.is_empty() {
+        return refuse(&wrong);
+    }
+    prepare_units(machine)?;
+    match put_in_place(machine, places) {
+        Ok(true) => {}
+        other => {
+            take_back(machine);
+            return other.map(|_| ExitCode::from(1));
+        }
+    }
+    start_units(machine);
+    say("Enabled. Programs that start from now on look themselves up; those that run stay as they are.");
+    say("hint: 'imas system status' shows what is in place, 'imas system disable' takes it out");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_plan(machine: &Machine) {
+    say("This lets every program of this machine find its allocator by itself:");
+    say(&format!("  {}  gets the entry {}", machine.preload_file.display(), machine.entry()));
+    for placement in machine.placements().unwrap_or_default() {
+        let what = if placement.stub.exists() { "links to" } else { "stays empty: there is no" };
+        say(&format!("  {}  {what} {}", placement.link.display(), placement.stub.display()));
+    }
+    say(&format!("  {}  holds the candidates that may be chosen", machine.catalogue().display()));
+    if units::systemd_runs() {
+        say(&format!("  {}, {} and {} are enabled", units::BOOT, units::DAEMON, units::EMERGENCY));
+    }
+    say("Every program is tried before and after; if one behaves differently, everything is put back.");
+    say(
+        "Should no program start any more: boot once with init=/usr/sbin/imas-rescue on the kernel's command line.",
+    );
+}
+
+fn asked() -> Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Hinted::error("nobody is there to be asked", "say --yes"));
+    }
+    let _ = write!(anstream::stderr(), "Type yes to go on: "); // without a terminal to write to, the answer is no
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
+}
+
+fn refuse(wrong: &[String]) -> Result<ExitCode> {
+    say("imas: not enabled: the library is not fit to be loaded by every program:");
+    wrong.iter().for_each(|line| say(&format!("  {line}")));
+    say("hint: nothing was changed; 'imas system verify' shows all programs that were tried");
+    Ok(ExitCode::from(1))
+}
+
+/// Without the unit the link would be missing after the next boot: asked for before anything is changed.
+fn prepare_units(machine: &Machine) -> Result<()> {
+    if !machine.is_live() {
+        return Ok(());
+    }
+    if !units::systemd_runs() {
+        message::warning(
+            "systemd does not run here: 'imas system boot' must be run early at each boot, or programs say that the library is missing",
+        );
+        return Ok(());
+    }
+    units::systemctl(&["enable", units::BOOT]).map_err(|why| {
+        Hinted::error(format!("not enabled: {why}"), "install the package's units; nothing was changed")
+    })
+}
+
+/// False: the battery failed and `imas-ldpreload` put the file back.
+fn put_in_place(machine: &Machine, places: &Places) -> Result<bool> {
+    for refusal in place::put(machine, places)? {
+        say(&format!("note: {} cannot be chosen: {}", refusal.candidate, refusal.why));
+    }
+    for off in [machine.disabled(), machine.emergency()] {
+        let _ = std::fs::remove_file(off); // of an earlier rescue; this command says the opposite
+    }
+    say("The same on the machine itself...");
+    let run_dir = format!("--run-dir={}", machine.run_dir.display());
+    let lib_dir = format!("--lib-dir={}", machine.lib_dir()?.display());
+    let words = ["system", "verify", "--quiet", &run_dir, &lib_dir].map(Path::new);
+    let check: Vec<_> = [machine.imas()].into_iter().chain(words).collect();
+    place::edit(machine, "add", if machine.is_live() { &check } else { &[] })
+}
+
+fn take_back(machine: &Machine) {
+    place::clear(machine);
+    if machine.is_live() && units::systemd_runs() {
+        let _ = units::systemctl(&["disable", units::BOOT]); // what made us take it back is said already
+    }
+}
+
+fn start_units(machine: &Machine) {
+    if !machine.is_live() || !units::systemd_runs() {
+        return;
+    }
+    let _ = units::systemctl(&["stop", units::EMERGENCY_DONE]); // of an earlier emergency; not running is fine
+    for unit in [units::EMERGENCY, units::DAEMON] {
+        if let Err(why) = units::systemctl(&["enable", "--now", unit]) {
+            message::warning(&format!("{why}; without it programs stay as they are"));
+        }
+    }
+}

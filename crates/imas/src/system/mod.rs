@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas system`: every program of the machine on its allocator, through `/etc/ld.so.preload`.
+//!
+//! Nothing is put there that has not been tried before: the [`battery`] runs in a rehearsal ([`stage`], a mount namespace of
+//! its own) and again on the real thing; the file is edited by the static `imas-ldpreload`, which puts it back when that fails.
+
+mod approved;
+mod args;
+mod battery;
+mod disable;
+mod enable;
+mod link;
+mod loader;
+mod machine;
+mod place;
+mod preload_file;
+mod stage;
+mod status;
+mod stub;
+mod units;
+mod verify;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use args::SystemAction;
+pub(crate) use args::SystemArgs;
+use machine::Machine;
+
+use crate::cli::Places;
+
+/// Does what was asked.
+pub(crate) fn run(args: &SystemArgs, places: &Places) -> Result<ExitCode> {
+    let machine = Machine::new(&args.where_, places)?;
+    match &args.action {
+        SystemAction::Enable(consent) => enable::run(*consent, &machine, places),
+        SystemAction::Disable => disable::run(&machine),
+        SystemAction::Status(json) => status::run(*json, &machine),
+        SystemAction::Verify(args) => verify::run(*args, &machine),
+        SystemAction::Boot => place::boot(&machine, places),
+        SystemAction::Stage => stage::run(&machine),
+        SystemAction::Exercise => battery::exercise(),
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Putting the library in place below the run folder, at `enable` and at each boot, and taking it out again.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Output, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use imas_linux::catalogue::Catalogue;
+use imas_linux::catalogue_table::{Owners, Refusal, write_catalogue_table};
+use imas_linux::environment::Libraries;
+
+use super::machine::{Machine, need_root};
+use super::{approved, link, preload_file, verify};
+use crate::cli::Places;
+use crate::context::{Context, system_catalogue_files};
+use crate::message;
+
+/// The account of the daemon, which may write the index.
+const DAEMON: &str = "imas";
+
+/// Links, the record of what was approved, and the table of candidates. Answers the candidates that did not get in.
+pub(super) fn put(machine: &Machine, places: &Places) -> Result<Vec<Refusal>> {
+    link::place_all(machine)?;
+    approved::write(machine)?;
+    write_catalogue(machine, places)
+}
+
+/// Takes away what `put` made; what is not there is as wished.
+pub(super) fn clear(machine: &Machine) {
+    link::remove_all(machine);
+    for file in [machine.approved(), machine.catalogue()] {
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+fn write_catalogue(machine: &Machine, places: &Places) -> Result<Vec<Refusal>> {
+    let lib_dir = machine.lib_dir()?;
+    let context = Context::new(places)?;
+    // The user's own candidates are not root's to approve.
+    let catalogue = Catalogue::read(&system_catalogue_files(lib_dir));
+    catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
+    let mut refused = vec![];
+    let mut usable = vec![];
+    for candidate in catalogue.candidates() {
+        match context.obstacle(candidate, None) {
+            None => usable.push(candidate.clone()),
+            Some(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),
+        }
+    }
+    let libraries = Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
+    let owners = Owners { trusted: 0, daemon: daemon_uid() };
+    let written = write_catalogue_table(&machine.catalogue(), &usable, &libraries, owners)?;
+    refused.extend(written.refused);
+    Ok(refused)
+}
+
+/// Root where there is no such account: then the daemon runs as root, or not at all.
+fn daemon_uid() -> u32 {
+    nix::unistd::User::from_name(DAEMON).ok().flatten().map_or(0, |user| user.uid.as_raw())
+}
+
+/// Runs `imas-ldpreload VERB ENTRY` with more words, and passes on what it says.
+pub(super) fn edit(machine: &Machine, verb: &str, check: &[&Path]) -> Result<bool> {
+    let tool = machine.tool("imas-ldpreload")?;
+    let mut command = Command::new(&tool);
+    command.arg(verb).arg(machine.entry()).arg("--file").arg(&machine.preload_file);
+    if let [program, rest @ ..] = check {
+        command.arg("--").arg(program).args(rest);
+    }
+    let Output { status, stdout, stderr } =
+        command.stdin(Stdio::null()).output().with_context(|| tool.display().to_string())?;
+    for line in [stdout, stderr]
+        .iter()
+        .flat_map(|said| String::from_utf8_lossy(said).lines().map(str::to_owned).collect::<Vec<_>>())
+    {
+        message::say(&line);
+    }
+    match status.code() {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => bail!("{} ended with {status}", tool.display()),
+    }
+}
+
+/// `imas system boot`. Between the kernel's start and this, programs say that the library is not there, and run.
+pub(super) fn boot(machine: &Machine, places: &Places) -> Result<ExitCode> {
+    need_root("system boot")?;
+    let text = preload_file::read(&machine.preload_file)?;
+    if !preload_file::entries(&text).iter().any(|&(_, entry)| entry == machine.entry()) {
+        message::say(&format!(
+            "imas: {} does not name our library; nothing to do",
+            machine.preload_file.display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    match try_boot(machine, places) {
+        Ok(wrong) if wrong.is_empty() => Ok(ExitCode::SUCCESS),
+        Ok(wrong) => withdraw(machine, &wrong),
+        Err(error) => withdraw(machine, &[format!("{error:#}")]),
+    }
+}
+
+/// Answers what is wrong.
+fn try_boot(machine: &Machine, places: &Places) -> Result<Vec<String>> {
+    let wrong = verify::rehearsal(machine)?.wrong();
+    if !wrong.is_empty() {
+        return Ok(wrong);
+    }
+    for refusal in put(machine, places)? {
+        message::say(&format!("imas: {} is not in the catalogue: {}", refusal.candidate, refusal.why));
+    }
+    Ok(match machine.is_live() {
+        true => verify::real(machine)?.wrong(),
+        false => vec![],
+    })
+}
+
+/// The links go first: without them every program starts, with one line about it. Then the entry.
+fn withdraw(machine: &Machine, wrong: &[String]) -> Result<ExitCode> {
+    clear(machine);
+    message::say("imas: the library failed its verification and is taken out:");
+    wrong.iter().for_each(|line| message::say(&format!("imas:   {line}")));
+    edit(machine, "remove", &[])?;
+    message::say("hint: install the package again, then 'imas system enable'");
+    Ok(ExitCode::from(1))
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas system status`: what is in place, compared with what was approved, and what running processes have really mapped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::catalogue_table::CatalogueTable;
+use imas_linux::index::{self, Index};
+use imas_linux::process;
+use serde::Serialize;
+
+use super::approved::{self, Identity};
+use super::machine::{Machine, Placement};
+use super::{preload_file, units};
+use crate::cli::JsonArgs;
+use crate::output;
+
+/// Exit status when the machine is not, or not wholly, enabled.
+const NO: u8 = 1;
+
+#[derive(Debug, Serialize)]
+struct Status {
+    schema: u32,
+    /// The entry is there, and everything it needs.
+    works: bool,
+    entry: Entry,
+    links: Vec<Link>,
+    catalogue: Catalogue,
+    index: IndexFacts,
+    /// The kill switch: every process stands aside.
+    disabled: bool,
+    /// What the daemon cried for help about.
+    emergency: Option<String>,
+    daemon: Option<u32>,
+    /// Unit and whether it is active; empty without systemd.
+    units: BTreeMap<&'static str, bool>,
+    processes: Processes,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    file: PathBuf,
+    text: String,
+    /// Line it stands in, from 1.
+    line: Option<usize>,
+    /// Everybody else's.
+    others: Vec<String>,
+    /// Why the file could not be read.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Link {
+    path: PathBuf,
+    target: Option<PathBuf>,
+    native: bool,
+    /// `approved`, `changed` (since it was approved), `unapproved`, `dangling`, `missing`.
+    state: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Catalogue {
+    candidates: usize,
+    /// Libraries that are no longer as they were approved; they are not used.
+    changed: Vec<PathBuf>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct IndexFacts {
+    generation: u64,
+    entries: usize,
+    age_seconds: u64,
+    disabled: bool,
+    /// Made for the catalogue that is there; another one's is not used.
+    matches_catalogue: bool,
+    error: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Processes {
+    looked_at: usize,
+    /// Others' processes.
+    not_readable: usize,
+    /// Have the library mapped.
+    with_library: usize,
+    /// Have one mapped that was deleted or replaced since.
+    with_old_library: usize,
+    serving: Vec<Serving>,
+}
+
+/// One allocator in the processes of one executable.
+#[derive(Debug, Serialize)]
+struct Serving {
+    executable: PathBuf,
+    allocator: String,
+    /// Whether calls are counted.
+    trial: bool,
+    processes: usize,
+}
+
+pub(crate) fn run(args: JsonArgs, machine: &Machine) -> Result<ExitCode> {
+    let status = Status::now(machine);
+    if args.json {
+        output::json(&status)?;
+    } else {
+        output::text(&status.page())?;
+    }
+    Ok(if status.works { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+}
+
+impl Status {
+    fn now(machine: &Machine) -> Self {
+        let table = CatalogueTable::read(&machine.catalogue());
+        let entry = Entry::now(machine);
+        let approved = approved::read(machine);
+        let links: Vec<_> = machine
+            .placements()
+            .unwrap_or_default()
+            .iter()
+            .map(|placement| Link::now(placement, &approved))
+            .collect();
+        let index = IndexFacts::now(machine, table.as_ref().ok().map(CatalogueTable::id));
+        let disabled = machine.disabled().exists();
+        let native = links.iter().find(|link| link.native);
+        let (daemon, processes) = Processes::now(table.as_ref().ok());
+        Self {
+            schema: 1,
+            works: entry.line.is_some() && !disabled && native.is_some_and(|link| link.state == "approved"),
+            entry,
+            links,
+            catalogue: Catalogue::of(&table),
+            index,
+            disabled,
+            emergency: emergency(&machine.emergency()),
+            daemon,
+            units: unit_states(),
+            processes,
+        }
+    }
+}
+
+impl Entry {
+    fn now(machine: &Machine) -> Self {
+        let (text, error) = match preload_file::read(&machine.preload_file) {
+            Ok(text) => (text, None),
+            Err(error) => (String::new(), Some(error.to_string())),
+        };
+        let ours = machine.entry();
+        let entries = preload_file::entries(&text);
+        Self {
+            file: machine.preload_file.clone(),
+            line: entries.iter().find(|(_, entry)| *entry == ours).map(|&(line, _)| line),
+            others: entries
+                .iter()
+                .filter(|(_, entry)| *entry != ours)
+                .map(|&(_, entry)| entry.to_owned())
+                .collect(),
+            text: ours,
+            error,
+        }
+    }
+}
+
+impl Link {
+    fn now(placement: &Placement, approved: &[Identity]) -> Self {
+        let target = std::fs::read_link(&placement.link).ok();
+        let state = match (&target, Identity::of(&placement.link)) {
+            (None, _) => "missing",
+            (Some(_), Err(_)) => "dangling",
+            (Some(_), Ok(_)) if approved.is_empty() => "unapproved",
+            (Some(_), Ok(now)) if approved.contains(&now) => "approved",
+            (Some(_), Ok(_)) => "changed",
+        };
+        Self { path: placement.link.clone(), target, native: placement.loader.native, state }
+    }
+}
+
+impl Catalogue {
+    fn of(table: &Result<CatalogueTable, imas_linux::catalogue_table::TableError>) -> Self {
+        match table {
+            Ok(table) => {
+                Self { candidates: table.names().count(), changed: table.changed_libraries(), error: None }
+            }
+            Err(error) => Self { candidates: 0, changed: vec![], error: Some(error.to_string()) },
+        }
+    }
+}
+
+impl IndexFacts {
+    fn now(machine: &Machine, catalogue: Option<u64>) -> Self {
+        match Index::read(&machine.index()) {
+            Ok(index) => {
+                let facts = index.facts();
+                Self {
+                    generation: facts.generation,
+                    entries: index.entries().count(),
+                    age_seconds: index::boot_time_ns().saturating_sub(facts.made_boot_ns) / 1_000_000_000,
+                    disabled: facts.disabled,
+                    matches_catalogue: catalogue == Some(facts.catalogue_id),
+                    error: None,
+                }
+            }
+            Err(error) => Self { error: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}
+
+/// The daemon's text: one line, plain characters.
+fn emergency(file: &Path) -> Option<String> {
+    let text = std::fs::read(file).ok()?;
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    Some(
+        line.iter()
+            .take(400)
+            .map(|&b| if (b' '..=b'~').contains(&b) { char::from(b) } else { '?' })
+            .collect(),
+    )
+}
+
+fn unit_states() -> BTreeMap<&'static str, bool> {
+    if !units::systemd_runs() {
+        return BTreeMap::new();
+    }
+    [units::BOOT, units::EMERGENCY, units::DAEMON].map(|unit| (unit, units::is_active(unit))).into()
+}
+
+impl Processes {
+    /// The daemon's pid, and what all have mapped.
+    fn now(table: Option<&CatalogueTable>) -> (Option<u32>, Self) {
+        let libraries = allocators(table);
+        let mut seen = Self::default();
+        let mut daemon = None;
+        let mut serving = BTreeMap::<(PathBuf, String, bool), usize>::new();
+        for pid in process::pids().unwrap_or_default() {
+            let (executable, files) = match process::mapped_files(pid) {
+                Ok(found) => found,
+                Err(procfs::ProcError::PermissionDenied(_)) => {
+                    seen.not_readable += 1;
+                    continue;
+                }
+                Err(_) => continue, // ended, or a thread of the kernel
+            };
+            seen.looked_at += 1;
+            if executable.file_name().is_some_and(|name| name == "imasd") {
+                daemon = Some(pid);
+            }
+            let mapped =
+                |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
+            seen.with_library += usize::from(mapped("libimas-preload.so"));
+            seen.with_old_library += usize::from(mapped("libimas-preload.so (deleted)"));
+            let (guard, hook) = (mapped("libimas-guard.so"), mapped("libimas.so"));
+            if guard || hook {
+                let found = files.iter().find_map(|file| libraries.get(file));
+                let allocator = found.map_or_else(
+                    || "system's with settings, or one that is not in the catalogue".to_owned(),
+                    Clone::clone,
+                );
+                *serving.entry((executable, allocator, hook)).or_default() += 1;
+            }
+        }
+        seen.serving = serving
+            .into_iter()
+            .map(|((executable, allocator, trial), processes)| Serving {
+                executable,
+                allocator,
+                trial,
+                processes,
+            })
+            .collect();
+        (daemon, seen)
+    }
+}
+
+/// Library to allocator: candidates that differ in settings only share it.
+fn allocators(table: Option<&CatalogueTable>) -> BTreeMap<PathBuf, String> {
+    let named = table
+        .into_iter()
+        .flat_map(|table| table.names().filter_map(|(id, name)| Some((table.entry(id)?.library, name))));
+    named
+        .map(|(library, name)| {
+            let end = library.iter().position(|&byte| byte == 0).unwrap_or(library.len());
+            let path = PathBuf::from(String::from_utf8_lossy(&library[..end]).into_owned());
+            (path, name.split(':').next().unwrap_or_default().to_owned())
+        })
+        .filter(|(path, _)| path.is_absolute())
+        .collect()
+}
+
+impl Status {
+    fn page(&self) -> String {
+        let mut lines = vec![self.headline(), String::new(), self.entry_line()];
+        lines.extend(self.links.iter().map(|link| {
+            let target =
+                link.target.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string());
+            format!("link       {} -> {target}: {}", link.path.display(), link.state)
+        }));
+        lines.push(self.catalogue_line());
+        lines.push(self.index_line());
+        lines.push(match self.daemon {
+            Some(pid) => format!("daemon     runs, process {pid}"),
+            None => "daemon     does not run: programs start as last decided, nothing is learned".to_owned(),
+        });
+        lines.extend(self.units.iter().map(|(unit, active)| {
+            format!("unit       {unit}: {}", if *active { "active" } else { "not active" })
+        }));
+        lines.extend(self.emergency.iter().map(|why| format!("EMERGENCY  {why}")));
+        lines.extend(self.process_lines());
+        lines.join("\n")
+    }
+
+    fn headline(&self) -> String {
+        let native = self.links.iter().find(|link| link.native).map_or("missing", |link| link.state);
+        match (self.entry.line, native) {
+            (None, _) => "Not enabled: programs start untouched.",
+            (Some(_), _) if self.disabled => "Switched off: every program stands aside.",
+            (Some(_), "approved") => "Enabled.",
+            (Some(_), "changed" | "unapproved") => {
+                "Enabled, but the library is not the one that was approved. 'imas system boot' verifies it and approves it, or takes it out."
+            }
+            _ => "Broken: programs run untouched and say that the library is missing. 'imas system boot' puts it in place, 'imas system disable' takes the entry out.",
+        }
+        .to_owned()
+    }
+
+    fn entry_line(&self) -> String {
+        let file = self.entry.file.display();
+        let others = match self.entry.others.len() {
+            0 => String::new(),
+            _ => format!("; others there: {}", self.entry.others.join(", ")),
+        };
+        match (&self.entry.error, self.entry.line) {
+            (Some(error), _) => format!("entry      {file}: {error}"),
+            (None, Some(line)) => format!("entry      {file}, line {line}: {}{others}", self.entry.text),
+            (None, None) => format!("entry      not in {file}{others}"),
+        }
+    }
+
+    fn catalogue_line(&self) -> String {
+        match (&self.catalogue.error, self.catalogue.changed.as_slice()) {
+            (Some(error), _) => format!("catalogue  {error}"),
+            (None, []) => format!("catalogue  {} candidates", self.catalogue.candidates),
+            (None, changed) => {
+                let names: Vec<_> = changed.iter().map(|path| path.display().to_string()).collect();
+                format!(
+                    "catalogue  {} candidates; changed since, so not used: {}. 'imas system boot' approves them anew",
+                    self.catalogue.candidates,
+                    names.join(", ")
+                )
+            }
+        }
+    }
+
+    fn index_line(&self) -> String {
+        let index = &self.index;
+        match &index.error {
+            Some(error) => format!("index      {error}: programs start as they are"),
+            None => format!(
+                "index      {} decisions, generation {}, {} s old{}{}",
+                index.entries,
+                index.generation,
+                index.age_seconds,
+                if index.disabled { ", DISABLED by the daemon" } else { "" },
+                if index.matches_catalogue { "" } else { ", of another catalogue: not used" },
+            ),
+        }
+    }
+
+    fn process_lines(&self) -> Vec<String> {
+        let seen = &self.processes;
+        let mut lines = vec![format!(
+            "processes  {} of {} have the library mapped, {} an older one; {} could not be looked at",
+            seen.with_library, seen.looked_at, seen.with_old_library, seen.not_readable
+        )];
+        lines.extend(seen.serving.iter().map(|serving| {
+            let how = if serving.trial { ", counted" } else { "" };
+            format!(
+                "  {:>4} x {} on {}{how}",
+                serving.processes,
+                serving.executable.display(),
+                serving.allocator
+            )
+        }));
+        lines
+    }
+}

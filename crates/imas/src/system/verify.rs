@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas system verify`: the battery, now.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::args::VerifyArgs;
+use super::battery::{self, By, Verdict};
+use super::machine::{Machine, need_root};
+use super::{preload_file, stage, stub};
+use crate::{message, output};
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Finding {
+    /// What speaks against the files themselves; then nothing is started.
+    pub(super) faults: Vec<String>,
+    pub(super) verdicts: Vec<Verdict>,
+    /// How the library was loaded in the last round.
+    pub(super) how: &'static str,
+}
+
+impl Finding {
+    /// Everything that is wrong, a line each. Empty: nothing is.
+    pub(super) fn wrong(&self) -> Vec<String> {
+        let verdicts = self.verdicts.iter().filter_map(|verdict| {
+            let fault = verdict.fault.as_ref()?;
+            Some(format!("{} ({}): {fault}", verdict.program, verdict.case))
+        });
+        self.faults.iter().cloned().chain(verdicts).collect()
+    }
+}
+
+pub(super) fn run(args: VerifyArgs, machine: &Machine) -> Result<ExitCode> {
+    need_root("system verify")?;
+    let finding = if is_in_place(machine)? { real(machine)? } else { rehearsal(machine)? };
+    let wrong = finding.wrong();
+    if args.json.json {
+        let verdicts = &finding.verdicts;
+        output::json(
+            &json!({ "schema": 1, "passed": wrong.is_empty(), "how": finding.how, "faults": finding.faults, "programs": verdicts }),
+        )?;
+    } else if !args.quiet {
+        output::text(&page(&finding))?;
+    } else {
+        wrong.iter().for_each(|line| message::say(line));
+    }
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Whether the running machine's programs load the library by the file and the links that are there now.
+fn is_in_place(machine: &Machine) -> Result<bool> {
+    let text = preload_file::read(&machine.preload_file)?;
+    let entry = machine.entry();
+    Ok(machine.is_live() && preload_file::entries(&text).iter().any(|&(_, other)| other == entry))
+}
+
+/// Looks at the files, then rehearses: first by LD_PRELOAD, which hurts nobody else, then as the machine would do it.
+pub(super) fn rehearsal(machine: &Machine) -> Result<Finding> {
+    let faults = stub::faults(machine)?;
+    if !faults.is_empty() {
+        return Ok(Finding { faults, verdicts: vec![], how: "not loaded" });
+    }
+    let rehearsal = stage::rehearse(machine)?;
+    Ok(match rehearsal.after.is_empty() {
+        true => Finding {
+            faults,
+            verdicts: battery::compare(&rehearsal.before, &rehearsal.variable),
+            how: "by LD_PRELOAD",
+        },
+        false => Finding {
+            faults,
+            verdicts: battery::compare(&rehearsal.before, &rehearsal.after),
+            how: "rehearsed in a mount namespace",
+        },
+    })
+}
+
+/// The battery as the machine is now, against the rehearsal's side without the library.
+pub(super) fn real(machine: &Machine) -> Result<Finding> {
+    let before = stage::rehearse(machine)?.before;
+    let after = battery::run(machine, By::Machine)?;
+    let faults = stub::faults(machine)?.into_iter().chain(not_mapped(machine)?).collect();
+    Ok(Finding { faults, verdicts: battery::compare(&before, &after), how: "as the machine is" })
+}
+
+/// That nothing goes wrong proves nothing if the library is not loaded at all.
+fn not_mapped(machine: &Machine) -> Result<Option<String>> {
+    let link = &machine.placements()?[0].link;
+    let library = match std::fs::canonicalize(link) {
+        Ok(library) => library.display().to_string(),
+        Err(error) => return Ok(Some(format!("{}: {error}", link.display()))),
+    };
+    let maps = Command::new("/bin/cat").arg("/proc/self/maps").env_clear().output()?;
+    let maps = String::from_utf8_lossy(&maps.stdout);
+    let mapped = maps.lines().any(|line| line.ends_with(&library));
+    Ok((!mapped).then(|| format!("{library}: a program that was started now has not loaded it")))
+}
+
+fn page(finding: &Finding) -> String {
+    let mut page = format!("library loaded: {}\n", finding.how);
+    for fault in &finding.faults {
+        page += &format!("  FAULT  {fault}\n");
+    }
+    for verdict in &finding.verdicts {
+        page += &match &verdict.fault {
+            None => format!("  same   {} ({})\n", verdict.program, verdict.case),
+            Some(fault) => format!("  FAULT  {} ({}): {fault}\n", verdict.program, verdict.case),
+        };
+    }
+    page + match finding.wrong().is_empty() {
+        true => "Every program ends, prints and complains as without it.",
+        false => "Not fit to be loaded by every program.",
+    }
+}
