@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include "../abi/imas_index.h"
 #include "environment.h"
 #include "libc.h"
 #include "object.h"
@@ -73,11 +74,30 @@ static char **read_strings(const char *path) {
     return strings;
 }
 
+/* The whole entry of `name`, or NULL. */
+static char *entry_of(char **environment, const char *name) {
+    const char *value = environment_value(environment, name);
+    return value != NULL ? (char *)value - text_length(name) - 1 : NULL;
+}
+
+/* libimas-preload.so would place the program anew; at this mark it stands aside, and takes it away. There is room: what the
+ * mark stood beside is gone. */
+static void keep_mark(char **environment, char *mark) {
+    if (mark == NULL)
+        return;
+    while (*environment != NULL)
+        environment++;
+    environment[0] = mark;
+    environment[1] = NULL;
+}
+
 void unfit_start_clean(char **arguments, char **environment) {
     static char path[4096];
+    char *mark = entry_of(environment, IMAS_ENV_PLACED);
     environment_restore_all(environment);
+    keep_mark(environment, mark);
     const char *preloads = environment_value(environment, "LD_PRELOAD");
-    if (preloads != NULL && text_contains(preloads, "libimas"))
+    if (preloads != NULL && (text_contains(preloads, "libimas.so") || text_contains(preloads, "libimas-guard.so")))
         return; /* we would be back at once, for ever */
     bool by_loader = libc_getauxval(AT_BASE) == 0; /* the executable is ld.so, our program its argument */
     if (by_loader)

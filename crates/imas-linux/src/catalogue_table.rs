@@ -118,6 +118,9 @@ fn entry(candidate: &Candidate, trusted: u32) -> Result<CatalogueEntry, String> 
         put(&mut entry.library, resolved.as_os_str().as_bytes()).ok_or("its library's path is too long")?;
         entry.identity = identity;
     }
+    if let Some(library) = &candidate.needs {
+        approve(library, trusted)?;
+    }
     put(&mut entry.environment, &environment(candidate)?).ok_or("its environment is too long")?;
     Ok(entry)
 }

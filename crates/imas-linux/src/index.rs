@@ -85,7 +85,9 @@ impl Detail {
         about.is_file().then(|| Self::File { dev: about.dev(), ino: about.ino() })
     }
 
-    fn key(&self) -> (u32, [u64; 2]) {
+    /// As an entry holds it: [`imas_abi::detail_kind`] and two numbers.
+    #[must_use]
+    pub fn key(&self) -> (u32, [u64; 2]) {
         let hashed = |text: &[u8]| [fnv64(text), text.len() as u64];
         match self {
             Self::None => (detail_kind::NONE, [0, 0]),
@@ -100,10 +102,11 @@ impl Detail {
 /// of the unified hierarchy (`0::`), else of systemd's own (`:name=systemd:`).
 #[must_use]
 pub fn unit_of_cgroup(text: &str) -> Option<&str> {
-    let path = |marker: &str| text.lines().find_map(|line| line.split_once(marker).map(|(_, path)| path));
-    let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
-    let service = |path: &str| path.rfind(".service").is_some();
-    let path = unified.filter(|path| service(path)).or_else(|| path(":name=systemd:"))?;
+    let unified = text.lines().find_map(|line| service(line.strip_prefix("0::")?));
+    unified.or_else(|| text.lines().find_map(|line| service(line.split_once(":name=systemd:")?.1)))
+}
+
+fn service(path: &str) -> Option<&str> {
     path.rsplit('/').find(|part| part.ends_with(".service") && part.len() > ".service".len())
 }
 

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+/* preload32.c - libimas-preload.so for 32-bit programs: does nothing, and spares them ld.so's complaint about the wrong class. */
+void imas_preload_enter(void);
+
+__attribute__((visibility("hidden"))) void imas_preload_enter(void) {
+}
