@@ -73,6 +73,17 @@ install: build man ## install below $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install installed
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
 
+.PHONY: deb rpm system-test
+deb: build ## a Debian package, in build/package
+	@packaging/package deb $(IMAS)
+
+rpm: build ## an RPM package, in build/package
+	@packaging/package rpm $(IMAS)
+
+system-test: build ## a whole Debian, booted: install, enable, break, heal, upgrade, remove (as root; about 10 minutes)
+	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
+	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
+
 man: rust
 	@$(IMAS) manpages build/man
 
