@@ -17,8 +17,12 @@ enabled() {
 
 # The user, the folders and systemd's view of the units. Starts and enables nothing.
 prepare() {
-    if command -v systemd-sysusers >/dev/null 2>&1; then systemd-sysusers imas.conf || return 1; fi
-    if command -v systemd-tmpfiles >/dev/null 2>&1; then systemd-tmpfiles --create imas.conf || return 1; fi
+    if [ -e /usr/lib/sysusers.d/imas.conf ] && command -v systemd-sysusers >/dev/null 2>&1; then
+        systemd-sysusers imas.conf || return 1
+    fi
+    if [ -e /usr/lib/tmpfiles.d/imas.conf ] && command -v systemd-tmpfiles >/dev/null 2>&1; then
+        systemd-tmpfiles --create imas.conf || return 1
+    fi
     ! booted || systemctl daemon-reload || true
 }
 
