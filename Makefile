@@ -10,7 +10,7 @@ IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract rust demo test \
-        conformance lint fmt bench install uninstall man clean
+        conformance lint fmt bench docs-allocators install uninstall man clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ fmt: ## format all Rust code
 
 bench: build ## the figures of SPECIFICATION.md, printed as ratios with their spread
 	@bench/all $(IMAS)
+
+docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
+	@bench/candidates $(IMAS)
 
 install: build man ## install below $(DESTDIR)$(PREFIX)
 	@packaging/install $(IMAS) "$(DESTDIR)$(PREFIX)"

@@ -17,6 +17,7 @@ PROGRAMS = {
     "spawn": ("bench/src/spawn.c", []),
     "count": ("bench/src/count.c", ["-static"]),
     "unveil.so": ("bench/src/unveil.c", ["-shared", "-fPIC"]),
+    "resident": ("bench/src/resident.c", []),
     "pairs": ("bench/hook/pairs.c", []),
     "launch": ("tests/hook/launch.c", []),
 }
