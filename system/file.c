@@ -67,6 +67,7 @@ bool file_lock(struct file *file) {
             return fail(file, "its folder cannot be written to", hint);
         }
         if (flock(file->lock, LOCK_EX | LOCK_NB) == 0 && same_file(file)) {
+            unlinkat(file->folder, file->fresh_name, 0); /* of a copy that was killed */
             return true;
         }
         close(file->lock);
@@ -82,6 +83,15 @@ void file_unlock(struct file *file) {
         close(file->lock);
         file->lock = -1;
     }
+}
+
+void file_close(struct file *file) {
+    file_unlock(file);
+    if (file->old >= 0) {
+        close(file->old);
+    }
+    close(file->folder);
+    file->old = file->folder = -1;
 }
 
 static bool may_be_replaced(struct file *file) {
@@ -192,7 +202,6 @@ static bool same_nature(const struct file *file, int to) {
 
 /* Fresh file, content, nature, to disk, into place, the folder to disk. */
 static bool write_as(struct file *file, const struct text *text, const char *name) {
-    unlinkat(file->folder, file->fresh_name, 0); /* of a copy that was killed; we hold the lock */
     int to = openat(file->folder, file->fresh_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0) {
         return fail(file, "cannot write beside it", NULL);

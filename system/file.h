@@ -29,6 +29,9 @@ bool file_open(struct file *file, const char *path);
 bool file_lock(struct file *file);
 void file_unlock(struct file *file);
 
+/* Closes all of it: a deleted file that is still open keeps its file system from becoming read-only. */
+void file_close(struct file *file);
+
 /* Reads it; a file that is not there is empty text with `file->old` -1. False: it cannot be read, or is nothing that may
  * be replaced (link, device, immutable...). */
 bool file_read(struct file *file, struct text *text);

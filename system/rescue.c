@@ -68,7 +68,7 @@ static enum answer remove_entries(const char *path) {
         return UNABLE;
     }
     enum answer answer = edit_remove(&file, entries_is_ours, NULL, &removed);
-    file_unlock(&file);
+    file_close(&file);
     return answer;
 }
 

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of this folder share: counting, running, the built parts, libraries that are broken on purpose."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SBIN = ROOT / "build/sbin"
+LIB = ROOT / "build/lib/imas"
+LDPRELOAD = SBIN / "imas-ldpreload"
+RESCUE = SBIN / "imas-rescue"
+STUB = "libimas-preload.so"
+ENTRY = "/run/imas/$LIB/" + STUB
+MARK = b"# made by imas-ldpreload; deleted with its last entry\n"
+
+passed = 0
+failed = 0
+skipped = []
+
+
+def check(name, fine, said=""):
+    global passed, failed
+    if fine:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED: {name}\n  {said}", flush=True)
+
+
+def skip(name, why):
+    skipped.append(f"{name}: {why}")
+
+
+def report(name):
+    for line in skipped:
+        print(f"skipped: {line}")
+    print(f"{name}: {passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+def run(*words, **more):
+    """Runs it to its end; output as text."""
+    more.setdefault("timeout", 300)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)
+
+
+def content(path):
+    """The file's bytes; None if there is none."""
+    try:
+        return pathlib.Path(path).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def put(path, bytes_):
+    """As it says; None: no file."""
+    path = pathlib.Path(path)
+    if bytes_ is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(bytes_)
+
+
+# ---- broken libraries ------------------------------------------------------------------------------------------
+
+NOTHING = "int imas_nothing;"
+CONSTRUCTOR = "__attribute__((constructor)) static void begin(int c, char **v, char **e) { (void)c; (void)v; (void)e; %s }"
+ALONE = ["-nostdlib"]
+CRASH = "*(volatile int *)0 = 0;"
+# No libc: what a constructor needs, by system call.
+SYSTEM_CALL = """
+static long call(long n, long a, long b, long c) {
+    long r;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return r;
+}
+static int starts(const char *s, const char *with) {
+    while (*with) if (*s++ != *with++) return 0;
+    return 1;
+}
+"""
+
+
+def compile_library(to, source, flags=ALONE):
+    """Compiles it beside and renames it into place, as a package manager does."""
+    to = pathlib.Path(to)
+    fresh = to.with_name(to.name + ".fresh")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{to.name}", "-o", str(fresh), "-x", "c", "-", *flags],
+                   input=source, text=True, check=True)
+    os.chmod(fresh, 0o755)
+    os.rename(fresh, to)
+
+
+def replace(to, bytes_):
+    to = pathlib.Path(to)
+    fresh = to.with_name(to.name + ".fresh")
+    fresh.write_bytes(bytes_)
+    os.chmod(fresh, 0o755)
+    os.rename(fresh, to)
+
+
+def needs_a_library(to):
+    helper = to.with_name("libimas-gone.so")
+    compile_library(helper, "int imas_gone(void) { return 0; }")
+    compile_library(to, "int imas_gone(void); int imas_user(void) { return imas_gone(); }", [*ALONE, str(helper)])
+    helper.unlink()
+
+
+def unknown_version(to):
+    helper, script = to.with_name("libimas-old.so"), to.with_name("old.map")
+    script.write_text("IMAS_9 { global: imas_old; };\n")
+    compile_library(helper, "int imas_old(void) { return 0; }", [*ALONE, f"-Wl,--version-script={script}"])
+    compile_library(to, "int imas_old(void); int imas_user(void) { return imas_old(); }", [*ALONE, str(helper)])
+    # The library is there, the version is not.
+    compile_library(helper, "int imas_old(void) { return 0; }")
+
+
+def truncated(to):
+    compile_library(to, CONSTRUCTOR % "" + "static char big[65536] = {1}; char *imas_big = big;")
+    bytes_ = to.read_bytes()
+    replace(to, bytes_[:len(bytes_) // 2])
+
+
+def unreadable(to):
+    compile_library(to, NOTHING)
+    os.chmod(to, 0o700)
+
+
+# Each makes the library at the path given broken in one way; True: no dynamic program starts under it any more.
+BROKEN = {
+    "missing": (lambda to: to.unlink(), False),
+    "empty": (lambda to: replace(to, b""), False),
+    "garbage": (lambda to: replace(to, b"not a library\n" * 1000), False),
+    "unreadable": (unreadable, False),
+    "truncated": (truncated, True),
+    "needs a library that is gone": (needs_a_library, True),
+    "undefined symbol": (lambda to: compile_library(to, "extern int imas_gone; int *imas_user = &imas_gone;"), True),
+    "unknown symbol version": (unknown_version, True),
+    "crash in its constructor": (lambda to: compile_library(to, CONSTRUCTOR % CRASH), True),
+    "ends the program": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % "call(231, 0, 0, 0);"), False),
+    "says something": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % 'call(1, 2, (long)"hello\\n", 6);'), False),
+    # What LD_PRELOAD does not show: it crashes only where it was loaded by the file.
+    "crash by the file only": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % (
+        'for (; *e; e++) if (starts(*e, "LD_PRELOAD=")) return; ' + CRASH)), True),
+}
+
+
+def fails_in_earnest(to):
+    """Passes every rehearsal and crashes on the machine itself, where a catalogue is."""
+    compile_library(to, SYSTEM_CALL + CONSTRUCTOR % ('if (call(21, (long)"/run/imas/catalogue", 0, 0) == 0) ' + CRASH))
