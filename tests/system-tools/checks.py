@@ -68,7 +68,7 @@ def put(path, bytes_):
 NOTHING = "int imas_nothing;"
 CONSTRUCTOR = "__attribute__((constructor)) static void begin(int c, char **v, char **e) { (void)c; (void)v; (void)e; %s }"
 ALONE = ["-nostdlib"]
-CRASH = "*(volatile int *)0 = 0;"
+CRASH = "{ int *volatile nowhere = 0; *(volatile int *)nowhere = 1; }"
 # No libc: what a constructor needs, by system call.
 SYSTEM_CALL = """
 static long call(long n, long a, long b, long c) {
@@ -87,7 +87,7 @@ def compile_library(to, source, flags=ALONE):
     """Compiles it beside and renames it into place, as a package manager does."""
     to = pathlib.Path(to)
     fresh = to.with_name(to.name + ".fresh")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{to.name}", "-o", str(fresh), "-x", "c", "-", *flags],
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{to.name}", "-o", str(fresh), "-x", "c", "-", "-x", "none", *flags],
                    input=source, text=True, check=True)
     os.chmod(fresh, 0o755)
     os.rename(fresh, to)
@@ -102,25 +102,30 @@ def replace(to, bytes_):
 
 
 def needs_a_library(to):
-    helper = to.with_name("libimas-gone.so")
+    helper, made = to.with_name("libimas-gone.so"), to.with_name("made.so")
     compile_library(helper, "int imas_gone(void) { return 0; }")
-    compile_library(to, "int imas_gone(void); int imas_user(void) { return imas_gone(); }", [*ALONE, str(helper)])
+    compile_library(made, "int imas_gone(void); int imas_user(void) { return imas_gone(); }", [*ALONE, str(helper)])
     helper.unlink()
+    made.rename(to)
 
 
 def unknown_version(to):
-    helper, script = to.with_name("libimas-old.so"), to.with_name("old.map")
+    """The library it needs is there, the version of the symbol is not. In place at the very end: gcc loads it as well."""
+    helper, made, script = to.with_name("libimas-old.so"), to.with_name("made.so"), to.with_name("old.map")
     script.write_text("IMAS_9 { global: imas_old; };\n")
     compile_library(helper, "int imas_old(void) { return 0; }", [*ALONE, f"-Wl,--version-script={script}"])
-    compile_library(to, "int imas_old(void); int imas_user(void) { return imas_old(); }", [*ALONE, str(helper)])
-    # The library is there, the version is not.
-    compile_library(helper, "int imas_old(void) { return 0; }")
+    flags = [*ALONE, str(helper), f"-Wl,-rpath,{to.parent}"]
+    compile_library(made, "int imas_old(void); int imas_user(void) { return imas_old(); }", flags)
+    script.write_text("IMAS_8 { global: imas_old; };\n")
+    compile_library(helper, "int imas_old(void) { return 0; }", [*ALONE, f"-Wl,--version-script={script}"])
+    made.rename(to)
 
 
 def truncated(to):
-    compile_library(to, CONSTRUCTOR % "" + "static char big[65536] = {1}; char *imas_big = big;")
-    bytes_ = to.read_bytes()
-    replace(to, bytes_[:len(bytes_) // 2])
+    made = to.with_name("made.so")
+    compile_library(made, CONSTRUCTOR % "" + "static char big[65536] = {1}; char *imas_big = big;")
+    replace(to, made.read_bytes()[:made.stat().st_size // 2])
+    made.unlink()
 
 
 def unreadable(to):

@@ -45,6 +45,24 @@ impl Context {
         })
     }
 
+    /// The installation as the whole machine uses it: no user's files are read, none is needed, and no typing error in a
+    /// configuration keeps it from working.
+    pub(crate) fn of_the_machine(lib_dir: &Path) -> Self {
+        let config = Config::default();
+        Self {
+            libraries: Libraries {
+                hook: lib_dir.join("libimas.so"),
+                guard: lib_dir.join("libimas-guard.so"),
+            },
+            catalogue: Catalogue::read(&system_catalogue_files(lib_dir)),
+            limits: config.limits(None),
+            config,
+            store_path: PathBuf::from("/var/lib/imas/imas.db"),
+            own_obstacle: OnceCell::new(),
+            lib_dir: lib_dir.to_owned(),
+        }
+    }
+
     /// Opens the store, telling the user when a damaged one was set aside.
     pub(crate) fn open_store(&self) -> Result<Store> {
         self.open_store_within(imas_store::BUSY)
@@ -216,7 +234,7 @@ fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Those that root vouches for: the catalogue that was built, then what the machine's operator added.
-pub(crate) fn system_catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
+fn system_catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
     let mut files = vec![lib_dir.join("catalogue.toml")];
     files.extend(added_catalogues(Path::new("/etc/imas/catalogue.d")));
     files

@@ -40,7 +40,11 @@ pub(crate) enum SystemAction {
     Boot,
     /// Rehearse in a mount namespace of its own; `verify` and `enable` start it
     #[command(hide = true)]
-    Stage,
+    Stage {
+        /// Only the side without the library
+        #[arg(long)]
+        before: bool,
+    },
     /// Threads, children and memory at once: a program of the battery
     #[command(hide = true)]
     Exercise,

@@ -125,6 +125,10 @@ fn cases(machine: &Machine) -> Result<Vec<Case>> {
     ];
     let mut cases: Vec<_> =
         choices.iter().filter_map(|(name, commands)| Case::first_of(name, commands)).collect();
+    // A file that only root can read, or reach, is missing for everybody else.
+    cases.extend(
+        Case::first_of("another user", &[&["/bin/true"]]).map(|case| Case { as_nobody: true, ..case }),
+    );
     let privileged: &[&[&str]] =
         &[&["/usr/bin/mount", "--version"], &["/usr/bin/su", "--version"], &["/usr/bin/passwd", "--help"]];
     cases.extend(Case::first_of("set-user-ID", privileged).map(|case| Case { as_nobody: true, ..case }));

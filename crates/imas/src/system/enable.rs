@@ -10,10 +10,9 @@ use anyhow::Result;
 use super::args::Consent;
 use super::machine::{Machine, need_root};
 use super::{place, units, verify};
-use crate::cli::Places;
 use crate::message::{self, Hinted, say};
 
-pub(super) fn run(consent: Consent, machine: &Machine, places: &Places) -> Result<ExitCode> {
+pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
     need_root("system enable")?;
     machine.placements()?;
     tell_plan(machine);
@@ -27,7 +26,7 @@ pub(super) fn run(consent: Consent, machine: &Machine, places: &Places) -> Resul
         return refuse(&wrong);
     }
     prepare_units(machine)?;
-    match put_in_place(machine, places) {
+    match put_in_place(machine) {
         Ok(true) => {}
         other => {
             take_back(machine);
@@ -91,10 +90,9 @@ fn prepare_units(machine: &Machine) -> Result<()> {
 }
 
 /// False: the battery failed and `imas-ldpreload` put the file back.
-fn put_in_place(machine: &Machine, places: &Places) -> Result<bool> {
-    for refusal in place::put(machine, places)? {
-        say(&format!("note: {} cannot be chosen: {}", refusal.candidate, refusal.why));
-    }
+fn put_in_place(machine: &Machine) -> Result<bool> {
+    place::put_library(machine)?;
+    place::put_catalogue(machine)?;
     for off in [machine.disabled(), machine.emergency()] {
         let _ = std::fs::remove_file(off); // of an earlier rescue; this command says the opposite
     }

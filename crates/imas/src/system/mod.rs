@@ -34,12 +34,14 @@ use crate::cli::Places;
 pub(crate) fn run(args: &SystemArgs, places: &Places) -> Result<ExitCode> {
     let machine = Machine::new(&args.where_, places)?;
     match &args.action {
-        SystemAction::Enable(consent) => enable::run(*consent, &machine, places),
+        SystemAction::Enable(consent) => enable::run(*consent, &machine),
         SystemAction::Disable => disable::run(&machine),
         SystemAction::Status(json) => status::run(*json, &machine),
         SystemAction::Verify(args) => verify::run(*args, &machine),
-        SystemAction::Boot => place::boot(&machine, places),
-        SystemAction::Stage => stage::run(&machine),
+        SystemAction::Boot => place::boot(&machine),
+        SystemAction::Stage { before } => {
+            stage::run(if *before { stage::Scope::Before } else { stage::Scope::All }, &machine)
+        }
         SystemAction::Exercise => battery::exercise(),
     }
 }

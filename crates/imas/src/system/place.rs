@@ -5,27 +5,23 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use imas_linux::catalogue::Catalogue;
 use imas_linux::catalogue_table::{Owners, Refusal, write_catalogue_table};
-use imas_linux::environment::Libraries;
 
 use super::machine::{Machine, need_root};
 use super::{approved, link, preload_file, verify};
-use crate::cli::Places;
-use crate::context::{Context, system_catalogue_files};
+use crate::context::Context;
 use crate::message;
 
 /// The account of the daemon, which may write the index.
 const DAEMON: &str = "imas";
 
-/// Links, the record of what was approved, and the table of candidates. Answers the candidates that did not get in.
-pub(super) fn put(machine: &Machine, places: &Places) -> Result<Vec<Refusal>> {
+/// Links, and the record of what they point to.
+pub(super) fn put_library(machine: &Machine) -> Result<()> {
     link::place_all(machine)?;
-    approved::write(machine)?;
-    write_catalogue(machine, places)
+    approved::write(machine)
 }
 
-/// Takes away what `put` made; what is not there is as wished.
+/// Takes away what the two made; what is not there is as wished.
 pub(super) fn clear(machine: &Machine) {
     link::remove_all(machine);
     for file in [machine.approved(), machine.catalogue()] {
@@ -33,25 +29,26 @@ pub(super) fn clear(machine: &Machine) {
     }
 }
 
-fn write_catalogue(machine: &Machine, places: &Places) -> Result<Vec<Refusal>> {
-    let lib_dir = machine.lib_dir()?;
-    let context = Context::new(places)?;
-    // The user's own candidates are not root's to approve.
-    let catalogue = Catalogue::read(&system_catalogue_files(lib_dir));
-    catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
+/// Writes the table of candidates, and says which did not get in.
+pub(super) fn put_catalogue(machine: &Machine) -> Result<()> {
+    let context = Context::of_the_machine(machine.lib_dir()?);
+    context.catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
     let mut refused = vec![];
     let mut usable = vec![];
-    for candidate in catalogue.candidates() {
+    for candidate in context.catalogue.candidates() {
         match context.obstacle(candidate, None) {
             None => usable.push(candidate.clone()),
             Some(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),
         }
     }
-    let libraries = Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
     let owners = Owners { trusted: 0, daemon: daemon_uid() };
-    let written = write_catalogue_table(&machine.catalogue(), &usable, &libraries, owners)?;
+    let written = write_catalogue_table(&machine.catalogue(), &usable, &context.libraries, owners)?;
     refused.extend(written.refused);
-    Ok(refused)
+    if !refused.is_empty() {
+        let names: Vec<_> = refused.iter().map(|refusal| refusal.candidate.as_str()).collect();
+        message::say(&format!("note: not among the candidates: {} ('imas list' says why)", names.join(", ")));
+    }
+    Ok(())
 }
 
 /// Root where there is no such account: then the daemon runs as root, or not at all.
@@ -83,7 +80,7 @@ pub(super) fn edit(machine: &Machine, verb: &str, check: &[&Path]) -> Result<boo
 }
 
 /// `imas system boot`. Between the kernel's start and this, programs say that the library is not there, and run.
-pub(super) fn boot(machine: &Machine, places: &Places) -> Result<ExitCode> {
+pub(super) fn boot(machine: &Machine) -> Result<ExitCode> {
     need_root("system boot")?;
     let text = preload_file::read(&machine.preload_file)?;
     if !preload_file::entries(&text).iter().any(|&(_, entry)| entry == machine.entry()) {
@@ -93,7 +90,7 @@ pub(super) fn boot(machine: &Machine, places: &Places) -> Result<ExitCode> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    match try_boot(machine, places) {
+    match try_boot(machine) {
         Ok(wrong) if wrong.is_empty() => Ok(ExitCode::SUCCESS),
         Ok(wrong) => withdraw(machine, &wrong),
         Err(error) => withdraw(machine, &[format!("{error:#}")]),
@@ -101,16 +98,19 @@ pub(super) fn boot(machine: &Machine, places: &Places) -> Result<ExitCode> {
 }
 
 /// Answers what is wrong.
-fn try_boot(machine: &Machine, places: &Places) -> Result<Vec<String>> {
-    let wrong = verify::rehearsal(machine)?.wrong();
+fn try_boot(machine: &Machine) -> Result<Vec<String>> {
+    let rehearsal = verify::rehearsal(machine)?;
+    let wrong = rehearsal.wrong();
     if !wrong.is_empty() {
         return Ok(wrong);
     }
-    for refusal in put(machine, places)? {
-        message::say(&format!("imas: {} is not in the catalogue: {}", refusal.candidate, refusal.why));
+    put_library(machine)?;
+    // Without a table nothing is placed, and nothing is harmed: no reason to take the library out.
+    if let Err(error) = put_catalogue(machine) {
+        message::warning(&format!("{error:#}; programs start as they are"));
     }
     Ok(match machine.is_live() {
-        true => verify::real(machine)?.wrong(),
+        true => verify::real(machine, rehearsal.before)?.wrong(),
         false => vec![],
     })
 }

@@ -28,14 +28,26 @@ pub(super) struct Rehearsal {
     pub(super) after: Vec<Outcome>,
 }
 
+/// What is asked of the child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The side without the library alone.
+    Before,
+    /// Every side.
+    All,
+}
+
 /// Starts the child and takes its report.
-pub(super) fn rehearse(machine: &Machine) -> Result<Rehearsal> {
+pub(super) fn rehearse(machine: &Machine, scope: Scope) -> Result<Rehearsal> {
     let made = !machine.run_dir.exists();
     link::make_run_dir(&machine.run_dir)?; // there must be a folder to mount over
     let mut child = Command::new(machine.imas());
     child.arg("system").arg("stage").stdin(Stdio::null()).stderr(Stdio::piped());
     child.arg("--run-dir").arg(&machine.run_dir).arg("--preload-file").arg(&machine.preload_file);
     child.arg("--lib-dir").arg(machine.lib_dir()?);
+    if scope == Scope::Before {
+        child.arg("--before");
+    }
     let output = child.output();
     if made {
         let _ = std::fs::remove_dir(&machine.run_dir); // a rehearsal leaves nothing behind
@@ -50,24 +62,31 @@ pub(super) fn rehearse(machine: &Machine) -> Result<Rehearsal> {
 }
 
 /// The child.
-pub(super) fn run(machine: &Machine) -> Result<ExitCode> {
+pub(super) fn run(scope: Scope, machine: &Machine) -> Result<ExitCode> {
     super::machine::need_root("a rehearsal")?;
     let text = preload_file::read(&machine.preload_file)?;
     let others = preload_file::without(&text, &machine.entry());
     enter(&machine.run_dir).context("a mount namespace of its own")?;
     set_preload(&others)?;
     let before = battery::run(machine, By::Machine)?;
+    let mut rehearsal = Rehearsal { before, variable: vec![], after: vec![] };
+    if scope == Scope::All {
+        try_library(machine, &others, &mut rehearsal)?;
+    }
+    crate::output::json(&rehearsal)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn try_library(machine: &Machine, others: &str, rehearsal: &mut Rehearsal) -> Result<()> {
     let stub = &machine.placements()?[0].stub;
-    let variable = battery::run(machine, By::Variable(stub))?;
-    let mut rehearsal = Rehearsal { before, variable, after: vec![] };
-    if battery::compare(&rehearsal.before, &rehearsal.variable).iter().all(|verdict| verdict.fault.is_none())
-    {
+    rehearsal.variable = battery::run(machine, By::Variable(stub))?;
+    let verdicts = battery::compare(&rehearsal.before, &rehearsal.variable);
+    if verdicts.iter().all(|verdict| verdict.fault.is_none()) {
         link::place_all(machine)?;
         set_preload(&format!("{}\n{others}", machine.entry()))?;
         rehearsal.after = battery::run(machine, By::Machine)?;
     }
-    crate::output::json(&rehearsal)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Leaves the machine's mounts: an empty run folder, and an `/etc` that only this process and its children see.

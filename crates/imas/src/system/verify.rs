@@ -7,8 +7,9 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::args::VerifyArgs;
-use super::battery::{self, By, Verdict};
+use super::battery::{self, By, Outcome, Verdict};
 use super::machine::{Machine, need_root};
+use super::stage::{Rehearsal, Scope};
 use super::{preload_file, stage, stub};
 use crate::{message, output};
 
@@ -18,6 +19,8 @@ pub(super) struct Finding {
     /// What speaks against the files themselves; then nothing is started.
     pub(super) faults: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,
+    /// The side without the library.
+    pub(super) before: Vec<Outcome>,
     /// How the library was loaded in the last round.
     pub(super) how: &'static str,
 }
@@ -35,7 +38,10 @@ impl Finding {
 
 pub(super) fn run(args: VerifyArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system verify")?;
-    let finding = if is_in_place(machine)? { real(machine)? } else { rehearsal(machine)? };
+    let finding = match is_in_place(machine)? {
+        true => real(machine, stage::rehearse(machine, Scope::Before)?.before)?,
+        false => rehearsal(machine)?,
+    };
     let wrong = finding.wrong();
     if args.json.json {
         let verdicts = &finding.verdicts;
@@ -61,29 +67,22 @@ fn is_in_place(machine: &Machine) -> Result<bool> {
 pub(super) fn rehearsal(machine: &Machine) -> Result<Finding> {
     let faults = stub::faults(machine)?;
     if !faults.is_empty() {
-        return Ok(Finding { faults, verdicts: vec![], how: "not loaded" });
+        return Ok(Finding { faults, verdicts: vec![], before: vec![], how: "not loaded" });
     }
-    let rehearsal = stage::rehearse(machine)?;
-    Ok(match rehearsal.after.is_empty() {
-        true => Finding {
-            faults,
-            verdicts: battery::compare(&rehearsal.before, &rehearsal.variable),
-            how: "by LD_PRELOAD",
-        },
-        false => Finding {
-            faults,
-            verdicts: battery::compare(&rehearsal.before, &rehearsal.after),
-            how: "rehearsed in a mount namespace",
-        },
-    })
+    let Rehearsal { before, variable, after } = stage::rehearse(machine, Scope::All)?;
+    let (after, how) = match after.is_empty() {
+        true => (variable, "by LD_PRELOAD"),
+        false => (after, "rehearsed in a mount namespace"),
+    };
+    Ok(Finding { faults, verdicts: battery::compare(&before, &after), before, how })
 }
 
-/// The battery as the machine is now, against the rehearsal's side without the library.
-pub(super) fn real(machine: &Machine) -> Result<Finding> {
-    let before = stage::rehearse(machine)?.before;
+/// The battery as the machine is now, against the side without the library.
+pub(super) fn real(machine: &Machine, before: Vec<Outcome>) -> Result<Finding> {
     let after = battery::run(machine, By::Machine)?;
     let faults = stub::faults(machine)?.into_iter().chain(not_mapped(machine)?).collect();
-    Ok(Finding { faults, verdicts: battery::compare(&before, &after), how: "as the machine is" })
+    let verdicts = battery::compare(&before, &after);
+    Ok(Finding { faults, verdicts, before, how: "as the machine is" })
 }
 
 /// That nothing goes wrong proves nothing if the library is not loaded at all.

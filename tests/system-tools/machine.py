@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""machine.py IMAS: `imas system` on the machine's own programs, in a mount namespace of its own with its own /etc and /run:
+enabled, booted, disabled, broken on purpose in every way. Ends with "system: N passed, N failed"."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import checks
+from checks import BROKEN, ENTRY, LIB, MARK, SBIN, STUB, check, compile_library, content, fails_in_earnest, put, report, run, skip
+
+FILE = pathlib.Path("/etc/ld.so.preload")
+RUN = pathlib.Path("/run/imas")
+HOME = pathlib.Path("/srv/imas")
+IMAS = HOME / "bin/imas"
+LIBRARY = HOME / "lib/imas" / STUB
+LINE = ENTRY.encode() + b"\n"
+
+
+def enter():
+    """Starts this script again in its own namespace, once."""
+    if os.environ.get("IMAS_TEST_NAMESPACE") != "yes":
+        if os.geteuid() != 0 or run("unshare", "-m", "true").returncode != 0:
+            skip("everything", "a mount namespace takes root")
+            report("system")
+        os.environ["IMAS_TEST_NAMESPACE"] = "yes"
+        os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv])
+    script = """set -e
+    mount -t tmpfs -o mode=755 none /run
+    mkdir /run/etc && cp -a /etc/. /run/etc && rm -f /run/etc/ld.so.preload && mount --bind /run/etc /etc
+    mount -t tmpfs -o mode=755 none /srv"""
+    subprocess.run(["sh", "-c", script], check=True)
+
+
+def install(imas):
+    """As a package would: everything root's, in a place of its own."""
+    for folder in ["bin", "sbin", "lib/imas/allocators"]:
+        (HOME / folder).mkdir(parents=True)
+    shutil.copy(imas, IMAS)
+    for tool in SBIN.glob("imas-*"):
+        shutil.copy(tool, HOME / "sbin")
+    for file in [STUB, "libimas.so", "libimas-guard.so", "catalogue.toml", "allocators/libmimalloc.so", "i386/" + STUB]:
+        if (LIB / file).exists():
+            (HOME / "lib/imas" / file).parent.mkdir(exist_ok=True)
+            shutil.copy(LIB / file, HOME / "lib/imas" / file)
+    # A 32-bit libc without our library for it is a case of its own; here it would hide the others.
+    small = HOME / "lib/imas/i386" / STUB
+    if pathlib.Path("/lib/ld-linux.so.2").exists() and not small.exists():
+        small.parent.mkdir(exist_ok=True)
+        compile_library(small, checks.NOTHING, [*checks.ALONE, "-m32"])
+    keep = HOME / "keep.so"
+    shutil.copy2(LIBRARY, keep)
+    os.chmod(LIBRARY, 0o755)
+    subprocess.run(["chmod", "-R", "go-w", HOME], check=True)
+    return keep
+
+
+def imas(*words, **more):
+    return run(IMAS, "system", *words, **more)
+
+
+def status():
+    return json.loads(imas("status", "--json").stdout)
+
+
+def link():
+    for path in RUN.glob("**/" + STUB):
+        if "64" in str(path):
+            return path
+    return None
+
+
+def programs_are_well():
+    """A program starts, and nobody says a word."""
+    try:
+        said = run("/bin/sh", "-c", "/bin/true; exit 4")
+    except OSError as why:
+        return str(why)
+    return said.returncode == 4 and said.stderr == ""
+
+
+def restart():
+    """What is in memory is gone."""
+    shutil.rmtree(RUN, ignore_errors=True)
+
+
+def good(keep):
+    shutil.copy2(keep, str(LIBRARY) + ".fresh")
+    os.rename(str(LIBRARY) + ".fresh", LIBRARY)
+
+
+# ---- the ordinary life -----------------------------------------------------------------------------------------
+
+
+def from_enable_to_disable():
+    said = imas("verify")
+    check("a rehearsal passes and leaves nothing", said.returncode == 0 and not RUN.exists() and content(FILE) is None, said)
+    check("status before", imas("status").returncode == 1 and status()["entry"]["line"] is None)
+    said = imas("enable")
+    check("enable without anybody to ask refuses", said.returncode == 2 and "hint: say --yes" in said.stderr and content(FILE) is None, said)
+    for name, before in [("none", None), ("empty", b""), ("a comment", b"# by hand, no newline"), ("another's library", b"/srv/imas/other.so # kept\n")]:
+        compile_library(HOME / "other.so", checks.NOTHING)
+        put(FILE, before)
+        said = imas("enable", "--yes")
+        wanted = (MARK if before is None else b"") + LINE + (before or b"")
+        check(f"{name}: enabled", said.returncode == 0 and content(FILE) == wanted, (said, content(FILE)))
+        check(f"{name}: programs are well", programs_are_well() is True)
+        maps = run("/bin/cat", "/proc/self/maps").stdout
+        check(f"{name}: the library is mapped", str(LIBRARY) in maps, maps)
+        now = status()
+        check(f"{name}: status says so", now["works"] and now["entry"]["line"] and now["catalogue"]["candidates"] >= 2
+              and now["links"][0]["state"] == "approved", now)
+        said = imas("enable", "--yes")
+        check(f"{name}: enabling again changes nothing", said.returncode == 0 and content(FILE) == wanted, said)
+        check(f"{name}: verify", imas("verify").returncode == 0)
+        restart()
+        check(f"{name}: after a restart programs start, with a word about it", run("/bin/true").returncode == 0 and "ignored" in run("/bin/true").stderr)
+        said = imas("boot")
+        check(f"{name}: boot puts it in place", said.returncode == 0 and programs_are_well() is True and status()["works"], said)
+        said = imas("disable")
+        check(f"{name}: disabled, byte for byte as before", said.returncode == 0 and content(FILE) == before, (said, content(FILE)))
+        check(f"{name}: nothing is left", not RUN.exists() and [p for p in os.listdir("/etc") if "imas" in p and p != "imas"] == [], os.listdir("/etc"))
+        check(f"{name}: programs are well after", programs_are_well() is True)
+    put(FILE, None)
+    said = imas("boot")
+    check("boot where it is not enabled does nothing", said.returncode == 0 and "nothing to do" in said.stderr and not RUN.exists(), said)
+    check("disable where it is not enabled does nothing", imas("disable").returncode == 0)
+
+
+def what_status_sees(keep):
+    imas("enable", "--yes")
+    sleeper = subprocess.Popen(["/bin/sleep", "100"])
+    seen = status()["processes"]
+    check("status: who has it mapped", seen["with_library"] >= 1, seen)
+    good(keep)
+    state = status()["links"][0]["state"]
+    check("status: another file than the approved one", state == "changed", state)
+    seen = status()["processes"]
+    check("status: who has an old one mapped", seen["with_old_library"] >= 1, seen)
+    sleeper.kill()
+    sleeper.wait()
+    check("boot approves the new one", imas("boot").returncode == 0 and status()["links"][0]["state"] == "approved")
+    (RUN / "disabled").touch()
+    now = status()
+    check("status: switched off", not now["works"] and now["disabled"], now)
+    check("enable switches on again", imas("enable", "--yes").returncode == 0 and status()["works"])
+    (RUN / "state").mkdir()
+    (RUN / "state/emergency").write_bytes(b"\x1b[2Jbad\nmore")
+    check("status: an emergency, harmless text", status()["emergency"] == "?[2Jbad", status()["emergency"])
+    placed = run("/bin/sh", "-c", f"LD_PRELOAD={HOME}/lib/imas/libimas-guard.so:{HOME}/lib/imas/allocators/libmimalloc.so /bin/sleep 60 & "
+                 f"sleep 0.3; {IMAS} system status --json; kill $!")
+    serving = json.loads(placed.stdout)["processes"]["serving"]
+    check("status: which allocator serves", any(s["executable"] == "/usr/bin/sleep" and s["allocator"] == "mimalloc" for s in serving), serving)
+    os.unlink(link())
+    check("status: no link", status()["links"][0]["state"] == "missing" and "Broken" in imas("status").stdout)
+    imas("disable")
+    shutil.rmtree(RUN, ignore_errors=True)
+
+
+def refusals(keep):
+    nobody = dict(user=65534, group=65534, extra_groups=[])
+    for verb in ["enable", "disable", "verify", "boot"]:
+        said = imas(verb, **nobody)
+        check(f"{verb}: root only", said.returncode == 2 and "only root" in said.stderr and "hint:" in said.stderr, said)
+    check("status: for everybody", imas("status", **nobody).returncode == 1)
+    for name, spoil, undo in [
+        ("a library that others may write", lambda: os.chmod(LIBRARY, 0o777), lambda: os.chmod(LIBRARY, 0o755)),
+        ("a library that is not root's", lambda: os.chown(LIBRARY, 1, 1), lambda: os.chown(LIBRARY, 0, 0)),
+        ("a folder that others may write", lambda: os.chmod(HOME, 0o777), lambda: os.chmod(HOME, 0o755)),
+        ("no rescue", lambda: os.rename(HOME / "sbin/imas-rescue", HOME / "r"), lambda: os.rename(HOME / "r", HOME / "sbin/imas-rescue")),
+        ("a rescue that is not static", lambda: shutil.copy("/bin/true", HOME / "sbin/imas-rescue"),
+         lambda: shutil.copy(SBIN / "imas-rescue", HOME / "sbin/imas-rescue")),
+        ("an edited file that is a link", lambda: FILE.symlink_to("/etc/hostname"), FILE.unlink),
+        ("no libraries", lambda: os.rename(HOME / "lib/imas", HOME / "l"), lambda: os.rename(HOME / "l", HOME / "lib/imas")),
+    ]:
+        spoil()
+        said = imas("enable", "--yes")
+        fine = said.returncode in (1, 2) and "hint:" in said.stderr and (FILE.is_symlink() or content(FILE) is None) and link() is None
+        check(f"refused: {name}", fine, said)
+        undo()
+        shutil.rmtree(RUN, ignore_errors=True)
+    good(keep)
+
+
+# ---- broken on purpose -----------------------------------------------------------------------------------------
+
+
+def broken_before_enable(keep):
+    for name, (spoil, _) in BROKEN.items():
+        before = b"# theirs\n"
+        put(FILE, before)
+        spoil(LIBRARY)
+        said = imas("enable", "--yes")
+        check(f"enable refuses: {name}", said.returncode == 1 and "not enabled" in said.stderr, said)
+        check(f"enable refuses: {name}: everything as before", content(FILE) == before and link() is None and programs_are_well() is True)
+        good(keep)
+    put(FILE, None)
+    for before in [None, b"/srv/imas/other.so\n"]:
+        put(FILE, before)
+        fails_in_earnest(LIBRARY)
+        said = imas("enable", "--yes")
+        check("what passes the rehearsal and fails in earnest is taken back", said.returncode == 1 and "taken back" in said.stderr
+              and content(FILE) == before and link() is None and programs_are_well() is True, (said, content(FILE)))
+        good(keep)
+    put(FILE, None)
+
+
+def broken_before_boot(keep):
+    for name, (spoil, _) in [*BROKEN.items(), ("fails in earnest", (fails_in_earnest, True))]:
+        before = b"# theirs\n" if name < "m" else None
+        put(FILE, before)
+        if imas("enable", "--yes").returncode != 0:
+            check(f"boot: {name}: enabled first", False)
+            continue
+        spoil(LIBRARY)
+        restart()
+        said = imas("boot")
+        check(f"boot heals: {name}", said.returncode == 1 and "taken out" in said.stderr and content(FILE) == before, (said, content(FILE)))
+        check(f"boot heals: {name}: no link, programs are well", link() is None and programs_are_well() is True)
+        good(keep)
+        restart()
+    put(FILE, None)
+
+
+def broken_while_it_runs(keep):
+    """The worst: the file itself changes under a machine that uses it. The static tools go on working."""
+    ways = [(name, spoil, fatal) for name, (spoil, fatal) in BROKEN.items()]
+    place = pathlib.Path(status()["links"][0]["path"])
+    ways.append(("written over in place", lambda to: os.truncate(to, to.stat().st_size // 2), True))
+    for name, spoil, fatal in ways:
+        # What `enable` does, without its battery: that was shown above.
+        place.parent.mkdir(parents=True)
+        place.symlink_to(LIBRARY)
+        for tool in ["imas-rescue", "imas-ldpreload"]:
+            good(keep)
+            run(HOME / "sbin/imas-ldpreload", "add", ENTRY)
+            check(f"running: {name}: well first", programs_are_well() is True and content(FILE) == MARK + LINE)
+            spoil(LIBRARY)
+            check(f"running: {name}: it hurts", hurts() is True)
+            if fatal:
+                check(f"running: {name}: no dynamic program starts", run("/bin/true").returncode != 0)
+            words = ["remove", ENTRY] if tool == "imas-ldpreload" else []
+            (RUN / "disabled").unlink(missing_ok=True)
+            said = run(HOME / "sbin" / tool, *words)
+            check(f"running: {name}: {tool} heals", said.returncode == 0 and content(FILE) is None and programs_are_well() is True, said)
+            check(f"running: {name}: {tool} switches off", (RUN / "disabled").exists() == (tool == "imas-rescue"))
+        good(keep)
+        restart()
+
+
+def hurts():
+    """Some program, of some user, behaves differently."""
+    return programs_are_well() is not True or run("/bin/true", user=65534, group=65534, extra_groups=[]).stderr != ""
+
+
+def main():
+    enter()
+    keep = install(pathlib.Path(sys.argv[1]).resolve())
+    from_enable_to_disable()
+    what_status_sees(keep)
+    refusals(keep)
+    broken_before_enable(keep)
+    broken_before_boot(keep)
+    broken_while_it_runs(keep)
+    report("system")
+
+
+if __name__ == "__main__":
+    main()
