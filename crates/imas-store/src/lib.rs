@@ -7,11 +7,15 @@
 //!
 //! - [`Store`]: opening, with a damaged file set aside
 //! - [`samples`]: programs and their trials
+//! - [`domain`]: whose programs and samples they are
+//! - [`daemon`]: what imasd remembers: offered trials, witnessed processes, disabled allocators
 //! - [`decisions`]: what was decided when, and why
 //! - [`wishes`]: pins, exclusions, lifted quarantines
 //! - [`memory`]: facts about files that are dear to find out: does this library load, may this executable be preloaded
 
+pub mod daemon;
 pub mod decisions;
+pub mod domain;
 pub mod memory;
 pub mod samples;
 mod schema;
@@ -120,12 +124,13 @@ impl Store {
         // cut may undo the last moments, and it takes the trial pages, which are in memory, with it anyway.
         use_wal(&connection, patience).map_err(open)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
         // Closing would write the log back and remove it: four fsyncs before the exec of every program. It stays instead, and
         // whoever fills it writes it back.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(open)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(open)?;
+        connection.pragma_update(None, "foreign_keys", false).map_err(open)?;
         schema::migrate(&mut connection)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
         Ok(Self { connection, set_aside: None })
     }
 
@@ -143,6 +148,14 @@ impl Store {
         let mut statement = self.connection.prepare("PRAGMA integrity_check")?;
         let lines = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         Ok(lines.into_iter().filter(|line| line != "ok").collect())
+    }
+
+    /// Changes whenever another connection has written to the file; never by what this one writes.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn foreign_changes(&self) -> Result<i64, StoreError> {
+        Ok(self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

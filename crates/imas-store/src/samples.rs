@@ -6,6 +6,7 @@ use imas_core::sample::PageKind;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
+use crate::domain::Domain;
 use crate::{RowId, Store, StoreError};
 
 /// Uneventful production starts kept of each program: enough to tell a rate of crashes.
@@ -16,6 +17,9 @@ const UNEVENTFUL_KEPT: u32 = 100;
 pub struct Program {
     /// Its number.
     pub id: RowId,
+    /// Whose it is.
+    #[serde(skip_serializing_if = "Domain::is_own")]
+    pub domain: Domain,
     /// Resolved path of the executable.
     pub path: String,
     /// Script, jar or main class of an interpreter; else empty.
@@ -25,35 +29,58 @@ pub struct Program {
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.path)?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", self.detail) }
+        if !self.detail.is_empty() {
+            write!(f, " {}", self.detail)?;
+        }
+        if let Domain::User(uid) = self.domain { write!(f, " (of uid {uid})") } else { Ok(()) }
     }
 }
 
 impl Store {
-    /// The program's row, made if it is new.
+    /// The program's row in the owner's own store, made if it is new.
     ///
     /// # Errors
     /// When the store refuses.
     pub fn program(&self, path: &str, detail: &str) -> Result<Program, StoreError> {
-        if let Some(known) = self.find_program(path, detail)? {
-            return Ok(known);
-        }
-        self.connection().execute(
-            "INSERT INTO program (path, detail) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-            [path, detail],
-        )?;
-        self.find_program(path, detail)?.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
+        self.program_in(Domain::Own, path, detail)
     }
 
-    /// The program of exactly that path and detail.
+    /// The program's row in a domain, made if it is new.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn program_in(&self, domain: Domain, path: &str, detail: &str) -> Result<Program, StoreError> {
+        if let Some(known) = self.find_program_in(domain, path, detail)? {
+            return Ok(known);
+        }
+        let sql = "INSERT INTO program (domain, path, detail) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        self.connection().execute(sql, params![domain, path, detail])?;
+        let made = self.find_program_in(domain, path, detail)?;
+        made.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    /// The program of exactly that path and detail in the owner's own store.
     ///
     /// # Errors
     /// When the store refuses.
     pub fn find_program(&self, path: &str, detail: &str) -> Result<Option<Program>, StoreError> {
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT id, path, detail FROM program WHERE path = ?1 AND detail = ?2")?;
-        Ok(statement.query_row([path, detail], program_of).optional()?)
+        self.find_program_in(Domain::Own, path, detail)
+    }
+
+    /// The program of exactly that domain, path and detail.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn find_program_in(
+        &self,
+        domain: Domain,
+        path: &str,
+        detail: &str,
+    ) -> Result<Option<Program>, StoreError> {
+        let mut statement = self.connection().prepare_cached(
+            "SELECT id, domain, path, detail FROM program WHERE domain = ?1 AND path = ?2 AND detail = ?3",
+        )?;
+        Ok(statement.query_row(params![domain, path, detail], program_of).optional()?)
     }
 
     /// All programs whose executable or script has that path, in the order they became known.
@@ -61,7 +88,7 @@ impl Store {
     /// # Errors
     /// When the store refuses.
     pub fn programs_at(&self, path: &str) -> Result<Vec<Program>, StoreError> {
-        let sql = "SELECT id, path, detail FROM program WHERE path = ?1 OR detail = ?1 ORDER BY id";
+        let sql = "SELECT id, domain, path, detail FROM program WHERE path = ?1 OR detail = ?1 ORDER BY id";
         let mut statement = self.connection().prepare(sql)?;
         Ok(statement.query_map([path], program_of)?.collect::<Result<_, _>>()?)
     }
@@ -72,7 +99,7 @@ impl Store {
     /// When the store refuses.
     pub fn program_numbered(&self, id: RowId) -> Result<Option<Program>, StoreError> {
         let mut statement =
-            self.connection().prepare("SELECT id, path, detail FROM program WHERE id = ?1")?;
+            self.connection().prepare("SELECT id, domain, path, detail FROM program WHERE id = ?1")?;
         Ok(statement.query_row([id], program_of).optional()?)
     }
 
@@ -81,7 +108,8 @@ impl Store {
     /// # Errors
     /// When the store refuses.
     pub fn programs(&self) -> Result<Vec<Program>, StoreError> {
-        let mut statement = self.connection().prepare("SELECT id, path, detail FROM program ORDER BY id")?;
+        let mut statement =
+            self.connection().prepare("SELECT id, domain, path, detail FROM program ORDER BY id")?;
         Ok(statement.query_map([], program_of)?.collect::<Result<_, _>>()?)
     }
 
@@ -154,7 +182,7 @@ impl Store {
 }
 
 fn program_of(row: &Row<'_>) -> rusqlite::Result<Program> {
-    Ok(Program { id: row.get(0)?, path: row.get(1)?, detail: row.get(2)? })
+    Ok(Program { id: row.get(0)?, domain: row.get(1)?, path: row.get(2)?, detail: row.get(3)? })
 }
 
 #[cfg(test)]

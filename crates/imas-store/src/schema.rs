@@ -73,8 +73,59 @@ CREATE TABLE file_fact (
 ) STRICT;
 ";
 
+/// Programs get a trust domain, and the daemon a memory of its own. SQLite cannot change a UNIQUE in place: the table is made
+/// anew, with foreign keys off (see [`migrate`]), so that the trials that point to it stay.
+const DOMAINS: &str = "
+CREATE TABLE program_in_domain (
+    id      INTEGER PRIMARY KEY,
+    domain  INTEGER NOT NULL DEFAULT -1,  -- -1: the owner's own store; 4294967295: everybody's; else a uid
+    path    TEXT NOT NULL,
+    detail  TEXT NOT NULL DEFAULT '',
+    UNIQUE (domain, path, detail)
+) STRICT;
+INSERT INTO program_in_domain (id, path, detail) SELECT id, path, detail FROM program;
+DROP TABLE program;
+ALTER TABLE program_in_domain RENAME TO program;
+
+-- Trials that the index offers: who makes the page runs it. Gone when the trial is stored or withdrawn.
+CREATE TABLE offer (
+    token     TEXT PRIMARY KEY,             -- 16 hexadecimal digits, the page's name
+    program   INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
+    candidate TEXT NOT NULL,
+    retest_s  REAL NOT NULL,                -- waiting time between tests then in force
+    at_s      REAL NOT NULL
+) STRICT;
+CREATE INDEX offer_of_program ON offer (program);
+
+-- Processes that were seen alive behind their page: only those pages count.
+CREATE TABLE witness (
+    uid         INTEGER NOT NULL,
+    page        TEXT NOT NULL,              -- name in the user's folder
+    boot_id     TEXT NOT NULL,
+    pid         INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL,
+    program     INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
+    candidate   TEXT NOT NULL,
+    PRIMARY KEY (uid, page)
+) STRICT;
+
+-- Allocators that hurt several programs: given to nobody until the library changes or the operator lifts it.
+CREATE TABLE disabled (
+    allocator TEXT PRIMARY KEY,
+    version   TEXT NOT NULL,
+    at_s      REAL NOT NULL,
+    why       TEXT NOT NULL
+) STRICT;
+CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
+";
+
+fn migrations() -> Migrations<'static> {
+    Migrations::new(vec![M::up(FIRST), M::up(DOMAINS).foreign_key_check()])
+}
+
+/// Brings the tables up to date. Foreign keys must be off: a table that is made anew would else take with it all that points to it.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let migrations = Migrations::new(vec![M::up(FIRST)]);
+    let migrations = migrations();
     match migrations.to_latest(connection) {
         // Another process may have done it between our look at the version and our turn to write.
         Err(_) if migrations.pending_migrations(connection)? == 0 => Ok(()),
@@ -88,7 +139,28 @@ mod tests {
 
     #[test]
     fn the_migrations_are_sound() {
-        Migrations::new(vec![M::up(FIRST)]).validate().unwrap();
+        migrations().validate().unwrap();
+    }
+
+    #[test]
+    fn a_store_of_the_first_version_keeps_its_trials() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let mut old = Connection::open(&path).unwrap();
+        Migrations::new(vec![M::up(FIRST)]).to_latest(&mut old).unwrap();
+        old.execute_batch(
+            "INSERT INTO program (id, path, detail) VALUES (7, '/bin/x', 's');
+             INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, uneventful, sample)
+             VALUES ('t', 7, 'a', 'b', '1', 1.0, 0, '{}');
+             INSERT INTO pin VALUES (7, 'a', 1.0);",
+        )
+        .unwrap();
+        drop(old);
+        let store = crate::Store::open(&path).unwrap();
+        let program = store.find_program("/bin/x", "s").unwrap().unwrap();
+        assert_eq!((program.id, program.domain), (7, crate::domain::Domain::Own));
+        assert_eq!(store.trials(7).unwrap().len(), 1);
+        assert_eq!(store.pinned(7).unwrap().as_deref(), Some("a"));
     }
 
     #[test]

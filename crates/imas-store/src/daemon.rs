@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What imasd must still know after kill -9: trials it has offered, processes it has seen behind their pages, allocators that
+//! it has taken out of use.
+
+use imas_core::TrialRecord;
+use rusqlite::{Row, params};
+use serde::Serialize;
+
+use crate::{RowId, Store, StoreError};
+
+/// A trial that the index offers to whichever process comes first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// Names the page: 16 hexadecimal digits.
+    pub token: String,
+    /// The program it is for.
+    pub program: RowId,
+    /// The candidate to be tried.
+    pub candidate: String,
+    /// The waiting time between tests then in force, seconds.
+    pub retest_s: f64,
+    /// When it was offered, Unix time.
+    pub at_s: f64,
+}
+
+/// A process that was seen alive behind its page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Witness {
+    /// Owner of the folder and of the process.
+    pub uid: u32,
+    /// The page's name in the folder.
+    pub page: String,
+    /// The boot it was seen in.
+    pub boot_id: String,
+    /// Its process id.
+    pub pid: u32,
+    /// When it started, clock ticks since boot: with the pid, its identity.
+    pub start_ticks: u64,
+    /// The program that it was seen to be.
+    pub program: RowId,
+    /// The candidate that it was started under.
+    pub candidate: String,
+}
+
+/// An allocator that is given to nobody.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Disabled {
+    /// Its name in the catalogue, without a setting.
+    pub allocator: String,
+    /// The version that did it; another one is given a chance.
+    pub version: String,
+    /// Since when, Unix time.
+    pub at_s: f64,
+    /// What it did, for people.
+    pub why: String,
+}
+
+impl Store {
+    /// Remembers an offered trial.
+    ///
+    /// # Errors
+    /// When the store refuses: the trial must not be offered then.
+    pub fn add_offer(&self, offer: &Offer) -> Result<(), StoreError> {
+        let sql = "INSERT INTO offer (token, program, candidate, retest_s, at_s) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let Offer { token, program, candidate, retest_s, at_s } = offer;
+        self.connection().prepare_cached(sql)?.execute(params![token, program, candidate, retest_s, at_s])?;
+        Ok(())
+    }
+
+    /// All offered trials.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn offers(&self) -> Result<Vec<Offer>, StoreError> {
+        let mut statement =
+            self.connection().prepare("SELECT token, program, candidate, retest_s, at_s FROM offer")?;
+        let offer = |row: &Row<'_>| {
+            Ok(Offer {
+                token: row.get(0)?,
+                program: row.get(1)?,
+                candidate: row.get(2)?,
+                retest_s: row.get(3)?,
+                at_s: row.get(4)?,
+            })
+        };
+        Ok(statement.query_map([], offer)?.collect::<Result<_, _>>()?)
+    }
+
+    /// Takes an offer back; whether it stood.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn withdraw(&self, token: &str) -> Result<bool, StoreError> {
+        Ok(self.connection().prepare_cached("DELETE FROM offer WHERE token = ?1")?.execute([token])? > 0)
+    }
+
+    /// Remembers a process behind its page.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn add_witness(&self, witness: &Witness) -> Result<(), StoreError> {
+        let sql = "INSERT INTO witness (uid, page, boot_id, pid, start_ticks, program, candidate)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+        self.connection().prepare_cached(sql)?.execute(params![
+            witness.uid,
+            witness.page,
+            witness.boot_id,
+            witness.pid,
+            witness.start_ticks.cast_signed(),
+            witness.program,
+            witness.candidate,
+        ])?;
+        Ok(())
+    }
+
+    /// All processes seen behind pages that are not dealt with yet.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn witnesses(&self) -> Result<Vec<Witness>, StoreError> {
+        let sql = "SELECT uid, page, boot_id, pid, start_ticks, program, candidate FROM witness";
+        let mut statement = self.connection().prepare(sql)?;
+        let witness = |row: &Row<'_>| {
+            Ok(Witness {
+                uid: row.get(0)?,
+                page: row.get(1)?,
+                boot_id: row.get(2)?,
+                pid: row.get(3)?,
+                start_ticks: row.get::<_, i64>(4)?.cast_unsigned(),
+                program: row.get(5)?,
+                candidate: row.get(6)?,
+            })
+        };
+        Ok(statement.query_map([], witness)?.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets the process behind a page: the page is dealt with.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn forget_witness(&self, uid: u32, page: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM witness WHERE uid = ?1 AND page = ?2";
+        self.connection().prepare_cached(sql)?.execute(params![uid, page])?;
+        Ok(())
+    }
+
+    /// Stores what a page said and ends its offer and its witness, all or nothing. On return it is committed.
+    ///
+    /// # Errors
+    /// When the store refuses: the page must be kept then.
+    pub fn settle(
+        &self,
+        witness: &Witness,
+        trial: &TrialRecord,
+        token: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        let added = self.add_trial(witness.program, trial)?;
+        if let Some(token) = token {
+            self.withdraw(token)?;
+        }
+        self.forget_witness(witness.uid, &witness.page)?;
+        transaction.commit()?;
+        Ok(added)
+    }
+
+    /// Takes an allocator out of use.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn disable(&self, disabled: &Disabled) -> Result<(), StoreError> {
+        let sql = "INSERT INTO disabled (allocator, version, at_s, why) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (allocator) DO UPDATE SET version = ?2, at_s = ?3, why = ?4";
+        let Disabled { allocator, version, at_s, why } = disabled;
+        self.connection().execute(sql, params![allocator, version, at_s, why])?;
+        Ok(())
+    }
+
+    /// Gives an allocator back into use; whether it was out of it.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn enable(&self, allocator: &str) -> Result<bool, StoreError> {
+        Ok(self.connection().execute("DELETE FROM disabled WHERE allocator = ?1", [allocator])? > 0)
+    }
+
+    /// The allocators out of use.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn disabled(&self) -> Result<Vec<Disabled>, StoreError> {
+        let sql = "SELECT allocator, version, at_s, why FROM disabled ORDER BY allocator";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let disabled = |row: &Row<'_>| {
+            Ok(Disabled { allocator: row.get(0)?, version: row.get(1)?, at_s: row.get(2)?, why: row.get(3)? })
+        };
+        Ok(statement.query_map([], disabled)?.collect::<Result<_, _>>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::tests::temporary;
+    use imas_core::Sample;
+
+    fn witness(program: RowId) -> Witness {
+        Witness {
+            uid: 1000,
+            page: "a.page".into(),
+            boot_id: "b".into(),
+            pid: 7,
+            start_ticks: u64::MAX,
+            program,
+            candidate: "jemalloc".into(),
+        }
+    }
+
+    #[test]
+    fn settling_ends_offer_and_witness_at_once() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let offer =
+            Offer { token: "1".into(), program, candidate: "jemalloc".into(), retest_s: 0.0, at_s: 1.0 };
+        store.add_offer(&offer).unwrap();
+        store.add_witness(&witness(program)).unwrap();
+        assert_eq!(store.offers().unwrap(), std::slice::from_ref(&offer));
+        assert_eq!(store.witnesses().unwrap(), [witness(program)]);
+        let sample = Sample { trial_id: "1".into(), candidate: "jemalloc".into(), ..Sample::default() };
+        let trial = TrialRecord { sample, ..TrialRecord::default() };
+        assert!(store.settle(&witness(program), &trial, Some("1")).unwrap());
+        assert!(store.offers().unwrap().is_empty() && store.witnesses().unwrap().is_empty());
+        assert_eq!(store.trials(program).unwrap().len(), 1);
+        assert!(!store.settle(&witness(program), &trial, Some("1")).unwrap(), "stored once");
+    }
+
+    #[test]
+    fn a_forgotten_program_takes_its_offers_along() {
+        let (_folder, mut store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let offer = Offer { token: "1".into(), program, candidate: "a".into(), retest_s: 0.0, at_s: 1.0 };
+        store.add_offer(&offer).unwrap();
+        store.add_witness(&witness(program)).unwrap();
+        store.forget(program).unwrap();
+        assert!(store.offers().unwrap().is_empty() && store.witnesses().unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_allocator_is_disabled_and_enabled() {
+        let (_folder, store) = temporary();
+        let disabled =
+            Disabled { allocator: "hoard".into(), version: "3".into(), at_s: 1.0, why: "three".into() };
+        store.disable(&disabled).unwrap();
+        assert_eq!(store.disabled().unwrap(), [disabled]);
+        assert!(store.enable("hoard").unwrap());
+        assert!(!store.enable("hoard").unwrap());
+    }
+
+    #[test]
+    fn another_connections_writes_are_noticed_and_our_own_are_not() {
+        let (folder, store) = temporary();
+        let before = store.foreign_changes().unwrap();
+        store.program("/bin/x", "").unwrap();
+        assert_eq!(store.foreign_changes().unwrap(), before);
+        crate::Store::open(&folder.path().join("imas.db")).unwrap().program("/bin/y", "").unwrap();
+        assert_ne!(store.foreign_changes().unwrap(), before);
+    }
+}

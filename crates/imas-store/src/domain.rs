@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trust domains: whose samples a decision rests on.
+//!
+//! What root and the system's accounts measure decides for everybody; what a user measures decides for that user alone.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use serde::{Serialize, Serializer};
+
+/// The first uid of people; those below belong to the system.
+const FIRST_USER: u32 = 1000;
+/// As stored: the owner's own.
+const OWN: i64 = -1;
+/// As stored: everybody's. The same number as the index's `IMAS_ANY_UID`.
+const EVERYBODY: i64 = u32::MAX as i64;
+
+/// Whose programs and samples they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Domain {
+    /// A user's own store, as `imas run` keeps it: everything in it is the owner's.
+    Own,
+    /// Measured by root or an account of the system, decides for everybody.
+    Everybody,
+    /// Measured by this user's processes, decides for this user.
+    User(u32),
+}
+
+impl Domain {
+    /// The domain that the samples of a process with this uid belong to, in the system's store.
+    #[must_use]
+    pub fn of_uid(uid: u32) -> Self {
+        if uid < FIRST_USER { Self::Everybody } else { Self::User(uid) }
+    }
+
+    /// Whether this is a user's own store.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+
+    /// A word for logs and JSON: `own`, `everybody` or the uid.
+    #[must_use]
+    pub fn word(self) -> String {
+        match self {
+            Self::Own => "own".to_owned(),
+            Self::Everybody => "everybody".to_owned(),
+            Self::User(uid) => uid.to_string(),
+        }
+    }
+}
+
+impl Serialize for Domain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.word())
+    }
+}
+
+impl ToSql for Domain {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(match self {
+            Self::Own => OWN,
+            Self::Everybody => EVERYBODY,
+            Self::User(uid) => i64::from(*uid),
+        }))
+    }
+}
+
+impl FromSql for Domain {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value.as_i64()? {
+            OWN => Ok(Self::Own),
+            EVERYBODY => Ok(Self::Everybody),
+            other => u32::try_from(other).map(Self::User).map_err(|_| FromSqlError::OutOfRange(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::tests::temporary;
+
+    #[test]
+    fn people_measure_for_themselves_and_the_system_for_all() {
+        assert_eq!(Domain::of_uid(0), Domain::Everybody);
+        assert_eq!(Domain::of_uid(999), Domain::Everybody);
+        assert_eq!(Domain::of_uid(1000), Domain::User(1000));
+    }
+
+    #[test]
+    fn one_path_is_a_program_of_its_own_in_each_domain() {
+        let (_folder, store) = temporary();
+        let domains = [Domain::Own, Domain::Everybody, Domain::User(1000), Domain::User(1001)];
+        let programs = domains.map(|domain| store.program_in(domain, "/bin/x", "").unwrap());
+        for (program, domain) in programs.iter().zip(domains) {
+            assert_eq!(program.domain, domain);
+            assert_eq!(store.find_program_in(domain, "/bin/x", "").unwrap().as_ref(), Some(program));
+        }
+        assert_eq!(store.programs_at("/bin/x").unwrap().len(), 4);
+    }
+}
