@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which processes are worth a thought: those that live or work long enough.
+//!
+//! A process is looked at one second after it became known, then at growing distances, a dozen times at most, until it has earned
+//! a place or ended. Who comes newly is told by the kernel ([`crate::connector`]) or found in /proc.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+use std::time::{Duration, Instant};
+
+use crate::sight::{self, Life};
+
+/// Most processes waited for; beyond that the newest are left for the next search.
+const MOST_WAITING: usize = 65_536;
+/// The first look comes after this time: most processes have ended by then and cost nothing.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Looks are at most so far apart.
+const FARTHEST: Duration = Duration::from_secs(64);
+
+/// Lives that are long enough for a trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Worth {
+    /// CPU used, seconds.
+    pub(crate) cpu_s: f64,
+    /// Or age, seconds.
+    pub(crate) life_s: f64,
+}
+
+impl Worth {
+    fn holds(&self, life: &Life) -> bool {
+        life.cpu_s >= self.cpu_s || life.age_s >= self.life_s
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due: Reverse<Instant>,
+    pid: u32,
+    step: Duration,
+}
+
+/// The processes that are waited for.
+#[derive(Debug)]
+pub(crate) struct Census {
+    worth: Worth,
+    waiting: BinaryHeap<Waiting>,
+    present: HashSet<u32>,
+    /// Processes that could not be waited for, since the start.
+    pub(crate) overlooked: u64,
+}
+
+impl Census {
+    pub(crate) fn new(worth: Worth) -> Self {
+        Self { worth, waiting: BinaryHeap::new(), present: HashSet::new(), overlooked: 0 }
+    }
+
+    pub(crate) fn set_worth(&mut self, worth: Worth) {
+        self.worth = worth;
+    }
+
+    /// A process that has just begun, or runs another image now.
+    pub(crate) fn note(&mut self, pid: u32, now: Instant) {
+        if self.waiting.len() >= MOST_WAITING {
+            self.overlooked += 1;
+            return;
+        }
+        let first = FIRST_LOOK.min(Duration::from_secs_f64(self.worth.life_s.min(1e6)));
+        self.waiting.push(Waiting { due: Reverse(now + first), pid, step: FIRST_LOOK });
+    }
+
+    /// Finds the processes that are new in /proc since the last search.
+    pub(crate) fn search(&mut self, now: Instant) {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return };
+        let pids: HashSet<u32> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let new: Vec<_> = pids.difference(&self.present).copied().collect();
+        new.into_iter().for_each(|pid| self.note(pid, now));
+        self.present = pids;
+    }
+
+    /// When the next look is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.waiting.peek().map(|waiting| waiting.due.0)
+    }
+
+    /// The processes that have earned a place by now. Each is named once.
+    pub(crate) fn ripe(&mut self, now: Instant) -> Vec<Life> {
+        let mut ripe = Vec::new();
+        while self.next().is_some_and(|due| due <= now) {
+            let Some(waiting) = self.waiting.pop() else { break };
+            let Some(life) = sight::life(waiting.pid) else { continue };
+            if self.worth.holds(&life) {
+                ripe.push(life);
+                continue;
+            }
+            let step = (waiting.step * 2).min(FARTHEST);
+            self.waiting.push(Waiting { due: Reverse(now + waiting.step), pid: waiting.pid, step });
+        }
+        ripe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ripe_when_it_has_worked_or_lived_long_enough() {
+        let now = Instant::now();
+        let mut census = Census::new(Worth { cpu_s: 1e9, life_s: 1e9 });
+        census.note(std::process::id(), now);
+        assert!(census.ripe(now).is_empty(), "not before its first look");
+        let later = now + Duration::from_secs(2);
+        assert!(census.ripe(later).is_empty());
+        assert!(census.next().unwrap() > later, "looked at again");
+        census.set_worth(Worth { cpu_s: 1e9, life_s: 0.0 });
+        let ripe = census.ripe(later + FARTHEST);
+        assert_eq!(ripe.len(), 1);
+        assert_eq!(ripe[0].identity.pid, std::process::id());
+        assert_eq!(census.next(), None);
+    }
+
+    #[test]
+    fn the_search_finds_each_process_once() {
+        let now = Instant::now();
+        let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
+        census.search(now);
+        assert!(census.ripe(now + FIRST_LOOK).iter().any(|life| life.identity.pid == std::process::id()));
+        census.search(now);
+        let again = census.ripe(now + FIRST_LOOK);
+        assert!(!again.iter().any(|life| life.identity.pid == std::process::id()));
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon's configuration, `/etc/imas/imasd.toml`: every key has a default and the file need not exist.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use imas_core::paper::Limits;
+use serde::Deserialize;
+
+/// What the file may say.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    /// Seconds between two tests of one candidate.
+    pub(crate) retest_s: f64,
+    /// Tests of each candidate.
+    pub(crate) max_tests: u32,
+    /// Candidates that are tested, in place of the catalogue's default set.
+    pub(crate) candidates: Option<Vec<String>>,
+    /// A program is worth a trial once one of its processes has used so much CPU, seconds. Being placed costs a start one more
+    /// exec, about a millisecond: a hundredth of this.
+    pub(crate) worth_cpu_s: f64,
+    /// Or once one has lived so long, seconds: its memory counts then, whatever CPU it used.
+    pub(crate) worth_life_s: f64,
+    /// Programs known at most; the index and our memory grow with them.
+    pub(crate) most_programs: usize,
+    /// Pages at most in one user's folder.
+    pub(crate) most_pages_of_user: usize,
+    /// Pages watched at most in all.
+    pub(crate) most_pages: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let paper = Limits::default();
+        Self {
+            retest_s: paper.retest_s,
+            max_tests: paper.max_tests,
+            candidates: None,
+            worth_cpu_s: 0.1,
+            worth_life_s: 30.0,
+            most_programs: 10_000,
+            most_pages_of_user: 1_024,
+            most_pages: 8_192,
+        }
+    }
+}
+
+impl Config {
+    /// Reads the file; one that is not there says nothing.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => bail!("{}: {error}", file.display()),
+        };
+        Self::parse(&text).map_err(|why| anyhow::anyhow!("{}: {}", file.display(), why.trim_end()))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s];
+        match seconds.iter().find(|seconds| !(seconds.is_finite() && **seconds >= 0.0)) {
+            Some(bad) => Err(format!("{bad}: not a number of seconds from 0 on")),
+            None => Ok(config),
+        }
+    }
+
+    /// The limits of the policy; `retest` from the command line wins.
+    pub(crate) fn limits(&self, retest: Option<f64>) -> Limits {
+        Limits { max_tests: self.max_tests, retest_s: retest.unwrap_or(self.retest_s) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_the_defaults_and_a_misspelt_key_an_error() {
+        assert_eq!(Config::read(Path::new("/nonexistent/imasd.toml")).unwrap(), Config::default());
+        assert!(Config::parse("retests_s = 1").unwrap_err().contains("retests_s"));
+        assert!(Config::parse("worth_cpu_s = -1").is_err());
+        assert_eq!(Config::parse("retest_s = 0").unwrap().limits(None).retest_s, 0.0);
+        assert_eq!(Config::default().limits(Some(5.0)).retest_s, 5.0);
+    }
+}

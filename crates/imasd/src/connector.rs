@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's process events (proc connector): who has called exec, who has ended and how. Needs CAP_NET_ADMIN and the first
+//! network and pid namespaces; where it is refused, [`crate::census`] looks into /proc every few seconds instead.
+
+use std::io::Cursor;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use neli::connector::{CnMsg, CnMsgBuilder, ProcEvent, ProcEventHeader};
+use neli::consts::connector::{CnMsgIdx, CnMsgVal, ProcCnMcastOp};
+use neli::consts::nl::{NlmF, Nlmsg};
+use neli::nl::{NlPayload, Nlmsghdr, NlmsghdrBuilder};
+use neli::{FromBytes, ToBytes};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, send, socket_with,
+};
+
+/// `NETLINK_CONNECTOR` of linux/netlink.h.
+const NETLINK_CONNECTOR: u32 = 11;
+/// The group of process events, `CN_IDX_PROC`.
+const PROCESS_EVENTS: u32 = 1;
+/// Room for events that come faster than they are read: some ten thousand.
+const BUFFER_BYTES: usize = 8 << 20;
+/// Largest message: an event has 76 bytes.
+const MESSAGE_BYTES: usize = 1024;
+
+/// What a process did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// It runs another image now.
+    Exec(u32),
+    /// It has ended; with the signal that ended it, 0 for none.
+    Exit {
+        /// Its id.
+        pid: u32,
+        /// The signal, 0 for none.
+        signal: u32,
+    },
+}
+
+/// An open subscription.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    acknowledged: bool,
+}
+
+/// What one reading brought.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds {
+    /// In the order of happening.
+    pub(crate) deeds: Vec<Deed>,
+    /// Events were lost: the buffer was full.
+    pub(crate) lost: bool,
+}
+
+impl Connector {
+    /// Subscribes.
+    pub(crate) fn open() -> std::io::Result<Self> {
+        let protocol = std::num::NonZeroU32::new(NETLINK_CONNECTOR).map(Protocol::from_raw);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?;
+        bind(&socket, &SocketAddrNetlink::new(0, PROCESS_EVENTS))?;
+        // Beyond the machine's limit where that is allowed.
+        let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
+        if forced.is_err() {
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
+        }
+        send(&socket, &subscription()?, SendFlags::empty())?;
+        Ok(Self { socket, buffer: vec![0; MESSAGE_BYTES], acknowledged: false })
+    }
+
+    /// Whether the kernel has confirmed the subscription: it answers within microseconds, or never.
+    pub(crate) fn is_confirmed(&mut self) -> bool {
+        let wait = std::time::Duration::from_millis(5);
+        for _ in 0..20 {
+            let _ = self.read(); // what happens now is seen by the first look at /proc
+            if self.acknowledged {
+                return true;
+            }
+            std::thread::sleep(wait);
+        }
+        false
+    }
+
+    /// All events that are there.
+    pub(crate) fn read(&mut self) -> Deeds {
+        let mut deeds = Deeds::default();
+        loop {
+            match recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((received, _, from)) => {
+                    // Only the kernel has number 0: another process may write to our socket.
+                    let kernel = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
+                    if kernel.is_some_and(|from| from.pid() == 0) {
+                        self.take(received, &mut deeds.deeds);
+                    }
+                }
+                Err(rustix::io::Errno::NOBUFS) => deeds.lost = true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return deeds,
+            }
+        }
+    }
+
+    fn take(&mut self, received: usize, deeds: &mut Vec<Deed>) {
+        let mut bytes = Cursor::new(&self.buffer[..received]);
+        let Ok(message) = Nlmsghdr::<Nlmsg, CnMsg<ProcEventHeader>>::from_bytes(&mut bytes) else { return };
+        let Some(payload) = message.get_payload() else { return };
+        let id = |pid: i32| u32::try_from(pid).unwrap_or(0);
+        match payload.payload().event {
+            ProcEvent::Exec { process_tgid, .. } => deeds.push(Deed::Exec(id(process_tgid))),
+            // A thread that ends is no process that does.
+            ProcEvent::Exit { process_pid, process_tgid, exit_code, .. } if process_pid == process_tgid => {
+                deeds.push(Deed::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
+            }
+            ProcEvent::Ack { err } => self.acknowledged |= err == 0,
+            _ => {}
+        }
+    }
+}
+
+impl AsFd for Connector {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn subscription() -> std::io::Result<Vec<u8>> {
+    let failed = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
+    let listen = CnMsgBuilder::default()
+        .idx(CnMsgIdx::Proc)
+        .val(CnMsgVal::Proc)
+        .payload(ProcCnMcastOp::Listen)
+        .build()
+        .map_err(|error| failed(&error))?;
+    let message = NlmsghdrBuilder::default()
+        .nl_type(Nlmsg::Done)
+        .nl_flags(NlmF::empty())
+        .nl_payload(NlPayload::Payload(listen))
+        .build()
+        .map_err(|error| failed(&error))?;
+    let mut bytes = Cursor::new(Vec::new());
+    message.to_bytes(&mut bytes).map_err(|error| failed(&error))?;
+    Ok(bytes.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs wherever the kernel lets us; elsewhere it shows that a refusal is noticed.
+    #[test]
+    fn a_process_that_is_killed_is_seen_to_start_and_to_end() {
+        let Ok(mut connector) = Connector::open() else { return };
+        if !connector.is_confirmed() {
+            return;
+        }
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let read = connector.read();
+        assert!(!read.lost);
+        assert!(read.deeds.contains(&Deed::Exec(child.id())));
+        assert!(read.deeds.contains(&Deed::Exit { pid: child.id(), signal: 9 }));
+    }
+}

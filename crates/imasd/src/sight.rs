@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One look at a process: what the kernel itself says of it, never what its page claims.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use imas_linux::given::Given;
+use imas_linux::index::{Detail, Executable};
+use procfs::process::{Process, Stat};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// `PF_KTHREAD` of linux/sched.h.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+/// A process's identity: the id alone is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// Its id.
+    pub(crate) pid: u32,
+    /// When it started, clock ticks since boot.
+    pub(crate) start_ticks: u64,
+}
+
+/// How long a process has lived and what it has used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Life {
+    pub(crate) identity: Identity,
+    /// User and system CPU, seconds.
+    pub(crate) cpu_s: f64,
+    /// Seconds since its start.
+    pub(crate) age_s: f64,
+}
+
+/// What a process is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sight {
+    pub(crate) identity: Identity,
+    /// Effective uid.
+    pub(crate) uid: u32,
+    /// Path of its executable, as the kernel names it.
+    pub(crate) path: PathBuf,
+    /// The file itself.
+    pub(crate) executable: Executable,
+    /// What it is given to run, as the hook looks it up.
+    pub(crate) detail: Detail,
+    /// The same for people and for the store.
+    pub(crate) detail_text: String,
+}
+
+/// Life of a process; `None` for one that has ended, is a zombie or belongs to the kernel.
+pub(crate) fn life(pid: u32) -> Option<Life> {
+    let stat = stat(pid)?;
+    if matches!(stat.state, 'Z' | 'X') || stat.flags & KERNEL_THREAD != 0 {
+        return None;
+    }
+    let ticks_s = procfs::ticks_per_second() as f64;
+    let now_s = imas_linux::index::boot_time_ns() as f64 / 1e9;
+    Some(Life {
+        identity: Identity { pid, start_ticks: stat.starttime },
+        cpu_s: (stat.utime + stat.stime) as f64 / ticks_s,
+        age_s: (now_s - stat.starttime as f64 / ticks_s).max(0.0),
+    })
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
+}
+
+/// Whether that very process has not ended.
+pub(crate) fn is_running(identity: Identity) -> bool {
+    imas_linux::process::is_running(identity.pid, identity.start_ticks)
+}
+
+/// Looks at a process. `None` when it is gone, is another by now, or may not be looked at.
+pub(crate) fn look(identity: Identity) -> Option<Sight> {
+    let folder = PathBuf::from(format!("/proc/{}", identity.pid));
+    let about = std::fs::metadata(folder.join("exe")).ok()?;
+    let path = std::fs::read_link(folder.join("exe")).ok()?;
+    let arguments = arguments(&folder)?;
+    let given = Given::to(&path, arguments.get(1..).unwrap_or_default());
+    let cwd = folder.join("cwd");
+    let sight = Sight {
+        identity,
+        uid: std::fs::metadata(&folder).ok()?.uid(),
+        executable: Executable::from(&about),
+        detail: Detail::of(&given, &cwd),
+        detail_text: detail_text(&given, &cwd),
+        path,
+    };
+    // All of it was read of one process only if it is still the same.
+    (stat(identity.pid)?.starttime == identity.start_ticks).then_some(sight)
+}
+
+/// The executable that the process runs now; `None` when it is gone.
+pub(crate) fn executable(identity: Identity) -> Option<Executable> {
+    let about = std::fs::metadata(format!("/proc/{}/exe", identity.pid)).ok()?;
+    is_running(identity).then(|| Executable::from(&about))
+}
+
+/// A descriptor that becomes readable when the process ends, and the proof that it is that process.
+pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(identity.pid).ok()?)?;
+    let held = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Read after opening: had the id passed to another process before, its start would differ.
+    is_running(identity).then_some(held)
+}
+
+fn arguments(folder: &Path) -> Option<Vec<OsString>> {
+    let bytes = std::fs::read(folder.join("cmdline")).ok()?;
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    Some(bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect())
+}
+
+/// As [`Given::detail`], with files named from the process's own working directory.
+fn detail_text(given: &Given, cwd: &Path) -> String {
+    let whole = |word: &OsStr| {
+        let file = std::fs::canonicalize(cwd.join(word)).ok().filter(|path| path.is_file());
+        file.map_or_else(|| word.to_string_lossy().into_owned(), |path| path.to_string_lossy().into_owned())
+    };
+    match given {
+        Given::Nothing => String::new(),
+        Given::Code(option) => option.to_string_lossy().into_owned(),
+        Given::Named(option, name) => format!("{} {}", option.to_string_lossy(), whole(name)),
+        Given::Word(word) => whole(word),
+    }
+}
+
+/// What the index needs of a detail that the store holds as text: the other way of [`Sight::detail_text`].
+pub(crate) fn detail_of_text(text: &str) -> Detail {
+    let given = match text.split_once(' ') {
+        _ if text.is_empty() => Given::Nothing,
+        Some((option, name)) if option.starts_with('-') => {
+            Given::Named(OsString::from(option), OsString::from(name))
+        }
+        None if text.starts_with('-') => Given::Code(OsString::from(text)),
+        _ => Given::Word(OsStr::from_bytes(text.as_bytes()).to_owned()),
+    };
+    Detail::of(&given, Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_is_seen_as_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.sh"), "read x\n").unwrap();
+        let mut child = Command::new("/bin/sh")
+            .arg("s.sh")
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let life = life(child.id()).unwrap();
+        let held = hold(life.identity);
+        let sight = look(life.identity).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(held.is_some() && life.age_s < 60.0);
+        assert_eq!(sight.path, std::fs::canonicalize("/bin/sh").unwrap());
+        let script = std::fs::canonicalize(folder.path().join("s.sh")).unwrap();
+        assert_eq!(sight.detail_text, script.to_string_lossy());
+        assert_eq!(sight.detail, detail_of_text(&sight.detail_text), "the store's text names the same file");
+        assert!(look(life.identity).is_none() && hold(life.identity).is_none());
+    }
+
+    #[test]
+    fn another_process_of_the_same_id_is_not_taken_for_it() {
+        let me = life(std::process::id()).unwrap().identity;
+        let other = Identity { start_ticks: me.start_ticks + 1, ..me };
+        assert!(look(me).is_some() && look(other).is_none() && hold(other).is_none());
+    }
+
+    #[test]
+    fn texts_of_the_store_become_details_again() {
+        assert_eq!(detail_of_text(""), Detail::None);
+        assert_eq!(detail_of_text("-c"), Detail::Text(b"-c".to_vec()));
+        assert_eq!(detail_of_text("-m http.server"), Detail::Text(b"-m http.server".to_vec()));
+        assert_eq!(detail_of_text("org.example.Main"), Detail::Text(b"org.example.Main".to_vec()));
+    }
+}
