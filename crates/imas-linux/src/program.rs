@@ -159,7 +159,8 @@ fn executable(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Set-user-ID, set-group-ID or file capabilities: the kernel then sets AT_SECURE for ordinary users.
-fn is_privileged(file: &Path) -> bool {
+#[must_use]
+pub fn is_privileged(file: &Path) -> bool {
     let by_mode = std::fs::metadata(file).is_ok_and(|about| about.permissions().mode() & 0o6000 != 0);
     let mut no_value = [0_u8; 64];
     by_mode || rustix::fs::getxattr(file, "security.capability", &mut no_value[..]).is_ok()

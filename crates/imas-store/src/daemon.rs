@@ -2,6 +2,8 @@
 //! What imasd must still know after kill -9: trials it has offered, processes it has seen behind their pages, allocators that
 //! it has taken out of use.
 
+use std::collections::BTreeMap;
+
 use imas_core::TrialRecord;
 use rusqlite::{Row, params};
 use serde::Serialize;
@@ -170,18 +172,29 @@ impl Store {
     /// When the store refuses.
     pub fn disable(&self, disabled: &Disabled) -> Result<(), StoreError> {
         let sql = "INSERT INTO disabled (allocator, version, at_s, why) VALUES (?1, ?2, ?3, ?4)
-                   ON CONFLICT (allocator) DO UPDATE SET version = ?2, at_s = ?3, why = ?4";
+                   ON CONFLICT (allocator) DO UPDATE SET version = ?2, at_s = ?3, why = ?4, lifted_s = NULL";
         let Disabled { allocator, version, at_s, why } = disabled;
         self.connection().execute(sql, params![allocator, version, at_s, why])?;
         Ok(())
     }
 
-    /// Gives an allocator back into use; whether it was out of it.
+    /// Gives an allocator back into use and forgives what it did until then; whether it was out of use.
     ///
     /// # Errors
     /// When the store refuses.
-    pub fn enable(&self, allocator: &str) -> Result<bool, StoreError> {
-        Ok(self.connection().execute("DELETE FROM disabled WHERE allocator = ?1", [allocator])? > 0)
+    pub fn enable(&self, allocator: &str, at_s: f64) -> Result<bool, StoreError> {
+        let sql = "UPDATE disabled SET lifted_s = ?2 WHERE allocator = ?1 AND lifted_s IS NULL";
+        Ok(self.connection().execute(sql, params![allocator, at_s])? > 0)
+    }
+
+    /// Until when what an allocator did is forgiven, Unix time, by allocator.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn forgiven(&self) -> Result<BTreeMap<String, f64>, StoreError> {
+        let sql = "SELECT allocator, lifted_s FROM disabled WHERE lifted_s IS NOT NULL";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
     }
 
     /// The allocators out of use.
@@ -189,7 +202,8 @@ impl Store {
     /// # Errors
     /// When the store refuses.
     pub fn disabled(&self) -> Result<Vec<Disabled>, StoreError> {
-        let sql = "SELECT allocator, version, at_s, why FROM disabled ORDER BY allocator";
+        let sql =
+            "SELECT allocator, version, at_s, why FROM disabled WHERE lifted_s IS NULL ORDER BY allocator";
         let mut statement = self.connection().prepare_cached(sql)?;
         let disabled = |row: &Row<'_>| {
             Ok(Disabled { allocator: row.get(0)?, version: row.get(1)?, at_s: row.get(2)?, why: row.get(3)? })
@@ -252,8 +266,10 @@ mod tests {
             Disabled { allocator: "hoard".into(), version: "3".into(), at_s: 1.0, why: "three".into() };
         store.disable(&disabled).unwrap();
         assert_eq!(store.disabled().unwrap(), [disabled]);
-        assert!(store.enable("hoard").unwrap());
-        assert!(!store.enable("hoard").unwrap());
+        assert!(store.enable("hoard", 5.0).unwrap());
+        assert!(!store.enable("hoard", 6.0).unwrap());
+        assert!(store.disabled().unwrap().is_empty());
+        assert_eq!(store.forgiven().unwrap()["hoard"], 5.0);
     }
 
     #[test]

@@ -134,6 +134,17 @@ impl Store {
         Ok(Self { connection, set_aside: None })
     }
 
+    /// Renames the file aside, whatever it holds, and begins a new one.
+    ///
+    /// # Errors
+    /// When the file cannot be renamed, or no new one be made.
+    pub fn begin_anew(path: &Path) -> Result<Self, StoreError> {
+        let aside = set_aside(path)?;
+        let mut store = Self::open(path)?;
+        store.set_aside = Some(aside);
+        Ok(store)
+    }
+
     /// Where the damaged file went that stood at this path before; the caller tells the user.
     #[must_use]
     pub fn set_aside(&self) -> Option<&Path> {
@@ -179,6 +190,14 @@ fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> 
             return done;
         }
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl StoreError {
+    /// Whether the file itself is damaged: waiting does not help then, only [`Store::begin_anew`].
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        is_damage(self)
     }
 }
 

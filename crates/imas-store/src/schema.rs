@@ -114,7 +114,8 @@ CREATE TABLE disabled (
     allocator TEXT PRIMARY KEY,
     version   TEXT NOT NULL,
     at_s      REAL NOT NULL,
-    why       TEXT NOT NULL
+    why       TEXT NOT NULL,
+    lifted_s  REAL                          -- when the operator gave it back; what it did before is forgiven
 ) STRICT;
 CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
 ";

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The programs that are known: what each is on disk, what was decided, which trial is on offer.
+
+use std::collections::{BTreeMap, HashMap};
+
+use imas_core::ProfileView;
+use imas_core::decision::{Decision, Evidence};
+use imas_core::{Reason, SYSTEM};
+use imas_linux::index::{Detail, Executable};
+use imas_store::RowId;
+use imas_store::daemon::Offer;
+use imas_store::domain::Domain;
+use imas_store::samples::Program;
+
+use crate::judge::Verdict;
+use crate::sight::{Sight, detail_of_text};
+
+/// One program.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) program: Program,
+    /// The file as it was last seen; `None` when it is gone.
+    pub(crate) executable: Option<Executable>,
+    pub(crate) detail: Detail,
+    /// Hexadecimal; empty if it has none.
+    pub(crate) build_id: String,
+    /// Why nothing may be preloaded into it.
+    pub(crate) unfit: Option<String>,
+    /// Everything measured, made ready; `None` before it is looked at.
+    pub(crate) profile: Option<ProfileView>,
+    pub(crate) verdict: Verdict,
+    pub(crate) offer: Option<Offer>,
+    /// The offered trial has been taken by a process.
+    pub(crate) taken: bool,
+    /// Offers that came to nothing, one after the other.
+    pub(crate) void_offers: u32,
+    /// No new offer before then, Unix time.
+    pub(crate) no_offer_before_s: f64,
+    /// When time alone may change the verdict, Unix time.
+    pub(crate) look_again_s: Option<f64>,
+}
+
+impl Known {
+    /// A program as the store names it, its file as it is on disk now.
+    pub(crate) fn new(program: Program) -> Self {
+        let executable = std::fs::metadata(&program.path).ok().map(|about| Executable::from(&about));
+        Self {
+            detail: detail_of_text(&program.detail),
+            executable,
+            build_id: String::new(),
+            unfit: None,
+            profile: None,
+            verdict: Verdict::untouched(untouched(Reason::NoData, "")),
+            offer: None,
+            taken: false,
+            void_offers: 0,
+            no_offer_before_s: 0.0,
+            look_again_s: None,
+            program,
+        }
+    }
+
+    /// Whether nothing more is to be tried: the picks stand.
+    pub(crate) fn is_settled(&self) -> bool {
+        let settled = |profile: &ProfileView| profile.next_test.is_none() && profile.picks.is_some();
+        self.profile.as_ref().is_some_and(settled)
+    }
+}
+
+/// A decision to leave a program as it is.
+pub(crate) fn untouched(reason: Reason, why: &str) -> Decision {
+    let evidence = Evidence { name: "the program".to_owned(), value: why.to_owned() };
+    Decision {
+        candidate: SYSTEM.to_owned(),
+        trial: false,
+        reason,
+        evidence: if why.is_empty() { vec![] } else { vec![evidence] },
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    known: BTreeMap<RowId, Known>,
+    by_file: HashMap<(u64, u64), Vec<RowId>>,
+    by_name: HashMap<(Domain, String, String), RowId>,
+}
+
+fn name_of(program: &Program) -> (Domain, String, String) {
+    (program.domain, program.path.clone(), program.detail.clone())
+}
+
+impl Book {
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<RowId> {
+        self.known.keys().copied().collect()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Known> {
+        self.known.values()
+    }
+
+    pub(crate) fn get(&self, id: RowId) -> Option<&Known> {
+        self.known.get(&id)
+    }
+
+    /// The file that it runs must not be changed through this: see [`Book::put`].
+    pub(crate) fn get_mut(&mut self, id: RowId) -> Option<&mut Known> {
+        self.known.get_mut(&id)
+    }
+
+    /// Takes a program in, in place of what was known of it.
+    pub(crate) fn put(&mut self, known: Known) {
+        self.forget(known.program.id);
+        if let Some(executable) = known.executable {
+            self.by_file.entry((executable.dev, executable.ino)).or_default().push(known.program.id);
+        }
+        self.by_name.insert(name_of(&known.program), known.program.id);
+        self.known.insert(known.program.id, known);
+    }
+
+    pub(crate) fn forget(&mut self, id: RowId) -> Option<Known> {
+        let known = self.known.remove(&id)?;
+        self.by_name.remove(&name_of(&known.program));
+        if let Some(executable) = known.executable {
+            let file = (executable.dev, executable.ino);
+            if let Some(ids) = self.by_file.get_mut(&file) {
+                ids.retain(|theirs| *theirs != id);
+                if ids.is_empty() {
+                    self.by_file.remove(&file);
+                }
+            }
+        }
+        Some(known)
+    }
+
+    /// The program of the domain that a process is.
+    pub(crate) fn find(&self, sight: &Sight, domain: Domain) -> Option<&Known> {
+        let file = (sight.executable.dev, sight.executable.ino);
+        let ids = self.by_file.get(&file)?;
+        let of_domain = |known: &&Known| {
+            known.program.domain == domain
+                && known.executable == Some(sight.executable)
+                && known.detail == sight.detail
+        };
+        ids.iter().filter_map(|id| self.known.get(id)).find(of_domain)
+    }
+
+    /// The program of a path and a detail, whatever file stands there now.
+    pub(crate) fn named(&self, domain: Domain, path: &str, detail: &str) -> Option<&Known> {
+        let id = self.by_name.get(&(domain, path.to_owned(), detail.to_owned()))?;
+        self.known.get(id)
+    }
+
+    /// The program of the domain whose number a flight page names: `<anything>-<number>`, see `abi/imas_index.h`.
+    pub(crate) fn numbered(&self, trial_id: &str, domain: Domain) -> Option<&Known> {
+        let id = trial_id.rsplit('-').next()?.parse().ok()?;
+        self.known.get(&id).filter(|known| known.program.domain == domain)
+    }
+
+    /// The program that a trial of that name is offered to.
+    pub(crate) fn offering(&self, token: &str) -> Option<&Known> {
+        self.known.values().find(|known| known.offer.as_ref().is_some_and(|offer| offer.token == token))
+    }
+}

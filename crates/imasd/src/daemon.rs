@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The main loop, and all that it turns around.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use imas_core::Conditions;
+use imas_linux::index::Executable;
+use imas_store::daemon::Disabled;
+use imas_store::{Store, StoreError};
+
+use crate::book::Book;
+use crate::census::{Census, Worth};
+use crate::cli::Options;
+use crate::config::Config;
+use crate::connector::{Connector, Deed};
+use crate::counters::{Counters, Status};
+use crate::exclusions::Exclusions;
+use crate::folders::Folders;
+use crate::harm::Failures;
+use crate::installation::Installation;
+use crate::notify;
+use crate::pages::Watched;
+use crate::publish::Publisher;
+use crate::wakeup::{Wakeup, Woken};
+
+/// Two publications are at least so far apart.
+const BETWEEN_PUBLICATIONS: Duration = Duration::from_secs(1);
+/// Conditions, the operator's wishes and waits that end are looked at so often.
+const LOOK_AROUND: Duration = Duration::from_secs(5);
+/// New processes are searched for so often where the kernel does not tell.
+const SEARCH: Duration = Duration::from_secs(2);
+/// Process events are read at most so often.
+const READ_DEEDS: Duration = Duration::from_millis(50);
+/// What the store refused is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// A processor load that differs by less, in hundredths, decides nothing anew.
+const LOAD_STEP: f64 = 10.0;
+/// The same for available memory, as a fraction.
+const MEMORY_STEP: f64 = 0.1;
+
+/// The daemon.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) options: Options,
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) installation: Option<Installation>,
+    pub(crate) exclusions: Exclusions,
+    pub(crate) book: Book,
+    pub(crate) folders: Folders,
+    pub(crate) watched: Watched,
+    pub(crate) wakeup: Wakeup,
+    pub(crate) counters: Counters,
+    pub(crate) barred: HashMap<Executable, (String, String)>,
+    pub(crate) disabled: Vec<Disabled>,
+    /// Until when what an allocator did is forgiven, Unix time.
+    pub(crate) forgiven: BTreeMap<String, f64>,
+    pub(crate) failures: Failures,
+    pub(crate) conditions: Conditions,
+    pub(crate) boot_id: String,
+    /// Something was decided that the index does not say yet.
+    pub(crate) dirty: bool,
+    state: PathBuf,
+    census: Census,
+    connector: Option<Connector>,
+    publisher: Publisher,
+    emergency: Option<String>,
+    store_trouble: bool,
+    store_changes: i64,
+    told: Option<Counters>,
+    times: Times,
+}
+
+/// What happened last when.
+#[derive(Debug)]
+struct Times {
+    published: Option<Instant>,
+    looked: Instant,
+    searched: Instant,
+    deeds: Instant,
+    tried: Instant,
+    alive: Instant,
+}
+
+impl Daemon {
+    /// Opens everything; nothing is changed yet but folders made.
+    pub(crate) fn new(options: Options) -> Result<Self> {
+        let now = Instant::now();
+        let state = options.run_dir.join("state");
+        make_folders(&options, &state)?;
+        let wakeup = Wakeup::new()?;
+        let config = Config::read(&options.config)?;
+        let store = open_store(&options)?;
+        let folders =
+            Folders::open(&state, !options.user).with_context(|| state.join("u").display().to_string())?;
+        wakeup.add_folders(folders.events())?;
+        let connector = if options.poll || options.once { None } else { connector() };
+        if let Some(connector) = &connector {
+            wakeup.add_connector(connector)?;
+        }
+        let boot_id = imas_linux::process::boot_id().context("/proc")?;
+        let emergency = std::fs::read_to_string(state.join(EMERGENCY)).ok();
+        if let Some(why) = &emergency {
+            tracing::error!("everything stands aside since an emergency: {why}; undo: imas system enable");
+        }
+        Ok(Self {
+            census: Census::new(worth(&config)),
+            installation: None,
+            exclusions: Exclusions::read()?,
+            book: Book::default(),
+            watched: Watched::default(),
+            counters: Counters::default(),
+            barred: HashMap::new(),
+            disabled: store.disabled()?,
+            forgiven: store.forgiven()?,
+            failures: Failures::default(),
+            conditions: imas_linux::conditions::now().context("the machine's load and memory")?,
+            dirty: true,
+            publisher: Publisher::new(&state, boot_id.clone()),
+            store_trouble: false,
+            store_changes: store.foreign_changes()?,
+            told: None,
+            times: Times {
+                published: None,
+                looked: now,
+                searched: now.checked_sub(SEARCH).unwrap_or(now),
+                deeds: now,
+                tried: now,
+                alive: now,
+            },
+            options,
+            config,
+            store,
+            folders,
+            wakeup,
+            boot_id,
+            state,
+            connector,
+            emergency,
+        })
+    }
+
+    /// Works until it is told to end.
+    pub(crate) fn run(mut self) -> Result<()> {
+        self.read_installation();
+        self.load_book()?;
+        self.resume_witnesses();
+        self.judge_all();
+        self.look_at_all_pages();
+        self.census.search(Instant::now());
+        self.publish();
+        self.tell_status();
+        notify::ready();
+        tracing::info!(
+            EVENTS = self.events(),
+            "serving {} programs below {}",
+            self.book.len(),
+            self.options.run_dir.display()
+        );
+        while !self.options.once {
+            let woken = self.wakeup.wait(Some(self.next()))?;
+            self.turn(&woken);
+            if woken.stop {
+                break;
+            }
+        }
+        notify::stopping();
+        self.publish();
+        self.tell_status();
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    /// One turn of the loop. The kernel's word on how processes ended comes first, so that pages are read in its light.
+    fn turn(&mut self, woken: &Woken) {
+        let now = Instant::now();
+        self.read_deeds(now, woken.deeds);
+        let news = self.folders.news();
+        if news.lost {
+            self.counters.events_lost += 1;
+            self.look_at_all_pages();
+        }
+        for page in news.written {
+            self.page_written(page);
+        }
+        for page in &woken.ended {
+            self.page_ended(page);
+        }
+        if woken.reload {
+            self.reload();
+        }
+        for life in self.census.ripe(now) {
+            self.take_in(life.identity);
+        }
+        self.periodic(now);
+        if self.dirty && self.times.published.is_none_or(|at| now.duration_since(at) >= BETWEEN_PUBLICATIONS)
+        {
+            self.publish();
+            self.tell_status();
+        }
+    }
+
+    fn read_deeds(&mut self, now: Instant, woken: bool) {
+        let Some(connector) = &mut self.connector else { return };
+        let rested = now.duration_since(self.times.deeds) >= READ_DEEDS;
+        let read = connector.read();
+        if woken || rested {
+            // Let them gather for a while before they wake us again.
+            self.wakeup.listen_to_connector(&*connector, !woken);
+            self.times.deeds = now;
+        }
+        for deed in read.deeds {
+            match deed {
+                Deed::Exec(pid) => {
+                    self.census.note(pid, now);
+                    self.note_exec(pid);
+                }
+                Deed::Exit { pid, signal } => self.note_signal(pid, signal),
+            }
+        }
+        if read.lost {
+            self.counters.events_lost += 1;
+            self.census.search(now);
+        }
+    }
+
+    fn periodic(&mut self, now: Instant) {
+        if self.connector.is_none() && now.duration_since(self.times.searched) >= SEARCH {
+            self.times.searched = now;
+            self.census.search(now);
+            self.look_for_execs();
+        }
+        if now.duration_since(self.times.looked) >= LOOK_AROUND {
+            self.times.looked = now;
+            self.look_around();
+            self.tell_status();
+        }
+        if self.store_trouble && now.duration_since(self.times.tried) >= TRY_AGAIN {
+            self.times.tried = now;
+            self.try_again();
+        }
+        if let Some(interval) = notify::watchdog_interval()
+            && now.duration_since(self.times.alive) >= interval
+        {
+            self.times.alive = now;
+            notify::alive();
+        }
+    }
+
+    /// When to wake if nothing happens.
+    fn next(&self) -> Instant {
+        let mut next = self.times.looked + LOOK_AROUND;
+        let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
+        sooner(self.census.next());
+        sooner(self.connector.is_none().then(|| self.times.searched + SEARCH));
+        sooner(
+            self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
+        );
+        let published = self.times.published;
+        sooner(published.filter(|_| self.dirty).map(|at| at + BETWEEN_PUBLICATIONS));
+        sooner(self.store_trouble.then(|| self.times.tried + TRY_AGAIN));
+        sooner(notify::watchdog_interval().map(|interval| self.times.alive + interval));
+        next
+    }
+
+    /// What changes by itself: the machine's load and memory, waits that end, what the operator wishes, what root approved.
+    fn look_around(&mut self) {
+        match self.store.foreign_changes() {
+            Ok(changes) if changes != self.store_changes => {
+                self.store_changes = changes;
+                self.read_wishes();
+            }
+            Ok(_) => {}
+            Err(error) => self.store_refused(&error),
+        }
+        let outdated = self.installation.as_ref().is_none_or(|it| it.is_outdated(&self.options.run_dir));
+        if outdated {
+            self.read_installation();
+            self.judge_all();
+        }
+        self.look_at_emergency();
+        let now_s = now_unix_s();
+        let due = self.book.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
+        let due: Vec<_> = due.map(|known| known.program.id).collect();
+        due.into_iter().for_each(|id| self.judge(id));
+        if let Ok(conditions) = imas_linux::conditions::now()
+            && differ(&self.conditions, &conditions)
+        {
+            self.conditions = conditions;
+            self.decide_all();
+        }
+    }
+
+    fn decide_all(&mut self) {
+        for id in self.book.ids() {
+            if let Err(error) = self.decide(id) {
+                tracing::warn!(PROGRAM_ID = id, "no decision could be stored: {error:#}");
+            }
+        }
+    }
+
+    /// The emergency is over when root has taken the file away.
+    fn look_at_emergency(&mut self) {
+        if self.emergency.is_some() && !self.state.join(EMERGENCY).exists() {
+            tracing::info!("the emergency is over: its file was removed");
+            self.emergency = None;
+            self.failures = Failures::default();
+            self.dirty = true;
+        }
+    }
+
+    fn read_wishes(&mut self) {
+        let read = self.store.disabled().and_then(|disabled| Ok((disabled, self.store.forgiven()?)));
+        match read {
+            Ok((disabled, forgiven)) => (self.disabled, self.forgiven) = (disabled, forgiven),
+            Err(error) => self.store_refused(&error),
+        }
+        if let Err(error) = self.load_book() {
+            tracing::warn!("the store could not be read again: {error:#}");
+        }
+    }
+
+    fn read_installation(&mut self) {
+        let options = &self.options;
+        let own = options.user.then_some(options.lib_dir.as_deref()).flatten();
+        if let Some(Err(error)) = own.map(|lib_dir| Installation::write_own(&options.run_dir, lib_dir)) {
+            tracing::warn!("the catalogue of this tree could not be written: {error:#}");
+        }
+        match Installation::read(&options.run_dir, options.lib_dir.as_deref()) {
+            Ok(installation) => {
+                self.installation = Some(installation);
+                self.dirty = true;
+            }
+            Err(error) if self.installation.is_none() => {
+                tracing::debug!("nothing is published until root has approved a catalogue: {error:#}");
+            }
+            Err(error) => {
+                tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}")
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        notify::reloading();
+        match Config::read(&self.options.config).and_then(|config| Ok((config, Exclusions::read()?))) {
+            Ok((config, exclusions)) => {
+                self.census.set_worth(worth(&config));
+                (self.config, self.exclusions) = (config, exclusions);
+                tracing::info!("configuration and exclusions were read again");
+            }
+            Err(error) => tracing::error!("the configuration stays as it was: {error:#}"),
+        }
+        self.barred.clear();
+        self.read_installation();
+        self.read_wishes();
+        self.census.search(Instant::now());
+        self.publisher.forget();
+        self.dirty = true;
+        notify::ready();
+    }
+
+    fn publish(&mut self) {
+        let Some(installation) = &self.installation else { return };
+        let disabled = self.emergency.is_some();
+        self.times.published = Some(Instant::now());
+        match self.publisher.publish(&self.state, &self.book, &installation.table, disabled) {
+            Ok(changed) => {
+                self.counters.published += u64::from(changed);
+                self.dirty = false;
+            }
+            // It stays to be done; the last good index stays too.
+            Err(error) => self.trouble(&format!("{error:#}")),
+        }
+    }
+
+    /// Everybody stands aside from now on, and root's helper takes the entry out of /etc/ld.so.preload.
+    pub(crate) fn stop_everything(&mut self, why: &str) {
+        if self.emergency.is_some() {
+            return;
+        }
+        tracing::error!(
+            "emergency: {why}; every program starts untouched from now on; undo: imas system enable"
+        );
+        self.emergency = Some(why.to_owned());
+        self.publish();
+        if let Err(error) = std::fs::write(self.state.join(EMERGENCY), format!("{why}\n")) {
+            tracing::error!("the emergency could not be written down: {error}");
+        }
+    }
+
+    /// The store would not write or read. Pages stay where they are until it does.
+    pub(crate) fn store_refused(&mut self, error: &StoreError) {
+        self.counters.store_refusals += 1;
+        if error.is_damage() {
+            self.begin_store_anew(&error.to_string());
+        } else {
+            self.trouble(&error.to_string());
+        }
+    }
+
+    /// One line, however long it lasts.
+    fn trouble(&mut self, what: &str) {
+        if !self.store_trouble {
+            tracing::error!("{what}; nothing is lost: pages and the last index stay, and it is tried again");
+            self.times.tried = Instant::now();
+        }
+        self.store_trouble = true;
+    }
+
+    fn begin_store_anew(&mut self, why: &str) {
+        match Store::begin_anew(&self.options.store) {
+            Ok(store) => {
+                tell_set_aside(&store, why);
+                self.store = store;
+                self.book = Book::default();
+                self.disabled.clear();
+                self.forgiven.clear();
+                self.dirty = true;
+            }
+            Err(error) => {
+                self.trouble(&format!("the store is damaged ({why}) and no new one can be begun: {error}"))
+            }
+        }
+    }
+
+    fn try_again(&mut self) {
+        self.store_trouble = false;
+        for page in self.watched.left_over() {
+            self.page_ended(&page);
+        }
+        if !self.store_trouble {
+            self.judge_all();
+        }
+        if !self.store_trouble {
+            tracing::info!("the store works again");
+        }
+    }
+
+    fn events(&self) -> &'static str {
+        if self.connector.is_some() { "kernel" } else { "polling" }
+    }
+
+    /// Writes the file that `imas status` reads, if it would say anything new.
+    fn tell_status(&mut self) {
+        self.counters.processes_overlooked = self.census.overlooked;
+        if self.told.as_ref() == Some(&self.counters) {
+            return;
+        }
+        let trials = self.watched.trials();
+        let me = std::process::id();
+        let status = Status {
+            schema: 1,
+            pid: me,
+            start_ticks: imas_linux::process::start_ticks(me).unwrap_or(0),
+            version: env!("CARGO_PKG_VERSION"),
+            store: &self.options.store.to_string_lossy(),
+            events: self.events(),
+            programs: self.book.len(),
+            trials_offered: self.book.all().filter(|known| known.offer.is_some() && !known.taken).count(),
+            trials_running: trials,
+            flights_watched: self.watched.watches.len() - trials,
+            emergency: self.emergency.as_deref(),
+            barred: self.barred.values().take(100).cloned().collect(),
+            counters: &self.counters,
+        };
+        let path = self.state.join("status.json");
+        let beside = self.state.join("status.json.new");
+        let written = serde_json::to_vec(&status).map_err(std::io::Error::from);
+        let written = written.and_then(|text| std::fs::write(&beside, text));
+        if written.and_then(|()| std::fs::rename(&beside, &path)).is_ok() {
+            self.told = Some(self.counters.clone());
+        }
+    }
+}
+
+/// Tells root's helper, by its being there, to take the entry out of /etc/ld.so.preload.
+const EMERGENCY: &str = "emergency";
+
+fn worth(config: &Config) -> Worth {
+    Worth { cpu_s: config.worth_cpu_s, life_s: config.worth_life_s }
+}
+
+fn make_folders(options: &Options, state: &std::path::Path) -> Result<()> {
+    if options.user && options.lib_dir.is_none() {
+        bail!("--user needs --lib-dir: nobody else approves a catalogue for this tree");
+    }
+    std::fs::create_dir_all(state).with_context(|| state.display().to_string())
+}
+
+/// Opens the store, checks it, and begins a new one if it is damaged.
+fn open_store(options: &Options) -> Result<Store> {
+    let path = &options.store;
+    let store = Store::open(path).with_context(|| format!("the store {}", path.display()))?;
+    tell_set_aside(&store, "it cannot be read");
+    let wrong = store.check().unwrap_or_else(|error| vec![error.to_string()]);
+    let Some(first) = wrong.first() else { return Ok(store) };
+    drop(store);
+    let store = Store::begin_anew(path)?;
+    tell_set_aside(&store, first);
+    Ok(store)
+}
+
+fn tell_set_aside(store: &Store, why: &str) {
+    if let Some(aside) = store.set_aside() {
+        tracing::error!(
+            "the store was damaged ({why}); it was renamed to {} and a new one begun: every program starts untouched until it is tested again",
+            aside.display()
+        );
+    }
+}
+
+fn connector() -> Option<Connector> {
+    let opened = Connector::open();
+    match opened {
+        Ok(mut connector) => connector.is_confirmed().then_some(connector),
+        Err(error) => {
+            tracing::info!("the kernel does not tell of new processes ({error}); /proc is searched instead");
+            None
+        }
+    }
+}
+
+/// Whether conditions differ enough to decide anew.
+fn differ(before: &Conditions, now: &Conditions) -> bool {
+    let load = |conditions: &Conditions| conditions.load5 * 100.0 / f64::from(conditions.cpus.max(1));
+    let memory = |conditions: &Conditions| conditions.mem_available_bytes as f64;
+    let moved = (memory(now) - memory(before)).abs() / memory(before).max(1.0);
+    (load(now) - load(before)).abs() >= LOAD_STEP || moved >= MEMORY_STEP || now.cpus != before.cpus
+}
+
+/// Seconds since the epoch.
+pub(crate) fn now_unix_s() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0.0, |since| since.as_secs_f64())
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others. Everything in them is the user's
+//! to write, so nothing is opened there by path and nothing is followed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, statat, unlinkat};
+
+/// Folders at most: more users than that are served without trials.
+const MOST_FOLDERS: usize = 4096;
+
+/// A page in somebody's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PageName {
+    /// Owner of the folder.
+    pub(crate) uid: u32,
+    /// Name in it.
+    pub(crate) name: OsString,
+}
+
+/// The folders, open and watched.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    root: OwnedFd,
+    path: PathBuf,
+    inotify: Inotify,
+    open: BTreeMap<u32, OwnedFd>,
+    watches: HashMap<WatchDescriptor, u32>,
+    /// Whether each folder is given to its user; not in a user's own tree.
+    give_away: bool,
+}
+
+/// What the kernel told of the folders.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Pages that were written and closed.
+    pub(crate) written: Vec<PageName>,
+    /// Events were lost: look everywhere.
+    pub(crate) lost: bool,
+}
+
+impl Folders {
+    /// Opens `state/u`, making it if need be, and the folders in it.
+    pub(crate) fn open(state: &Path, give_away: bool) -> std::io::Result<Self> {
+        let path = state.join("u");
+        let made = mkdirat(rustix::fs::CWD, &path, Mode::from_raw_mode(0o711));
+        made.or_else(|error| if error == rustix::io::Errno::EXIST { Ok(()) } else { Err(error) })?;
+        let root = open(&path, DIRECTORY, Mode::empty())?;
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let mut folders =
+            Self { root, path, inotify, open: BTreeMap::new(), watches: HashMap::new(), give_away };
+        for entry in std::fs::read_dir(&folders.path)?.flatten() {
+            if let Some(uid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                folders.welcome(uid);
+            }
+        }
+        Ok(folders)
+    }
+
+    /// Makes sure that the user has a folder.
+    pub(crate) fn welcome(&mut self, uid: u32) {
+        if self.open.contains_key(&uid) || self.open.len() >= MOST_FOLDERS {
+            return;
+        }
+        if let Err(error) = self.add(uid) {
+            tracing::warn!(UID = uid, "no folder for this user's pages, so no trials either: {error}");
+        }
+    }
+
+    fn add(&mut self, uid: u32) -> std::io::Result<()> {
+        let name = uid.to_string();
+        match mkdirat(&self.root, &name, Mode::from_raw_mode(0o700)) {
+            Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
+            _ => {}
+        }
+        // Our own folder until it is given away: nobody can have put a link here.
+        let folder = openat(&self.root, &name, DIRECTORY, Mode::empty())?;
+        let about = fstat(&folder)?;
+        if self.give_away && about.st_uid != uid {
+            rustix::fs::fchown(&folder, Some(rustix::process::Uid::from_raw(uid)), None)?;
+        }
+        let about = fstat(&folder)?;
+        if about.st_uid != uid || about.st_mode & 0o077 != 0 {
+            return Err(std::io::Error::other("it is not this user's alone"));
+        }
+        let watch = self.inotify.add_watch(&self.path.join(name), AddWatchFlags::IN_CLOSE_WRITE)?;
+        self.watches.insert(watch, uid);
+        self.open.insert(uid, folder);
+        Ok(())
+    }
+
+    /// The watch's descriptor.
+    pub(crate) fn events(&self) -> impl AsFd {
+        &self.inotify
+    }
+
+    /// What has been written since the last call.
+    pub(crate) fn news(&self) -> News {
+        let mut news = News::default();
+        while let Ok(events) = self.inotify.read_events() {
+            for event in events {
+                if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                    news.lost = true;
+                }
+                let uid = self.watches.get(&event.wd).copied();
+                if let (Some(uid), Some(name)) = (uid, event.name) {
+                    news.written.push(PageName { uid, name });
+                }
+            }
+        }
+        news.written.dedup();
+        news
+    }
+
+    /// Every name in every folder.
+    pub(crate) fn all(&self) -> Vec<PageName> {
+        self.open.keys().flat_map(|uid| self.names(*uid)).collect()
+    }
+
+    /// Every name in the user's folder.
+    pub(crate) fn names(&self, uid: u32) -> Vec<PageName> {
+        let Some(folder) = self.open.get(&uid) else { return vec![] };
+        let Ok(entries) = rustix::fs::Dir::read_from(folder) else { return vec![] };
+        let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
+        names
+            .filter(|name| name != b"." && name != b"..")
+            .map(|name| PageName { uid, name: OsStr::from_bytes(&name).to_owned() })
+            .collect()
+    }
+
+    /// The user's folder.
+    pub(crate) fn of(&self, uid: u32) -> Option<&OwnedFd> {
+        self.open.get(&uid)
+    }
+
+    /// Whether the page still stands.
+    pub(crate) fn has(&self, page: &PageName) -> bool {
+        let folder = self.open.get(&page.uid);
+        folder.is_some_and(|folder| statat(folder, &page.name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+    }
+
+    /// Removes the page, whatever it is; a folder in its place too, if it is empty.
+    pub(crate) fn remove(&self, page: &PageName) {
+        let Some(folder) = self.open.get(&page.uid) else { return };
+        if unlinkat(folder, &page.name, AtFlags::empty()).is_err() {
+            let _ = unlinkat(folder, &page.name, AtFlags::REMOVEDIR); // what is not empty stays and does no harm
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_in_a_folder_is_told_and_can_be_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let mut folders = Folders::open(state.path(), false).unwrap();
+        folders.welcome(me);
+        let folder = state.path().join("u").join(me.to_string());
+        std::fs::write(folder.join("a.page"), "x").unwrap();
+        let page = PageName { uid: me, name: "a.page".into() };
+        assert_eq!(folders.news().written, std::slice::from_ref(&page));
+        assert_eq!(folders.all(), std::slice::from_ref(&page));
+        assert!(folders.has(&page));
+        folders.remove(&page);
+        assert!(!folders.has(&page) && !folder.join("a.page").exists());
+        std::fs::create_dir(folder.join("d.page")).unwrap();
+        folders.remove(&PageName { uid: me, name: "d.page".into() });
+        assert!(!folder.join("d.page").exists());
+        assert_eq!(Folders::open(state.path(), false).unwrap().open.len(), 1, "found again");
+    }
+
+    #[test]
+    fn a_folder_that_others_reach_into_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let folder = state.path().join("u").join(me.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o770)).unwrap();
+        assert!(Folders::open(state.path(), false).unwrap().of(me).is_none());
+    }
+}

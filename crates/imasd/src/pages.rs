@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pages: who is behind one, and what it said when its process had ended.
+//!
+//! A page is a claim. It counts only when we have seen, while the process lived, that its owner, id, start and executable are those of
+//! a program that this very trial was offered to. Everything else is dropped, and counted.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, PageKind, is_crash_signal};
+use imas_ingest::{Expected, Page, PageError, ReadError};
+use imas_store::RowId;
+use imas_store::daemon::Witness;
+use imas_store::domain::Domain;
+
+use crate::counters::Counters;
+use crate::daemon::{Daemon, now_unix_s};
+use crate::folders::PageName;
+use crate::harm::START_S;
+use crate::sight::{self, Identity};
+
+/// Signals by which people and systemd end a process: not the allocator's doing.
+const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
+
+/// A process behind a page.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) witness: Witness,
+    /// Of a trial: the name of the offer.
+    pub(crate) token: Option<String>,
+    /// The signal that ended it, where the kernel told us.
+    pub(crate) signal: Option<u32>,
+    /// It has ended, and its page waits for the store.
+    pub(crate) ended: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) watches: HashMap<PageName, Watch>,
+    by_pid: HashMap<u32, PageName>,
+}
+
+impl Watched {
+    fn add(&mut self, page: PageName, watch: Watch) {
+        self.by_pid.insert(watch.witness.pid, page.clone());
+        self.watches.insert(page, watch);
+    }
+
+    fn remove(&mut self, page: &PageName) -> Option<Watch> {
+        let watch = self.watches.remove(page)?;
+        if self.by_pid.get(&watch.witness.pid) == Some(page) {
+            self.by_pid.remove(&watch.witness.pid);
+        }
+        Some(watch)
+    }
+
+    /// Page of the process of that id.
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<&PageName> {
+        self.by_pid.get(&pid)
+    }
+
+    /// Pages whose process has ended but that could not be stored yet.
+    pub(crate) fn left_over(&self) -> Vec<PageName> {
+        let ended = self.watches.iter().filter(|(_, watch)| watch.ended);
+        ended.map(|(page, _)| page.clone()).collect()
+    }
+
+    pub(crate) fn trials(&self) -> usize {
+        self.watches.values().filter(|watch| watch.token.is_some()).count()
+    }
+}
+
+/// Why a page is dropped.
+#[derive(Debug, Clone, Copy)]
+enum Drop {
+    Unwitnessed,
+    Damaged,
+    Forged,
+    Unknown,
+    Stale,
+    TooMany,
+}
+
+impl Drop {
+    fn count(self, counters: &mut Counters) {
+        let counter = match self {
+            Self::Unwitnessed => &mut counters.dropped_unwitnessed,
+            Self::Damaged => &mut counters.dropped_damaged,
+            Self::Forged => &mut counters.dropped_forged,
+            Self::Unknown => &mut counters.dropped_unknown,
+            Self::Stale => &mut counters.dropped_stale,
+            Self::TooMany => &mut counters.dropped_too_many,
+        };
+        *counter += 1;
+    }
+}
+
+impl Daemon {
+    /// Whether a process runs the trial of that name.
+    pub(crate) fn is_running(&self, token: &str) -> bool {
+        self.watched.watches.values().any(|watch| watch.token.as_deref() == Some(token))
+    }
+
+    /// Every page that stands: after our start, or when the kernel could not tell us all.
+    pub(crate) fn look_at_all_pages(&mut self) {
+        for page in self.folders.all() {
+            self.page_written(page);
+        }
+    }
+
+    /// Takes up what an earlier life of ours had seen.
+    pub(crate) fn resume_witnesses(&mut self) {
+        let witnesses = self.store.witnesses().unwrap_or_else(|error| {
+            self.store_refused(&error);
+            vec![]
+        });
+        for witness in witnesses {
+            self.folders.welcome(witness.uid);
+            let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
+            let standing = self.folders.has(&page) && witness.boot_id == self.boot_id;
+            if !standing || self.book.get(witness.program).is_none() {
+                let _ = self.store.forget_witness(witness.uid, &witness.page); // found again at the next start
+                continue;
+            }
+            let token = token_of(&page).map(str::to_owned);
+            if token.is_some()
+                && let Some(known) = self.book.get_mut(witness.program)
+            {
+                known.taken = true;
+            }
+            self.watch(page, witness, token);
+        }
+    }
+
+    /// A file in somebody's folder was written and closed.
+    pub(crate) fn page_written(&mut self, page: PageName) {
+        if self.watched.watches.contains_key(&page) || !self.folders.has(&page) {
+            return;
+        }
+        let of_user = self.watched.watches.keys().filter(|theirs| theirs.uid == page.uid).count();
+        if of_user >= self.config.most_pages_of_user || self.watched.watches.len() >= self.config.most_pages {
+            return self.drop_page(&page, Drop::TooMany);
+        }
+        match self.read(&page) {
+            Ok(content) => self.identify(page, &content),
+            // Its maker is not done; it is told again when it is.
+            Err(ReadError::Page(PageError::NotArmed)) => {}
+            Err(_) => self.drop_page(&page, Drop::Damaged),
+        }
+    }
+
+    fn read(&self, page: &PageName) -> Result<Page, ReadError> {
+        let gone = || ReadError::Io(std::io::ErrorKind::NotFound.into());
+        let folder = self.folders.of(page.uid).ok_or_else(gone)?;
+        let expected = Expected { uid: page.uid, now_unix_s: now_unix_s() };
+        imas_ingest::read_page_at(folder, &page.name, &expected)
+    }
+
+    fn identify(&mut self, page: PageName, content: &Page) {
+        if content.boot_id != self.boot_id {
+            return self.drop_page(&page, Drop::Stale);
+        }
+        let token = (content.kind == PageKind::Trial).then(|| token_of(&page).unwrap_or_default().to_owned());
+        if let Some(token) = &token
+            && self.book.offering(token).is_none()
+        {
+            return self.drop_page(&page, Drop::Unknown);
+        }
+        let program = match self.program_behind(&page, content, token.as_deref()) {
+            Ok(program) => program,
+            Err(why) => {
+                self.drop_page(&page, why);
+                return self.void(token.as_deref(), page.uid);
+            }
+        };
+        let witness = Witness {
+            uid: page.uid,
+            page: page.name.to_string_lossy().into_owned(),
+            boot_id: content.boot_id.clone(),
+            pid: content.pid,
+            start_ticks: content.process_start_ticks,
+            program,
+            candidate: content.candidate.clone(),
+        };
+        if let Err(error) = self.store.add_witness(&witness) {
+            self.store_refused(&error); // as long as we live, we know it ourselves
+        }
+        if let Some(id) = token.as_deref().and_then(|token| self.book.offering(token)).map(|k| k.program.id)
+            && let Some(known) = self.book.get_mut(id)
+        {
+            known.taken = true;
+            self.dirty = true;
+        }
+        self.watch(page, witness, token);
+    }
+
+    /// The program that the process behind the page really is, by what the kernel says.
+    fn program_behind(
+        &mut self,
+        page: &PageName,
+        content: &Page,
+        token: Option<&str>,
+    ) -> Result<RowId, Drop> {
+        let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
+        let domain = self.domain_of(page.uid);
+        let Some(sight) = sight::look(identity) else {
+            return self.of_the_dead(page, content, token, domain);
+        };
+        if sight.uid != page.uid {
+            return Err(Drop::Forged);
+        }
+        let offered = token.and_then(|token| self.book.offering(token));
+        let (program, candidate) = match offered {
+            Some(known) => {
+                let same = known.executable == Some(sight.executable) && known.detail == sight.detail;
+                if !same {
+                    return Err(Drop::Forged);
+                }
+                (known.program.clone(), known.offer.as_ref().map(|offer| offer.candidate.clone()))
+            }
+            None => {
+                let mine = self.book.find(&sight, domain);
+                let known = mine.or_else(|| self.book.find(&sight, Domain::Everybody)).ok_or(Drop::Forged)?;
+                (known.program.clone(), None)
+            }
+        };
+        if candidate.is_some_and(|candidate| candidate != content.candidate)
+            || !self.offers(&content.candidate)
+        {
+            return Err(Drop::Forged);
+        }
+        self.in_domain(&program, domain)
+    }
+
+    /// A process that was gone before we could look. Only root is believed then: root could write the store itself.
+    fn of_the_dead(
+        &self,
+        page: &PageName,
+        content: &Page,
+        token: Option<&str>,
+        domain: Domain,
+    ) -> Result<RowId, Drop> {
+        if page.uid != 0 || !self.offers(&content.candidate) {
+            return Err(Drop::Unwitnessed);
+        }
+        let known = match token {
+            Some(token) => self.book.offering(token),
+            None => self.book.numbered(&content.trial_id, domain),
+        };
+        known.map(|known| known.program.id).ok_or(Drop::Unwitnessed)
+    }
+
+    /// What a user's process shows of a program that is everybody's is the user's own sample.
+    fn in_domain(&mut self, program: &imas_store::samples::Program, domain: Domain) -> Result<RowId, Drop> {
+        if program.domain == domain {
+            return Ok(program.id);
+        }
+        let own = self.store.program_in(domain, &program.path, &program.detail);
+        let own = own.map_err(|error| {
+            self.store_refused(&error);
+            Drop::TooMany
+        })?;
+        let id = own.id;
+        if self.book.get(id).is_none() {
+            self.book.put(crate::book::Known::new(own));
+            self.judge(id);
+        }
+        Ok(id)
+    }
+
+    fn offers(&self, candidate: &str) -> bool {
+        self.installation.as_ref().is_some_and(|installation| installation.table.id_of(candidate).is_some())
+    }
+
+    fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>) {
+        let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
+        self.watched.add(page.clone(), Watch { witness, token, signal: None, ended: false });
+        let held = sight::hold(identity);
+        let waits = held.is_some_and(|held| self.wakeup.add_process(page.clone(), held).is_ok());
+        if !waits && !sight::is_running(identity) {
+            self.page_ended(&page);
+        }
+    }
+
+    /// The kernel told how a process ended.
+    pub(crate) fn note_signal(&mut self, pid: u32, signal: u32) {
+        let page = self.watched.of_pid(pid).cloned();
+        if let Some(watch) = page.and_then(|page| self.watched.watches.get_mut(&page)) {
+            watch.signal = Some(signal);
+        }
+    }
+
+    /// A process that has a page runs another image now, perhaps: then its page will not be written any more.
+    pub(crate) fn note_exec(&mut self, pid: u32) {
+        let Some(page) = self.watched.of_pid(pid).cloned() else { return };
+        let Some(watch) = self.watched.watches.get(&page) else { return };
+        let identity = Identity { pid, start_ticks: watch.witness.start_ticks };
+        let known = self.book.get(watch.witness.program).and_then(|known| known.executable);
+        let now = sight::executable(identity);
+        if now.is_some() && known.is_some() && now != known {
+            self.page_ended(&page);
+        }
+    }
+
+    /// Every page whose process runs another image: for where the kernel does not tell.
+    pub(crate) fn look_for_execs(&mut self) {
+        let pids: Vec<_> = self.watched.watches.values().map(|watch| watch.witness.pid).collect();
+        pids.into_iter().for_each(|pid| self.note_exec(pid));
+    }
+
+    /// The process behind the page has ended: what the page says goes into the store, then the page goes.
+    pub(crate) fn page_ended(&mut self, page: &PageName) {
+        self.wakeup.remove_process(page);
+        let Some(watch) = self.watched.watches.get_mut(page) else { return };
+        watch.ended = true;
+        let (witness, token, signal) = (watch.witness.clone(), watch.token.clone(), watch.signal);
+        let content = match self.read(page) {
+            Ok(content) if is_same(&content, &witness) => content,
+            other => {
+                let why = if other.is_ok() { Drop::Forged } else { Drop::Damaged };
+                self.drop_page(page, why);
+                return self.void(token.as_deref(), page.uid);
+            }
+        };
+        let record = self.record(&content, &witness, token.as_deref(), signal);
+        // A user's trial of a program that is everybody's leaves everybody's trial still to be made.
+        let offered_to = token.as_deref().and_then(|token| self.book.offering(token)).map(|k| k.program.id);
+        match self.store.settle(&witness, &record, token.as_deref()) {
+            Ok(_) => {}
+            Err(error) => return self.store_refused(&error),
+        }
+        self.folders.remove(page);
+        self.watched.remove(page);
+        self.count(&record);
+        if let Some(known) = offered_to.and_then(|id| self.book.get_mut(id)) {
+            (known.offer, known.taken, known.void_offers) = (None, false, 0);
+        }
+        self.judge(witness.program);
+        if let Some(id) = offered_to.filter(|id| *id != witness.program) {
+            self.judge(id);
+        }
+        if record.sample.ended.is_crash() {
+            self.note_crash(&record, &witness);
+        }
+    }
+
+    fn record(
+        &self,
+        content: &Page,
+        witness: &Witness,
+        token: Option<&str>,
+        signal: Option<u32>,
+    ) -> TrialRecord {
+        let mut sample = content.to_sample();
+        // Names of our own making: a page must not be able to pass for another.
+        sample.trial_id = match token {
+            Some(token) => format!("{token}-{}", witness.uid),
+            None => {
+                let Witness { uid, pid, start_ticks, boot_id, .. } = witness;
+                let boot = boot_id.get(..8).unwrap_or_default();
+                format!("{boot}-{uid}-{pid}-{start_ticks}-{:.0}", content.made_unix_s * 1e3)
+            }
+        };
+        sample.candidate.clone_from(&witness.candidate);
+        sample.ended = ended(sample.ended, signal);
+        let offer = token.and_then(|token| self.book.offering(token)).and_then(|known| known.offer.as_ref());
+        let version = self.installation.as_ref();
+        TrialRecord {
+            allocator_version: version
+                .map_or_else(String::new, |it| it.version_served(&sample.candidate, &sample.served)),
+            build_id: self.book.get(witness.program).map_or_else(String::new, |known| known.build_id.clone()),
+            retest_s: offer.map(|offer| offer.retest_s),
+            sample,
+        }
+    }
+
+    fn count(&mut self, record: &TrialRecord) {
+        match record.sample.kind {
+            PageKind::Trial => self.counters.trials_stored += 1,
+            PageKind::Flight => self.counters.flights_stored += 1,
+        }
+    }
+
+    fn note_crash(&mut self, record: &TrialRecord, witness: &Witness) {
+        self.counters.crashes += 1;
+        let sample = &record.sample;
+        let Some(known) = self.book.get(witness.program) else { return };
+        tracing::warn!(
+            PROGRAM = %known.program,
+            CANDIDATE = sample.candidate,
+            UID = witness.uid,
+            "the program crashed under it: {:?}",
+            sample.ended
+        );
+        let domain = known.program.domain;
+        self.take_culprits_out_of_use();
+        let placed = sample.candidate != imas_core::SYSTEM;
+        let at_start = sample.ended == Ended::NeverEntered || now_unix_s() - sample.made_unix_s < START_S;
+        if placed && at_start && self.failures.add(domain, Instant::now()) {
+            self.stop_everything("five starts under other allocators failed within a minute");
+        }
+    }
+
+    fn drop_page(&mut self, page: &PageName, why: Drop) {
+        why.count(&mut self.counters);
+        self.wakeup.remove_process(page);
+        self.watched.remove(page);
+        self.folders.remove(page);
+        let _ = self.store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
+        tracing::debug!(UID = page.uid, PAGE = %page.name.display(), "a page was dropped: {why:?}");
+    }
+
+    /// A page of the offered trial came to nothing. What one user leaves in a folder must not take back everybody's offer, unless a
+    /// process of the program has really taken it.
+    fn void(&mut self, token: Option<&str>, uid: u32) {
+        let Some(known) = token.and_then(|token| self.book.offering(token)) else { return };
+        if known.taken || known.program.domain == self.domain_of(uid) {
+            self.void_offer(known.program.id);
+        }
+    }
+}
+
+/// The offer that a page is named after: sixteen hexadecimal digits.
+fn token_of(page: &PageName) -> Option<&str> {
+    let stem = page.name.to_str()?.strip_suffix(".page")?;
+    let plain = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then_some(stem)
+}
+
+fn is_same(content: &Page, witness: &Witness) -> bool {
+    content.pid == witness.pid
+        && content.process_start_ticks == witness.start_ticks
+        && content.candidate == witness.candidate
+        && content.boot_id == witness.boot_id
+}
+
+/// How it ended: what the page says, corrected by what the kernel told.
+fn ended(said: Ended, signal: Option<u32>) -> Ended {
+    match (said, signal) {
+        (Ended::Unknown | Ended::NeverEntered, Some(signal)) if is_crash_signal(signal) => {
+            Ended::Signal { signal }
+        }
+        // Killed by somebody in its first moments.
+        (Ended::NeverEntered, Some(signal)) if ASKED_TO_END.contains(&signal) => Ended::Unknown,
+        _ => said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_corrects_what_the_page_could_not_say() {
+        let killed = Ended::Signal { signal: 11 };
+        assert_eq!(ended(Ended::Unknown, Some(11)), killed);
+        assert_eq!(ended(Ended::NeverEntered, Some(11)), killed);
+        assert_eq!(ended(Ended::NeverEntered, Some(9)), Ended::Unknown);
+        assert_eq!(ended(Ended::NeverEntered, Some(0)), Ended::NeverEntered);
+        assert_eq!(ended(Ended::NeverEntered, None), Ended::NeverEntered);
+        let clean = Ended::Clean { status: Some(0) };
+        assert_eq!(ended(clean, Some(0)), clean);
+    }
+
+    #[test]
+    fn only_sixteen_digits_name_an_offer() {
+        let page = |name: &str| PageName { uid: 1, name: name.into() };
+        assert_eq!(token_of(&page("0123456789abcdef.page")), Some("0123456789abcdef"));
+        for other in ["123-456.page", "0123456789abcdef", "0123456789abcdeg.page", "x.page"] {
+            assert_eq!(token_of(&page(other)), None, "{other}");
+        }
+    }
+}
