@@ -155,9 +155,9 @@ impl Book {
         self.known.get(id)
     }
 
-    /// The program of the domain whose number a flight page names: `<anything>-<number>`, see `abi/imas_index.h`.
+    /// The program of the domain whose number a flight page names: `<anything>-<its number in hexadecimal>`.
     pub(crate) fn numbered(&self, trial_id: &str, domain: Domain) -> Option<&Known> {
-        let id = trial_id.rsplit('-').next()?.parse().ok()?;
+        let id = RowId::from_str_radix(trial_id.rsplit('-').next()?, 16).ok()?;
         self.known.get(&id).filter(|known| known.program.domain == domain)
     }
 

@@ -282,6 +282,7 @@ impl Daemon {
             self.judge_all();
         }
         self.look_at_emergency();
+        self.sweep();
         let now_s = now_unix_s();
         let due = self.book.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
         let due: Vec<_> = due.map(|known| known.program.id).collect();

@@ -122,6 +122,11 @@ impl Folders {
         self.open.keys().flat_map(|uid| self.names(*uid)).collect()
     }
 
+    /// Users who have a folder.
+    pub(crate) fn uids(&self) -> Vec<u32> {
+        self.open.keys().copied().collect()
+    }
+
     /// Every name in the user's folder.
     pub(crate) fn names(&self, uid: u32) -> Vec<PageName> {
         let Some(folder) = self.open.get(&uid) else { return vec![] };

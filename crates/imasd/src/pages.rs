@@ -151,6 +151,21 @@ impl Daemon {
         }
     }
 
+    /// Clears folders that hold more than pages we wait for: what is never closed, or is no file, is told to nobody.
+    pub(crate) fn sweep(&mut self) {
+        for uid in self.folders.uids() {
+            let names = self.folders.names(uid);
+            if names.len() <= self.config.most_pages_of_user {
+                continue;
+            }
+            for page in names {
+                if !self.watched.watches.contains_key(&page) {
+                    self.drop_page(&page, Drop::TooMany);
+                }
+            }
+        }
+    }
+
     fn read(&self, page: &PageName) -> Result<Page, ReadError> {
         let gone = || ReadError::Io(std::io::ErrorKind::NotFound.into());
         let folder = self.folders.of(page.uid).ok_or_else(gone)?;

@@ -63,6 +63,9 @@ impl Daemon {
     /// A process that has lived or worked long enough: its program is taken in, if nothing bars it.
     pub(crate) fn take_in(&mut self, identity: Identity) {
         let Some(sight) = sight::look(identity) else { return };
+        if self.options.user && sight.uid != rustix::process::geteuid().as_raw() {
+            return; // others do not read this tree's index
+        }
         self.folders.welcome(sight.uid);
         let domain = self.domain_of(sight.uid);
         if self.book.find(&sight, domain).is_some() || self.barred.contains_key(&sight.executable) {
