@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 pub mod bench;
 pub mod candidate;
 pub mod decision;
@@ -26,6 +27,7 @@ pub mod quarantine;
 pub mod reason;
 pub mod record;
 pub mod sample;
+pub mod simulate;
 pub mod stats;
 
 pub use candidate::{Candidate, SYSTEM};

@@ -223,7 +223,7 @@ fn each_warning_about_the_benchmark_itself() {
 #[test]
 fn a_busy_machine_is_warned_of() {
     let at = |load5| {
-        let conditions = Some(Conditions { load5, cpus: 4, mem_available_bytes: 0 });
+        let conditions = Some(Conditions::new(load5, 4, 0));
         compare(&[], &Options { conditions, ..options() }).warnings
     };
     assert_eq!(at(2.0), []);

@@ -11,7 +11,7 @@ use imas_core::profile::Bar;
 use imas_core::sample::{Ended, Memory, OpFigures, PageKind, Sample};
 use imas_core::{Candidate, Conditions, Decision, History, ProfileView, Reason, TrialRecord, decide};
 
-const IDLE: Conditions = Conditions { load5: 0.0, cpus: 4, mem_available_bytes: 1 << 40 };
+const IDLE: Conditions = Conditions::new(0.0, 4, 1 << 40);
 const BUSY: Conditions = Conditions { load5: 3.0, ..IDLE };
 const FULL: Conditions = Conditions { mem_available_bytes: 10, ..IDLE };
 

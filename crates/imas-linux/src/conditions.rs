@@ -26,6 +26,8 @@ pub fn now() -> Result<Conditions, ConditionsError> {
         load5: f64::from(load.five),
         cpus: cpus(),
         mem_available_bytes: memory.mem_available.ok_or(ConditionsError::NoMemAvailable)?,
+        mem_total_bytes: Some(memory.mem_total),
+        ..Conditions::default()
     })
 }
 

@@ -32,3 +32,4 @@ pub mod page;
 pub mod process;
 pub mod program;
 pub mod sampler;
+pub mod spin;

@@ -4,6 +4,7 @@
 mod counted;
 mod plan;
 mod progress;
+mod raw;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ use crate::profile::now_unix_s;
 use crate::{export, output};
 use plan::{Kind, Step};
 use progress::Progress;
+use raw::RawFile;
 
 /// Exit status when the program itself fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
@@ -119,6 +121,7 @@ impl Bench<'_> {
         let steps = plan::steps(&usable, self.args.runs, self.args.trials, self.args.warmup, self.args.seed);
         let progress = Progress::start(steps.len());
         let mut measured: Vec<Measured> = chosen.iter().map(|_| Measured::default()).collect();
+        let mut raw = self.raw_file()?;
         let mut timeout = self.args.timeout.map(Duration::from_secs_f64);
         for step in &steps {
             let candidate = chosen[step.candidate].candidate;
@@ -129,7 +132,7 @@ impl Bench<'_> {
                 continue;
             }
             let patience = timeout.unwrap_or(Duration::from_secs(24 * 3600));
-            let outcome = self.step(step, candidate, patience, into)?;
+            let outcome = self.step(step, candidate, patience, into, raw.as_mut())?;
             if timeout.is_none() {
                 timeout = Some(SHORTEST_TIMEOUT.max(Duration::from_secs_f64(outcome.wall_s) * PATIENCE));
             }
@@ -144,30 +147,52 @@ impl Bench<'_> {
         candidate: &Candidate,
         timeout: Duration,
         into: &mut Measured,
+        raw: Option<&mut RawFile>,
     ) -> Result<Outcome> {
+        let spin_s = if raw.is_some() { imas_linux::spin::calibrate() } else { 0.0 };
+        let round;
+        let mut sample = None;
         let outcome = match step.kind {
             Kind::Warmup => return self.once(candidate, Mode::Production, None, timeout),
-            Kind::Counted => {
+            Kind::Counted { round: of } => {
+                round = of;
                 let folder = counted::Folder::new()?;
                 let first = folder.first_page(&self.command, candidate, &self.build_id)?;
                 let outcome = self.once(candidate, Mode::Trial, Some(&first), timeout)?;
                 match folder.sample() {
-                    Ok(sample) => into.samples.push(sample),
+                    Ok(counted) => {
+                        into.samples.push(counted.clone());
+                        sample = Some(counted);
+                    }
                     Err(error) => into
                         .notes
                         .push(format!("{}: its counted run gave no figures: {error:#}", candidate.name)),
                 }
                 outcome
             }
-            Kind::Measured { round } => {
+            Kind::Measured { round: of } => {
+                round = of;
                 let outcome = self.once(candidate, Mode::Production, None, timeout)?;
                 into.runs.push(run_of(&outcome, round));
                 outcome
             }
         };
+        if let Some(raw) = raw.filter(|_| sample.is_some() || matches!(step.kind, Kind::Measured { .. })) {
+            raw.add(&candidate.name, round, &outcome, sample.as_ref(), spin_s)?;
+        }
         into.signals.extend(outcome.signal);
         into.notes.extend(odd(&outcome, candidate));
         Ok(outcome)
+    }
+
+    /// The file of raw runs, when one was named.
+    fn raw_file(&self) -> Result<Option<RawFile>> {
+        let name = || {
+            let path = &self.command.program.path;
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        };
+        let program = self.args.name.clone().unwrap_or_else(name);
+        self.args.export_runs.as_ref().map(|file| RawFile::append(file, &program, self.args.seed)).transpose()
     }
 
     fn once(

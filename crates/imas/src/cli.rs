@@ -43,6 +43,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
 }
 
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("must be from 0 to 1".to_owned()) }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a command under every candidate and say which suits it
@@ -69,6 +75,8 @@ pub(crate) enum Command {
     System(crate::system::SystemArgs),
     /// The published experiments on textbook allocators, run again: a page with every printed finding and ours
     Study(StudyArgs),
+    /// Replay runs through policies and judge their picks on runs they did not see
+    Simulate(SimulateArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder
@@ -111,6 +119,12 @@ pub(crate) struct BenchArgs {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_markdown: Option<PathBuf>,
+    /// Append every run as a line of JSON, for `imas simulate --data`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) export_runs: Option<PathBuf>,
+    /// What the program is called in those lines [default: its file's name]
+    #[arg(long, value_name = "NAME", requires = "export_runs")]
+    pub(crate) name: Option<String>,
     /// Print JSON instead of the table
     #[arg(long)]
     pub(crate) json: bool,
@@ -170,6 +184,39 @@ pub(crate) struct StudyArgs {
     pub(crate) seeds: Option<u32>,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Files of runs, as `imas bench --export-runs` writes them [default: made-up programs of known truth]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) data: Vec<PathBuf>,
+    /// Policies to compare: adaptive, paper, always:CANDIDATE
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "adaptive,paper,always:system,always:jemalloc,always:glibc:arena1"
+    )]
+    pub(crate) policy: Vec<String>,
+    /// Weight of CPU in the score: 1 the fastest, 0 the leanest
+    #[arg(long, value_name = "W", default_value_t = 0.5, value_parser = share)]
+    pub(crate) weight: f64,
+    /// How often each program's rounds are split
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) splits: u32,
+    /// How many programs are made up
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "data")]
+    pub(crate) programs: u32,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Each program, under the table
+    #[arg(long)]
+    pub(crate) details: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::{bench, doctor, explain, list, show, start, study, system, wishes};
+use crate::{bench, doctor, explain, list, show, simulate, start, study, system, wishes};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -30,6 +30,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args, &cli.places),
         Command::System(args) => system::run(&args, places),
         Command::Study(args) => study::run(&args, &Context::new(places)?),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }

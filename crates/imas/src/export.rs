@@ -13,7 +13,8 @@ use crate::output;
 
 /// Finds out before anything is measured whether the files can be written: the result of an hour must not be lost at its end.
 pub(crate) fn check(args: &BenchArgs) -> Result<()> {
-    let files = [&args.export_json, &args.export_csv, &args.export_markdown].into_iter().flatten();
+    let files =
+        [&args.export_json, &args.export_csv, &args.export_markdown, &args.export_runs].into_iter().flatten();
     for file in files.filter(|file| *file != Path::new("-")) {
         let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
         opened.map_err(|error| cannot_write(file, &error))?;

@@ -17,6 +17,7 @@ mod message;
 mod output;
 mod profile;
 mod show;
+mod simulate;
 mod start;
 mod study;
 mod system;

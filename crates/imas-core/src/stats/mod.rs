@@ -5,11 +5,13 @@
 mod bootstrap;
 mod median;
 mod outliers;
+mod paired;
 mod settle;
 mod t_test;
 
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
 pub use median::{mad, median};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
+pub use paired::Moments;
 pub use settle::runs_to_settle;
-pub use t_test::p_below_zero;
+pub use t_test::{p_below_zero, t_quantile};

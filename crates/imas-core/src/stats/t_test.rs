@@ -20,9 +20,24 @@ pub fn p_below_zero(differences: &[f64]) -> f64 {
     StudentsT::new(0.0, 1.0, n - 1.0).map_or(1.0, |student| student.cdf(t))
 }
 
+/// Quantile of Student's t: the value that is exceeded with probability `tail` (0 to 0.5), for so many degrees of freedom (any
+/// positive number). Infinite where there is no such distribution, so that nothing is ever concluded from it.
+pub fn t_quantile(tail: f64, freedom: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| -student.inverse_cdf(tail))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::p_below_zero;
+    use super::{p_below_zero, t_quantile};
+
+    /// Tabulated values.
+    #[test]
+    fn quantiles_of_the_table() {
+        for (tail, freedom, want) in [(0.05, 4.0, 2.132), (0.025, 10.0, 2.228), (0.005, 2.0, 9.925)] {
+            assert!((t_quantile(tail, freedom) - want).abs() < 1e-3, "{tail} {freedom}");
+        }
+        assert_eq!(t_quantile(0.05, 0.0), f64::INFINITY);
+    }
 
     /// -1, -2, -3: mean -2, standard error 1/sqrt(3), t = -3.4641 with 2 degrees of freedom; p = 0.5 - 0.5 t / sqrt(2 + t^2) there.
     #[test]

@@ -16,7 +16,10 @@ pub(super) enum Kind {
         round: u32,
     },
     /// Every call counted; gives the paper's figures.
-    Counted,
+    Counted {
+        /// Counted runs have rounds of their own.
+        round: u32,
+    },
 }
 
 /// One run.
@@ -43,8 +46,8 @@ pub(super) fn steps(candidates: &[usize], rounds: u32, trials: u32, warmup: u32,
     };
     for round in 0..rounds {
         if round == rounds / 2 {
-            for _ in 0..trials {
-                steps.extend(round_of(Kind::Counted));
+            for round in 0..trials {
+                steps.extend(round_of(Kind::Counted { round }));
             }
         }
         steps.extend(round_of(Kind::Measured { round }));

@@ -18,7 +18,7 @@ impl Progress {
         let what = match kind {
             Kind::Warmup => "warm-up",
             Kind::Measured { .. } => "measured",
-            Kind::Counted => "counted",
+            Kind::Counted { .. } => "counted",
         };
         self.0.set_message(format!("{candidate}, {what}"));
         self.0.inc(1);

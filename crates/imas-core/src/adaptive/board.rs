@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trials in order of time, cut into rounds and paired with `system`.
+
+use crate::stats::Moments;
+
+use super::Point;
+
+/// A trial: of which candidate, and its figures; None when it yielded none.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Trial {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Its figures.
+    pub point: Option<Point>,
+}
+
+/// What is known of every candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Board {
+    /// By candidate: differences to `system` (x: cpu, y: memory).
+    pub pairs: Vec<Moments>,
+    /// By candidate: trials that yielded figures.
+    pub counted: Vec<u32>,
+    /// By candidate: trials that yielded none.
+    pub void: Vec<u32>,
+    /// Candidates that had their trial in the round that is not yet complete.
+    pub in_round: Vec<usize>,
+    /// Complete and begun rounds.
+    pub rounds: u32,
+    /// Index of `system`.
+    pub system: usize,
+    /// What is left of the figures when candidates and rounds are accounted for.
+    pub residue: Residue,
+}
+
+/// Scatter of single runs about what candidate and round make them: sums of squares and products (x: cpu, y: memory) over Helmert contrasts
+/// of the rounds, centred within each round. Unlike the differences to `system` they do not share the run of `system`, so that their degrees of
+/// freedom are what they seem.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Residue {
+    /// Sums.
+    pub sums: Moments,
+    /// Degrees of freedom.
+    pub freedom: f64,
+}
+
+impl Board {
+    /// Of `len` candidates, from all trials in order of time. A round ends where a candidate comes up again. A trial whose round has no figures of
+    /// `system` is paired with the latest before it, else with the first after it.
+    pub fn new(trials: &[Trial], len: usize, system: usize) -> Self {
+        let rounds = rounds(trials);
+        let mut board = Self {
+            pairs: vec![Moments::default(); len],
+            counted: vec![0; len],
+            void: vec![0; len],
+            in_round: rounds.last().map_or_else(Vec::new, |r| r.iter().map(|t| t.candidate).collect()),
+            rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            system,
+            residue: residue(&rounds, len),
+        };
+        let references = references(&rounds, system);
+        for (round, reference) in rounds.iter().zip(references) {
+            for trial in *round {
+                board.enter(trial, reference);
+            }
+        }
+        board
+    }
+
+    fn enter(&mut self, trial: &Trial, reference: Option<Point>) {
+        let Some(point) = trial.point else {
+            self.void[trial.candidate] += 1;
+            return;
+        };
+        self.counted[trial.candidate] += 1;
+        if let Some(reference) = reference {
+            let excess = point.over(reference);
+            let pairs = &mut self.pairs[trial.candidate];
+            *pairs = pairs.merge(Moments::of(excess.cpu, excess.memory));
+        }
+    }
+
+    /// Trials, fruitful or not.
+    pub fn trials(&self) -> u32 {
+        self.counted.iter().sum::<u32>() + self.void.iter().sum::<u32>()
+    }
+}
+
+/// Each round against the mean of those before it: a contrast whose variance is that of one run.
+fn residue(rounds: &[&[Trial]], len: usize) -> Residue {
+    let mut before = vec![Moments::default(); len];
+    let mut residue = Residue::default();
+    for round in rounds {
+        let known = || round.iter().filter_map(|t| Some((t.candidate, t.point?)));
+        let contrasts: Moments = known()
+            .filter(|(i, _)| before[*i].count > 0)
+            .map(|(i, point)| contrast(&before[i], point))
+            .collect();
+        residue.freedom += f64::from(contrasts.count.saturating_sub(1));
+        residue.sums.xx += contrasts.xx;
+        residue.sums.yy += contrasts.yy;
+        residue.sums.xy += contrasts.xy;
+        for (i, point) in known() {
+            before[i] = before[i].merge(Moments::of(point.cpu, point.memory));
+        }
+    }
+    residue
+}
+
+fn contrast(before: &Moments, point: Point) -> (f64, f64) {
+    let n = f64::from(before.count);
+    let scale = (n / (n + 1.0)).sqrt();
+    (scale * (point.cpu - before.mean_x), scale * (point.memory - before.mean_y))
+}
+
+fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
+    let mut rounds = Vec::new();
+    let mut start = 0;
+    for (at, trial) in trials.iter().enumerate() {
+        if trials[start..at].iter().any(|earlier| earlier.candidate == trial.candidate) {
+            rounds.push(&trials[start..at]);
+            start = at;
+        }
+    }
+    if start < trials.len() {
+        rounds.push(&trials[start..]);
+    }
+    rounds
+}
+
+/// What `system` cost in each round, or in the nearest one that knows.
+fn references(rounds: &[&[Trial]], system: usize) -> Vec<Option<Point>> {
+    let of_round =
+        |round: &&[Trial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
+    let own: Vec<Option<Point>> = rounds.iter().map(of_round).collect();
+    let nearest = |at: usize| {
+        let before = own[..=at].iter().rev().find_map(|point| *point);
+        before.or_else(|| own[at..].iter().find_map(|point| *point))
+    };
+    (0..own.len()).map(nearest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(candidate: usize, cpu: f64) -> Trial {
+        Trial { candidate, point: Some(Point { cpu, memory: 0.0 }) }
+    }
+
+    #[test]
+    fn a_round_ends_where_a_candidate_comes_again() {
+        let trials =
+            [trial(1, 2.0), trial(0, 1.0), trial(0, 5.0), trial(2, 5.5), trial(1, 7.0), trial(1, 8.0)];
+        let board = Board::new(&trials, 3, 0);
+        assert_eq!((board.rounds, board.in_round.clone()), (3, vec![1]));
+        assert_eq!(board.counted, [2, 3, 1]);
+        // 2 - 1, 7 - 5, and without a system of its own 8 - 5.
+        assert_eq!(board.pairs[1].mean_x, 2.0);
+        assert_eq!((board.pairs[2].count, board.pairs[2].mean_x), (1, 0.5));
+    }
+
+    #[test]
+    fn within_a_round_the_order_does_not_matter() {
+        let one = Board::new(&[trial(0, 1.0), trial(1, 2.0), trial(0, 3.0), trial(1, 5.0)], 2, 0);
+        let two = Board::new(&[trial(1, 2.0), trial(0, 1.0), trial(1, 5.0), trial(0, 3.0)], 2, 0);
+        assert_eq!(one.pairs, two.pairs);
+    }
+
+    #[test]
+    fn a_trial_without_figures_is_void() {
+        let board = Board::new(&[Trial { candidate: 1, point: None }, trial(0, 1.0)], 2, 0);
+        assert_eq!(
+            (board.void.clone(), board.counted.clone(), board.pairs[1].count),
+            (vec![0, 1], vec![1, 0], 0)
+        );
+        assert_eq!(board.trials(), 2);
+        assert_eq!(Board::new(&[], 2, 0).rounds, 0);
+    }
+}

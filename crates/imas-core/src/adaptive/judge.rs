@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is out, whose trial is next, and what is picked.
+
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use super::noise::{Noise, Spread};
+use super::{Board, Settings};
+
+/// Error probability with which a candidate may leave the running though it is the best, over all candidates.
+const DROP_ERROR: f64 = 0.30;
+/// How much luck, in standard errors, a candidate is still credited with before it is given up as not provable.
+const HOPE: f64 = 2.0;
+/// Trials without figures after which a candidate that never had any is given up.
+const VOID_TRIALS: u32 = 2;
+
+/// Where a candidate stands.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// The incumbent, which the others must beat.
+    Incumbent,
+    /// Still in the running.
+    Open,
+    /// Beats the incumbent by the margin, proven.
+    Proven,
+    /// Worse than the best, proven.
+    Worse,
+    /// Not better than the best by more than the margin.
+    NoBetter,
+    /// The rounds left cannot prove it better than the incumbent.
+    NotProvable,
+    /// Its trials yield no figures.
+    Void,
+    /// Not to be used: quarantined, not loadable here, or above the memory limit.
+    Barred,
+}
+
+/// A candidate with its figures against `system`.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct Standing {
+    /// Where it stands.
+    pub status: Status,
+    /// Rounds behind the figures.
+    pub rounds: u32,
+    /// Gain in score over `system`, as a difference of logarithms: 0.1 is about 10 % better. 0 without rounds.
+    pub gain: f64,
+    /// How far that may be off either way, 95 % for this one candidate; infinite without rounds.
+    pub within: f64,
+    /// Mean difference of ln CPU to `system`.
+    pub cpu: f64,
+    /// Mean difference of ln memory to `system`.
+    pub memory: f64,
+}
+
+/// What the policy makes of a board.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Judgement {
+    /// By candidate.
+    pub standings: Vec<Standing>,
+    /// Candidate whose trial would say most now; None when the answer is known.
+    pub next: Option<usize>,
+    /// Candidate to use until then.
+    pub pick: usize,
+}
+
+/// Judges the board at weight `w` of CPU (0 to 1). `eligible` says of each candidate whether it may be used; `system` always may.
+/// `incumbent` is what the program runs on so far.
+pub fn judge(board: &Board, eligible: &[bool], incumbent: usize, w: f64, settings: &Settings) -> Judgement {
+    let judge = Judge::new(board, eligible, incumbent, w, settings);
+    let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
+    let pick = judge.pick(&standings);
+    Judgement { next: judge.next(&standings, pick), pick, standings }
+}
+
+struct Judge<'a> {
+    board: &'a Board,
+    eligible: &'a [bool],
+    incumbent: usize,
+    w: f64,
+    settings: &'a Settings,
+    noise: Noise,
+    /// Candidates that could replace the incumbent.
+    challengers: f64,
+    /// Highest gain of any usable candidate, and whose.
+    best: (usize, f64),
+}
+
+impl<'a> Judge<'a> {
+    fn new(board: &'a Board, eligible: &'a [bool], incumbent: usize, w: f64, settings: &'a Settings) -> Self {
+        let challengers = eligible.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
+        let incumbent =
+            if incumbent == board.system || eligible[incumbent] { incumbent } else { board.system };
+        let mut judge = Self {
+            board,
+            eligible,
+            incumbent,
+            w,
+            settings,
+            noise: Noise::of(board, w),
+            challengers: challengers.max(1) as f64,
+            best: (incumbent, 0.0),
+        };
+        judge.best = judge.find_best();
+        judge
+    }
+
+    fn may(&self, i: usize) -> bool {
+        i == self.board.system || self.eligible[i]
+    }
+
+    fn rounds(&self, i: usize) -> u32 {
+        if i == self.board.system { self.board.counted[i] } else { self.board.pairs[i].count }
+    }
+
+    /// Over `system`.
+    fn gain(&self, i: usize) -> f64 {
+        if i == self.board.system { 0.0 } else { -self.board.pairs[i].mean(self.w, 1.0 - self.w) }
+    }
+
+    fn find_best(&self) -> (usize, f64) {
+        let known = (0..self.board.pairs.len()).filter(|&i| self.may(i) && self.rounds(i) > 0);
+        let start = (self.incumbent, self.gain(self.incumbent));
+        known.map(|i| (i, self.gain(i))).fold(start, |best, one| if one.1 > best.1 { one } else { best })
+    }
+
+    fn spread(&self, i: usize) -> Spread {
+        self.noise.spread(&self.board.pairs[i])
+    }
+
+    /// Rounds that speak about the difference of two candidates.
+    fn common_rounds(&self, i: usize, other: usize) -> u32 {
+        let rounds = |i: usize| if i == self.board.system { u32::MAX } else { self.rounds(i) };
+        rounds(i).min(rounds(other))
+    }
+
+    /// Share of the error that the look after `rounds` rounds may spend on one candidate.
+    fn tail(&self, rounds: u32) -> f64 {
+        let look = f64::from(rounds.saturating_sub(self.settings.min_rounds) + 1);
+        let spent = 6.0 / (std::f64::consts::PI * look).powi(2);
+        (1.0 - self.settings.confidence) * spent / self.challengers
+    }
+
+    /// Beats the incumbent by the margin, beyond doubt.
+    fn is_proven(&self, i: usize) -> bool {
+        let rounds = self.common_rounds(i, self.incumbent);
+        let lead = self.gain(i) - self.gain(self.incumbent);
+        rounds >= self.settings.min_rounds
+            && lead >= self.settings.margin(self.w)
+            && lead > self.spread(i).bound(self.tail(rounds), rounds)
+    }
+
+    /// No number of rounds that are left would prove it, should its lead stay what it is or come out better by [`HOPE`] of its standard errors.
+    fn is_hopeless(&self, i: usize) -> bool {
+        let rounds = self.common_rounds(i, self.incumbent);
+        if rounds < self.settings.min_rounds {
+            return false;
+        }
+        let lead = self.gain(i) - self.gain(self.incumbent);
+        let spread = self.spread(i);
+        let hope = lead + HOPE * spread.sigma / f64::from(rounds).sqrt();
+        let most = self.settings.max_rounds;
+        hope < self.settings.margin(self.w).max(spread.bound(self.tail(most), most))
+    }
+
+    fn status(&self, i: usize) -> Status {
+        if !self.may(i) {
+            return Status::Barred;
+        }
+        if i == self.incumbent {
+            return Status::Incumbent;
+        }
+        if i != self.board.system && self.rounds(i) == 0 {
+            return if self.board.void[i] >= VOID_TRIALS { Status::Void } else { Status::Open };
+        }
+        if let Some(out) = self.out(i) {
+            return out;
+        }
+        match self.is_proven(i) {
+            true => Status::Proven,
+            false if self.is_hopeless(i) => Status::NotProvable,
+            false => Status::Open,
+        }
+    }
+
+    /// Against the best.
+    fn out(&self, i: usize) -> Option<Status> {
+        let (best, gain) = self.best;
+        if best == i {
+            return None;
+        }
+        let gap = gain - self.gain(i);
+        let rounds = self.common_rounds(i, best);
+        let bound = self.spread(i).bound(DROP_ERROR / self.challengers, rounds);
+        if gap > bound {
+            return Some(Status::Worse);
+        }
+        // Both must be known well, or the best is an accident of its first round.
+        (rounds >= self.settings.min_rounds && bound - gap < self.settings.margin(self.w))
+            .then_some(Status::NoBetter)
+    }
+
+    fn standing(&self, i: usize) -> Standing {
+        let rounds = self.rounds(i);
+        let is_system = i == self.board.system;
+        let known = rounds > 0 && !is_system;
+        let pairs = &self.board.pairs[i];
+        Standing {
+            status: self.status(i),
+            rounds,
+            gain: self.gain(i),
+            within: if is_system { 0.0 } else { self.spread(i).bound(0.025, rounds) },
+            cpu: if known { pairs.mean_x } else { 0.0 },
+            memory: if known { pairs.mean_y } else { 0.0 },
+        }
+    }
+
+    /// Best of the proven; the incumbent when there is none. The incumbent itself gives way to `system` when it has become worse than that.
+    fn pick(&self, standings: &[Standing]) -> usize {
+        // One that is out against a better one, but proven against the incumbent, is still better than the incumbent.
+        let proven =
+            (0..standings.len()).filter(|&i| self.may(i) && i != self.incumbent && self.is_proven(i));
+        proven.max_by(|&a, &b| self.gain(a).total_cmp(&self.gain(b))).unwrap_or(self.incumbent)
+    }
+
+    /// The next trial: of those in the running that have none in this round, in seeded order; None when the answer is known.
+    fn next(&self, standings: &[Standing], pick: usize) -> Option<usize> {
+        let running: Vec<usize> = (0..standings.len()).filter(|&i| self.is_running(i, standings)).collect();
+        let is_answered = match running[..] {
+            [] => true,
+            [last] => last == pick,
+            _ => false,
+        };
+        if is_answered || self.board.rounds > self.settings.max_rounds {
+            return None;
+        }
+        let mut candidates = running;
+        candidates.extend([self.incumbent, self.board.system]);
+        candidates.sort_unstable();
+        candidates.dedup();
+        let waiting =
+            |round: &[usize]| candidates.iter().copied().filter(|i| !round.contains(i)).collect::<Vec<_>>();
+        let in_this = waiting(&self.board.in_round);
+        let (among, round) = match in_this.is_empty() {
+            true => (waiting(&[]), self.board.rounds + 1),
+            false => (in_this, self.board.rounds.max(1)),
+        };
+        if round > self.settings.max_rounds {
+            return None;
+        }
+        let places = places(self.settings.seed, round, standings.len());
+        among.into_iter().min_by_key(|&i| places[i])
+    }
+
+    fn is_running(&self, i: usize, standings: &[Standing]) -> bool {
+        i != self.board.system && matches!(standings[i].status, Status::Open | Status::Proven)
+    }
+}
+
+/// Places of the candidates in a round: a seeded random order without a state to keep.
+fn places(seed: u64, round: u32, candidates: usize) -> Vec<u64> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(u64::from(round));
+    (0..candidates).map(|_| random.random()).collect()
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The default policy: as few trials as the answer needs, and never a change that is not proven.
+//!
+//! ```text
+//! trials in order of time -> Board (rounds, paired with system) -> judge(weight) -> Judgement: next trial, or the pick
+//! ```
+//!
+//! Trials go in rounds: `system` and every candidate still in the running, once each, in a seeded random order. What counts
+//! is the difference of logarithms to `system` in the same round, so that what slows the machine for a while falls out. A
+//! candidate leaves the running by successive elimination (E. Even-Dar, S. Mannor and Y. Mansour, "Action elimination and stopping
+//! conditions for the multi-armed bandit and reinforcement learning problems", JMLR 7, 2006): when it is worse than the best beyond its
+//! confidence bound, when it cannot be better by more than the margin, or when the rounds left cannot prove it better than the incumbent. The
+//! bounds are Student's with a variance moderated towards the common one (G. K. Smyth, "Linear models and empirical Bayes methods", SAGMB 3,
+//! 2004), which makes two rounds worth looking at. To replace the incumbent a candidate must beat it by the margin with 95 % confidence
+//! over all candidates (Bonferroni) and all looks (spending 6 / (pi k)^2 of the error at the k-th).
+//!
+//! - [`settings`]: margins, confidence, limits
+//! - [`weight`]: the machine's pressure as a weight between CPU and memory
+//! - [`point`]: the two figures of a trial
+//! - [`board`]: rounds and pairs
+//! - [`noise`]: how far a mean of pairs can be off
+//! - [`judge`]: who is out, what is next, what is picked
+
+pub mod board;
+pub mod judge;
+pub mod noise;
+pub mod point;
+pub mod settings;
+pub mod weight;
+
+pub use board::Board;
+pub use judge::{Judgement, Standing, Status, judge};
+pub use point::Point;
+pub use settings::{Objective, Settings};
+pub use weight::{Weight, weight};

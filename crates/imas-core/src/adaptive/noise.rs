@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How far a mean of paired differences may be off.
+
+use super::Board;
+use crate::stats::{Moments, t_quantile};
+
+/// Standard deviation of one paired difference of ln CPU before anything is known of the program, from docs/measuring.md.
+const PRIOR_CPU: f64 = 0.08;
+/// The same of ln memory.
+const PRIOR_MEMORY: f64 = 0.03;
+/// How many degrees of freedom that prior is worth; fewer as the program shows itself louder.
+///
+/// This and the constants below were set on made-up programs (`imas simulate`): with less the second round proves nothing, with more a program twice as
+/// loud as the prior is taken for quiet.
+const PRIOR_FREEDOM: f64 = 10.0;
+/// How many degrees of freedom the program's common variance is worth against a candidate's own.
+const COMMON_FREEDOM: f64 = 20.0;
+
+/// The program's noise at one weight.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Noise {
+    w: f64,
+    /// Variance of one difference, common to all candidates.
+    common: f64,
+    freedom: f64,
+}
+
+/// What is known of a mean.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spread {
+    /// Standard deviation of one difference.
+    pub sigma: f64,
+    /// Degrees of freedom behind it.
+    pub freedom: f64,
+}
+
+impl Noise {
+    /// Pools the prior and what the residue of all trials shows. The prior shrinks by as much as the program is louder.
+    pub fn of(board: &Board, w: f64) -> Self {
+        let prior = (w * PRIOR_CPU).powi(2) + ((1.0 - w) * PRIOR_MEMORY).powi(2);
+        // A difference of two runs has twice the variance of one.
+        let seen = 2.0 * board.residue.sums.squares(w, 1.0 - w);
+        let freedom = board.residue.freedom;
+        let worth = PRIOR_FREEDOM * (prior * freedom / seen).min(1.0);
+        let worth = if worth.is_finite() { worth } else { PRIOR_FREEDOM };
+        let all = worth + freedom;
+        Self { w, common: (worth * prior + seen) / all, freedom: all }
+    }
+
+    /// A candidate's own spread, moderated towards the common one.
+    pub fn spread(&self, pairs: &Moments) -> Spread {
+        let weight = self.freedom.min(COMMON_FREEDOM);
+        let own = f64::from(pairs.count.saturating_sub(1));
+        let squares = weight * self.common + pairs.squares(self.w, 1.0 - self.w);
+        Spread { sigma: (squares / (weight + own)).sqrt(), freedom: self.freedom.max(weight + own) }
+    }
+}
+
+impl Spread {
+    /// How far the mean of `count` differences may be off, one-sided, with error probability `tail`.
+    pub fn bound(&self, tail: f64, count: u32) -> f64 {
+        if count == 0 {
+            return f64::INFINITY;
+        }
+        t_quantile(tail, self.freedom) * self.sigma / f64::from(count).sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adaptive::board::Trial;
+
+    #[test]
+    fn nothing_known_means_the_prior() {
+        let noise = Noise::of(&Board::new(&[], 3, 0), 1.0);
+        let spread = noise.spread(&Moments::default());
+        assert!((spread.sigma - PRIOR_CPU).abs() < 1e-12);
+        assert_eq!(spread.bound(0.05, 0), f64::INFINITY);
+        assert!((spread.bound(0.05, 1) - PRIOR_CPU * t_quantile(0.05, PRIOR_FREEDOM)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_unsteady_candidate_is_trusted_less() {
+        let point = |cpu| Some(crate::adaptive::Point { cpu, memory: 0.0 });
+        let mut trials = vec![];
+        for round in 0..5 {
+            let swing = if round % 2 == 0 { 0.5 } else { -0.5 };
+            for (candidate, cpu) in [(0, 0.0), (1, 0.01 * swing), (2, swing)] {
+                trials.push(Trial { candidate, point: point(cpu) });
+            }
+        }
+        let board = Board::new(&trials, 3, 0);
+        let noise = Noise::of(&board, 1.0);
+        assert!(noise.spread(&board.pairs[2]).sigma > 1.3 * noise.spread(&board.pairs[1]).sigma);
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the user may set of the policy.
+
+use serde::{Deserialize, Serialize};
+
+/// What matters.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// What the machine is short of; both alike when it is short of nothing.
+    #[default]
+    Auto,
+    /// CPU time alone: the fastest.
+    Cpu,
+    /// Memory alone: the leanest.
+    Memory,
+    /// Both alike, whatever the machine's state.
+    Balanced,
+}
+
+/// Settings of the policy. `margins` are differences of logarithms in effect, given as fractions (0.02 = 2 %).
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(default)]
+pub struct Settings {
+    /// Smallest gain in CPU time worth a change.
+    pub cpu_margin: f64,
+    /// Smallest gain in memory worth a change.
+    pub memory_margin: f64,
+    /// Confidence with which the incumbent must be beaten, over all candidates and looks.
+    pub confidence: f64,
+    /// Rounds after which a candidate may replace the incumbent at the earliest.
+    pub min_rounds: u32,
+    /// Rounds after which the answer is what is known by then.
+    pub max_rounds: u32,
+    /// Seed of the order of trials.
+    pub seed: u64,
+    /// What matters.
+    pub objective: Objective,
+    /// A candidate under which the program's resident memory peaked above this is not used; None: no limit.
+    pub max_memory_bytes: Option<u64>,
+    /// Trials older than this no longer count, seconds.
+    pub max_age_s: f64,
+    /// Once settled, one more round of the pick and `system` after this many seconds, to notice when the pick has become worse.
+    pub watch_s: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const DAY_S: f64 = 24.0 * 3600.0;
+        Self {
+            cpu_margin: 0.02,
+            memory_margin: 0.05,
+            confidence: 0.95,
+            min_rounds: 2,
+            max_rounds: 8,
+            seed: 1,
+            objective: Objective::Auto,
+            max_memory_bytes: None,
+            max_age_s: 90.0 * DAY_S,
+            watch_s: 7.0 * DAY_S,
+        }
+    }
+}
+
+impl Settings {
+    /// Smallest gain in score worth a change at weight `w` of CPU: the cpu margin at 1, the memory margin at 0. In between a gain of
+    /// one margin on one axis counts with that axis' weight (w ln(1 + m)), and of the two the weighted mean is taken.
+    pub fn margin(&self, w: f64) -> f64 {
+        let v = 1.0 - w;
+        w * w * self.cpu_margin.ln_1p() + v * v * self.memory_margin.ln_1p()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+
+    #[test]
+    fn margins_of_the_corners_and_the_middle() {
+        let settings = Settings::default();
+        assert!((settings.margin(1.0) - 1.02f64.ln()).abs() < 1e-12);
+        assert!((settings.margin(0.0) - 1.05f64.ln()).abs() < 1e-12);
+        assert!((settings.margin(0.5) - (1.02f64.ln() + 1.05f64.ln()) / 4.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policies that are compared, each as it would run: asking for trials until it has its answer.
+
+use super::program::Program;
+use crate::adaptive::{self, Board, Settings, board::Trial};
+use crate::paper::{self, Limits, Summary};
+
+/// A policy in the laboratory.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Contender {
+    /// The default policy.
+    Adaptive(Settings),
+    /// Algorithms 8 to 10 of the paper, and its balanced pick.
+    Paper(Limits),
+    /// One candidate for every program; `system` where it does not run.
+    Always(String),
+}
+
+/// What a policy did with a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Trials it asked for.
+    pub trials: u32,
+    /// Index of the candidate it settled on.
+    pub pick: usize,
+}
+
+impl Contender {
+    /// As in tables and JSON.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Adaptive(_) => "adaptive".to_owned(),
+            Self::Paper(_) => "paper".to_owned(),
+            Self::Always(candidate) => format!("always {candidate}"),
+        }
+    }
+
+    /// Lets it settle on a candidate, seeing of the measured rounds only `seen`, in that order, and at the machine's weight `w`. None when the program
+    /// has not what the policy looks at (`paper`: counted rounds).
+    pub fn settle(&self, program: &Program, seen: &[usize], w: f64, seed: u64) -> Option<Outcome> {
+        match self {
+            Self::Adaptive(settings) => Some(adaptive(program, seen, w, &Settings { seed, ..*settings })),
+            Self::Paper(limits) => paper(program, limits, seed),
+            Self::Always(name) => {
+                let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
+                Some(Outcome { trials: 0, pick })
+            }
+        }
+    }
+}
+
+/// Each trial takes the candidate's run of the round that the policy is in; when the rounds are used up the policy has to decide
+/// with what it knows.
+fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> Outcome {
+    let len = program.candidates.len();
+    let eligible = vec![true; len];
+    let mut trials: Vec<Trial> = vec![];
+    loop {
+        let board = Board::new(&trials, len, 0);
+        let judgement = adaptive::judge(&board, &eligible, 0, w, settings);
+        let outcome = Outcome { trials: board.trials(), pick: judgement.pick };
+        let Some(candidate) = judgement.next else { return outcome };
+        let again = board.in_round.contains(&candidate) || trials.is_empty();
+        let round = (board.rounds as usize + usize::from(again)).saturating_sub(1);
+        let Some(&round) = seen.get(round) else { return outcome };
+        trials.push(Trial { candidate, point: program.rounds[round][candidate] });
+    }
+}
+
+/// Every candidate `max_tests` times, round robin, each test one of the counted runs; those are used anew when they run out.
+fn paper(program: &Program, limits: &Limits, seed: u64) -> Option<Outcome> {
+    if program.counted.is_empty() {
+        return None;
+    }
+    let limits = Limits { retest_s: 0.0, ..*limits };
+    let eligible = vec![true; program.candidates.len()];
+    let mut summaries = vec![Summary::default(); program.candidates.len()];
+    let (mut trials, mut last) = (0, None);
+    while let Some(next) = paper::next_test(&summaries, last, &eligible, &limits, f64::from(trials)) {
+        let round = (seed as usize).wrapping_add(summaries[next].count as usize) % program.counted.len();
+        let test = program.counted[round][next]?;
+        paper::add(&mut summaries[next], &test, f64::from(trials), &limits);
+        (trials, last) = (trials + 1, Some(next));
+    }
+    let picks = paper::analyse(&summaries, &eligible)?;
+    Some(Outcome { trials, pick: picks.balanced })
+}

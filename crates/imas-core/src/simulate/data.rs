@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Raw runs as lines of JSON: what `imas bench --export-runs` and `imas suite run` write and `imas simulate` reads.
+//!
+//! A header line names the machine; each further line is one run. Files may be joined end to end. The reader is tolerant:
+//! unknown keys are ignored, missing ones take their default, and lines that are no JSON (a torn last one) are counted.
+
+use serde::{Deserialize, Serialize};
+
+/// First line of what one invocation wrote.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct Header {
+    /// Always `runs`.
+    pub imas: String,
+    /// Version of this format.
+    pub schema: u32,
+    /// Seconds since the epoch.
+    pub began_unix_s: f64,
+    /// Seed of the order of the runs.
+    pub seed: u64,
+    /// The machine, as the runner describes it.
+    pub host: serde_json::Value,
+    /// Version by candidate.
+    pub versions: std::collections::BTreeMap<String, String>,
+}
+
+/// How a run was made.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunKind {
+    /// As in production: nothing counted inside the program.
+    #[default]
+    Measured,
+    /// Under the hook, which gives the paper's figures.
+    Counted,
+}
+
+/// One run. Units: seconds, bytes, ns.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct RawRun {
+    /// Name of the program, that of its task in a suite.
+    pub program: String,
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// Runs of one round and kind were made next to each other.
+    pub round: u32,
+    /// How it was made.
+    pub kind: RunKind,
+    /// When, seconds since the epoch.
+    pub at_s: f64,
+    /// Exit status, or 128 + signal.
+    pub exit: i32,
+    /// False when the run does not count.
+    pub ok: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// User CPU time of the tree.
+    pub user_s: f64,
+    /// System CPU time of the tree.
+    pub system_s: f64,
+    /// Elapsed time.
+    pub wall_s: f64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// Time-weighted mean of resident anonymous memory of the tree.
+    pub mean_bytes: u64,
+    /// Its peak.
+    pub peak_bytes: u64,
+    /// User-mode instructions, where counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Cycles, where counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// Misses of the data TLB, where counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dtlb_misses: Option<u64>,
+    /// Last-level cache misses, where counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_misses: Option<u64>,
+    /// What a fixed amount of work took just before the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_s: Option<f64>,
+    /// Counted runs: mean of the four class means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_op: Option<f64>,
+    /// Counted runs: fragmentation over virtual sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frag: Option<f64>,
+    /// Counted runs: mean heap, virtual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap_bytes: Option<u64>,
+    /// Counted runs: mean of live bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_bytes: Option<u64>,
+    /// Counted runs: mean of resident anonymous memory as the hook's snapshots saw it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// Counted runs: calls of all classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ops: Option<u64>,
+}
+
+/// What was read.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Data {
+    /// In the order of the lines.
+    pub headers: Vec<Header>,
+    /// In the order of the lines.
+    pub runs: Vec<RawRun>,
+    /// Numbers, from 1, of lines that are neither.
+    pub unreadable: Vec<usize>,
+}
+
+/// Reads the text of a file.
+pub fn read(text: &str) -> Data {
+    let mut data = Data::default();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        if let Some(header) = header(line) {
+            data.headers.push(header);
+        } else if let Some(run) = run(line) {
+            data.runs.push(run);
+        } else {
+            data.unreadable.push(index + 1);
+        }
+    }
+    data
+}
+
+fn header(line: &str) -> Option<Header> {
+    serde_json::from_str::<Header>(line).ok().filter(|header| header.imas == "runs")
+}
+
+fn run(line: &str) -> Option<RawRun> {
+    let named = |run: &RawRun| !run.program.is_empty() && !run.candidate.is_empty();
+    serde_json::from_str::<RawRun>(line).ok().filter(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerates_what_it_does_not_know() {
+        let text = concat!(
+            "{\"imas\":\"runs\",\"schema\":1,\"new\":true}\n\n",
+            "{\"program\":\"p\",\"candidate\":\"system\",\"ok\":true,\"user_s\":0.5,\"later\":[1]}\n",
+            "{\"program\":\"p\",\"candidate\":\"system\",\"kind\":\"counted\",\"ops\":7}\n",
+            "{\"program\":\"p\",\"candi"
+        );
+        let data = read(text);
+        assert_eq!((data.headers.len(), data.runs.len()), (1, 2));
+        assert_eq!(data.unreadable, [5]);
+        assert_eq!((data.runs[0].kind, data.runs[0].user_s), (RunKind::Measured, 0.5));
+        assert_eq!((data.runs[1].kind, data.runs[1].ops), (RunKind::Counted, Some(7)));
+    }
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let run =
+            RawRun { program: "p".into(), candidate: "c".into(), spin_s: Some(0.002), ..RawRun::default() };
+        let text = serde_json::to_string(&run).unwrap();
+        assert_eq!(read(&text).runs, [run]);
+    }
+}

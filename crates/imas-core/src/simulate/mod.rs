@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A laboratory for policies: stored or synthetic runs are replayed through a policy, and its choice is judged on runs
+//! that it did not see.
+
+pub mod assess;
+pub mod contender;
+pub mod data;
+pub mod program;
+pub mod synthetic;
+
+pub use assess::{Plan, PolicyResult, ProgramResult, assess};
+pub use contender::{Contender, Outcome};
+pub use program::{Program, programs};
+pub use synthetic::World;

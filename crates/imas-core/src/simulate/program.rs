@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the laboratory knows of one program: rounds of runs, from a data set or made up.
+
+use std::collections::BTreeMap;
+
+use super::data::{Data, RawRun, RunKind};
+use crate::adaptive::Point;
+use crate::candidate::{Counted, SYSTEM};
+
+/// A program to replay. Every inner list has one entry per candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// Candidates; `system` is the first.
+    pub candidates: Vec<String>,
+    /// Measured rounds; None where a candidate has no run that counts.
+    pub rounds: Vec<Vec<Option<Point>>>,
+    /// Counted rounds, which `paper` looks at.
+    pub counted: Vec<Vec<Option<Counted>>>,
+    /// What each candidate truly costs over `system`, where known.
+    pub truth: Option<Vec<Point>>,
+}
+
+/// A program that cannot be replayed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Fewest complete rounds: two for the policy and one for each half of the judgement.
+pub const MIN_ROUNDS: usize = 4;
+
+/// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, other exit or output) is out
+/// for it. Counted rounds are kept only when complete for all that take part.
+pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
+    let mut by_name: BTreeMap<&str, Vec<&RawRun>> = BTreeMap::new();
+    for run in &data.runs {
+        by_name.entry(&run.program).or_default().push(run);
+    }
+    let (mut programs, mut left_out) = (vec![], vec![]);
+    for (name, runs) in by_name {
+        match program(name, &runs) {
+            Ok(program) => programs.push(program),
+            Err(why) => left_out.push(LeftOut { name: name.to_owned(), why }),
+        }
+    }
+    (programs, left_out)
+}
+
+fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
+    let candidates = candidates(runs);
+    if candidates.first().is_none_or(|first| first != SYSTEM) {
+        return Err("no run under system counts".to_owned());
+    }
+    if candidates.len() < 2 {
+        return Err("no candidate beside system".to_owned());
+    }
+    let point = |run: &RawRun| Point::new(run.user_s + run.system_s, run.mean_bytes as f64);
+    let rounds: Vec<_> = rounds(runs, &candidates, RunKind::Measured, point)
+        .into_iter()
+        .filter(|round| round[0].is_some() && round.iter().flatten().count() > 1)
+        .collect();
+    if rounds.len() < MIN_ROUNDS {
+        return Err(format!(
+            "{} rounds with figures of CPU and memory, {MIN_ROUNDS} are needed",
+            rounds.len()
+        ));
+    }
+    let counted = self::rounds(runs, &candidates, RunKind::Counted, counted);
+    let is_whole = |round: &Vec<Option<Counted>>| round.iter().all(Option::is_some);
+    Ok(Program {
+        name: name.to_owned(),
+        counted: counted.into_iter().filter(is_whole).collect(),
+        rounds,
+        candidates,
+        truth: None,
+    })
+}
+
+/// `system` first, then in the order they appear; without those that failed.
+fn candidates(runs: &[&RawRun]) -> Vec<String> {
+    let failed = |name: &str| {
+        runs.iter().any(|run| run.candidate == name && !run.ok && run.why.as_deref() != Some("timeout"))
+    };
+    let mut names: Vec<String> = vec![];
+    for run in runs.iter().filter(|run| run.ok) {
+        if !names.contains(&run.candidate) && !failed(&run.candidate) {
+            names.push(run.candidate.clone());
+        }
+    }
+    // The order must not depend on the seed of the first round; that of `paper` does matter to its result.
+    names.sort_by_key(|name| (name != SYSTEM, place(name), name.clone()));
+    names
+}
+
+/// Order of the default set in the catalogue; the rest follow by name.
+fn place(name: &str) -> usize {
+    const ORDER: [&str; 6] = [SYSTEM, "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
+    ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
+}
+
+/// By round, then candidate.
+fn rounds<T: Clone>(
+    runs: &[&RawRun],
+    candidates: &[String],
+    kind: RunKind,
+    figures: impl Fn(&RawRun) -> Option<T>,
+) -> Vec<Vec<Option<T>>> {
+    let mut rounds: BTreeMap<u32, Vec<Option<T>>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.kind == kind && run.ok) {
+        let Some(at) = candidates.iter().position(|name| *name == run.candidate) else { continue };
+        rounds.entry(run.round).or_insert_with(|| vec![None; candidates.len()])[at] = figures(run);
+    }
+    rounds.into_values().collect()
+}
+
+fn counted(run: &RawRun) -> Option<Counted> {
+    Some(Counted { ns_per_op: run.ns_per_op?, frag: run.frag?, heap_bytes: run.heap_bytes? as f64 })
+}

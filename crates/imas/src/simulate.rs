@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas simulate`: policies on stored or made-up runs, judged on runs that they did not see.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_core::adaptive::Settings;
+use imas_core::paper::Limits;
+use imas_core::simulate::program::LeftOut;
+use imas_core::simulate::{Contender, Plan, PolicyResult, Program, World, assess, data, programs};
+use imas_core::stats::Interval;
+use serde_json::json;
+
+use crate::cli::SimulateArgs;
+use crate::message::{self, Hinted};
+use crate::output;
+
+/// Programs to replay and where they come from.
+struct Source {
+    programs: Vec<Program>,
+    left_out: Vec<LeftOut>,
+    says: String,
+}
+
+pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
+    let contenders = args.policy.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?;
+    let source = match args.data.as_slice() {
+        [] => made_up(args),
+        files => stored(files)?,
+    };
+    for one in &source.left_out {
+        message::warning(&format!("{} is left out: {}", one.name, one.why));
+    }
+    if source.programs.is_empty() {
+        return Err(Hinted::error(
+            "no program to replay",
+            "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND",
+        ));
+    }
+    let plan = Plan { splits: args.splits, seed: args.seed, w: args.weight, ..Plan::default() };
+    let results: Vec<PolicyResult> =
+        contenders.iter().map(|contender| assess(contender, &source.programs, &plan)).collect();
+    if args.json {
+        output::json(&json!({
+            "schema": 1,
+            "source": source.says,
+            "programs": source.programs.len(),
+            "left_out": source.left_out.iter().map(|one| json!({"name": one.name, "why": one.why})).collect::<Vec<_>>(),
+            "weight": plan.w,
+            "splits": plan.splits,
+            "seed": plan.seed,
+            "policies": results,
+        }))?;
+    } else {
+        output::text(&page(&source, &plan, &results, args.details))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn contender(name: &str) -> Result<Contender> {
+    Ok(match name {
+        "adaptive" => Contender::Adaptive(Settings::default()),
+        "paper" => Contender::Paper(Limits::default()),
+        candidate => match candidate.strip_prefix("always:") {
+            Some(candidate) if !candidate.is_empty() => Contender::Always(candidate.to_owned()),
+            _ => {
+                return Err(Hinted::error(
+                    format!("{name}: no such policy"),
+                    "there are adaptive, paper and always:CANDIDATE",
+                ));
+            }
+        },
+    })
+}
+
+fn made_up(args: &SimulateArgs) -> Source {
+    let world = World { programs: args.programs as usize, ..World::default() };
+    let says = format!("{} made-up programs of known truth (seed {})", args.programs, args.seed);
+    Source { programs: world.programs(args.seed), left_out: vec![], says }
+}
+
+fn stored(files: &[std::path::PathBuf]) -> Result<Source> {
+    let mut text = String::new();
+    for file in files {
+        text.push_str(&read(file)?);
+        text.push('\n');
+    }
+    let data = data::read(&text);
+    if !data.unreadable.is_empty() {
+        message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
+    }
+    let (programs, left_out) = programs(&data);
+    let says = format!("{} programs, {} runs", programs.len(), data.runs.len());
+    Ok(Source { programs, left_out, says })
+}
+
+fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(|error| {
+        Hinted::error(
+            format!("{} cannot be read: {error}", file.display()),
+            "--data names files of runs, as 'imas bench --export-runs' writes them",
+        )
+    })
+}
+
+fn page(source: &Source, plan: &Plan, results: &[PolicyResult], details: bool) -> String {
+    let mut text = format!(
+        "{}; weight of CPU {:.2}, {} splits of each program's rounds, judged on the half not seen\n\n",
+        source.says, plan.w, plan.splits
+    );
+    let head = [
+        "policy",
+        "programs",
+        "trials",
+        "regret % [95 %]",
+        "gain % [95 %]",
+        "CPU %",
+        "memory %",
+        "within 3 %",
+        "wrong",
+        "harmed",
+    ];
+    text.push_str(&imas_report::table::plain(&head, results.iter().map(row)));
+    text.push_str(
+        "\nregret: score lost against the best candidate; gain: score won over system; wrong: regret above the margin;\n\
+         harmed: left worse than system by more than the margin. Score: CPU^w x memory^(1-w).\n",
+    );
+    if details {
+        for result in results {
+            text.push_str(&format!("\n{}\n", result.policy));
+            let head = ["program", "trials", "regret %", "gain %", "CPU %", "memory %", "picks"];
+            text.push_str(&imas_report::table::plain(&head, result.details.iter().map(detail)));
+        }
+    }
+    text
+}
+
+fn row(result: &PolicyResult) -> Vec<String> {
+    vec![
+        result.policy.clone(),
+        result.programs.to_string(),
+        format!("{:.1}", result.trials),
+        with_interval(result.regret, result.regret_interval),
+        with_interval(result.gain, result.gain_interval),
+        percent(result.gain_cpu),
+        percent(result.gain_memory),
+        format!("{:.0} %", result.within_3_pct * 100.0),
+        result.wrong.to_string(),
+        result.harmed.to_string(),
+    ]
+}
+
+fn detail(one: &imas_core::simulate::ProgramResult) -> Vec<String> {
+    let picks: Vec<String> =
+        one.picks.iter().map(|(name, share)| format!("{name} {:.0} %", share * 100.0)).collect();
+    vec![
+        one.program.clone(),
+        format!("{:.1}", one.trials),
+        percent(one.regret),
+        percent(-one.score),
+        percent(-one.cpu),
+        percent(-one.memory),
+        picks.join(", "),
+    ]
+}
+
+fn percent(fraction: f64) -> String {
+    // Adding 0 makes of a minus zero a plus zero, which reads better in a table.
+    format!("{:+.2}", fraction * 100.0 + 0.0)
+}
+
+fn with_interval(mid: f64, interval: Option<Interval>) -> String {
+    match interval {
+        Some(i) => format!("{} [{}, {}]", percent(mid), percent(i.lo), percent(i.hi)),
+        None => percent(mid),
+    }
+}
