@@ -12,7 +12,7 @@
 #define CHECK_SECONDS 120
 #define LOOK_AGAIN_NS 20000000L
 
-static struct text old_text, new_text;
+static struct text old_text, new_text, backup;
 
 /* Waits for the check; one that hangs is a check that failed. */
 static int wait_for(pid_t child) {
@@ -66,7 +66,7 @@ static enum answer take_back(struct file *file, bool existed) {
         return say_error("take the entry out by hand, or boot with init=/usr/sbin/imas-rescue",
                          "%s: THE CHECK FAILED AND THE OLD CONTENT COULD NOT BE PUT BACK", file->path);
     }
-    file_drop_backup(file, &old_text);
+    file_drop_backup(file);
     say_error(NULL, "%s: taken back: the check failed; everything is as it was", file->path);
     return NO;
 }
@@ -81,8 +81,11 @@ enum answer edit_add(struct file *file, const char *entry, char *const *check) {
         return DONE;
     }
     new_text = old_text;
-    if (!entries_add(&new_text, entry, !existed)) {
+    if (!entries_add(&new_text, entry)) {
         return say_error(NULL, "%s: not touched: no room for another entry", file->path);
+    }
+    if (!existed) {
+        file_drop_backup(file); /* of a file that somebody deleted */
     }
     if ((existed && !file_back_up(file, &old_text)) || !file_replace(file, &new_text)) {
         return UNABLE;
@@ -94,29 +97,45 @@ enum answer edit_add(struct file *file, const char *entry, char *const *check) {
     return DONE;
 }
 
+static bool same(const struct text *one, const struct text *other) {
+    return one->length == other->length && memcmp(one->bytes, other->bytes, one->length) == 0;
+}
+
+/* A file whose last line had no newline got one in front of our entry. */
+static void take_newline_back(struct text *text) {
+    text->length--;
+    if (text->bytes[text->length] != '\n' || !same(text, &backup)) {
+        text->length++;
+    }
+}
+
 enum answer edit_remove(struct file *file, entries_wanted *wanted, const void *what, size_t *removed) {
     *removed = 0;
     if (!file_read(file, &old_text)) {
         return UNABLE;
     }
+    bool backed_up = file_read_backup(file, &backup);
     new_text = old_text;
-    bool marked = false;
-    *removed = entries_remove(&new_text, wanted, what, &marked);
-    if (*removed == 0) {
-        say("%s: no such entry", file->path);
-        return DONE;
+    *removed = entries_remove(&new_text, wanted, what);
+    if (backed_up && *removed > 0 && new_text.length > 0) {
+        take_newline_back(&new_text);
     }
-    bool gone = marked && entries_blank(&new_text);
-    if (!(gone ? file_delete(file) : file_replace(file, &new_text))) {
+    bool as_before = backed_up && same(&new_text, &backup);
+    bool gone = !backed_up && *removed > 0 && entries_blank(&new_text);
+    if (*removed > 0 && !(gone ? file_delete(file) : file_replace(file, &new_text))) {
         return UNABLE;
     }
-    if (gone) {
+    if (as_before) {
+        file_drop_backup(file);
+    } else if (backed_up) {
+        say("note: %s has changed since: the backup %s stays", file->path, file->backup_name);
+    }
+    if (*removed == 0) {
+        say("%s: no such entry", file->path);
+    } else if (gone) {
         say("%s: deleted; nothing but our entry stood there", file->path);
     } else {
         say("%s: took our entry out; %zu left", file->path, entries_count(&new_text));
-    }
-    if (!gone && !file_drop_backup(file, &new_text)) {
-        say("note: %s has changed since: the backup %s stays", file->path, file->backup_name);
     }
     return DONE;
 }

@@ -9,7 +9,7 @@
 /* Puts the entry in unless it is there. `check` (NULL: none) is a command, ended by NULL: if it fails, everything is put
  * back as it was, and the answer is NO. */
 enum answer edit_add(struct file *file, const char *entry, char *const *check);
-/* Takes every wanted entry out; a file that we made goes with its last entry. DONE as well if there was none.
+/* Takes every wanted entry out; a file that was not there before ours goes with its last entry. DONE as well if there was none.
  * `*removed`: how many. */
 enum answer edit_remove(struct file *file, entries_wanted *wanted, const void *what, size_t *removed);
 

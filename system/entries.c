@@ -3,32 +3,52 @@
 
 #include <string.h>
 
-const char entries_mark[] = "# made by imas-ldpreload; deleted with its last entry\n";
-
 static bool separates(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == ':';
 }
 
+/* The text with blanks for what glibc takes for comments. After each comment it looks for the next one from the begin of the
+ * file, but only as far as there are bytes behind the comment: with a short rest it overlooks those further on, or blanks a
+ * part of one. */
+static const char *without_comments(const struct text *text) {
+    static char seen[ENTRIES_MOST];
+    memcpy(seen, text->bytes, text->length);
+    size_t rest = text->length;
+    char *comment;
+    while (rest > 0 && (comment = memchr(seen, '#', rest)) != NULL) {
+        rest -= (size_t)(comment - seen);
+        do {
+            *comment = ' ';
+        } while (--rest > 0 && *++comment != '\n');
+    }
+    return seen;
+}
+
 /* The next entry at or after `*at`: its start, and its length in `*length`; `*at` moves behind it. False: no more. */
-static bool next_entry(const struct text *text, size_t *at, size_t *start, size_t *length) {
-    const char *bytes = text->bytes;
-    size_t i = *at, end = text->length;
-    while (i < end && (separates(bytes[i]) || bytes[i] == '#')) {
-        if (bytes[i] == '#') {
-            while (i < end && bytes[i] != '\n') {
-                i++;
-            }
-        } else {
-            i++;
-        }
+static bool next_entry(const char *seen, size_t end, size_t *at, size_t *start, size_t *length) {
+    size_t i = *at;
+    while (i < end && separates(seen[i])) {
+        i++;
     }
     *start = i;
-    while (i < end && !separates(bytes[i]) && bytes[i] != '#') {
+    while (i < end && !separates(seen[i])) {
         i++;
     }
     *length = i - *start;
     *at = i;
     return *length > 0;
+}
+
+/* The first wanted entry; `*length` 0: there is none. */
+static size_t first_wanted(const struct text *text, entries_wanted *wanted, const void *what, size_t *length) {
+    const char *seen = without_comments(text);
+    size_t at = 0, start;
+    while (next_entry(seen, text->length, &at, &start, length)) {
+        if (wanted(text->bytes + start, *length, what)) {
+            return start;
+        }
+    }
+    return 0;
 }
 
 bool entries_is(const char *name, size_t length, const void *what) {
@@ -61,22 +81,17 @@ bool entries_nameable(const char *name) {
 }
 
 size_t entries_find(const struct text *text, entries_wanted *wanted, const void *what) {
-    size_t at = 0, start, length;
-    while (next_entry(text, &at, &start, &length)) {
-        if (wanted(text->bytes + start, length, what)) {
-            size_t line = 1;
-            for (size_t i = 0; i < start; i++) {
-                line += text->bytes[i] == '\n';
-            }
-            return line;
-        }
+    size_t length, line = 1, start = first_wanted(text, wanted, what, &length);
+    for (size_t i = 0; i < start; i++) {
+        line += text->bytes[i] == '\n';
     }
-    return 0;
+    return length ? line : 0;
 }
 
 size_t entries_count(const struct text *text) {
+    const char *seen = without_comments(text);
     size_t at = 0, start, length, count = 0;
-    while (next_entry(text, &at, &start, &length)) {
+    while (next_entry(seen, text->length, &at, &start, &length)) {
         count++;
     }
     return count;
@@ -91,25 +106,21 @@ bool entries_blank(const struct text *text) {
     return true;
 }
 
-static void insert(struct text *text, const char *what, size_t length) {
-    memmove(text->bytes + length, text->bytes, text->length);
-    memcpy(text->bytes, what, length);
+static void append(struct text *text, const char *what, size_t length) {
+    memcpy(text->bytes + text->length, what, length);
     text->length += length;
 }
 
-static void cut(struct text *text, size_t from, size_t to) {
-    memmove(text->bytes + from, text->bytes + to, text->length - to);
-    text->length -= to - from;
-}
-
-bool entries_add(struct text *text, const char *name, bool marked) {
-    size_t length = strlen(name), mark = marked ? strlen(entries_mark) : 0;
-    if (text->length + length + 1 + mark > sizeof text->bytes) {
+bool entries_add(struct text *text, const char *name) {
+    size_t length = strlen(name);
+    if (text->length + length + 2 > sizeof text->bytes) {
         return false;
     }
-    insert(text, "\n", 1);
-    insert(text, name, length);
-    insert(text, entries_mark, mark);
+    if (text->length > 0 && text->bytes[text->length - 1] != '\n') {
+        append(text, "\n", 1);
+    }
+    append(text, name, length);
+    append(text, "\n", 1);
     return true;
 }
 
@@ -122,40 +133,19 @@ static void cut_entry(struct text *text, size_t start, size_t end) {
         end += end < text->length;
     } else if (!ends_line && !comment_follows) {
         end++;
-    } else if (!begins_line && text->bytes[start - 1] != '\n') {
+    } else if (!begins_line) {
         start--;
     }
-    cut(text, start, end);
+    memmove(text->bytes + start, text->bytes + end, text->length - end);
+    text->length -= end - start;
 }
 
-static bool cut_mark(struct text *text) {
-    size_t length = strlen(entries_mark);
-    for (size_t at = 0; at + length <= text->length;) {
-        if (memcmp(text->bytes + at, entries_mark, length) == 0) {
-            cut(text, at, at + length);
-            return true;
-        }
-        const char *newline = memchr(text->bytes + at, '\n', text->length - at);
-        if (!newline) {
-            break;
-        }
-        at = (size_t)(newline - text->bytes) + 1;
+size_t entries_remove(struct text *text, entries_wanted *wanted, const void *what) {
+    size_t removed = 0, start, length;
+    /* From the begin each time: what counts as a comment depends on the length of the text. */
+    while (start = first_wanted(text, wanted, what, &length), length > 0) {
+        cut_entry(text, start, start + length);
+        removed++;
     }
-    return false;
-}
-
-size_t entries_remove(struct text *text, entries_wanted *wanted, const void *what, bool *was_marked) {
-    size_t removed = 0, at = 0, start, length;
-    while (next_entry(text, &at, &start, &length)) {
-        if (wanted(text->bytes + start, length, what)) {
-            cut_entry(text, start, start + length);
-            removed++;
-            at = start > 0 ? start - 1 : 0; /* what was cut may have been before `start` as well */
-            while (at > 0 && text->bytes[at - 1] != '\n') {
-                at--; /* from the line's begin, so that a comment is seen as one */
-            }
-        }
-    }
-    *was_marked = removed > 0 && cut_mark(text);
     return removed;
 }

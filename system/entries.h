@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * entries.h - the text of ld.so.preload as the dynamic linker reads it: names separated by blank, tab, newline or colon;
- * `#` begins a comment that goes to the end of its line. Pure: text in, text out.
+ * `#` begins a comment that goes to the end of its line, but glibc (seen in 2.36) overlooks later comments, and takes their
+ * words for entries. What it takes for an entry is one here. Pure: text in, text out.
  */
 #ifndef IMAS_ENTRIES_H
 #define IMAS_ENTRIES_H
@@ -16,9 +17,6 @@ struct text {
     size_t length;
     char bytes[ENTRIES_MOST];
 };
-
-/* First line of a file that imas-ldpreload made: says that the file goes with its last entry. */
-extern const char entries_mark[];
 
 /* Says whether an entry is meant. `length` bytes at `name`, not ended by NUL. */
 typedef bool entries_wanted(const char *name, size_t length, const void *what);
@@ -39,10 +37,10 @@ size_t entries_count(const struct text *text);
 /* Nothing but blanks, tabs, newlines and colons. */
 bool entries_blank(const struct text *text);
 
-/* Puts the entry in front, on a line of its own: taking that line out gives the old bytes back, whatever they were.
- * `marked`: the mark goes before it. False: it does not fit. */
-bool entries_add(struct text *text, const char *name, bool marked);
-/* Takes every wanted entry out, with its line if nothing else stands there, and the mark. Answers how many entries. */
-size_t entries_remove(struct text *text, entries_wanted *wanted, const void *what, bool *was_marked);
+/* Puts the entry behind everything, on a line of its own. In front it would move others' comments, and make glibc overlook
+ * one that it had seen; for the same reason no comment of ours goes with it. False: it does not fit. */
+bool entries_add(struct text *text, const char *name);
+/* Takes every wanted entry out, with its line if nothing else stands there. Answers how many. */
+size_t entries_remove(struct text *text, entries_wanted *wanted, const void *what);
 
 #endif

@@ -40,9 +40,11 @@ bool file_replace(struct file *file, const struct text *text);
 /* Takes the file away. */
 bool file_delete(struct file *file);
 
-/* Writes the text beside it, as `PATH.imas-backup`. */
+/* Writes the text beside it, as `PATH.imas-backup`. That there is one says that there was a file before ours. */
 bool file_back_up(struct file *file, const struct text *text);
-/* Takes the backup away if it holds just that text. True: there is none any more. */
-bool file_drop_backup(struct file *file, const struct text *text);
+/* Reads the backup. False: there is none. */
+bool file_read_backup(struct file *file, struct text *backup);
+/* Takes the backup away. */
+void file_drop_backup(struct file *file);
 
 #endif

@@ -13,7 +13,7 @@ LDPRELOAD = SBIN / "imas-ldpreload"
 RESCUE = SBIN / "imas-rescue"
 STUB = "libimas-preload.so"
 ENTRY = "/run/imas/$LIB/" + STUB
-MARK = b"# made by imas-ldpreload; deleted with its last entry\n"
+LINE = ENTRY.encode() + b"\n"
 
 passed = 0
 failed = 0
@@ -52,6 +52,12 @@ def content(path):
         return pathlib.Path(path).read_bytes()
     except FileNotFoundError:
         return None
+
+
+def enabled(before):
+    """The file with our entry in it: on a line of its own behind everything else."""
+    before = before or b""
+    return before + (b"" if before.endswith(b"\n") or not before else b"\n") + LINE
 
 
 def put(path, bytes_):

@@ -6,6 +6,8 @@ enabled, booted, disabled, broken on purpose in every way. Ends with "system: N 
 import json
 import os
 import pathlib
+import random
+import re
 import shutil
 import subprocess
 import sys
@@ -13,14 +15,13 @@ import sys
 sys.dont_write_bytecode = True
 
 import checks
-from checks import BROKEN, ENTRY, LIB, MARK, SBIN, STUB, check, compile_library, content, fails_in_earnest, put, report, run, skip
+from checks import BROKEN, ENTRY, LIB, LINE, SBIN, STUB, check, compile_library, content, fails_in_earnest, put, report, run, skip
 
 FILE = pathlib.Path("/etc/ld.so.preload")
 RUN = pathlib.Path("/run/imas")
 HOME = pathlib.Path("/srv/imas")
 IMAS = HOME / "bin/imas"
 LIBRARY = HOME / "lib/imas" / STUB
-LINE = ENTRY.encode() + b"\n"
 
 
 def enter():
@@ -108,7 +109,7 @@ def from_enable_to_disable():
         compile_library(HOME / "other.so", checks.NOTHING)
         put(FILE, before)
         said = imas("enable", "--yes")
-        wanted = (MARK if before is None else b"") + LINE + (before or b"")
+        wanted = checks.enabled(before)
         check(f"{name}: enabled", said.returncode == 0 and content(FILE) == wanted, (said, content(FILE)))
         check(f"{name}: programs are well", programs_are_well() is True)
         maps = run("/bin/cat", "/proc/self/maps").stdout
@@ -240,7 +241,7 @@ def broken_while_it_runs(keep):
         for tool in ["imas-rescue", "imas-ldpreload"]:
             good(keep)
             run(HOME / "sbin/imas-ldpreload", "add", ENTRY)
-            check(f"running: {name}: well first", programs_are_well() is True and content(FILE) == MARK + LINE)
+            check(f"running: {name}: well first", programs_are_well() is True and content(FILE) == LINE)
             spoil(LIBRARY)
             check(f"running: {name}: it hurts", hurts() is True)
             if fatal:
@@ -259,12 +260,40 @@ def hurts():
     return programs_are_well() is not True or run("/bin/true", user=65534, group=65534, extra_groups=[]).stderr != ""
 
 
+def what_the_linker_reads():
+    """The dynamic linker itself says how it reads a file: a line for every library that it does not find."""
+    random.seed(4)
+    ours = "/x/ours.so"
+    words = [" ", "\t", "\n", ":", "#", "/x/a.so", "/x/b.so", ours, ours, "\r", "# /x/c.so\n"]
+    wrong = []
+    for _ in range(200):
+        text = "".join(random.choices(words, k=random.randint(0, 9)))
+        FILE.write_bytes(text.encode())
+        before = as_the_linker_reads()
+        by_status = status()["entry"]["others"]
+        there = run(HOME / "sbin/imas-ldpreload", "status", ours).returncode == 0
+        run(HOME / "sbin/imas-ldpreload", "remove", ours)
+        after = as_the_linker_reads()
+        # Which comments it overlooks depends on the length of the file, which became shorter.
+        wanted = [entry for entry in before if entry != ours] if "#" not in text else after
+        if by_status != before or after != wanted or ours in after or there != (ours in before):
+            wrong.append((text, content(FILE), before, by_status, after))
+    check("entries are what the dynamic linker takes for entries", not wrong, wrong[:3])
+    put(FILE, None)
+
+
+def as_the_linker_reads():
+    said = subprocess.run(["/bin/true"], capture_output=True).stderr.decode()
+    return re.findall(r"object '([^']*)' from /etc/ld.so.preload", said)
+
+
 def main():
     enter()
     keep = install(pathlib.Path(sys.argv[1]).resolve())
     from_enable_to_disable()
     what_status_sees(keep)
     refusals(keep)
+    what_the_linker_reads()
     broken_before_enable(keep)
     broken_before_boot(keep)
     broken_while_it_runs(keep)

@@ -5,6 +5,7 @@
 import collections
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -14,9 +15,8 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import checks
-from checks import ENTRY, LDPRELOAD, MARK, RESCUE, check, content, put, report, run, skip
+from checks import ENTRY, LDPRELOAD, LINE, RESCUE, check, content, enabled, put, report, run, skip
 
-LINE = ENTRY.encode() + b"\n"
 # What may stand there before us, and has to stand there after us.
 FILES = {
     "none": None,
@@ -45,7 +45,7 @@ def add_and_remove(file):
     for name, before in FILES.items():
         put(file, before)
         added = tool("add", file)
-        wanted = (MARK if before is None else b"") + LINE + (before or b"")
+        wanted = enabled(before)
         check(f"{name}: added", added.returncode == 0 and content(file) == wanted, (added, content(file)))
         check(f"{name}: is there", tool("status", file).returncode == 0)
         again = tool("add", file)
@@ -67,7 +67,9 @@ def remove_from_the_midst(file):
         (b"/a.so\n" + ours, b"/a.so\n"),
         (b"/a.so\n" + ours + b"# why\n/b.so\n", b"/a.so\n# why\n/b.so\n"),
         (ours + b"\n" + ours + b" " + ours + b"\n/b.so\n", b"/b.so\n"),
-        (MARK + LINE + b"/theirs.so\n", b"/theirs.so\n"),
+        (LINE + b"/theirs.so\n", b"/theirs.so\n"),
+        # A comment that glibc overlooks is no comment.
+        (b"# long enough for the next to be overlooked\n/b.so\n# " + ours + b"\n", b"# long enough for the next to be overlooked\n/b.so\n#\n"),
         (b"# " + ours + b"\n" + ours + b"\n", b"# " + ours + b"\n"),
     ]:
         put(file, before)
@@ -78,6 +80,22 @@ def remove_from_the_midst(file):
     check("the rescue takes every library of ours", content(file) == b"/a.so\n/b.so\n/libimassive.so.1 # libimas.so\n", content(file))
     check("the rescue switches off", (file.parent / "run/disabled").is_file())
     shutil.rmtree(file.parent / "run")
+
+
+def any_text(file):
+    """Whatever stands there: added and removed, it is as it was."""
+    random.seed(5)
+    wrong = []
+    for _ in range(200):
+        before = bytes(random.choices(b" \t\n:#/ab$.\r\xff", k=random.randint(0, 40)))
+        put(file, before)
+        tool("add", file)
+        between = content(file)
+        tool("remove", file)
+        if content(file) != before or between != enabled(before) or litter(file.parent):
+            wrong.append((before, between, content(file)))
+    check("200 random texts, byte for byte as before", not wrong, wrong[:3])
+    put(file, None)
 
 
 def nature_is_kept(file):
@@ -198,12 +216,12 @@ def power_cuts(file):
         return skip("power cuts", "strace is not installed")
     theirs = b"/theirs.so # kept\n"
     scenes = [
-        ("add to none", "add", None, [None, MARK + LINE], []),
-        ("add to theirs", "add", theirs, [theirs, LINE + theirs], []),
-        ("remove the last", "remove", MARK + LINE, [MARK + LINE, None], []),
-        ("remove from theirs", "remove", LINE + theirs, [LINE + theirs, theirs], []),
-        ("roll back to none", "add", None, [None, MARK + LINE], ["--", "/bin/false"]),
-        ("roll back to theirs", "add", theirs, [theirs, LINE + theirs], ["--", "/bin/false"]),
+        ("add to none", "add", None, [None, LINE], []),
+        ("add to theirs", "add", theirs, [theirs, theirs + LINE], []),
+        ("remove the last", "remove", LINE, [LINE, None], []),
+        ("remove from theirs", "remove", theirs + LINE, [theirs + LINE, theirs], []),
+        ("roll back to none", "add", None, [None, LINE], ["--", "/bin/false"]),
+        ("roll back to theirs", "add", theirs, [theirs, theirs + LINE], ["--", "/bin/false"]),
     ]
     for name, verb, before, allowed, more in scenes:
         words = [LDPRELOAD, verb, ENTRY, "--file", file, *more]
@@ -258,7 +276,7 @@ def rescue_as_init(folder):
     subprocess.run(["gcc", "-static", "-o", root / "sbin/init", "-x", "c", "-"], input=INIT, text=True, check=True)
     shutil.copy(RESCUE, root / "usr/sbin/imas-rescue")
     for mounted in ["", "mount -t tmpfs none run && mkdir run/imas &&"]:
-        (root / "etc/ld.so.preload").write_bytes(MARK + LINE)
+        (root / "etc/ld.so.preload").write_bytes(LINE)
         script = f"mount --bind . . && cd $PWD && {mounted} exec chroot . /usr/sbin/imas-rescue single"
         said = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=root)
         if "unshare failed" in said.stderr:
@@ -268,7 +286,7 @@ def rescue_as_init(folder):
         check("rescue as init: switches off only where /run is", ("disabled: made" in said.stdout) == bool(mounted), said)
         check("rescue as init: nothing below a later /run", os.listdir(root / "run") == [], os.listdir(root / "run"))
     # As the kernel starts it: the root is read-only.
-    (root / "etc/ld.so.preload").write_bytes(MARK + LINE)
+    (root / "etc/ld.so.preload").write_bytes(LINE)
     image = folder / "image"
     made = run("sh", "-c", f"truncate -s 16M {image} && mke2fs -q -t ext4 -d {root} {image}")
     if made.returncode != 0:
@@ -312,7 +330,7 @@ def main():
         file = folder / "etc/preload"
         file.parent.mkdir()
         what_they_are()
-        for part in (add_and_remove, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, many_at_once, power_cuts, rescue_reason):
+        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, many_at_once, power_cuts, rescue_reason):
             part(file)
         rescue_as_init(folder)
     finally:

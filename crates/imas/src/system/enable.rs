@@ -116,6 +116,9 @@ fn start_units(machine: &Machine) {
         return;
     }
     let _ = units::systemctl(&["stop", units::EMERGENCY_DONE]); // of an earlier emergency; not running is fine
+    if let Err(why) = units::make_folders() {
+        message::warning(&why);
+    }
     for unit in [units::EMERGENCY, units::DAEMON] {
         if let Err(why) = units::systemctl(&["enable", "--now", unit]) {
             message::warning(&format!("{why}; without it programs stay as they are"));

@@ -3,16 +3,43 @@
 
 use std::path::Path;
 
-/// Its entries in order with their line numbers, as the dynamic linker reads them: separated by blank, tab, newline or colon;
-/// `#` begins a comment.
+/// Its entries in order with their line numbers, as the dynamic linker reads them: separated by blank, tab, newline or colon,
+/// comments left out as it leaves them out.
 pub(super) fn entries(text: &str) -> Vec<(usize, &str)> {
-    let lines = text.lines().zip(1..);
-    lines
-        .flat_map(|(line, number)| {
-            let said = line.split('#').next().unwrap_or_default();
-            said.split([' ', '\t', ':']).filter(|entry| !entry.is_empty()).map(move |entry| (number, entry))
-        })
-        .collect()
+    let seen = without_comments(text.as_bytes());
+    let separates = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b':');
+    let mut found = vec![];
+    let (mut at, mut line) = (0, 1);
+    for word in seen.split(|&byte| separates(byte)) {
+        let end = at + word.len();
+        // Comments are blanked to their line's end or to nowhere: a word is never cut out of the midst of a character.
+        if let Some(entry) = text.get(at..end).filter(|entry| !entry.is_empty()) {
+            found.push((line, entry));
+        }
+        line += usize::from(seen.get(end) == Some(&b'\n'));
+        at = end + 1;
+    }
+    found
+}
+
+/// Blanks for what glibc takes for comments. After each one it looks for the next from the begin of the file, but only as far as
+/// there are bytes behind the comment: it overlooks later ones, and loads what they name.
+fn without_comments(text: &[u8]) -> Vec<u8> {
+    let mut seen = text.to_vec();
+    let mut rest = seen.len();
+    while let Some(comment) = seen[..rest].iter().position(|&byte| byte == b'#') {
+        rest -= comment;
+        let mut at = comment;
+        loop {
+            seen[at] = b' ';
+            rest -= 1;
+            at += 1;
+            if rest == 0 || seen[at] == b'\n' {
+                break;
+            }
+        }
+    }
+    seen
 }
 
 /// Its text; empty when there is none.
@@ -36,8 +63,10 @@ mod tests {
 
     #[test]
     fn entries_are_what_the_linker_sees() {
-        let text = "/a.so /b.so:/c.so # /no.so\n#/no.so\n\t/d.so#/no.so\n";
-        assert_eq!(entries(text), [(1, "/a.so"), (1, "/b.so"), (1, "/c.so"), (3, "/d.so")]);
+        let text = "/a.so /b.so:/c.so # /no.so\n\t/d.so\n";
+        assert_eq!(entries(text), [(1, "/a.so"), (1, "/b.so"), (1, "/c.so"), (2, "/d.so")]);
+        let overlooked = "# a long first comment, longer than the rest\n/a.so\n# /no.so\n";
+        assert_eq!(entries(overlooked), [(2, "/a.so"), (3, "#"), (3, "/no.so")]);
         assert_eq!(without(text, "/b.so"), "/a.so\n/c.so\n/d.so\n");
     }
 }

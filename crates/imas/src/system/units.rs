@@ -23,13 +23,25 @@ pub(super) fn systemd_runs() -> bool {
 /// # Errors
 /// What it said.
 pub(super) fn systemctl(words: &[&str]) -> Result<(), String> {
-    let output = Command::new("systemctl").args(words).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("systemctl: {error}"))?;
+    run("systemctl", words)
+}
+
+/// The daemon's folders below the run folder, as after a boot.
+///
+/// # Errors
+/// What `systemd-tmpfiles` said.
+pub(super) fn make_folders() -> Result<(), String> {
+    run("systemd-tmpfiles", &["--create", "imas.conf"])
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
     match output.status.success() {
         true => Ok(()),
         false => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("systemctl {}: {}", words.join(" "), said.trim()))
+            Err(format!("{program} {}: {}", words.join(" "), said.trim()))
         }
     }
 }
