@@ -7,7 +7,7 @@ requests=${1:-20000}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 redis-server --port 0 --unixsocket "$folder/socket" --save '' --appendonly no --daemonize no --loglevel warning \
-    --dir "$folder" --maxmemory 512mb --enable-debug-command no &
+    --dir "$folder" --maxmemory 512mb >"$folder/log" 2>&1 &
 server=$!
 tries=0
 until [ "$(redis-cli -s "$folder/socket" ping 2>/dev/null)" = PONG ]; do
