@@ -8,6 +8,7 @@
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
 //! - [`package`]: which package of the distribution a file belongs to
+//! - [`running`]: running processes, and which allocator each is on
 //! - [`page`]: making trial pages and finding the finished ones
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`host`]: what machine this is
@@ -31,5 +32,6 @@ pub mod package;
 pub mod page;
 pub mod process;
 pub mod program;
+pub mod running;
 pub mod sampler;
 pub mod spin;

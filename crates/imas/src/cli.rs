@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
+
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
 #[command(
@@ -69,6 +71,14 @@ pub(crate) enum Command {
     Exclude(ExcludeArgs),
     /// Forget all that was measured of a program
     Forget(ProgramArgs),
+    /// Running processes that would gain from a restart, and how much
+    Advise(JsonArgs),
+    /// Give a systemd service its candidate, by a drop-in
+    Apply(ApplyArgs),
+    /// Take away what `apply` wrote
+    Unapply(UnapplyArgs),
+    /// Print what to set for a candidate: for a shell, systemd, an image, compose or Kubernetes
+    Env(EnvArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
     Doctor(JsonArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::{bench, doctor, explain, list, show, simulate, start, study, system, wishes};
+use crate::{advise, apply, bench, doctor, env, explain, list, show, simulate, start, study, system, wishes};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -27,6 +27,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => wishes::unpin(&args, &Context::new(places)?),
         Command::Exclude(args) => wishes::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => wishes::forget(&args, &Context::new(places)?),
+        Command::Advise(args) => advise::run(args, &Context::new(places)?),
+        Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
+        Command::Unapply(args) => apply::unapply(&args),
+        Command::Env(args) => env::run(&args, &Context::new(places)?),
         Command::Doctor(args) => doctor::run(args, &cli.places),
         Command::System(args) => system::run(&args, places),
         Command::Study(args) => study::run(&args, &Context::new(places)?),

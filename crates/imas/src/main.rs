@@ -3,12 +3,17 @@
 //!
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it is only put together.
 
+mod advise;
+mod apply;
 mod bench;
+mod choice;
 mod cli;
 mod commands;
 mod config;
 mod context;
 mod doctor;
+mod drop_in;
+mod env;
 mod explain;
 mod export;
 mod harvest;
@@ -16,11 +21,13 @@ mod list;
 mod message;
 mod output;
 mod profile;
+mod service_args;
 mod show;
 mod simulate;
 mod start;
 mod study;
 mod system;
+mod unit;
 mod wishes;
 
 use std::process::ExitCode;

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas advise`: running processes that a restart would bring onto their pick, and what that saved in the program's own trials.
+//!
+//! Nothing here is guessed: without enough trials on both sides it says so, and a gain whose interval reaches across none is no advice.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_core::TrialRecord;
+use imas_core::sample::PageKind;
+use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
+use imas_linux::running::{On, Running};
+use imas_store::Store;
+use serde::Serialize;
+
+use crate::choice;
+use crate::cli::JsonArgs;
+use crate::context::Context;
+use crate::output;
+use crate::show::{State, state};
+
+/// Trials on each side below which nothing is said about a saving.
+const FEWEST: usize = 3;
+/// Below these shares a saving is not worth a restart, as for the picks of `imas bench`.
+const CPU_MARGIN: f64 = 0.02;
+const MEMORY_MARGIN: f64 = 0.05;
+/// Exit status when there is nothing to advise.
+const NO_ADVICE: u8 = 1;
+
+/// One running process that is not on its pick.
+#[derive(Debug, Serialize)]
+struct Row {
+    pid: u32,
+    program: String,
+    unit: Option<String>,
+    /// What it is on.
+    on: String,
+    /// What it would be started on.
+    pick: String,
+    /// CPU seconds per operation on the pick over those on the present one, with its 95 % interval; absent without enough trials.
+    cpu: Option<Interval>,
+    /// The same of resident memory.
+    memory: Option<Interval>,
+    /// Resident bytes of the present one in its trials, median.
+    memory_bytes: Option<f64>,
+    /// Trials that count, on the present one and on the pick.
+    trials: [usize; 2],
+    /// Whether a restart is advised.
+    gain: bool,
+    /// What to do.
+    how: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Advice {
+    schema: u32,
+    processes: Vec<Row>,
+    /// Programs whose processes all run on their pick, or of which none runs.
+    as_decided: usize,
+    /// Programs whose tests are not done.
+    not_settled: usize,
+}
+
+pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
+    let store = context.open_store()?;
+    crate::harvest::harvest_quietly(context, &store);
+    let advice = advice(context, &store)?;
+    if args.json {
+        output::json(&advice)?;
+    } else {
+        output::text(&page(&advice))?;
+    }
+    let any = advice.processes.iter().any(|row| row.gain);
+    Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
+}
+
+fn advice(context: &Context, store: &Store) -> Result<Advice> {
+    let running = imas_linux::running::all();
+    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0 };
+    for program in store.programs()? {
+        let state = state(context, store, program)?;
+        let Some(pick) = choice::settled(&state) else {
+            advice.not_settled += 1;
+            continue;
+        };
+        let found =
+            running.iter().filter_map(|process| row(context, &state, pick, process)).collect::<Vec<_>>();
+        advice.as_decided += usize::from(found.is_empty());
+        advice.processes.extend(found);
+    }
+    advice.processes.sort_by(|a, b| b.gain.cmp(&a.gain).then_with(|| a.pid.cmp(&b.pid)));
+    Ok(advice)
+}
+
+/// `None` when the process runs another program, is on the pick, or on something that cannot be told.
+fn row(context: &Context, state: &State, pick: &str, process: &Running) -> Option<Row> {
+    let program = &state.known.program;
+    let same =
+        process.program.path.as_os_str() == program.path.as_str() && process.program.detail == program.detail;
+    let candidates = context.catalogue.candidates();
+    let wanted = context.catalogue.find(pick)?;
+    if !same || process.is_on(wanted, candidates) != On::No {
+        return None;
+    }
+    let on = process.candidate(candidates)?;
+    let sides = [Side::of(state, &on.name), Side::of(state, pick)];
+    let cpu = ratio(&sides[0].cpu, &sides[1].cpu);
+    let memory = ratio(&sides[0].memory, &sides[1].memory);
+    let proven =
+        |ratio: &Option<Interval>, margin: f64| ratio.is_some_and(|r| r.hi < 1.0 && r.mid <= 1.0 - margin);
+    Some(Row {
+        pid: process.pid,
+        program: program.to_string(),
+        unit: process.unit.clone(),
+        gain: proven(&cpu, CPU_MARGIN) || proven(&memory, MEMORY_MARGIN),
+        memory_bytes: median(&sides[0].memory),
+        trials: [sides[0].trials, sides[1].trials],
+        how: how(process, pick, program.id),
+        on: on.name.clone(),
+        pick: pick.to_owned(),
+        cpu,
+        memory,
+    })
+}
+
+fn how(process: &Running, pick: &str, number: i64) -> String {
+    match &process.unit {
+        Some(unit) => format!("imas apply {unit} --candidate {pick} --write --now"),
+        None => format!("end it and start it again with 'imas run -- ...' (imas explain {number})"),
+    }
+}
+
+/// The figures of one candidate's trials that count, of the present build.
+struct Side {
+    trials: usize,
+    /// CPU seconds per million operations: how much a run had to do differs, what an operation costs less so.
+    cpu: Vec<f64>,
+    /// Resident bytes, mean over the run.
+    memory: Vec<f64>,
+}
+
+impl Side {
+    fn of(state: &State, candidate: &str) -> Self {
+        let records = &state.known.records;
+        let view = state.profile.candidate(candidate);
+        let left_out = |id: &str| view.is_none_or(|view| view.left_out.iter().any(|out| out.trial_id == id));
+        let counts = |record: &&TrialRecord| {
+            let sample = &record.sample;
+            sample.candidate == candidate
+                && sample.kind == PageKind::Trial
+                && record.is_of_build(&state.known.build_id)
+                && !left_out(&sample.trial_id)
+        };
+        let counted: Vec<_> = records.iter().filter(counts).collect();
+        Self {
+            trials: counted.len(),
+            cpu: counted.iter().filter_map(|record| cpu_of(record)).collect(),
+            memory: counted.iter().filter_map(|record| memory_of(record)).collect(),
+        }
+    }
+}
+
+fn cpu_of(record: &TrialRecord) -> Option<f64> {
+    let usage = record.sample.usage.as_ref()?;
+    let operations: u64 = record.sample.classes().iter().map(|class| class.calls).sum();
+    let seconds = usage.user_s + usage.system_s;
+    (operations > 0 && seconds > 0.0).then(|| seconds * 1e6 / operations as f64)
+}
+
+fn memory_of(record: &TrialRecord) -> Option<f64> {
+    let memory = &record.sample.memory;
+    (memory.snapshots > 0 && memory.resident_mean > 0).then_some(memory.resident_mean as f64)
+}
+
+/// Median of the pick over median of the present one, resampled together.
+fn ratio(present: &[f64], pick: &[f64]) -> Option<Interval> {
+    if present.len() < FEWEST || pick.len() < FEWEST {
+        return None;
+    }
+    let tagged: Vec<(bool, f64)> =
+        present.iter().map(|&x| (false, x)).chain(pick.iter().map(|&x| (true, x))).collect();
+    let of = |drawn: &[(bool, f64)], side: bool| {
+        median(&drawn.iter().filter(|(tag, _)| *tag == side).map(|(_, x)| *x).collect::<Vec<_>>())
+    };
+    bootstrap(&tagged, RESAMPLES, 1, |drawn| {
+        let below = of(drawn, false).filter(|x| *x > 0.0)?;
+        Some(of(drawn, true)? / below)
+    })
+}
+
+fn page(advice: &Advice) -> String {
+    if advice.processes.is_empty() {
+        return format!(
+            "no running process would gain from a restart: {} programs run as decided or not at all, of {} the tests are not done\n",
+            advice.as_decided, advice.not_settled
+        );
+    }
+    let rows = advice.processes.iter().map(|row| {
+        vec![
+            row.pid.to_string(),
+            row.unit.clone().unwrap_or_else(|| row.program.clone()),
+            row.on.clone(),
+            row.pick.clone(),
+            change(row.cpu),
+            change(row.memory),
+            if row.gain { row.how.clone() } else { verdict(row).to_owned() },
+        ]
+    });
+    imas_report::table::plain(&["pid", "what", "on", "pick", "CPU", "memory", "what to do"], rows)
+}
+
+fn verdict(row: &Row) -> &'static str {
+    match row.cpu.is_none() && row.memory.is_none() {
+        true => "no data: too few trials of both to say what it would save",
+        false => "nothing to do: no gain beyond the noise",
+    }
+}
+
+/// As a percentage with its interval.
+fn change(ratio: Option<Interval>) -> String {
+    let percent = |x: f64| (x - 1.0) * 100.0;
+    ratio.map_or_else(
+        || "no data".to_owned(),
+        |r| format!("{:+.1} % [{:+.1}, {:+.1}]", percent(r.mid), percent(r.lo), percent(r.hi)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_needs_trials_on_both_sides() {
+        assert_eq!(ratio(&[1.0, 1.0], &[1.0, 1.0, 1.0]), None);
+        assert_eq!(ratio(&[1.0, 1.0, 1.0], &[]), None);
+        let half = ratio(&[2.0, 2.0, 2.0, 2.0], &[1.0, 1.0, 1.0]).unwrap();
+        assert_eq!((half.lo, half.mid, half.hi), (0.5, 0.5, 0.5));
+    }
+
+    #[test]
+    fn noise_is_wide() {
+        let wide = ratio(&[1.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert!(wide.lo < 1.0 && wide.hi > 1.0, "{wide:?}");
+        assert_eq!(change(None), "no data");
+        assert_eq!(change(Some(Interval { lo: 0.5, mid: 0.9, hi: 1.1 })), "-10.0 % [-50.0, +10.0]");
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The candidate for something that lasts: a service, a container. Chosen from what is settled, never from half a measurement.
+
+use std::path::Path;
+
+use anyhow::Result;
+use imas_core::Reason;
+use imas_linux::catalogue::Candidate;
+use imas_linux::environment::{Injection, Mode, Reach, UnusablePath, Variables};
+
+use crate::context::Context;
+use crate::message::Hinted;
+use crate::show::State;
+
+/// The candidate that was learned for the program; `None` while its tests are not done or when nothing can serve it.
+pub(crate) fn settled(state: &State) -> Option<&str> {
+    let decision = &state.decision;
+    let decided = match decision.reason {
+        Reason::Pinned => true,
+        Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
+        Reason::OwnMalloc | Reason::Sanitizer => false,
+        _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
+    };
+    (decided && !decision.trial).then_some(decision.candidate.as_str())
+}
+
+/// The same, with words for those who cannot have it.
+pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
+    settled(state).ok_or_else(|| {
+        let program = &state.known.program;
+        let reason = state.decision.reason.sentence().trim_end_matches('.');
+        Hinted::error(
+            format!("{program}: nothing is settled yet: {reason}"),
+            format!("let it run under 'imas run -- ...' until 'imas show {}' has picks, or name one with --candidate", program.id),
+        )
+    })
+}
+
+/// The candidate of that name, if it can be used here and changes anything.
+pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a Candidate> {
+    let candidate = context.candidate(name)?;
+    if let Some(obstacle) = context.obstacle(candidate, None) {
+        return Err(Hinted::error(
+            format!("{name} cannot be used here: {obstacle}"),
+            "'imas list' shows those that can",
+        ));
+    }
+    if candidate.is_system() {
+        return Err(Hinted::error(
+            "system is the program as it is: there is nothing to set",
+            "'imas unapply UNIT' takes away what 'imas apply' wrote",
+        ));
+    }
+    Ok(candidate)
+}
+
+/// The variables that differ from those inherited when a program is started in production under the candidate, in order.
+pub(crate) fn changes(
+    context: &Context,
+    candidate: &Candidate,
+    follow: bool,
+    inherited: &Variables,
+) -> Result<Vec<(String, String)>, UnusablePath> {
+    let reach = if follow { Reach::Children } else { Reach::Program };
+    let injection = Injection { candidate, mode: Mode::Production, reach, page: None };
+    let wanted = injection.variables(inherited, &context.libraries)?;
+    let changed = wanted.into_iter().filter(|(name, value)| inherited.get(name) != Some(value));
+    let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+    Ok(changed.map(|(name, value)| (text(name), text(value))).collect())
+}
+
+/// What has to be there for those variables to work: the guard and the allocator, and what the distribution brings.
+pub(crate) fn files<'a>(context: &'a Context, candidate: &'a Candidate) -> impl Iterator<Item = &'a Path> {
+    let ours = Some(context.libraries.guard.as_path());
+    [ours, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
+}

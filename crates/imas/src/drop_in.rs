@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The drop-in file that `imas apply` writes: marked, so that only ours is ever removed, and with a check sum, so that what somebody
+//! edited is left alone.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+/// Name of the file in `UNIT.d`.
+pub(crate) const NAME: &str = "50-imas.conf";
+const MARK: &str = "# Made by imas apply, check sum ";
+
+/// What stands at a drop-in's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// What we wrote, unchanged.
+    Ours(String),
+    /// Ours once, edited since; or a file of somebody else's.
+    Edited,
+}
+
+/// Where the drop-in of the unit stands below the root.
+pub(crate) fn path(root: &Path, unit: &str) -> PathBuf {
+    root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
+}
+
+/// The file's whole text.
+pub(crate) fn text(unit: &str, candidate: &str, variables: &[(String, String)]) -> String {
+    let mut body =
+        format!("# {candidate} for {unit}; to take it away: imas unapply {unit} --write\n[Service]\n");
+    for (name, value) in variables {
+        body.push_str(&line(name, value));
+    }
+    format!("{MARK}{:016x}\n{body}", check_sum(&body))
+}
+
+/// One `Environment=` line. Quoted as systemd.syntax(7) has it; `%` begins a specifier.
+pub(crate) fn line(name: &str, value: &str) -> String {
+    let mut quoted = String::new();
+    for sign in value.chars() {
+        match sign {
+            '"' | '\\' => quoted.extend(['\\', sign]),
+            '%' => quoted.push_str("%%"),
+            '\n' => quoted.push_str("\\n"),
+            _ => quoted.push(sign),
+        }
+    }
+    format!("Environment=\"{name}={quoted}\"\n")
+}
+
+/// Looks at the file.
+pub(crate) fn find(file: &Path) -> Result<Found> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => return Ok(Found::Edited),
+        Err(error) => return Err(error).with_context(|| file.display().to_string()),
+    };
+    let body = text.strip_prefix(MARK).and_then(|rest| rest.split_once('\n'));
+    match body {
+        Some((sum, body)) if sum == format!("{:016x}", check_sum(body)) => Ok(Found::Ours(text)),
+        _ => Ok(Found::Edited),
+    }
+}
+
+/// Writes it in one step: a file beside it, then a rename. The manager reads such files at any time.
+pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
+    let shown = || file.display().to_string();
+    let folder = file.parent().with_context(shown)?;
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let mut new = tempfile::Builder::new().prefix(".imas-").tempfile_in(folder).with_context(shown)?;
+    new.write_all(text.as_bytes()).with_context(shown)?;
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    new.as_file().set_permissions(readable).with_context(shown)?;
+    new.as_file().sync_all().with_context(shown)?;
+    new.persist(file).with_context(shown)?;
+    Ok(())
+}
+
+/// Removes it, and its folder when that is empty then.
+pub(crate) fn remove(file: &Path) -> Result<()> {
+    std::fs::remove_file(file).with_context(|| file.display().to_string())?;
+    if let Some(folder) = file.parent() {
+        let _ = std::fs::remove_dir(folder); // other drop-ins keep it there
+    }
+    Ok(())
+}
+
+/// FNV-1a, 64 bits: against editing, not against forgery.
+fn check_sum(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_edited_and_nothing_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = path(folder.path(), "x.service");
+        assert_eq!(find(&file).unwrap(), Found::Nothing);
+        let ours = text("x.service", "hoard", &[("A".into(), "b".into())]);
+        write(&file, &ours).unwrap();
+        assert_eq!(find(&file).unwrap(), Found::Ours(ours.clone()));
+        std::fs::write(&file, ours.replace("A=b", "A=c")).unwrap();
+        assert_eq!(find(&file).unwrap(), Found::Edited);
+        std::fs::write(&file, "[Service]\n").unwrap();
+        assert_eq!(find(&file).unwrap(), Found::Edited);
+        remove(&file).unwrap();
+        assert!(!file.parent().unwrap().exists());
+    }
+
+    #[test]
+    fn values_are_quoted_for_systemd() {
+        assert_eq!(line("A", r#"a "b" \ 50% $HOME"#), "Environment=\"A=a \\\"b\\\" \\\\ 50%% $HOME\"\n");
+    }
+}

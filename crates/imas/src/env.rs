@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas env`: what has to be set to start something under a candidate, in the words of a shell, a unit, an image or a cluster.
+//!
+//! What is printed is made of names and paths of this installation; each format quotes them by its own rules.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::catalogue::Candidate;
+use imas_linux::environment::Variables;
+
+use crate::context::Context;
+use crate::profile::find;
+use crate::service_args::{EnvArgs, Format};
+use crate::show::state;
+use crate::{choice, drop_in, message, output};
+
+pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
+    let name = match (&args.candidate, &args.program) {
+        (Some(name), _) => name.clone(),
+        (None, Some(word)) => learned(context, word)?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let candidate = choice::usable(context, &name)?;
+    // A shell's own variables are known; of the others we know nothing, and say so.
+    let inherited = if args.format == Format::Sh { std::env::vars_os().collect() } else { Variables::new() };
+    let variables = choice::changes(context, candidate, args.follow, &inherited)?;
+    let setting = Setting { context, candidate, variables, args };
+    output::text(&match args.format {
+        Format::Sh => setting.sh(),
+        Format::Systemd => setting.systemd(),
+        Format::Dockerfile => setting.dockerfile(),
+        Format::Compose => setting.compose(),
+        Format::Kubernetes => setting.kubernetes(),
+    })?;
+    if !matches!(args.format, Format::Sh | Format::Systemd) {
+        setting.warn();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
+    let store = context.open_store()?;
+    crate::harvest::harvest_quietly(context, &store);
+    let state = state(context, &store, find(&store, word)?)?;
+    Ok(choice::settled_or_why(&state)?.to_owned())
+}
+
+/// What is to be written down.
+struct Setting<'a> {
+    context: &'a Context,
+    candidate: &'a Candidate,
+    variables: Vec<(String, String)>,
+    args: &'a EnvArgs,
+}
+
+impl Setting<'_> {
+    fn sh(&self) -> String {
+        self.variables.iter().fold(String::new(), |mut text, (name, value)| {
+            let _ = writeln!(text, "export {name}={}", shell_words::quote(value)); // a String takes everything
+            text
+        })
+    }
+
+    fn systemd(&self) -> String {
+        let lines = self.variables.iter().map(|(name, value)| drop_in::line(name, value));
+        format!(
+            "# {}; a drop-in replaces a LD_PRELOAD of the unit: 'imas apply UNIT' composes them\n[Service]\n",
+            self.candidate.name
+        ) + &lines.collect::<String>()
+    }
+
+    fn dockerfile(&self) -> String {
+        let folder = Path::new("imas");
+        let mut text = format!(
+            "# {}. Copy the libraries beside the Dockerfile first:\n#   mkdir -p imas",
+            self.candidate.name
+        );
+        for file in self.own_files() {
+            text.push_str(&format!(" && cp {} imas/", shell_words::quote(&file.to_string_lossy())));
+        }
+        text.push('\n');
+        if let Some(needs) = &self.candidate.needs {
+            text.push_str(&format!("# The image must have {} from its own distribution.\n", needs.display()));
+        }
+        for file in self.own_files() {
+            let name = file.file_name().map(PathBuf::from).unwrap_or_default();
+            text.push_str(&format!("COPY {}\n", json_list(&[&folder.join(name), file])));
+        }
+        for (name, value) in &self.variables {
+            text.push_str(&format!("ENV {name}={}\n", escaped(value, &['"', '\\', '$'])));
+        }
+        text
+    }
+
+    fn compose(&self) -> String {
+        let mut text =
+            format!("# {}\nservices:\n  {}:\n    environment:\n", self.candidate.name, self.args.name);
+        for (name, value) in &self.variables {
+            // Compose replaces $NAME; $$ stands for the sign.
+            text.push_str(&format!("      {name}: {}\n", json_text(&value.replace('$', "$$"))));
+        }
+        text.push_str("    volumes:\n");
+        for folder in self.folders() {
+            let folder = json_text(&folder.to_string_lossy().replace('$', "$$"));
+            text.push_str(&format!("      - type: bind\n        source: {folder}\n        target: {folder}\n        read_only: true\n"));
+        }
+        text
+    }
+
+    fn kubernetes(&self) -> String {
+        let mut text = format!(
+            "# {} for the container '{}': kubectl patch deployment NAME --patch-file THIS\n\
+             spec:\n  template:\n    metadata:\n      annotations:\n        imas.dev/candidate: {}\n    spec:\n      volumes:\n",
+            self.candidate.name,
+            self.args.name,
+            json_text(&self.candidate.name)
+        );
+        let folders: Vec<_> = self.folders().into_iter().collect();
+        for (number, folder) in folders.iter().enumerate() {
+            text.push_str(&format!("        - name: imas-{number}\n"));
+            text.push_str(&match &self.args.image {
+                Some(image) => format!(
+                    "          image:\n            reference: {}\n            pullPolicy: IfNotPresent\n",
+                    json_text(image)
+                ),
+                None => format!(
+                    "          hostPath:\n            path: {}\n            type: Directory\n",
+                    json_text(&folder.to_string_lossy())
+                ),
+            });
+        }
+        text.push_str(&format!("      containers:\n        - name: {}\n          env:\n", self.args.name));
+        for (name, value) in &self.variables {
+            // Kubernetes replaces $(NAME); $$( stands for it.
+            text.push_str(&format!(
+                "            - name: {name}\n              value: {}\n",
+                json_text(&value.replace("$(", "$$("))
+            ));
+        }
+        text.push_str("          volumeMounts:\n");
+        for (number, folder) in folders.iter().enumerate() {
+            let path = json_text(&folder.to_string_lossy());
+            text.push_str(&format!("            - name: imas-{number}\n              mountPath: {path}\n              readOnly: true\n"));
+        }
+        text
+    }
+
+    /// The files that are ours to bring; what the distribution has is the image's.
+    fn own_files(&self) -> Vec<&Path> {
+        let theirs = self.candidate.needs.as_deref();
+        choice::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
+    }
+
+    /// The folders to mount: the installation's, and that of a library which lies elsewhere.
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        let lib_dir = &self.context.lib_dir;
+        let of = |file: &Path| {
+            if file.starts_with(lib_dir) { lib_dir.clone() } else { file.parent().unwrap_or(file).to_owned() }
+        };
+        self.own_files().into_iter().map(of).collect()
+    }
+
+    fn warn(&self) {
+        message::warning(&format!(
+            "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
+            imas_linux::host::libc_version()
+        ));
+        if let Some(needs) = &self.candidate.needs {
+            message::warning(&format!("{} has to be in the image", needs.display()));
+        }
+        message::warning("an LD_PRELOAD that the image sets is replaced: put it behind ours, after a colon");
+    }
+}
+
+/// A JSON string is a YAML string.
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn json_list(paths: &[&Path]) -> String {
+    let words = paths.iter().map(|path| json_text(&path.to_string_lossy())).collect::<Vec<_>>();
+    format!("[{}]", words.join(", "))
+}
+
+/// In double quotes, with a backslash before each of the signs.
+fn escaped(text: &str, signs: &[char]) -> String {
+    let mut quoted = String::from('"');
+    for sign in text.chars() {
+        if signs.contains(&sign) {
+            quoted.push('\\');
+        }
+        quoted.push(sign);
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting() {
+        assert_eq!(json_text("a\"b\\c:d"), r#""a\"b\\c:d""#);
+        assert_eq!(escaped(r#"a"$b\"#, &['"', '\\', '$']), r#""a\"\$b\\""#);
+        assert_eq!(json_list(&[Path::new("a b"), Path::new("/c")]), r#"["a b", "/c"]"#);
+    }
+}
