@@ -2,6 +2,10 @@
 // nedmalloc. Upstream leaves a thread's cache behind when the thread ends.
 #include <stddef.h>
 
+// The in-use bit of the previous block is clear and its place holds a marked offset.
+#define SHIFTED_IS_MAPPED(head, previous) (((head) & 1) == 0 && ((previous) & 1) != 0)
+#define SHIFTED_OFFSET(previous) ((previous) & ~(size_t)1)
+#include "shifted_chunk.h"
 #include "thread_end.h"
 
 extern void *nedmalloc(size_t size);
@@ -63,6 +67,8 @@ static inline void raw_free(void *block)
 static inline void *raw_realloc(void *block, size_t size)
 {
     know_thread();
+    if (__builtin_expect(shifted_chunk(block), 0))
+        return shifted_move(block, nedblksize(block), size, nedmalloc, nedfree);
     return nedrealloc(block, size);
 }
 

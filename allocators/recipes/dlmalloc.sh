@@ -3,7 +3,7 @@
 # Doug Lea's malloc, as libffi carries it. brk stays glibc's.
 version=2.8.6
 source=crate:libffi-sys
-glue=(dlmalloc.c primitives.h)
+glue=(dlmalloc.c primitives.h shifted_chunk.h)
 build_seconds=2
 
 build()

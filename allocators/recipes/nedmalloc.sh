@@ -3,7 +3,7 @@
 # nedmalloc, as git carries it. Any git of the distribution will do: the files are old and checked here.
 version=1.05
 source=debian:git
-glue=(nedmalloc.c nedmalloc_unit.c thread_end.h)
+glue=(nedmalloc.c nedmalloc_unit.c shifted_chunk.h thread_end.h)
 build_seconds=8
 
 build()

@@ -126,6 +126,30 @@ static void check_aligned(void)
     }
 }
 
+// Blocks that allocators map by themselves: what was skipped for the alignment must not be forgotten when they shrink or grow.
+static void check_large_aligned(void)
+{
+    static const size_t sizes[] = { 140000, 300000, (size_t)1 << 20, (size_t)5 << 20 };
+    static const size_t ends[] = { 311, 1000, 4000, 5000, 70000, (size_t)2 << 20 };
+    for (size_t alignment = 32; alignment <= 65536; alignment *= 2)
+        for (size_t index = 0; index < 24; index++) {
+            size_t from = sizes[index % 4], to = ends[index / 4];
+            unsigned char *block = opaque(memalign(alignment, opaque_size(from)));
+            if (block == NULL)
+                continue;
+            fill(block, from);
+            unsigned char *moved = opaque(realloc(block, opaque_size(to)));
+            size_t kept = from < to ? from : to;
+            size_t usable = moved != NULL ? malloc_usable_size(moved) : 0;
+            fact("realloc-of-large-aligned", moved != NULL && usable >= to && usable < to + ((size_t)8 << 20) && filled(moved, from, kept),
+                "alignment %zu, %zu -> %zu: %zu usable or bytes lost", alignment, from, to, usable);
+            if (moved == NULL)
+                continue;
+            memset(moved, 1, to);
+            free(moved);
+        }
+}
+
 static void check_array(void)
 {
     unsigned char *block = opaque(reallocarray(NULL, opaque_size(10), 30));
@@ -145,6 +169,7 @@ int main(int argc, char **argv)
     check_growth();
     check_refusal();
     check_aligned();
+    check_large_aligned();
     check_array();
     return facts_end();
 }
