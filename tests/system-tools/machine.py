@@ -201,6 +201,10 @@ def broken_before_enable(keep):
         check(f"enable refuses: {name}", said.returncode == 1 and "not enabled" in said.stderr, said)
         check(f"enable refuses: {name}: everything as before", content(FILE) == before and link() is None and programs_are_well() is True)
         good(keep)
+    compile_library(LIBRARY, checks.SYSTEM_CALL + checks.CONSTRUCTOR % "for (;;) call(34, 0, 0, 0);")
+    said = imas("enable", "--yes")
+    check("enable refuses: a library that hangs", said.returncode == 1 and "did not end" in said.stderr and content(FILE) == before, said)
+    good(keep)
     put(FILE, None)
     for before in [None, b"/srv/imas/other.so\n"]:
         put(FILE, before)

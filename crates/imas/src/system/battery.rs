@@ -37,8 +37,10 @@ pub(super) struct Outcome {
     pub(super) case: String,
     /// The program itself.
     pub(super) program: String,
-    /// How it ended, like `exit status: 0` or `signal: 11 (SIGSEGV)`.
+    /// How it ended, like `exit status 0` or `died of SIGSEGV`.
     end: String,
+    /// It had to be killed.
+    hung: bool,
     stdout: Vec<u8>,
     stderr: String,
 }
@@ -61,10 +63,23 @@ pub(super) enum By<'a> {
     Variable(&'a Path),
 }
 
-/// Runs the battery; programs that are not installed are left out.
+/// Runs the battery; programs that are not installed are left out. After one that hangs the others are not tried: at boot
+/// people wait for this.
 pub(super) fn run(machine: &Machine, by: By<'_>) -> Result<Vec<Outcome>> {
     let wanted = |case: &&Case| case.native || matches!(by, By::Machine);
-    cases(machine)?.iter().filter(wanted).map(|case| case.run(by)).collect()
+    let mut outcomes = vec![];
+    for case in cases(machine)?.iter().filter(wanted) {
+        outcomes.push(case.run(by)?);
+        if outcomes.last().is_some_and(|outcome| outcome.hung) {
+            break;
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The program that hung, which ends a side.
+pub(super) fn hung(outcomes: &[Outcome]) -> Option<&Outcome> {
+    outcomes.last().filter(|last| last.hung)
 }
 
 /// Compares the two sides, in the order of `after`.
@@ -168,10 +183,12 @@ impl Case {
         if let By::Variable(library) = by {
             command.env("LD_PRELOAD", library);
         }
+        let (end, hung) = end_of(&mut command);
         Ok(Outcome {
             case: self.name.to_owned(),
             program: self.command[0].clone(),
-            end: end_of(&mut command),
+            end,
+            hung,
             stdout: contents(&mut stdout)?,
             stderr: String::from_utf8_lossy(&contents(&mut stderr)?).into_owned(),
         })
@@ -193,15 +210,15 @@ fn contents(file: &mut File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts it and waits, in words: what cannot be started or does not end is an outcome too.
-fn end_of(command: &mut Command) -> String {
+/// Starts it and waits: how it ended, in words, and whether it hung. What cannot be started is an outcome too.
+fn end_of(command: &mut Command) -> (String, bool) {
     match wait(command) {
         Ok(Some(status)) => match status.signal() {
-            Some(signal) => format!("died of {}", imas_linux::process::signal_name(signal)),
-            None => format!("exit status {}", status.code().unwrap_or_default()),
+            Some(signal) => (format!("died of {}", imas_linux::process::signal_name(signal)), false),
+            None => (format!("exit status {}", status.code().unwrap_or_default()), false),
         },
-        Ok(None) => format!("did not end within {} s", PATIENCE.as_secs()),
-        Err(error) => format!("could not be started: {error}"),
+        Ok(None) => (format!("did not end within {} s", PATIENCE.as_secs()), true),
+        Err(error) => (format!("could not be started: {error}"), false),
     }
 }
 

@@ -33,7 +33,12 @@ pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
             return other.map(|_| ExitCode::from(1));
         }
     }
-    start_units(machine);
+    if let Err(why) = start_units(machine) {
+        return Err(Hinted::error(
+            format!("{}: {why}", units::BOOT),
+            "'imas system status' shows what is in place",
+        ));
+    }
     say("Enabled. Programs that start from now on look themselves up; those that run stay as they are.");
     say("hint: 'imas system status' shows what is in place, 'imas system disable' takes it out");
     Ok(ExitCode::SUCCESS)
@@ -111,17 +116,23 @@ fn take_back(machine: &Machine) {
     }
 }
 
-fn start_units(machine: &Machine) {
+/// The boot unit is started as well: what fails at the next boot shall fail now.
+///
+/// # Errors
+/// Of the boot unit, which then has taken the entry out; without the others programs stay as they are.
+fn start_units(machine: &Machine) -> Result<(), String> {
     if !machine.is_live() || !units::systemd_runs() {
-        return;
+        return Ok(());
     }
     let _ = units::systemctl(&["stop", units::EMERGENCY_DONE]); // of an earlier emergency; not running is fine
     if let Err(why) = units::make_folders() {
         message::warning(&why);
     }
+    units::systemctl(&["restart", units::BOOT])?;
     for unit in [units::EMERGENCY, units::DAEMON] {
         if let Err(why) = units::systemctl(&["enable", "--now", unit]) {
             message::warning(&format!("{why}; without it programs stay as they are"));
         }
     }
+    Ok(())
 }

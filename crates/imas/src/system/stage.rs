@@ -69,6 +69,9 @@ pub(super) fn run(scope: Scope, machine: &Machine) -> Result<ExitCode> {
     enter(&machine.run_dir).context("a mount namespace of its own")?;
     set_preload(&others)?;
     let before = battery::run(machine, By::Machine)?;
+    if let Some(hung) = battery::hung(&before) {
+        bail!("{} does not end, without our library: nothing can be compared", hung.program);
+    }
     let mut rehearsal = Rehearsal { before, variable: vec![], after: vec![] };
     if scope == Scope::All {
         try_library(machine, &others, &mut rehearsal)?;
