@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract rust demo test \
+.PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract workloads rust demo test \
         conformance lint fmt bench docs-allocators install uninstall man clean
 
 help: ## this list
@@ -21,7 +21,7 @@ setup: ## install what the build needs (apt; as root or with sudo)
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
-build: hook tools allocators textbook rust ## build everything
+build: hook tools allocators textbook workloads rust ## build everything
 
 hook:
 	@$(MAKE) --no-print-directory -C hook
@@ -41,6 +41,9 @@ contract:
 
 rust:
 	$(CARGO) build --release --locked
+
+workloads: ## the suite of `imas suite`: its data, input generators and C programs
+	@$(MAKE) --no-print-directory -C workloads
 
 # The candidates that are tested by default; the others take most of the build's time and the demo does not need them.
 allocators-default:

@@ -31,6 +31,12 @@ pub fn now() -> Result<Conditions, ConditionsError> {
     })
 }
 
+/// One-minute load average; None when /proc cannot be read.
+#[must_use]
+pub fn load1() -> Option<f64> {
+    LoadAverage::current().ok().map(|load| f64::from(load.one))
+}
+
 /// CPUs this process may run on; at least one.
 #[must_use]
 pub fn cpus() -> u32 {

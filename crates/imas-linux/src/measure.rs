@@ -2,7 +2,7 @@
 //! Running a command with its whole process tree, and what that cost.
 
 use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use siphasher::sip::SipHasher13;
 use wait4::Wait4;
 
 use crate::counters::{Counters, Counts};
@@ -32,6 +33,8 @@ pub struct Run<'a> {
     pub variables: &'a Variables,
     /// Standard input; /dev/null when there is none.
     pub input: Option<&'a Path>,
+    /// Working folder; that of this process when there is none.
+    pub folder: Option<&'a Path>,
     /// Pass the program's output on instead of only hashing it.
     pub show_output: bool,
     /// Ended by SIGKILL after this long.
@@ -65,7 +68,7 @@ pub struct Outcome {
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
     pub counts: Counts,
-    /// Hash of standard output; comparable within one invocation.
+    /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
     /// The end of what was written to standard error.
     pub stderr_tail: String,
@@ -143,6 +146,50 @@ impl Run<'_> {
         Ok(outcome)
     }
 
+    /// Measures a server and nothing else: starts it, lets `load` do its work (it gets the server's pid and may start
+    /// processes, which it must wait for), then asks the server to end by `stop` and waits for its whole tree.
+    ///
+    /// CPU and memory are those of the server's own tree, from its start to its end; no hardware counters. `timeout` is
+    /// how long it may take to end.
+    ///
+    /// # Errors
+    /// As [`Run::measure`]; what `load` returns comes back beside the outcome.
+    pub fn measure_serving<T>(
+        &self,
+        stop: Signal,
+        load: impl FnOnce(u32) -> T,
+    ) -> Result<(Outcome, T), RunError> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))?;
+        let mut child = self.spawn()?;
+        let start = Instant::now();
+        let output = hash_output(&mut child, self.show_output);
+        let errors = keep_tail(&mut child, self.show_output);
+        let sampler = Sampler::of(child.id());
+        let loaded = load(child.id());
+        let wall_s = start.elapsed().as_secs_f64();
+        let resident = sampler.stop();
+        // All that was reaped so far belongs to the load; what comes from here on is the server's.
+        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        if let Ok(pid) = i32::try_from(child.id()) {
+            let _ = kill(Pid::from_raw(pid), stop); // it may have ended by itself
+        }
+        let watchdog = Watchdog::start(child.id(), self.timeout);
+        let ended = child.wait4().map_err(RunError::Wait)?;
+        let timed_out = watchdog.stop();
+        let left_running = end_orphans()?;
+        let mut outcome = usage_between(&before, &getrusage(UsageWho::RUSAGE_CHILDREN)?);
+        outcome.wall_s = wall_s;
+        outcome.timed_out = timed_out;
+        outcome.left_running = left_running;
+        outcome.resident = resident;
+        outcome.output_hash = output.join().unwrap_or_default();
+        outcome.stderr_tail = errors.join().unwrap_or_default();
+        outcome.max_rss_bytes = ended.rusage.maxrss;
+        (outcome.exit, outcome.signal) = exit_of(ended.status);
+        Ok((outcome, loaded))
+    }
+
     fn spawn(&self) -> Result<Child, RunError> {
         let input = match self.input {
             None => Stdio::null(),
@@ -151,7 +198,11 @@ impl Run<'_> {
                 .into(),
         };
         let arg0 = self.argv.first().map_or(self.file.as_os_str(), |word| word);
-        std::process::Command::new(self.file)
+        let mut command = std::process::Command::new(self.file);
+        if let Some(folder) = self.folder {
+            command.current_dir(folder);
+        }
+        command
             .arg0(arg0)
             .args(self.argv.get(1..).unwrap_or_default())
             .env_clear()
@@ -193,7 +244,7 @@ fn usage_between(before: &nix::sys::resource::Usage, after: &nix::sys::resource:
 fn hash_output(child: &mut Child, show: bool) -> JoinHandle<u64> {
     let pipe = child.stdout.take();
     std::thread::spawn(move || {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = SipHasher13::new();
         drain(pipe, |bytes| {
             hasher.write(bytes);
             if show {
@@ -275,6 +326,19 @@ fn end_orphans() -> Result<u32, RunError> {
             }
             Ok(_) => {}
         }
+    }
+}
+
+/// Ends every descendant of this process at once: for a program that is about to end in the middle of a run.
+pub fn kill_descendants() {
+    let mut found = crate::sampler::children(std::process::id());
+    let mut seen = 0;
+    while let Some(&pid) = found.get(seen) {
+        found.extend(crate::sampler::children(pid));
+        seen += 1;
+    }
+    for pid in found.into_iter().filter_map(|pid| i32::try_from(pid).ok()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
     }
 }
 

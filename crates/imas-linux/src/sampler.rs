@@ -34,12 +34,22 @@ const SHORTEST_GAP: Duration = Duration::from_micros(500);
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 
 impl Sampler {
-    /// Starts looking at once.
+    /// Starts looking at all descendants of this process at once.
     #[must_use]
     pub fn start() -> Self {
+        Self::watching(|| children(std::process::id()))
+    }
+
+    /// Starts looking at one process and its descendants at once.
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        Self::watching(move || vec![pid])
+    }
+
+    fn watching(roots: impl Fn() -> Vec<u32> + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || watch(&seen));
+        let thread = std::thread::spawn(move || watch(&seen, &roots));
         Self { stop, thread }
     }
 
@@ -52,11 +62,11 @@ impl Sampler {
     }
 }
 
-fn watch(stop: &AtomicBool) -> Resident {
+fn watch(stop: &AtomicBool, roots: &dyn Fn() -> Vec<u32>) -> Resident {
     let start = Instant::now();
     let mut integral = Integral::default();
     while !stop.load(Ordering::Relaxed) {
-        let bytes = tree_bytes();
+        let bytes = tree_bytes(roots());
         if bytes > 0 {
             integral.add(start.elapsed(), bytes);
         }
@@ -102,9 +112,8 @@ impl Integral {
     }
 }
 
-/// Sum over all descendants of this process; 0 when there are none.
-fn tree_bytes() -> u64 {
-    let mut pids = children(std::process::id());
+/// Sum over these processes and all their descendants; 0 when there are none.
+fn tree_bytes(mut pids: Vec<u32>) -> u64 {
     let mut total = 0;
     while let Some(pid) = pids.pop() {
         total += resident_bytes(pid).unwrap_or(0);

@@ -22,6 +22,7 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
         argv: &argv,
         variables: &variables,
         input,
+        folder: None,
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: a command under every candidate, interleaved, and what that says.
 
-mod counted;
+pub(crate) mod counted;
 mod plan;
 mod progress;
 mod raw;
@@ -211,6 +211,7 @@ impl Bench<'_> {
             argv: &self.command.argv,
             variables: &variables,
             input: self.args.input.as_deref(),
+            folder: None,
             show_output: self.args.show_output,
             timeout,
         };
@@ -321,7 +322,7 @@ fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
     }
 }
 
-fn run_of(outcome: &Outcome, round: u32) -> Run {
+pub(crate) fn run_of(outcome: &Outcome, round: u32) -> Run {
     Run {
         round,
         exit: outcome.exit,

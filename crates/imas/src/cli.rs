@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Study(StudyArgs),
     /// Replay runs through policies and judge their picks on runs they did not see
     Simulate(SimulateArgs),
+    /// Real programs with real input, measured under every candidate
+    Suite(SuiteArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder
@@ -227,6 +229,99 @@ pub(crate) struct SimulateArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteArgs {
+    #[command(subcommand)]
+    pub(crate) action: SuiteAction,
+}
+
+/// What to do with the suite.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SuiteAction {
+    /// The programs, and whether their packages are installed
+    List(SuiteListArgs),
+    /// Run programs of the suite under every candidate; can be interrupted at any point and gone on with
+    Run(SuiteRunArgs),
+    /// What the runs so far say
+    Show(SuiteShowArgs),
+}
+
+/// A part of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SuiteSet {
+    /// Ten that install quickly
+    Quick,
+    /// Those of 0.3 to 3 s, for many rounds
+    Data,
+    /// All
+    Full,
+}
+
+/// Where the suite keeps its things.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SuitePlaces {
+    /// Folder for the raw runs [default: $XDG_DATA_HOME/imas/suite]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
+    /// Folder for inputs, tools and work [default: $XDG_CACHE_HOME/imas/suite]
+    #[arg(long, env = "IMAS_SUITE_CACHE", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
+    pub(crate) cache: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteListArgs {
+    /// Only these
+    #[arg(long, value_enum, value_name = "SET")]
+    pub(crate) set: Option<SuiteSet>,
+    #[command(flatten)]
+    pub(crate) places: SuitePlaces,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteRunArgs {
+    /// Programs by name [default: those of --set]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// A part of the suite
+    #[arg(long, value_enum, default_value_t = SuiteSet::Quick, value_name = "SET", conflicts_with = "names")]
+    pub(crate) set: SuiteSet,
+    /// Candidates to compare with system, separated by commas; or `all` [default: the catalogue's default set]
+    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Measured rounds: each candidate once in each
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Counted rounds, which give the paper's figures
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) counted: u32,
+    /// Go on with the runs that are in the folder
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Install missing packages without asking (Debian packages as root or by sudo)
+    #[arg(long)]
+    pub(crate) install: bool,
+    /// End a run after this many seconds [default: 20 times what the suite expects, at least 60]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<f64>,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) places: SuitePlaces,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuiteShowArgs {
+    #[command(flatten)]
+    pub(crate) places: SuitePlaces,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::{advise, apply, bench, doctor, env, explain, list, show, simulate, start, study, system, wishes};
+use crate::{
+    advise, apply, bench, doctor, env, explain, list, show, simulate, start, study, suite, system, wishes,
+};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -32,6 +34,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unapply(args) => apply::unapply(&args),
         Command::Env(args) => env::run(&args, &Context::new(places)?),
         Command::Doctor(args) => doctor::run(args, &cli.places),
+        Command::Suite(args) => suite::run(&args.action, &Context::new(places)?),
         Command::System(args) => system::run(&args, places),
         Command::Study(args) => study::run(&args, &Context::new(places)?),
         Command::Simulate(args) => simulate::run(&args),

@@ -26,6 +26,7 @@ mod show;
 mod simulate;
 mod start;
 mod study;
+mod suite;
 mod system;
 mod unit;
 mod wishes;

@@ -13,10 +13,10 @@ use imas_linux::program::Command;
 
 use crate::profile::now_unix_s;
 
-pub(super) struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let parent = page::folder()?;
         Ok(Self(
             tempfile::Builder::new()
@@ -27,7 +27,7 @@ impl Folder {
     }
 
     /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them has: each makes its own.
-    pub(super) fn first_page(
+    pub(crate) fn first_page(
         &self,
         command: &Command,
         candidate: &Candidate,
@@ -45,7 +45,7 @@ impl Folder {
     }
 
     /// The figures of the whole tree.
-    pub(super) fn sample(&self) -> Result<Sample> {
+    pub(crate) fn sample(&self) -> Result<Sample> {
         let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
         let me = std::process::id();
         let mut pages = Vec::new();

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can go wrong before a program runs.
+
+use std::path::{Path, PathBuf};
+
+/// What the functions of this crate return.
+pub type Result<T> = std::result::Result<T, SuiteError>;
+
+/// Each message is "what: why"; [`SuiteError::hint`] says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// A file could not be read or written.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The suite's file does not say what it should.
+    #[error("{}: {why}", .path.display())]
+    Definition {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line where it is known.
+        why: String,
+    },
+    /// No program of that name.
+    #[error("{name}: no such program in the suite")]
+    NoProgram {
+        /// What was asked for.
+        name: String,
+        /// Names that look like it.
+        near: Vec<String>,
+    },
+    /// A command that makes an input failed.
+    #[error("the input of {name} could not be made ({how}): {said}")]
+    Setup {
+        /// Program or shared input.
+        name: String,
+        /// How the command ended.
+        how: String,
+        /// The last line it wrote to standard error.
+        said: String,
+    },
+    /// Packages could not be installed.
+    #[error("{command} failed: {said}")]
+    Install {
+        /// What was run.
+        command: String,
+        /// The last lines it said.
+        said: String,
+    },
+    /// There is a record already and nobody said what to do with it.
+    #[error("{} has runs already", .path.display())]
+    HasRuns {
+        /// The record.
+        path: PathBuf,
+    },
+}
+
+impl SuiteError {
+    /// What to do about it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::File { .. } => {
+                "check that the folder exists, is yours and has room; --cache and --out name others".into()
+            }
+            Self::Definition { .. } => {
+                "correct that line; workloads/suite.toml begins with the meaning of each key".into()
+            }
+            Self::NoProgram { near, .. } if near.is_empty() => "'imas suite list' prints the names".into(),
+            Self::NoProgram { near, .. } => {
+                format!("did you mean {}? 'imas suite list' prints all names", near.join(" or "))
+            }
+            Self::Setup { .. } => {
+                "the other programs go on without it; 'imas suite run --resume NAME' tries again".into()
+            }
+            Self::Install { .. } => "install the packages by hand, then run this again with --resume".into(),
+            Self::HasRuns { .. } => "add --resume to go on with it, or name another folder with --out".into(),
+        }
+    }
+
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { path, source }
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the raw runs to what is said of them. Recomputed each time; nothing of it is stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, mark_outliers};
+use imas_core::candidate::SYSTEM;
+use imas_core::stats::{median, relative_spread};
+use serde::Serialize;
+
+use crate::record::{Kind, Line};
+
+/// All of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// In the order of their names.
+    pub programs: Vec<ProgramSummary>,
+    /// One entry per candidate but `system`, in the order of their names.
+    pub overall: Vec<Overall>,
+    /// What was left out, and why.
+    pub troubles: Vec<Trouble>,
+    /// Median over the programs of the half-width of the 95 % interval of `system`'s own CPU time, relative to it; None
+    /// with too few runs. What is smaller than this cannot be told from noise.
+    pub noise: Option<f64>,
+}
+
+/// One program.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProgramSummary {
+    /// Name in the suite.
+    pub name: String,
+    /// Runs of `system` that count.
+    pub rounds: usize,
+    /// Every candidate against `system`; a candidate with trouble has no runs here.
+    pub comparison: Comparison,
+    /// Why each candidate that is left out is: its name and the trouble's word.
+    pub left_out: BTreeMap<String, String>,
+    /// Half-width of the 95 % interval of `system`'s CPU time, relative to it.
+    pub noise: Option<f64>,
+}
+
+/// One candidate for all programs: geometric means of the ratios to `system`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Overall {
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// Programs that it ran as they should.
+    pub programs: usize,
+    /// Programs that it is left out of.
+    pub left_out: usize,
+    /// CPU time as a ratio to `system`.
+    pub cpu: Option<f64>,
+    /// Resident memory as a ratio to `system`.
+    pub memory: Option<f64>,
+}
+
+/// Runs that do not count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// Name in the suite.
+    pub program: String,
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// timeout, crash, exit, output, check, ready, load or counts.
+    pub why: String,
+    /// How many runs ended so.
+    pub runs: usize,
+    /// Of how many.
+    pub of: usize,
+    /// What was said last.
+    pub said: String,
+}
+
+impl Summary {
+    /// Summarises runs; counted ones are looked at for trouble only, as counting costs CPU time.
+    #[must_use]
+    pub fn of(lines: &[Line], seed: u64) -> Self {
+        let mut by_program: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+        for line in lines {
+            by_program.entry(&line.program).or_default().push(line);
+        }
+        let troubles: Vec<Trouble> = by_program.values().flat_map(|lines| troubles(lines)).collect();
+        let programs: Vec<ProgramSummary> =
+            by_program.iter().map(|(name, lines)| program(name, lines, &troubles, seed)).collect();
+        let noise: Vec<f64> = programs.iter().filter_map(|program| program.noise).collect();
+        Self { overall: overall(&programs), noise: median(&noise), programs, troubles }
+    }
+}
+
+fn troubles(lines: &[&Line]) -> Vec<Trouble> {
+    let mut found: BTreeMap<(&str, &str), Trouble> = BTreeMap::new();
+    for line in lines.iter().filter(|line| !line.ok) {
+        let why = line.why.as_deref().unwrap_or("unknown");
+        let trouble = found.entry((&line.candidate, why)).or_insert_with(|| Trouble {
+            program: line.program.clone(),
+            candidate: line.candidate.clone(),
+            why: why.to_owned(),
+            runs: 0,
+            of: lines.iter().filter(|other| other.candidate == line.candidate).count(),
+            said: line.said.clone().unwrap_or_default(),
+        });
+        trouble.runs += 1;
+    }
+    found.into_values().collect()
+}
+
+fn program(name: &str, lines: &[&Line], troubles: &[Trouble], seed: u64) -> ProgramSummary {
+    let left_out: BTreeMap<String, String> = troubles
+        .iter()
+        .filter(|trouble| trouble.program == name)
+        .map(|trouble| (trouble.candidate.clone(), trouble.why.clone()))
+        .collect();
+    let measured = || lines.iter().filter(|line| line.kind == Kind::Measured && line.ok);
+    let mut names: BTreeSet<&str> = lines.iter().map(|line| line.candidate.as_str()).collect();
+    names.remove(SYSTEM);
+    let runs: Vec<CandidateRuns> = std::iter::once(SYSTEM)
+        .chain(names)
+        .map(|name| {
+            // A candidate that once did something else is not averaged over the times it did not.
+            let mine = measured().filter(|line| line.candidate == name && !left_out.contains_key(name));
+            let mut runs: Vec<Run> = mine.map(|line| line.run.clone()).collect();
+            mark_outliers(&mut runs);
+            CandidateRuns { name: name.to_owned(), runs }
+        })
+        .collect();
+    let options = Options { seed, ..Options::default() };
+    let cpu: Vec<f64> = runs[0].runs.iter().map(Run::cpu_s).collect();
+    ProgramSummary {
+        name: name.to_owned(),
+        rounds: cpu.len(),
+        noise: relative_spread(&cpu, options.resamples, seed),
+        comparison: compare(&runs, &options),
+        left_out,
+    }
+}
+
+fn overall(programs: &[ProgramSummary]) -> Vec<Overall> {
+    let names: BTreeSet<&str> =
+        programs.iter().flat_map(|p| p.comparison.candidates.iter().map(|c| c.name.as_str())).collect();
+    let of = |name: &str| {
+        let found: Vec<_> =
+            programs.iter().filter_map(|p| p.comparison.candidates.iter().find(|c| c.name == name)).collect();
+        let cpu: Vec<f64> = found.iter().filter_map(|c| Some(c.ratio.cpu?.mid)).collect();
+        let memory: Vec<f64> = found.iter().filter_map(|c| Some(c.ratio.memory?.mid)).collect();
+        Overall {
+            candidate: name.to_owned(),
+            programs: cpu.len(),
+            left_out: programs.iter().filter(|p| p.left_out.contains_key(name)).count(),
+            cpu: geometric_mean(&cpu),
+            memory: geometric_mean(&memory),
+        }
+    };
+    names.into_iter().filter(|name| *name != SYSTEM).map(of).collect()
+}
+
+fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let positive: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 0.0).collect();
+    let sum: f64 = positive.iter().map(|ratio| ratio.ln()).sum();
+    (!positive.is_empty()).then(|| (sum / positive.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(candidate: &str, round: u32, user_s: f64, why: Option<&str>) -> Line {
+        let run = Run { round, user_s, mean_bytes: 100, ..Run::default() };
+        let why = why.map(str::to_owned);
+        Line {
+            program: "p".into(),
+            candidate: candidate.into(),
+            ok: why.is_none(),
+            why,
+            run,
+            ..Line::default()
+        }
+    }
+
+    #[test]
+    fn what_failed_once_is_never_averaged() {
+        let mut lines = Vec::new();
+        for round in 0..6 {
+            lines.push(line(SYSTEM, round, 1.0, None));
+            lines.push(line("good", round, 0.5, None));
+            lines.push(line("bad", round, 0.1, (round == 3).then_some("crash")));
+        }
+        let summary = Summary::of(&lines, 1);
+        let [bad, good] = summary.overall.as_slice() else { panic!("{summary:?}") };
+        assert_eq!((bad.programs, bad.left_out, bad.cpu), (0, 1, None));
+        assert_eq!((good.programs, good.left_out), (1, 0));
+        assert!((good.cpu.unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!((summary.troubles[0].runs, summary.troubles[0].of), (1, 6));
+        assert_eq!(summary.programs[0].comparison.picks.fastest, "good");
+    }
+
+    #[test]
+    fn counted_runs_are_not_compared() {
+        let mut counted = line(SYSTEM, 0, 9.0, None);
+        counted.kind = Kind::Counted;
+        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], 1);
+        assert_eq!(summary.programs[0].rounds, 1);
+    }
+}

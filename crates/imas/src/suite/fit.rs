@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a program of the suite is here, and whether another malloc can be put under it.
+
+use std::ffi::OsString;
+
+use imas_linux::program::Command;
+use imas_suite::{Place, Program};
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It can be measured; hexadecimal build id of what works, empty if it has none.
+    Yes {
+        /// Of the executable.
+        build_id: String,
+    },
+    /// It is here and cannot be measured.
+    No(String),
+    /// It is not in the PATH of the suite.
+    Absent,
+}
+
+/// Looks at the executable itself, as `imas run` would.
+pub(super) fn fit(program: &Program, place: &Place) -> Fit {
+    if let Some(why) = &program.excluded {
+        return Fit::No(why.clone());
+    }
+    let Ok(command) = resolve(&[program.executable()], place) else { return Fit::Absent };
+    match command.inspect() {
+        Ok((_, Some(unfit))) => Fit::No(unfit.why().to_owned()),
+        Ok((elf, None)) => Fit::Yes { build_id: elf.build_id.unwrap_or_default() },
+        Err(error) => Fit::No(error.to_string()),
+    }
+}
+
+/// The command that these words name in the suite's PATH.
+pub(super) fn resolve(words: &[String], place: &Place) -> Result<Command, imas_linux::program::CommandError> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let variables = place.variables(None, None);
+    Command::resolve(&words, variables.get(std::ffi::OsStr::new("PATH")).map(OsString::as_os_str))
+}

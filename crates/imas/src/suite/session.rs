@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas suite run`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imas_core::candidate::SYSTEM;
+use imas_linux::catalogue::Candidate;
+use imas_linux::host::Host;
+use imas_linux::{conditions, measure};
+use imas_suite::record::{Header, Key, Kind, Line, Record};
+use imas_suite::{Place, Program, Suite, order};
+
+use super::fit::{Fit, fit};
+use super::once::Once;
+use super::progress::Progress;
+use super::show;
+use crate::cli::SuiteRunArgs;
+use crate::context::Context;
+use crate::message::{self, Hinted};
+use crate::profile::now_unix_s;
+
+/// A run may take at least this long, and so many times what the suite expects.
+const SHORTEST_TIMEOUT_S: f64 = 60.0;
+const PATIENCE: f64 = 20.0;
+/// After so many runs that do not count a candidate is not tried with the program again.
+const CHANCES: usize = 2;
+/// A load above this share of the CPUs before the first run is worth a word.
+const BUSY: f64 = 0.25;
+
+pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
+    let suite = super::read(context)?;
+    let place = super::place(&args.places, context)?;
+    let programs = chosen(&suite, args)?;
+    let candidates = candidates(args, context)?;
+    let folder = super::out(&args.places)?;
+    let (record, lines) = Record::open(&folder, args.resume).map_err(super::hinted)?;
+    if record.torn_bytes > 0 {
+        message::say(
+            "imas: note: the last line was cut short when the run before was ended; that run is made again",
+        );
+    }
+    super::install::missing(&suite, &programs, &place, args.install)?;
+    end_children_with_us()?;
+    let usable = usable(&programs, &place);
+    if usable.is_empty() {
+        return Err(Hinted::error("none of these programs can be run here", "'imas suite list' says why"));
+    }
+    say_if_busy();
+    let subjects =
+        usable.into_iter().map(|(program, build_id)| Subject::new(program, build_id, &lines)).collect();
+    let done = lines.iter().map(Line::key).collect();
+    let mut session =
+        Session { args, context, suite: &suite, place: &place, candidates, subjects, done, record };
+    session.begin()?;
+    session.all()?;
+    let path = session.record.path().to_owned();
+    show::show(&path, args.json.json)
+}
+
+fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a Program>> {
+    if args.names.is_empty() {
+        return Ok(suite.set(super::set(args.set)).collect());
+    }
+    let found: Result<Vec<_>, _> = args.names.iter().map(|name| suite.find(name)).collect();
+    found.map_err(super::hinted)
+}
+
+/// `system` and what was asked for, in the order of the catalogue, without those that cannot be used here.
+fn candidates<'a>(args: &SuiteRunArgs, context: &'a Context) -> Result<Vec<&'a Candidate>> {
+    let all = args.with.iter().any(|name| name == "all");
+    for name in args.with.iter().filter(|name| *name != "all") {
+        context.candidate(name)?;
+    }
+    // Only a cache here.
+    let store = context.open_store().ok();
+    let is_chosen = |candidate: &&Candidate| {
+        let named = args.with.contains(&candidate.name);
+        candidate.is_system() || all || if args.with.is_empty() { candidate.default } else { named }
+    };
+    let mut usable = Vec::new();
+    for candidate in context.catalogue.candidates().iter().filter(is_chosen) {
+        match context.obstacle(candidate, store.as_ref()) {
+            None => usable.push(candidate),
+            Some(why) => message::warning(&format!("{} is left out: {why}", candidate.name)),
+        }
+    }
+    Ok(usable)
+}
+
+/// Those that can be measured, with their build ids; the others are said with the reason.
+fn usable<'a>(programs: &[&'a Program], place: &Place) -> Vec<(&'a Program, String)> {
+    let mut usable = Vec::new();
+    for program in programs {
+        match fit(program, place) {
+            Fit::Yes { build_id } => usable.push((*program, build_id)),
+            Fit::No(why) => message::say(&format!("imas: {}: not run: {why}", program.name)),
+            Fit::Absent => message::say(&format!(
+                "imas: {}: not run: {} is not installed",
+                program.name,
+                program.executable()
+            )),
+        }
+    }
+    usable
+}
+
+/// A server of the suite must not go on when we are told to end.
+fn end_children_with_us() -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            measure::kill_descendants();
+            message::say("imas: interrupted; every finished run is kept, --resume goes on");
+            #[expect(
+                clippy::exit,
+                reason = "the thread that measures waits for a child and cannot be asked"
+            )]
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+fn say_if_busy() {
+    let load1 = conditions::load1().unwrap_or(0.0);
+    let cpus = conditions::cpus();
+    if load1 > BUSY * f64::from(cpus) {
+        message::warning(&format!(
+            "the machine is busy: a load of {load1:.1} on {cpus} CPUs; every figure will be the less certain for it\nhint: end what else is running, or make more rounds"
+        ));
+    }
+}
+
+/// A program in this session.
+struct Subject<'a> {
+    program: &'a Program,
+    build_id: String,
+    /// Its input is there and it was run once.
+    warm: bool,
+    /// Why nothing more is done with it.
+    dropped: bool,
+    /// What it gave under `system` first.
+    expected: Option<String>,
+    /// A second run of `system` gave the same.
+    confirmed: bool,
+    /// Two runs of `system` gave different things: outputs are not compared.
+    varies: bool,
+    /// Runs that do not count, by candidate.
+    failures: BTreeMap<String, usize>,
+}
+
+impl<'a> Subject<'a> {
+    fn new(program: &'a Program, build_id: String, lines: &[Line]) -> Self {
+        let mine = || lines.iter().filter(|line| line.program == program.name);
+        let outputs: Vec<&String> = mine()
+            .filter(|line| line.ok && line.candidate == SYSTEM)
+            .filter_map(|line| line.run.output.as_ref())
+            .collect();
+        let different: BTreeSet<_> = outputs.iter().collect();
+        let mut failures = BTreeMap::new();
+        for line in mine().filter(|line| !line.ok) {
+            *failures.entry(line.candidate.clone()).or_default() += 1;
+        }
+        Self {
+            program,
+            build_id,
+            warm: false,
+            dropped: false,
+            expected: outputs.first().map(|output| (*output).clone()),
+            confirmed: outputs.len() > 1,
+            varies: different.len() > 1,
+            failures,
+        }
+    }
+
+    fn has_lost(&self, candidate: &str) -> bool {
+        self.failures.get(candidate).is_some_and(|&failures| failures >= CHANCES)
+    }
+}
+
+struct Session<'a> {
+    args: &'a SuiteRunArgs,
+    context: &'a Context,
+    suite: &'a Suite,
+    place: &'a Place,
+    candidates: Vec<&'a Candidate>,
+    subjects: Vec<Subject<'a>>,
+    done: BTreeSet<Key>,
+    record: Record,
+}
+
+impl Session<'_> {
+    fn begin(&mut self) -> Result<()> {
+        let versions =
+            self.candidates.iter().map(|candidate| (candidate.name.clone(), crate::list::version(candidate)));
+        let header = Header {
+            imas: "runs",
+            schema: 1,
+            began_unix_s: now_unix_s(),
+            seed: self.args.seed,
+            host: Host::now(),
+            versions: versions.collect(),
+            load1: conditions::load1(),
+        };
+        self.record.append(&header).map_err(super::hinted)
+    }
+
+    /// Rounds of both kinds, one after the other, so that a drift of the machine meets both alike.
+    fn rounds(&self) -> Vec<(Kind, u32)> {
+        let (measured, counted) = (self.args.rounds, self.args.counted);
+        let of = |round| {
+            let both = [(Kind::Measured, measured), (Kind::Counted, counted)];
+            both.into_iter().filter(move |(_, rounds)| round < *rounds).map(move |(kind, _)| (kind, round))
+        };
+        (0..measured.max(counted)).flat_map(of).collect()
+    }
+
+    fn all(&mut self) -> Result<()> {
+        let mut progress = Progress::start(self.left());
+        for (kind, round) in self.rounds() {
+            let names: Vec<&str> =
+                self.subjects.iter().map(|subject| subject.program.name.as_str()).collect();
+            for at in order::programs(&names, round, self.args.seed) {
+                self.program(at, kind, round, &mut progress)?;
+            }
+            let what = if kind == Kind::Counted { "counted round" } else { "round" };
+            progress.round(&format!("{what} {}", round + 1));
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    fn left(&self) -> BTreeMap<String, (u64, f64)> {
+        let of = |subject: &Subject<'_>| {
+            let program = subject.program;
+            let runs = self
+                .rounds()
+                .iter()
+                .map(|(kind, round)| self.todo(subject, *kind, *round).len() as u64)
+                .sum();
+            (program.name.clone(), (runs, program.seconds))
+        };
+        self.subjects.iter().map(of).collect()
+    }
+
+    /// Candidates that have not run in this round yet, in its order, as indices.
+    fn todo(&self, subject: &Subject<'_>, kind: Kind, round: u32) -> Vec<usize> {
+        let name = &subject.program.name;
+        let order = order::candidates(name, self.candidates.len(), round, self.args.seed);
+        let key = |at: usize| (name.clone(), self.candidates[at].name.clone(), kind, round);
+        order.into_iter().filter(|&at| !self.done.contains(&key(at))).collect()
+    }
+
+    fn program(&mut self, at: usize, kind: Kind, round: u32, progress: &mut Progress) -> Result<()> {
+        let todo = self.todo(&self.subjects[at], kind, round);
+        if !todo.is_empty() {
+            self.warm_up(at, progress)?;
+        }
+        for candidate in todo {
+            let candidate = self.candidates[candidate];
+            let name = self.subjects[at].program.name.clone();
+            let subject = &self.subjects[at];
+            if subject.dropped || subject.has_lost(SYSTEM) || subject.has_lost(&candidate.name) {
+                progress.done(&name, None);
+                continue;
+            }
+            progress.step(&name, &candidate.name);
+            let began = Instant::now();
+            let mut line = self.once(at, candidate, kind, round)?;
+            self.compare_output(at, &mut line)?;
+            progress.done(&name, Some(began.elapsed()));
+            self.keep(at, &line, progress)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the input and runs it once under `system`, which fills caches and must succeed.
+    fn warm_up(&mut self, at: usize, progress: &Progress) -> Result<()> {
+        if self.subjects[at].warm {
+            return Ok(());
+        }
+        self.subjects[at].warm = true;
+        let program = self.subjects[at].program;
+        progress.step(&program.name, "warm-up");
+        if let Err(error) = self.place.prepare(self.suite, program) {
+            progress.say(&format!("imas: {}: left out: {error}", program.name));
+            self.subjects[at].dropped = true;
+            return Ok(());
+        }
+        let line = match self.once(at, self.candidates[0], Kind::Measured, 0) {
+            Ok(line) => line,
+            Err(error) => {
+                progress.say(&format!("imas: {}: left out: {error:#}", program.name));
+                self.subjects[at].dropped = true;
+                return Ok(());
+            }
+        };
+        if let Some(why) = &line.why {
+            let said = line.said.as_deref().unwrap_or_default();
+            progress.say(&format!("imas: {}: left out: it fails under system ({why}): {said}", program.name));
+            self.subjects[at].dropped = true;
+        }
+        self.see(at, line.run.output);
+        Ok(())
+    }
+
+    fn once(&self, at: usize, candidate: &Candidate, kind: Kind, round: u32) -> Result<Line> {
+        let subject = &self.subjects[at];
+        let timeout =
+            self.args.timeout.unwrap_or_else(|| (subject.program.seconds * PATIENCE).max(SHORTEST_TIMEOUT_S));
+        let once = Once {
+            context: self.context,
+            place: self.place,
+            program: subject.program,
+            build_id: &subject.build_id,
+            timeout: Duration::from_secs_f64(timeout),
+        };
+        once.run(candidate, kind, round)
+    }
+
+    /// An output of `system`, by which the others are judged.
+    fn see(&mut self, at: usize, output: Option<String>) {
+        let subject = &mut self.subjects[at];
+        match (&subject.expected, output) {
+            (None, output) => subject.expected = output,
+            (Some(_), None) => {}
+            (Some(expected), Some(output)) => {
+                subject.varies |= *expected != output;
+                subject.confirmed = true;
+            }
+        }
+    }
+
+    /// A candidate is blamed for another output only when `system` gives the same one twice.
+    fn compare_output(&mut self, at: usize, line: &mut Line) -> Result<()> {
+        if !line.ok || line.run.output.is_none() {
+            return Ok(());
+        }
+        if line.candidate == SYSTEM {
+            self.see(at, line.run.output.clone());
+            return Ok(());
+        }
+        let subject = &self.subjects[at];
+        if subject.expected == line.run.output || subject.varies {
+            return Ok(());
+        }
+        if !subject.confirmed {
+            let again = self.once(at, self.candidates[0], Kind::Measured, 0)?;
+            self.see(at, again.run.output);
+        }
+        if !self.subjects[at].varies {
+            line.ok = false;
+            line.why = Some("output".to_owned());
+            line.said = Some("its output is not that of system".to_owned());
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, at: usize, line: &Line, progress: &Progress) -> Result<()> {
+        self.record.append(line).map_err(super::hinted)?;
+        self.done.insert(line.key());
+        if let Some(why) = &line.why {
+            let said = line.said.as_deref().unwrap_or_default();
+            progress.say(&format!("imas: {} under {}: {why}: {said}", line.program, line.candidate));
+            *self.subjects[at].failures.entry(line.candidate.clone()).or_default() += 1;
+        } else if line.kind == Kind::Counted && line.counts.is_none() {
+            progress.say(&format!(
+                "imas: note: {} under {}: no process of it was counted",
+                line.program, line.candidate
+            ));
+        }
+        Ok(())
+    }
+}

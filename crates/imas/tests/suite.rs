@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas suite`: what is in it, what a run records, what is left out and why, and that nothing is lost when it is killed.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{World, assert_hinted, keys, lib_dir, list, output, said, stderr, stdout, text, wait_until};
+
+/// An installation like the built one, with a suite of the test's own.
+fn installation(world: &World, suite: &str) -> PathBuf {
+    let folder = world.work().join("lib");
+    std::fs::create_dir_all(folder.join("workloads/input")).unwrap();
+    for entry in std::fs::read_dir(lib_dir()).unwrap().flatten() {
+        if entry.file_name() != "workloads" {
+            std::os::unix::fs::symlink(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
+    std::fs::write(folder.join("workloads/suite.toml"), suite).unwrap();
+    folder
+}
+
+/// `imas suite ACTION` with folders in this world.
+fn suite(world: &World, action: &str, more: &[&str]) -> Command {
+    let mut command = world.imas(["suite", action]);
+    command.arg("--out").arg(world.work().join("out"));
+    command.arg("--cache").arg(world.work().join("cache")).args(more);
+    command
+}
+
+fn runs(world: &World) -> Vec<Value> {
+    let file = std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap();
+    let lines = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["program"].is_string()).collect()
+}
+
+fn key(run: &Value) -> (String, String, String, u64) {
+    let of = |name: &str| run[name].as_str().unwrap().to_owned();
+    (of("program"), of("candidate"), of("kind"), run["round"].as_u64().unwrap())
+}
+
+fn run_own(world: &World, own: &str, more: &[&str]) -> Output {
+    let lib = installation(world, own);
+    output(suite(world, "run", more).env("IMAS_LIB_DIR", lib))
+}
+
+fn program(name: &str, command: &str) -> String {
+    format!(
+        "[[program]]\nname = '{name}'\ncategory = 'test'\nseconds = 0.1\ncommand = '''{command}'''\nsets = ['quick']\n"
+    )
+}
+
+#[test]
+fn the_list_has_what_it_should() {
+    let world = World::new();
+    let listing: Value =
+        serde_json::from_slice(&output(&mut world.imas(["suite", "list", "--json"])).stdout).unwrap();
+    assert_eq!(listing["schema"], 1);
+    let programs = list(&listing, "/programs");
+    assert!(programs.len() >= 120, "{}", programs.len());
+    for program in programs {
+        for name in ["name", "category", "packages", "command", "installed"] {
+            assert!(keys(program).contains(&name), "no {name} in {program:#}");
+        }
+    }
+    let names: BTreeSet<&str> = programs.iter().map(|program| text(program, "/name")).collect();
+    assert_eq!(names.len(), programs.len());
+}
+
+/// Real programs, with the packages every test machine has.
+#[test]
+fn real_programs_run_and_are_recorded() {
+    let world = World::new();
+    let ran = output(&mut suite(
+        &world,
+        "run",
+        &["sed", "lit-phases", "--with", "mimalloc", "--rounds", "2", "--counted", "1"],
+    ));
+    assert!(ran.status.success(), "{}", said(&ran));
+    let runs = runs(&world);
+    assert_eq!(runs.len(), 2 * 2 * 3, "{}", said(&ran));
+    for run in &runs {
+        assert_eq!(run["ok"], true, "{run:#}");
+        assert!(run["user_s"].as_f64().unwrap() > 0.0 && run["peak_bytes"].as_u64().unwrap() > 0, "{run:#}");
+        assert_eq!(run["kind"] == "counted", run["ops"].is_u64(), "{run:#}");
+    }
+    assert!(stdout(&ran).contains("mimalloc") && stdout(&ran).contains("lit-phases"), "{}", said(&ran));
+    let summary: Value =
+        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    assert_eq!(list(&summary, "/summary/programs").len(), 2);
+}
+
+/// What a program does when the candidate's library is in it.
+fn under(library: &str, deed: &str) -> String {
+    format!("sh -c 'if grep -q lib{library} /proc/$$/maps; then {deed}; fi; echo done'")
+}
+
+#[test]
+fn what_goes_wrong_under_a_candidate_is_said_and_left_out() {
+    let world = World::new();
+    let own = [
+        program("crashes", &under("mimalloc", "kill -SEGV $$")),
+        program("exits", &under("mimalloc", "exit 3")),
+        program("differs", &under("mimalloc", "echo other")),
+        program("fine", "sh -c 'echo done'"),
+        program("never", "sh -c 'exit 4'"),
+        program("random", "sh -c 'cat /proc/sys/kernel/random/uuid'"),
+        program("slow", &under("mimalloc", "sleep 60")),
+    ];
+    let ran =
+        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "3", "--timeout", "5"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let summary: Value =
+        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    let troubles: BTreeSet<(&str, &str, &str)> = list(&summary, "/summary/troubles")
+        .iter()
+        .map(|t| (text(t, "/program"), text(t, "/candidate"), text(t, "/why")))
+        .collect();
+    let wanted = [("crashes", "crash"), ("differs", "output"), ("exits", "exit"), ("slow", "timeout")];
+    let wanted: BTreeSet<_> = wanted.into_iter().map(|(program, why)| (program, "mimalloc", why)).collect();
+    assert_eq!(troubles, wanted, "{}", said(&ran));
+    let overall = list(&summary, "/summary/overall");
+    let of = |name: &str| overall.iter().find(|o| o["candidate"] == name).unwrap();
+    assert_eq!((&of("mimalloc")["programs"], &of("mimalloc")["left_out"]), (&2.into(), &4.into()));
+    assert_eq!(of("jemalloc")["programs"], 6);
+    assert!(stderr(&ran).contains("never: left out: it fails under system"), "{}", said(&ran));
+    // Two chances each, of three rounds.
+    assert_eq!(runs(&world).iter().filter(|run| run["ok"] == false).count(), 8);
+}
+
+#[test]
+fn a_set_up_that_fails_costs_its_own_program_only() {
+    let world = World::new();
+    let own = program("bad", "true") + "setup = 'echo broken >&2; false; true'\n" + &program("good", "true");
+    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(stderr(&ran).contains("the input of bad could not be made (exit 1): broken"), "{}", said(&ran));
+    assert!(runs(&world).iter().all(|run| run["program"] == "good") && runs(&world).len() == 2);
+}
+
+/// The load takes a hundred times the memory of the server; what is recorded is the server's.
+#[test]
+fn of_a_server_only_the_server_counts() {
+    let world = World::new();
+    let server = r#"sh -c 'exec python3 -c "import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"s\"); s.listen(); x = b\"x\" * 8000000
+while True:
+    c, _ = s.accept(); c.sendall(b\"hello\"); c.close()"'"#;
+    let load = r#"python3 -c 'import socket; x = b"x" * 400000000; c = socket.socket(socket.AF_UNIX); c.connect("s"); assert c.recv(9) == b"hello"'"#;
+    let own = program("server", server)
+        + &format!("executable = 'python3'\n[program.server]\nready = 'test -S s'\nload = '''{load}'''\n")
+        + &program("deaf", "sleep 50")
+        + "[program.server]\nready = 'test -S s'\nload = 'false'\n";
+    let own =
+        own.replace("ready = 'test -S s'\nload = 'false'", "ready = 'true'\nload = 'echo refused; false'");
+    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(
+        stderr(&ran).contains("deaf: left out: it fails under system (load): exit 1: refused"),
+        "{}",
+        said(&ran)
+    );
+    let runs = runs(&world);
+    assert_eq!(runs.len(), 2);
+    for run in &runs {
+        let peak = run["peak_bytes"].as_u64().unwrap();
+        assert!(run["ok"] == true && (8_000_000..300_000_000).contains(&peak), "{run:#}");
+    }
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was() {
+    let world = World::new();
+    let own = program("a", "sleep 0.05") + &program("b", "sleep 0.05");
+    let lib = installation(&world, &own);
+    let run = |more: &[&str]| {
+        let mut command = suite(&world, "run", &["--with", "mimalloc", "--rounds", "6"]);
+        command.args(more).env("IMAS_LIB_DIR", &lib);
+        command
+    };
+    let lines =
+        || std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap_or_default().lines().count();
+    let mut child = run(&[]).spawn().unwrap();
+    wait_until("a few runs", || lines() > 5);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = runs(&world).len();
+    assert!((1..24).contains(&before), "{before}");
+    cut_last_line(&world.work().join("out/runs.jsonl"));
+    let refused = output(&mut run(&[]));
+    assert_eq!(refused.status.code(), Some(2));
+    assert_hinted(&refused, "has runs already");
+    let resumed = output(&mut run(&["--resume"]));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    let keys: Vec<_> = runs(&world).iter().map(key).collect();
+    assert_eq!(keys.len(), 24, "{}", said(&resumed));
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 24, "a run was made twice");
+}
+
+/// As a kill in the middle of a write would.
+fn cut_last_line(path: &Path) {
+    let text = std::fs::read(path).unwrap();
+    std::fs::write(path, &text[..text.len() - 20]).unwrap();
+}
+
+#[test]
+fn bad_input_is_named() {
+    let world = World::new();
+    let no_program = output(&mut suite(&world, "run", &["gccc"]));
+    assert_eq!(no_program.status.code(), Some(2));
+    assert_hinted(&no_program, "gccc: no such program in the suite");
+    let no_candidate = output(&mut suite(&world, "run", &["sed", "--with", "nonsense"]));
+    assert_eq!(no_candidate.status.code(), Some(2));
+    assert_hinted(&no_candidate, "nonsense: no such candidate");
+    let nothing = output(&mut suite(&world, "show", &[]));
+    assert_eq!(nothing.status.code(), Some(2));
+    assert_hinted(&nothing, "there are no runs");
+    let lib = installation(&world, "[[program]]\nname = 'a'\ncomand = 'b'\n");
+    let typing_error = output(suite(&world, "list", &[]).env("IMAS_LIB_DIR", lib));
+    assert_eq!(typing_error.status.code(), Some(2));
+    assert_hinted(&typing_error, "line 3");
+}

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# frames.R N: data frames, strings, a regression and lists; prints a summary.
+n <- as.integer(commandArgs(TRUE)[1])
+set.seed(1)
+d <- data.frame(g = sample(letters, n * 10, TRUE), x = rnorm(n * 10), stringsAsFactors = FALSE)
+d$y <- d$x * 2 + rnorm(n * 10)
+print(round(coef(lm(y ~ x + g, d))[1:3], 4))
+print(head(aggregate(y ~ g, d, mean), 3))
+words <- vapply(seq_len(n * 5), function(i) paste0(d$g[i], i %% 97, collapse = ""), "")
+print(head(sort(table(words), decreasing = TRUE), 3))
+l <- list()
+for (i in seq_len(n)) l[[i]] <- list(id = i, v = rnorm(10), name = words[i])
+print(round(sum(vapply(l, function(e) sum(e$v), 0)), 4))
+m <- do.call(rbind, lapply(split(d, d$g), function(p) colMeans(p[, c("x", "y")])))
+print(round(m[1:2, ], 4))
