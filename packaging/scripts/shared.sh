@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the packages do around installing and removing; put in front of each deb and rpm script by packaging/package.
 # Builtins of sh and our static tools only, wherever the machine's programs may be failing because of a broken preload.
 
