@@ -54,14 +54,14 @@ class Machine:
         if mode is not None:
             os.chmod(place, mode)
 
-    def boot(self, step, timeout=120, init=None, arguments=()):
-        """Boots the machine with /imas-test/step = inside/STEP; returns (came to an end by itself, seconds)."""
+    def boot(self, step, timeout=180, init=None):
+        """Boots the machine, with process 1 `init` if not its own, to do inside/STEP; answers (ended by itself, seconds)."""
         shutil.copy(HERE / "inside" / step, self.test / "step")
         (self.test / "results").write_text("")
         command = ["systemd-nspawn", "-q", "-D", str(self.root), "--register=no", "--keep-unit", "--private-network",
                    "--console=pipe"]
-        command += ["-b", "systemd.unit=imas-test.target", "systemd.log_target=console", "quiet"] if init is None else list(init)
-        command += list(arguments)
+        command += ["-b"] if init is None else init
+        command += ["systemd.unit=imas-test.target", "quiet"]
         began = time.monotonic()
         with open(self.logs / f"{step}.console", "ab") as console:
             nspawn = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
