@@ -21,7 +21,7 @@ setup: ## install what the build needs (apt; as root or with sudo)
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
-build: hook tools allocators textbook workloads rust ## build everything
+build: hook tools allocators textbook contract workloads rust ## build everything
 
 hook:
 	@$(MAKE) --no-print-directory -C hook
