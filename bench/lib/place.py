@@ -20,6 +20,8 @@ PROGRAMS = {
     "resident": ("bench/src/resident.c", []),
     "pairs": ("bench/hook/pairs.c", []),
     "launch": ("tests/hook/launch.c", []),
+    "untake": ("bench/src/untake.c", []),
+    "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in ("index", "table", "given", "sample")]),
 }
 
 

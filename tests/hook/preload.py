@@ -89,8 +89,8 @@ def build():
     parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "given", "sample")]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     for name, flags in [("lookup", []), ("lookup-sanitized", sanitized)]:
-        subprocess.run(["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", *flags, "-o", WORK / name, HERE / "lookup.c", *parts],
-                       check=True)
+        subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", *flags, "-o", WORK / name,
+                        HERE / "lookup.c", *parts], check=True)
     if "IMAS_TEST_PUBLISH" not in os.environ:
         subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-linux", "--example", "publish"], cwd=ROOT, check=True)
     small = "int main(void) { return 7; }"

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What libimas-preload.so costs in every process of a machine, and in those that it places.
+
+The stub is preloaded by LD_PRELOAD with a run folder of the benchmark's own (IMAS_RUN): the same code on the same path, and
+nothing of the machine is touched. What ld.so takes to read /etc/ld.so.preload is not in it.
+"""
+
+import os
+import subprocess
+
+import figures
+import instructions
+import process
+from figures import Row
+from place import ROOT
+
+ROUNDS, BLOCK = 60, 4
+PROGRAMS = 100_000
+LOOKUPS = 100_000
+LOOKUP_US, ASIDE_MS, PLACED_MS = 30, 0.1, 0.5
+FEW, MANY = 20_000, 120_000
+FLIGHT = 8
+TRUE = os.path.realpath("/bin/true")
+
+
+class _Runs:
+    """Run folders with an index each, by name."""
+
+    def __init__(self, place):
+        self.place = place
+        self.library = place.default_allocators()["mimalloc"]
+        subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-linux", "--example", "publish"], cwd=ROOT, check=True)
+        self.publish = ROOT / "target/debug/examples/publish"
+        self.folders = {
+            "absent": self._folder("absent"),
+            "other": self._folder("other", "fill\t1"),
+            "many": self._folder("many", f"fill\t{PROGRAMS}"),
+            "placed": self._folder("placed", f"entry\t{TRUE}\tmimalloc\tflags={FLIGHT}"),
+            "unwatched": self._folder("unwatched", f"entry\t{TRUE}\tmimalloc"),
+            "trial": self._folder("trial", f"entry\t{TRUE}\tsystem\ttrial=mimalloc:1"),
+        }
+
+    def _folder(self, name, *lines):
+        folder = self.place.scratch / "system" / name
+        pages = folder / "state/u" / str(os.getuid())
+        pages.mkdir(parents=True, mode=0o700)
+        if lines:
+            text = "\n".join([f"candidate\tmimalloc\t{self.library}", *lines])
+            subprocess.run([self.publish, folder, self.place.lib], input=text, text=True, check=True)
+        return folder
+
+    def variables(self, name):
+        return {"LD_PRELOAD": str(self.place.lib / "libimas-preload.so"), "IMAS_RUN": str(self.folders[name])}
+
+
+def _ways(place, runs):
+    true = [TRUE]
+    page = runs.folders["trial"] / "state/u" / str(os.getuid()) / "0000000000000001.page"
+    again = [place.program("untake"), str(page), TRUE]
+    return {
+        "plain": ({}, true),
+        "absent": (runs.variables("absent"), true),
+        "other": (runs.variables("other"), true),
+        "many": (runs.variables("many"), true),
+        "hand": ({"LD_PRELOAD": f"{place.guard}:{runs.library}"}, true),
+        "unwatched": (runs.variables("unwatched"), true),
+        "placed": (runs.variables("placed"), true),
+        "through": (runs.variables("other"), again),
+        "trial": (runs.variables("trial"), again),
+    }
+
+
+def _starts(place, runs):
+    rounds = process.starts(place, _ways(place, runs), ROUNDS, BLOCK)
+    values = [{name: both[0] * 1e3 for name, both in each.items()} for each in rounds]
+
+    def row(what, way, base, bound=None):
+        added = figures.spread(values, lambda m: m[way] - m[base], figures.decile)
+        return Row(f"start of /bin/true: {what}", f"<= +{bound} ms" if bound else "-", figures.shown(added, 3, "ms", "+"),
+                   figures.held(added, bound) if bound else "-")
+
+    return [
+        row("stub, no index", "absent", "plain", ASIDE_MS),
+        row("stub, index without it", "other", "plain", ASIDE_MS),
+        row(f"stub, index of {PROGRAMS:,} others", "many", "plain", ASIDE_MS),
+        row("... over an index of one", "many", "other"),
+        row("placed on mimalloc, over untouched", "placed", "plain", PLACED_MS),
+        row("... over guard and mimalloc by hand", "placed", "hand"),
+        row("... and without a flight page", "unwatched", "hand"),
+        row("trial of mimalloc, over the stub standing aside", "trial", "through"),
+    ]
+
+
+def _lookups(place, runs):
+    index = str(runs.folders["many"] / "state/index")
+    found = []
+    for _ in range(20):
+        said = subprocess.run([place.program("lookup"), "time", index, TRUE, str(LOOKUPS // 20)], stdout=subprocess.PIPE, text=True, check=True)
+        found.append({"us": float(said.stdout.split()[0]) / 1e3})
+    taken = figures.spread(found, lambda m: m["us"])
+    return Row(f"lookup in an index of {PROGRAMS:,} programs, open to close", f"<= {LOOKUP_US} us", figures.shown(taken, 2, "us"),
+               figures.held(taken, LOOKUP_US))
+
+
+def _pairs(place, runs):
+    def per_pair(variables):
+        few, many = (instructions.count(place, [place.program("pairs"), "same", str(count)], {**place.environment(), **variables})
+                     for count in (FEW, MANY))
+        return (many - few) / (MANY - FEW)
+
+    plain, beside = per_pair({}), per_pair(runs.variables("other"))
+    return Row("system-wide, per malloc+free pair of a program left alone", "+0 instructions", f"{beside - plain:+.2f} over {plain:.2f}",
+               "yes" if abs(beside - plain) < 0.005 else "no")
+
+
+def run(place):
+    runs = _Runs(place)
+    return [*_starts(place, runs), _lookups(place, runs), _pairs(place, runs)]
