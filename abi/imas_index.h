@@ -26,7 +26,8 @@
 #define IMAS_RUN_FOLDER "/run/imas"
 /* Another run folder, for a tree of one user's processes; honoured when the folder and its files are the user's own. */
 #define IMAS_ENV_RUN "IMAS_RUN"
-/* Set, to the candidate's name, for the second exec: this process has been placed already. */
+/* Set, to the candidate's name, for the second exec: this process has been placed already. A launcher that wants a program left
+ * alone sets it to "system"; the stub takes it away again, unless IMAS_FOLLOW=1 says that the whole tree is meant. */
 #define IMAS_ENV_PLACED "IMAS_PLACED"
 
 #define IMAS_ANY_UID UINT32_MAX

@@ -70,6 +70,31 @@ static bool listed(const char *entry, const char *list) {
     return false;
 }
 
+/* Whether a name of the colon-separated list is no name of ours. */
+static bool lists_setting(const char *list) {
+    while (*list != '\0') {
+        const char *start = list;
+        while (*list != ':' && *list != '\0')
+            list++;
+        const char *preload = text_after(start, "LD_PRELOAD");
+        if (preload != list && text_after(start, "IMAS_") == NULL && list != start)
+            return true;
+        if (*list == ':')
+            list++;
+    }
+    return false;
+}
+
+bool environment_has_settings(char **environment) {
+    for (; *environment != NULL; environment++) {
+        const char *changed = text_after(*environment, IMAS_ENV_WAS);
+        const char *added = value_of(*environment, IMAS_ENV_UNSET);
+        if ((changed != NULL && value_of(changed, "LD_PRELOAD") == NULL) || (added != NULL && lists_setting(added)))
+            return true;
+    }
+    return false;
+}
+
 static bool of_launcher(const char *entry) {
     return value_of(entry, IMAS_ENV_PAGE) != NULL || value_of(entry, IMAS_ENV_UNSET) != NULL ||
            text_after(entry, IMAS_ENV_WAS) != NULL;

@@ -11,6 +11,9 @@ const char *environment_value(char **environment, const char *name);
 /* Whether `name` is set to "1". */
 bool environment_flag(char **environment, const char *name);
 
+/* Whether the launcher set anything that an allocator may read: more than the preload and its own names. */
+bool environment_has_settings(char **environment);
+
 /*
  * Puts the environment back as it was before the launcher changed it, in place and allocating nothing: an entry
  * IMAS_WAS_<NAME>=value stands for <NAME>=value, names listed in IMAS_UNSET go, and what the launcher added goes.

@@ -22,8 +22,11 @@ extern char **environ;
 extern void *malloc(size_t size);
 extern void free(void *block);
 
-/* Allocators read their settings from the environment at their first call; afterwards those may go. */
-static void let_allocator_read_settings(void) {
+/* Allocators read their settings from the environment at their first call; afterwards those may go. Where nothing was set
+ * for the allocator, a program that never allocates is spared that call. */
+static void let_allocator_read_settings(char **environment) {
+    if (!environment_has_settings(environment))
+        return;
     void *volatile block = malloc(1);
     free(block);
 }
@@ -59,7 +62,7 @@ static void watch_over(char **arguments, char **environment) {
     open_flight_page(environment);
     enum imas_pass_reason reason = why_unfit(serving);
     if (reason == IMAS_PASS_NONE) {
-        let_allocator_read_settings();
+        let_allocator_read_settings(environment);
         take_notes(serving_malloc);
     } else {
         page_note_pass(reason);

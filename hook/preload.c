@@ -211,10 +211,10 @@ static void look_and_place(const struct start *start, const struct realm *realm)
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
 
-/* This process has been placed, or left alone on purpose. Guard and hook take the mark away with the rest of what was
- * set; where they have started the program clean, it stands alone and is taken away here. */
+/* This process has been placed, or is to be left alone. Guard and hook take the mark away with the rest of what was set;
+ * where nothing else was set it is taken away here, but for a tree that is all to be left alone. */
 static void take_mark_away(char **environment) {
-    if (environment_value(environment, IMAS_ENV_UNSET) != NULL)
+    if (environment_value(environment, IMAS_ENV_UNSET) != NULL || environment_flag(environment, IMAS_ENV_FOLLOW))
         return;
     char **kept = environment;
     for (char **entry = environment; *entry != NULL; entry++) {

@@ -416,9 +416,12 @@ def unfit():
         check(f"{name}: same", same, f"{outcome} {plain}")
         check(f"{name}: noted", len(left) == 1 and left[0]["state"] == "PASS", [(p["state"], p["pass_reason"]) for p in left])
     if wanted("mark"):
+        publish(entry(SHOWN, f"flags={FLIGHT}"))
         switch(True)
         outcome = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "B": "2"})
+        kept = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "IMAS_FOLLOW": "1"})
         switch(False)
+        check("mark: kept for a tree", b"IMAS_PLACED=system" in kept.out and b"libmimalloc" not in kept.err, kept)
         check("mark: taken away", b"IMAS" not in outcome.out and b"variable B=2" in outcome.out, outcome)
 
 

@@ -125,6 +125,14 @@ static void environments(void) {
     restores("an empty environment", NOTHING, NOTHING, environment_restore);
 }
 
+static void settings(void) {
+    CHECK("a preload is no setting", !environment_has_settings((char **)LIST("A=1", "IMAS_WAS_LD_PRELOAD=x", "IMAS_UNSET=IMAS_PLACED")) &&
+                                         !environment_has_settings((char **)LIST("IMAS_UNSET=IMAS_PLACED:LD_PRELOAD", "IMAS_PAGE=/x")));
+    CHECK("an added variable is", environment_has_settings((char **)LIST("IMAS_UNSET=LD_PRELOAD:MALLOC_CONF")) &&
+                                      environment_has_settings((char **)LIST("IMAS_UNSET=LD_PRELOADS")));
+    CHECK("a changed variable is", environment_has_settings((char **)LIST("IMAS_UNSET=LD_PRELOAD", "IMAS_WAS_A=")));
+}
+
 static struct imas_page_header header;
 
 static void write_page(const char *path, size_t bytes) {
@@ -193,6 +201,7 @@ int main(int argc, char **argv) {
     keeping();
     logarithms();
     environments();
+    settings();
     pages(argv[1]);
     printf("unit: %d passed, %d failed\n", passed, failed);
     return failed != 0;

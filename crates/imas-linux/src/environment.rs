@@ -17,6 +17,7 @@ pub type Variables = BTreeMap<OsString, OsString>;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
+const STUB: &str = "libimas-preload.so";
 
 /// The two libraries of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub struct UnusablePath(pub PathBuf);
 impl Injection<'_> {
     /// The variables to start with, from those inherited.
     ///
-    /// `system` in production changes nothing at all: the program is started as if IMAS did not exist.
+    /// `system` in production changes nothing at all: the program is started as if IMAS did not exist. Where the whole machine
+    /// is served, a mark says so to `libimas-preload.so`.
     ///
     /// # Errors
     /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
@@ -105,6 +107,9 @@ impl Injection<'_> {
         let mut variables = inherited.clone();
         variables.retain(|name, _| !is_ours(name));
         if changed.is_empty() {
+            if stub_stands(inherited) {
+                leave_alone(&mut variables, self.reach);
+            }
             return variables;
         }
         let mut unset = OsString::new();
@@ -132,6 +137,21 @@ impl Injection<'_> {
             variables.insert(imas_abi::env::TREE.into(), "1".into());
         }
         variables
+    }
+}
+
+/// Whether `libimas-preload.so` stands in the processes that are started: it would place what is to be started untouched.
+fn stub_stands(inherited: &Variables) -> bool {
+    let names_it = |text: &[u8]| text.windows(STUB.len()).any(|part| part == STUB.as_bytes());
+    inherited.get(OsStr::new(LD_PRELOAD)).is_some_and(|value| names_it(value.as_bytes()))
+        || std::fs::read("/etc/ld.so.preload").is_ok_and(|text| names_it(&text))
+}
+
+/// The stub takes this away again before the program sees it; for a tree it stays.
+fn leave_alone(variables: &mut Variables, reach: Reach) {
+    variables.insert(imas_abi::env::PLACED.into(), crate::catalogue::SYSTEM.into());
+    if reach != Reach::Program {
+        variables.insert(imas_abi::env::FOLLOW.into(), "1".into());
     }
 }
 
@@ -225,6 +245,17 @@ mod tests {
         let left = variables(&[("IMAS_PAGE", "/p"), ("IMAS_WAS_X", "1"), ("IMAS_LIB_DIR", "/keep")]);
         let got = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &left);
         assert_eq!(got, variables(&[("IMAS_LIB_DIR", "/keep")]));
+    }
+
+    #[test]
+    fn the_stub_is_told_to_leave_an_untouched_start_alone() {
+        let system = candidate("system", None, &[]);
+        let inherited = variables(&[("LD_PRELOAD", "/l/libimas-preload.so")]);
+        let got = start(&system, Mode::Production, Reach::Program, &inherited);
+        assert_eq!(got[OsStr::new("IMAS_PLACED")], "system");
+        assert!(!got.contains_key(OsStr::new("IMAS_FOLLOW")));
+        let tree = start(&system, Mode::Production, Reach::Tree, &inherited);
+        assert_eq!(tree[OsStr::new("IMAS_FOLLOW")], "1");
     }
 
     #[test]
