@@ -13,16 +13,16 @@ pub(crate) const BLUE_LINE: RGBColor = RGBColor(0x1f, 0x5f, 0xa8);
 pub(crate) const GREEN_LINE: RGBColor = RGBColor(0x1c, 0x7c, 0x54);
 /// For a printed value that belongs to no one curve by its colour.
 pub(crate) const RED_LINE: RGBColor = RGBColor(0xb3, 0x3a, 0x1f);
-const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
+pub(crate) const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+pub(crate) const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
 const WIDTH: u32 = 760;
-const PANEL_HEIGHT: u32 = 260;
+pub(crate) const PANEL_HEIGHT: u32 = 260;
 /// Room above the highest value, as a share of the range.
 const HEADROOM: f64 = 0.08;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// A line of medians within the central nine tenths; the first point is at `first_x`, the next ones 1 apart.
 pub(crate) struct Curve<'a> {
@@ -64,7 +64,7 @@ pub(crate) fn intervals(y_name: &str, items: &[(&str, Band)]) -> Result<String> 
     drawn(1, |root| draw_intervals(root, y_name, items))
 }
 
-fn drawn(panels: usize, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
+pub(crate) fn drawn(panels: usize, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let mut svg = String::new();
     {
         let height = PANEL_HEIGHT * u32::try_from(panels).unwrap_or(1);
@@ -75,7 +75,7 @@ fn drawn(panels: usize, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<St
     Ok(svg)
 }
 
-fn failed(error: impl std::fmt::Display) -> StudyError {
+pub(crate) fn failed(error: impl std::fmt::Display) -> StudyError {
     StudyError::Draw(error.to_string())
 }
 
@@ -132,7 +132,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Result<()> {
     draw_legend(&mut chart)
 }
 
-fn axes<'a, 'b>(
+pub(crate) fn axes<'a, 'b>(
     area: &'a Area<'b>,
     x: std::ops::Range<f64>,
     y: std::ops::Range<f64>,

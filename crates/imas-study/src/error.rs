@@ -47,6 +47,20 @@ pub enum StudyError {
         /// What was found or missed.
         why: String,
     },
+    /// A file of raw runs could not be read.
+    #[error("cannot read the runs in '{}': {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The raw runs allow no judgement.
+    #[error("cannot judge a selector on these runs: {why}")]
+    NoPrograms {
+        /// What they lack.
+        why: String,
+    },
     /// A figure could not be drawn.
     #[error("cannot draw a figure: {0}")]
     Draw(String),
@@ -75,6 +89,10 @@ impl StudyError {
             }
             Self::Failed { .. } => Some("the study needs a pseudo-terminal (/dev/ptmx) and 64 MB of memory"),
             Self::NoRuns { .. } => Some("20 seeds and more give a band; one gives a single run"),
+            Self::Read { .. } | Self::NoPrograms { .. } => Some(
+                "give --data files that 'imas suite run' or 'imas bench --export-runs' wrote, with 4 measured rounds or more of system \
+                 and another candidate",
+            ),
             _ => None,
         }
     }

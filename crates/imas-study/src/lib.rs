@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The published experiments on textbook allocators, run again on the allocators of `allocators/textbook`.
+//! The published experiments, run again.
 //!
-//! Two studies: [`freelist`] (Öberg, "Malloc", KTH 2021) and [`fit`] (Ramos, "Implementation of Custom Malloc
+//! Two studies on the allocators of `allocators/textbook`: [`freelist`] (Öberg, "Malloc", KTH 2021) and [`fit`] (Ramos, "Implementation of Custom Malloc
 //! and Its Performance Against System Malloc", UTA). Each runs the C programs that `allocators/textbook` builds
 //! into `lib/imas/study`, over many seeds, and returns a [`Study`]: every printed finding beside our figure and
-//! a verdict, the tables, and the figures as SVG. [`Study::write`] makes the page, the SVG and the CSV files.
+//! a verdict, the tables, and the figures as SVG. A third, [`selector`] (Ülgen and Avci, 2015), judges IMAS itself on raw runs
+//! that were made before. [`Study::write`] makes the page, the SVG and the CSV files.
 //!
 //! Nothing is printed here and no C code is linked.
 
@@ -17,6 +18,7 @@ mod mean;
 mod page;
 mod program;
 mod progress;
+mod selector;
 mod study;
 mod table;
 mod verdict;
@@ -27,6 +29,7 @@ pub use error::{Result, StudyError};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};
 pub use progress::Progress;
+pub use selector::{SelectorOptions, selector};
 pub use study::{Figure, Study};
 pub use table::Table;
 pub use verdict::{Finding, Verdict};

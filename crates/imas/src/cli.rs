@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Doctor(JsonArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify
     System(crate::system::SystemArgs),
-    /// The published experiments on textbook allocators, run again: a page with every printed finding and ours
+    /// The published experiments, run again: a page with every printed finding and ours
     Study(StudyArgs),
     /// Replay runs through policies and judge their picks on runs they did not see
     Simulate(SimulateArgs),
@@ -181,6 +181,8 @@ pub(crate) enum StudyName {
     Freelist,
     /// First, next, best and worst fit
     Fit,
+    /// IMAS itself: both policies beside every single candidate, on raw runs (--data)
+    Selector,
 }
 
 #[derive(Debug, Args)]
@@ -191,7 +193,10 @@ pub(crate) struct StudyArgs {
     /// Folder for the page, the figures (SVG) and the tables (CSV)
     #[arg(long, default_value = "study", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
-    /// Runs with different seeds [default: freelist 200, fit 20]
+    /// selector: files of raw runs, of 'imas suite run' or 'imas bench --export-runs'
+    #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) data: Vec<PathBuf>,
+    /// Runs with different seeds; selector: random splits of each program's rounds [default: freelist 200, fit 20, selector 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seeds: Option<u32>,
     #[command(flatten)]

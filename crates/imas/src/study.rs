@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_report::table;
-use imas_study::{FitOptions, FreelistOptions, Progress, Study, StudyError, fit, freelist};
+use imas_study::{
+    FitOptions, FreelistOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist, selector,
+};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -15,6 +17,21 @@ use crate::message::Hinted;
 use crate::output;
 
 pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
+    match (args.name, args.data.is_empty()) {
+        (StudyName::Selector, true) => {
+            return Err(Hinted::error(
+                "study selector needs raw runs",
+                "make them with 'imas suite run' or 'imas bench --export-runs', then give the files: --data FILE...",
+            ));
+        }
+        (StudyName::Freelist | StudyName::Fit, false) => {
+            return Err(Hinted::error(
+                "--data is for 'study selector'",
+                "the other studies make their own runs; leave it out",
+            ));
+        }
+        _ => (),
+    }
     let bar = ProgressBar::no_length();
     let shown = bar.clone();
     let progress = Progress::new(move |done, of| {
@@ -42,6 +59,10 @@ fn study(args: &StudyArgs, context: &Context, progress: Progress) -> imas_study:
         StudyName::Fit => {
             let default = FitOptions::new(&context.lib_dir);
             fit(&FitOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
+        }
+        StudyName::Selector => {
+            let default = SelectorOptions::new(args.data.clone());
+            selector(&SelectorOptions { splits: args.seeds.unwrap_or(default.splits), progress, ..default })
         }
     }
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How far runs of the same program under the same candidate lie apart.
+
+use imas_core::adaptive::Point;
+use imas_core::simulate::Program;
+use imas_core::stats::median;
+
+use crate::band::Band;
+
+/// Above this the runs of a program say little about a few per cent.
+pub(crate) const NOISY: f64 = 0.10;
+
+/// Standard deviations of logarithms: 0.05 is about 5 %.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
+    /// CPU time under one candidate, median over the candidates.
+    pub(crate) cpu: f64,
+    /// Its ratio to `system` in the same round.
+    pub(crate) paired_cpu: f64,
+    /// Memory under one candidate.
+    pub(crate) memory: f64,
+}
+
+impl Noise {
+    /// None with fewer than two runs of every candidate.
+    pub(crate) fn of(program: &Program) -> Option<Self> {
+        let over = |value: fn(Point, Point) -> f64, from: usize| {
+            let spreads = (from..program.candidates.len()).filter_map(|i| {
+                let pairs = program.rounds.iter().filter_map(|round| Some(value(round[i]?, round[0]?)));
+                deviation(&pairs.collect::<Vec<_>>())
+            });
+            median(&spreads.collect::<Vec<_>>())
+        };
+        Some(Self {
+            cpu: over(|point, _| point.cpu, 0)?,
+            paired_cpu: over(|point, system| point.cpu - system.cpu, 1)?,
+            memory: over(|point, _| point.memory, 0)?,
+        })
+    }
+}
+
+fn deviation(values: &[f64]) -> Option<f64> {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
+}
+
+/// One sentence over all programs.
+pub(crate) fn sentence(noises: &[Noise]) -> String {
+    let band = |get: fn(&Noise) -> f64| {
+        Band::of(&noises.iter().map(get).collect::<Vec<_>>())
+            .map_or_else(|| "unknown".to_owned(), |b| format!("{:.1} % (up to {:.1} %)", b.median * 100.0, b.high * 100.0))
+    };
+    let noisy = noises.iter().filter(|noise| noise.cpu > NOISY).count();
+    format!(
+        "How noisy the runs were: CPU time of a program under one candidate varied by {} from round to round (standard deviation, \
+         median of the programs and 95 % point), its ratio to system in the same round by {}, memory by {}. \
+         {noisy} of {} programs vary by more than {:.0} %: their figures of a few per cent mean little one by one, and only their \
+         mean over many programs is worth reading.",
+        band(|n| n.cpu),
+        band(|n| n.paired_cpu),
+        band(|n| n.memory),
+        noises.len(),
+        NOISY * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_slows_a_whole_round_is_not_in_the_ratio() {
+        let point = |cpu: f64| Some(Point { cpu, memory: 0.0 });
+        let rounds = [0.0, 0.5, 0.1, 0.4].map(|slow| vec![point(slow), point(slow - 0.1)]).to_vec();
+        let candidates = vec!["system".to_owned(), "a".to_owned()];
+        let program = Program { name: "p".into(), candidates, rounds, counted: vec![], truth: None };
+        let noise = Noise::of(&program).unwrap();
+        assert!(noise.cpu > 0.2 && noise.paired_cpu < 1e-9 && noise.memory == 0.0, "{noise:?}");
+        assert!(sentence(&[noise]).contains("1 of 1 programs"));
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The raw runs as the study looks at them: programs that can be judged, and why others or some candidates cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use imas_core::candidate::SYSTEM;
+use imas_core::simulate::data::{self, Data, RawRun, RunKind};
+use imas_core::simulate::program::{LeftOut, programs};
+use imas_core::simulate::Program;
+
+use crate::error::{Result, StudyError};
+
+/// All that the files hold.
+pub(crate) struct Source {
+    pub(crate) data: Data,
+    /// Programs with rounds enough, by name.
+    pub(crate) programs: Vec<Program>,
+    /// The others.
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Candidates of any program, `system` first.
+    pub(crate) candidates: Vec<String>,
+    /// Runs that do not count, by program and candidate.
+    pub(crate) failures: BTreeMap<(String, String), Failure>,
+}
+
+/// Runs of one program under one candidate that do not count.
+#[derive(Default)]
+pub(crate) struct Failure {
+    pub(crate) runs: usize,
+    pub(crate) reasons: BTreeSet<String>,
+}
+
+impl Failure {
+    /// As in tables: `3 x crash`.
+    pub(crate) fn text(&self) -> String {
+        format!("{} x {}", self.runs, self.reasons.iter().cloned().collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Source {
+    /// Reads and joins the files.
+    pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
+        let mut text = String::new();
+        for path in files {
+            let one = std::fs::read_to_string(path)
+                .map_err(|source| StudyError::Read { path: path.clone(), source })?;
+            text.push_str(&one);
+            text.push('\n');
+        }
+        Self::of(data::read(&text))
+    }
+
+    pub(crate) fn of(data: Data) -> Result<Self> {
+        let (programs, left_out) = programs(&data);
+        if programs.is_empty() {
+            let why = left_out.first().map_or_else(
+                || format!("none of {} lines is a run", data.unreadable.len()),
+                |one| format!("of {} programs none is complete ({}: {})", left_out.len(), one.name, one.why),
+            );
+            return Err(StudyError::NoPrograms { why });
+        }
+        Ok(Self { candidates: candidates(&data), failures: failures(&data), programs, left_out, data })
+    }
+
+    /// Runs that count, of one program under one candidate.
+    pub(crate) fn runs<'a>(
+        &'a self,
+        program: &'a str,
+        candidate: &'a str,
+        kind: RunKind,
+    ) -> impl Iterator<Item = &'a RawRun> {
+        let is_it = move |run: &&RawRun| {
+            run.ok && run.kind == kind && run.program == program && run.candidate == candidate
+        };
+        self.data.runs.iter().filter(is_it)
+    }
+
+    /// Why a candidate takes no part in a program; None when it does.
+    pub(crate) fn excluded(&self, program: &Program, candidate: &str) -> Option<String> {
+        if program.candidates.iter().any(|name| name == candidate) {
+            return None;
+        }
+        let failure = self.failures.get(&(program.name.clone(), candidate.to_owned()));
+        Some(failure.map_or_else(|| "not run".to_owned(), Failure::text))
+    }
+}
+
+/// `system` first, then in the catalogue's default order, then by name.
+fn candidates(data: &Data) -> Vec<String> {
+    const ORDER: [&str; 7] =
+        [SYSTEM, "glibc:arena1", "glibc:arena2", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
+    let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
+    let names: BTreeSet<&str> = data.runs.iter().map(|run| run.candidate.as_str()).collect();
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    names.sort_by_key(|name| (place(name), name.clone()));
+    names
+}
+
+fn failures(data: &Data) -> BTreeMap<(String, String), Failure> {
+    let mut failures: BTreeMap<(String, String), Failure> = BTreeMap::new();
+    for run in data.runs.iter().filter(|run| !run.ok) {
+        let failure = failures.entry((run.program.clone(), run.candidate.clone())).or_default();
+        failure.runs += 1;
+        failure.reasons.insert(run.why.clone().unwrap_or_else(|| format!("exit {}", run.exit)));
+    }
+    failures
+}

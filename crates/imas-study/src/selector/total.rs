@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One figure over all programs, with its interval.
+
+use imas_core::stats::{Interval, bootstrap};
+
+use super::judge::{Outcome, Outcomes};
+use super::strategy::Strategy;
+
+/// What gains are counted in. `Cpu`, `Memory` and `Balance` are ours, the others the paper's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Metric {
+    /// User and system CPU time.
+    Cpu,
+    /// Mean resident anonymous memory.
+    Memory,
+    /// Geometric mean of both.
+    Balance,
+    /// ns per operation.
+    Time,
+    /// Fragmentation over virtual sizes.
+    Frag,
+}
+
+impl Metric {
+    pub(crate) const OURS: [Self; 3] = [Self::Cpu, Self::Memory, Self::Balance];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Memory => "resident memory",
+            Self::Balance => "CPU and memory (geometric mean)",
+            Self::Time => "ns per operation",
+            Self::Frag => "fragmentation (points)",
+        }
+    }
+
+    /// ln of the ratio to `system`; of the fragmentation minus the gain in points.
+    pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
+        match self {
+            Self::Cpu => Some(outcome.cpu),
+            Self::Memory => Some(outcome.memory),
+            Self::Balance => Some((outcome.cpu + outcome.memory) / 2.0),
+            Self::Time => outcome.paper.map(|paper| paper.time),
+            Self::Frag => outcome.paper.map(|paper| -paper.frag),
+        }
+    }
+
+    /// Gain of one program, per cent of `system` (fragmentation: percentage points).
+    pub(crate) fn gain(self, value: f64) -> f64 {
+        match self {
+            Self::Frag => -value * 100.0,
+            _ => -value.exp_m1() * 100.0,
+        }
+    }
+}
+
+/// Gains over all programs, per cent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Total {
+    pub(crate) programs: usize,
+    pub(crate) mean: Interval,
+    /// Of the ratios; None for fragmentation, which has none.
+    pub(crate) geometric: Option<Interval>,
+}
+
+/// Resamples and seed of the intervals; programs are resampled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resampling {
+    pub(crate) resamples: usize,
+    pub(crate) seed: u64,
+}
+
+/// Over the programs that the strategy has an outcome for; None without any.
+pub(crate) fn total(
+    outcomes: &Outcomes,
+    strategy: &Strategy,
+    metric: Metric,
+    by: Resampling,
+) -> Option<Total> {
+    let values: Vec<f64> = outcomes.get(strategy)?.values().filter_map(|o| metric.of(o)).collect();
+    let mean = bootstrap(&values, by.resamples, by.seed, |v| average(v.iter().map(|&x| metric.gain(x))))?;
+    let geometric = (metric != Metric::Frag)
+        .then(|| bootstrap(&values, by.resamples, by.seed, |v| average(v.iter().copied()).map(|x| metric.gain(x))))
+        .flatten();
+    Some(Total { programs: values.len(), mean, geometric })
+}
+
+/// How far `one` is ahead of `other` over the programs that both have, paired: per cent of the other's (geometric mean of
+/// the ratios), points for fragmentation.
+pub(crate) fn ahead(
+    outcomes: &Outcomes,
+    (one, other): (&Strategy, &Strategy),
+    metric: Metric,
+    by: Resampling,
+) -> Option<(usize, Interval)> {
+    let others = outcomes.get(other)?;
+    let pair = |(program, outcome): (&usize, &Outcome)| {
+        Some(metric.of(outcome)? - others.get(program).and_then(|o| metric.of(o))?)
+    };
+    let differences: Vec<f64> = outcomes.get(one)?.iter().filter_map(pair).collect();
+    let lead = |v: &[f64]| average(v.iter().copied()).map(|x| metric.gain(x));
+    Some((differences.len(), bootstrap(&differences, by.resamples, by.seed, lead)?))
+}
+
+pub(crate) fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+    (count > 0.0).then_some(sum / count)
+}
+
+/// `+7.2 [+5.1, +9.0]`.
+pub(crate) fn with_interval(interval: &Interval) -> String {
+    format!("{:+.2} [{:+.2}, {:+.2}]", interval.mid, interval.lo, interval.hi)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn outcomes(cpu: &[f64]) -> Outcomes {
+        let one = |(i, &cpu): (usize, &f64)| {
+            (i, Outcome { cpu: cpu.ln(), memory: 0.0, paper: None, picks: vec![] })
+        };
+        BTreeMap::from([(Strategy::Always("a".into()), cpu.iter().enumerate().map(one).collect())])
+    }
+
+    const BY: Resampling = Resampling { resamples: 200, seed: 1 };
+
+    #[test]
+    fn half_and_double_cancel_in_the_geometric_mean_only() {
+        let total = total(&outcomes(&[0.5, 2.0]), &Strategy::Always("a".into()), Metric::Cpu, BY).unwrap();
+        assert_eq!(total.programs, 2);
+        assert!((total.mean.mid + 25.0).abs() < 1e-9, "{:?}", total.mean);
+        assert!(total.geometric.unwrap().mid.abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_lead_is_counted_over_common_programs() {
+        let mut all = outcomes(&[0.8, 0.9, 1.0]);
+        all.extend(BTreeMap::from([(
+            Strategy::Always("b".into()),
+            outcomes(&[1.0, 1.0]).remove(&Strategy::Always("a".into())).unwrap(),
+        )]));
+        let pair = (&Strategy::Always("a".into()), &Strategy::Always("b".into()));
+        let (programs, lead) = ahead(&all, pair, Metric::Cpu, BY).unwrap();
+        assert_eq!(programs, 2);
+        assert!((lead.mid - (1.0 - 0.72f64.sqrt()) * 100.0).abs() < 1e-9);
+    }
+}
