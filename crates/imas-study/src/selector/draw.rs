@@ -51,8 +51,7 @@ pub(crate) fn bars(panels: &[Bars<'_>]) -> Result<String> {
 fn stacked(heights: &[u32], draw: impl Fn(usize, &Area<'_>) -> Result<()>) -> Result<String> {
     let mut svg = String::new();
     {
-        let root =
-            SVGBackend::with_string(&mut svg, (WIDTH, heights.iter().sum())).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, heights.iter().sum())).into_drawing_area();
         let mut rest = root.clone();
         for (i, height) in heights.iter().enumerate() {
             let (area, below) = rest.split_vertically(*height);

@@ -14,7 +14,13 @@ use crate::study::Figure;
 use crate::table::Table;
 
 pub(crate) fn figures(judged: &Judged) -> Result<Vec<Figure>> {
-    Ok(vec![shares(judged)?, gains(judged)?, cpu(judged)?, saved(judged, Who::Imas)?, saved(judged, Who::Hoard)?])
+    Ok(vec![
+        shares(judged)?,
+        gains(judged)?,
+        cpu(judged)?,
+        saved(judged, Who::Imas)?,
+        saved(judged, Who::Hoard)?,
+    ])
 }
 
 /// Share of the picks by candidate.
@@ -43,8 +49,14 @@ fn shares(judged: &Judged) -> Result<Figure> {
     let four: Shares = four.into_iter().filter(|(name, _)| is_papers(name)).collect();
     let panels = [
         ("Paper's metric and collection: % of programs", four),
-        ("Paper's metric, all candidates", joined(Aim::ALL.map(|aim| paper_shares(judged, aim, |_| true)).to_vec())),
-        ("Ours: CPU and resident memory, adaptive policy", joined(Aim::ALL.map(|aim| adaptive_shares(judged, aim)).to_vec())),
+        (
+            "Paper's metric, all candidates",
+            joined(Aim::ALL.map(|aim| paper_shares(judged, aim, |_| true)).to_vec()),
+        ),
+        (
+            "Ours: CPU and resident memory, adaptive policy",
+            joined(Aim::ALL.map(|aim| adaptive_shares(judged, aim)).to_vec()),
+        ),
     ];
     let columns = ["panel", "candidate", "fastest %", "leanest %", "balanced %"];
     let mut data = Table::new("figure7", "Share of picks (the paper's figure 7)", &columns);
@@ -127,8 +139,7 @@ struct PerProgram {
 
 impl PerProgram {
     fn figure(&self, judged: &Judged) -> Result<Figure> {
-        let mut data =
-            Table::new(self.id, self.title, &["panel", "series", "place", "program", "gain"]);
+        let mut data = Table::new(self.id, self.title, &["panel", "series", "place", "program", "gain"]);
         let mut drawn = vec![];
         for (title, metric, series) in &self.panels {
             let mut lines = vec![];

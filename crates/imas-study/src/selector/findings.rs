@@ -12,7 +12,13 @@ pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
     let mut findings = vec![
         most(judged, Metric::Frag, "Up to 58 % less fragmentation", 58.0),
         most(judged, Metric::Time, "Up to 90 % faster operations", 90.0),
-        mean(judged, Metric::Frag, "On average 7.16 % less fragmentation than system", "7.16 +- 2.53 %", 7.16),
+        mean(
+            judged,
+            Metric::Frag,
+            "On average 7.16 % less fragmentation than system",
+            "7.16 +- 2.53 %",
+            7.16,
+        ),
         mean(judged, Metric::Time, "On average 1.79 % faster operations than system", "1.79 +- 7.32 %", 1.79),
         hoard(judged),
         evenly(judged),
@@ -53,7 +59,10 @@ fn most(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Finding {
             gain if gain > 0.0 => Verdict::Differs,
             _ => Verdict::NotReproduced,
         },
-        remark: format!("The program that gains most in {}, balanced picks among the paper's four.", metric.name()),
+        remark: format!(
+            "The program that gains most in {}, balanced picks among the paper's four.",
+            metric.name()
+        ),
     }
 }
 
@@ -233,10 +242,17 @@ fn aims(judged: &Judged) -> Vec<Finding> {
     let wanted = [
         (Aim::Fastest, Metric::Cpu, 12.0, "Aim: fastest picks take 12 % less CPU than system"),
         (Aim::Leanest, Metric::Memory, 7.2, "Aim: leanest picks take 7.2 % less resident memory than system"),
-        (Aim::Balanced, Metric::Cpu, 8.0, "Aim: balanced picks take 8 % less CPU than system at no more memory"),
+        (
+            Aim::Balanced,
+            Metric::Cpu,
+            8.0,
+            "Aim: balanced picks take 8 % less CPU than system at no more memory",
+        ),
     ];
-    let mut findings: Vec<Finding> =
-        wanted.into_iter().filter_map(|(aim, metric, at_least, claim)| gain(judged, (aim, metric), at_least, claim)).collect();
+    let mut findings: Vec<Finding> = wanted
+        .into_iter()
+        .filter_map(|(aim, metric, at_least, claim)| gain(judged, (aim, metric), at_least, claim))
+        .collect();
     findings.push(ahead_of_all(judged));
     findings
 }

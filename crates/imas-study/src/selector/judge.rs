@@ -148,8 +148,11 @@ mod tests {
     #[test]
     fn picks_are_judged_on_rounds_that_did_not_choose_them() {
         let programs: Vec<Program> = (0..60).map(alike).collect();
-        let strategies =
-            [Strategy::Best(Aim::Fastest), Strategy::Hindsight(Aim::Fastest), Strategy::Adaptive(Aim::Fastest)];
+        let strategies = [
+            Strategy::Best(Aim::Fastest),
+            Strategy::Hindsight(Aim::Fastest),
+            Strategy::Adaptive(Aim::Fastest),
+        ];
         let outcomes = judge(&programs, &strategies, Plan { splits: 4, seed: 1 }, |_| ());
         let mean = |s: &Strategy| outcomes[s].values().map(|o| o.cpu).sum::<f64>() / 60.0;
         assert!(mean(&strategies[0]).abs() < 0.02, "held out: {}", mean(&strategies[0]));

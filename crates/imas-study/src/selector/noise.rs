@@ -49,8 +49,10 @@ fn deviation(values: &[f64]) -> Option<f64> {
 /// One sentence over all programs.
 pub(crate) fn sentence(noises: &[Noise]) -> String {
     let band = |get: fn(&Noise) -> f64| {
-        Band::of(&noises.iter().map(get).collect::<Vec<_>>())
-            .map_or_else(|| "unknown".to_owned(), |b| format!("{:.1} % (up to {:.1} %)", b.median * 100.0, b.high * 100.0))
+        Band::of(&noises.iter().map(get).collect::<Vec<_>>()).map_or_else(
+            || "unknown".to_owned(),
+            |b| format!("{:.1} % (up to {:.1} %)", b.median * 100.0, b.high * 100.0),
+        )
     };
     let noisy = noises.iter().filter(|noise| noise.cpu > NOISY).count();
     format!(

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
+use imas_core::simulate::Program;
 use imas_core::simulate::data::{self, Data, RawRun, RunKind};
 use imas_core::simulate::program::{LeftOut, programs};
-use imas_core::simulate::Program;
 
 use crate::error::{Result, StudyError};
 

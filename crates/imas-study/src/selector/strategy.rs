@@ -94,14 +94,8 @@ impl Strategy {
     /// All that the study compares.
     pub(crate) fn all(candidates: &[String]) -> Vec<Self> {
         let always = candidates.iter().cloned().map(Self::Always);
-        let by_aim: [fn(Aim) -> Self; 6] = [
-            Self::Adaptive,
-            Self::Paper,
-            Self::PaperFour,
-            Self::PaperAsPrinted,
-            Self::Best,
-            Self::Hindsight,
-        ];
+        let by_aim: [fn(Aim) -> Self; 6] =
+            [Self::Adaptive, Self::Paper, Self::PaperFour, Self::PaperAsPrinted, Self::Best, Self::Hindsight];
         always.chain(by_aim.iter().flat_map(|of| Aim::ALL.map(of))).collect()
     }
 

@@ -80,7 +80,9 @@ pub(crate) fn total(
     let values: Vec<f64> = outcomes.get(strategy)?.values().filter_map(|o| metric.of(o)).collect();
     let mean = bootstrap(&values, by.resamples, by.seed, |v| average(v.iter().map(|&x| metric.gain(x))))?;
     let geometric = (metric != Metric::Frag)
-        .then(|| bootstrap(&values, by.resamples, by.seed, |v| average(v.iter().copied()).map(|x| metric.gain(x))))
+        .then(|| {
+            bootstrap(&values, by.resamples, by.seed, |v| average(v.iter().copied()).map(|x| metric.gain(x)))
+        })
         .flatten();
     Some(Total { programs: values.len(), mean, geometric })
 }
