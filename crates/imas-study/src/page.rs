@@ -32,6 +32,7 @@ mod tests {
             title: "A study".into(),
             paper: "A paper".into(),
             method: vec!["A method".into()],
+            rule: "A rule".into(),
             findings: vec![Finding {
                 claim: "a < b".into(),
                 printed: "1".into(),

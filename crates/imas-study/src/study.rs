@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A published experiment, reproduced. Serialises without the drawings; their data is in it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
-    /// "freelist" or "fit"; the stem of every file that is written.
+    /// "freelist", "fit" or "selector"; the stem of every file that is written.
     pub id: String,
     /// Heading of the page.
     pub title: String,
@@ -16,6 +16,8 @@ pub struct Study {
     pub paper: String,
     /// How it was run, a sentence or two each.
     pub method: Vec<String>,
+    /// What the verdicts mean.
+    pub rule: String,
     /// Every printed finding with ours.
     pub findings: Vec<Finding>,
     /// The tables.

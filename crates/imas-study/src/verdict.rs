@@ -57,6 +57,10 @@ impl Verdict {
     }
 }
 
+/// What the verdicts of studies over many seeds mean.
+pub(crate) const RULE_OF_BANDS: &str = "Reproduced: our figures say the same; a printed number lies between our quartiles. Differs: the claim \
+    holds, or a run may give the number, but most do not. Not reproduced: our runs do not show it. In brackets: the central nine tenths of our runs.";
+
 /// One thing that the paper says, and what our runs say.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both studies on the real allocators: build them first with `make -C allocators/textbook`.
+//! The studies on the real allocators, and on stored runs of real programs: build them first with `make -C allocators/textbook`.
 //! `IMAS_LIBRARY_DIR` names another tree than `build/lib/imas`; `IMAS_STUDY_OUT` keeps the files.
 
-use imas_study::{FitOptions, FreelistOptions, Progress, Study, Verdict, fit, freelist};
+use imas_study::{
+    FitOptions, FreelistOptions, Progress, SelectorOptions, Study, StudyError, Verdict, fit, freelist,
+    selector,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,4 +60,90 @@ fn no_runs_are_refused() {
     let mut options = FitOptions::new(library_dir());
     options.seeds = 0;
     assert!(fit(&options).unwrap_err().hint().is_some());
+}
+
+fn table<'a>(study: &'a Study, id: &str) -> &'a imas_study::Table {
+    study.tables.iter().find(|t| t.id == id).unwrap_or_else(|| panic!("no table '{id}'"))
+}
+
+/// Columns of the row that begins with `first`.
+fn row<'a>(study: &'a Study, id: &str, first: &str) -> &'a [String] {
+    let rows = &table(study, id).rows;
+    rows.iter().find(|row| row[0] == first).unwrap_or_else(|| panic!("no row '{first}' in '{id}'"))
+}
+
+fn number(cell: &str) -> f64 {
+    cell.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number: '{cell}'"))
+}
+
+#[test]
+fn the_selector_is_judged_on_stored_runs() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/first.jsonl");
+    let mut options = SelectorOptions::new(vec![data]);
+    options.splits = 4;
+    let study = selector(&options).unwrap();
+    assert_eq!(row(&study, "totals", "system for all")[2], "+0.00 [+0.00, +0.00]");
+    let cpu = |name: &str| number(&row(&study, "totals", name)[2]);
+    assert!(cpu("oracle in hindsight (upper bound), fastest") >= cpu("best of the runs seen, fastest"));
+    assert_eq!(study.figures.len(), 5);
+    assert!(study.figures.iter().all(|f| f.svg.starts_with("<svg") && !f.data.rows.is_empty()));
+    assert_eq!(table(&study, "measurements").rows.len(), 9 * 6);
+    assert_eq!(written(&study).len(), 1 + 1 + study.tables.len() + 2 * 5);
+}
+
+/// Runs of programs `p0`, `p1`, ...: `a` takes a tenth less CPU than system, exactly; `b` crashed once.
+fn exact_runs(programs: u32) -> String {
+    let mut lines = String::from("{\"imas\":\"runs\",\"schema\":1,\"host\":{\"cpu\":\"<b>\"}}\n");
+    for (program, round) in (0..programs).flat_map(|p| (0..8).map(move |r| (p, r))) {
+        let slow = 1.0 + f64::from((program * 7 + round * 3) % 5) / 20.0;
+        for (candidate, cpu) in [("system", 1.0), ("a", 0.9), ("b", 0.5)] {
+            let ok = candidate != "b" || round != 3;
+            let (user_s, why) = (cpu * slow, if ok { "null" } else { "\"crash\"" });
+            lines.push_str(&format!(
+                "{{\"program\":\"p<i>{program}\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":{ok},\"why\":{why},\
+                 \"user_s\":{user_s},\"mean_bytes\":1000000}}\n"
+            ));
+        }
+    }
+    lines + "{\"program\":\"torn"
+}
+
+fn of_text(text: &str) -> imas_study::Result<Study> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs.jsonl");
+    std::fs::write(&path, text).unwrap();
+    selector(&SelectorOptions::new(vec![path]))
+}
+
+#[test]
+fn a_known_gain_is_found_and_a_crash_is_said() {
+    let study = of_text(&exact_runs(5)).unwrap();
+    assert_eq!(row(&study, "totals", "a for all")[2], "+10.00 [+10.00, +10.00]");
+    let fastest = row(&study, "totals", "IMAS adaptive, fastest");
+    assert!((9.0..=10.0).contains(&number(&fastest[2])), "{fastest:?}");
+    assert!(
+        table(&study, "totals").rows.iter().all(|row| row[0] != "b for all"),
+        "b crashed with every program"
+    );
+    let out = row(&study, "left-out", "p<i>0");
+    assert_eq!((out[1].as_str(), out[2].as_str()), ("b", "1 x crash"));
+    assert!(study.method[0].contains("1 lines are no runs"), "{}", study.method[0]);
+    let page = written_page(&study);
+    assert!(!page.contains("p<i>") && !page.contains("<b>"), "text of the file is escaped");
+}
+
+fn written_page(study: &Study) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = study.write(folder.path()).unwrap();
+    std::fs::read_to_string(&paths[0]).unwrap()
+}
+
+#[test]
+fn runs_that_say_nothing_are_refused() {
+    for text in ["", "no json\n", "{\"program\":\"p\",\"candidate\":\"system\",\"ok\":true,\"user_s\":1}\n"] {
+        let error = of_text(text).unwrap_err();
+        assert!(matches!(error, StudyError::NoPrograms { .. }) && error.hint().is_some(), "{error}");
+    }
+    let error = selector(&SelectorOptions::new(vec!["does/not/exist".into()])).unwrap_err();
+    assert!(error.to_string().contains("does/not/exist") && error.hint().is_some());
 }

@@ -67,6 +67,9 @@ fn study(args: &StudyArgs, context: &Context, progress: Progress) -> imas_study:
     }
 }
 
+/// Tables that are the answer rather than the evidence.
+const TOTALS: [&str; 3] = ["aims", "totals", "leads"];
+
 fn page(study: &Study) -> String {
     // The remarks are sentences: they stand in the page and in the CSV, a terminal has no room for them.
     let rows = study
@@ -74,7 +77,15 @@ fn page(study: &Study) -> String {
         .iter()
         .map(|f| vec![f.claim.clone(), f.printed.clone(), f.ours.clone(), f.verdict.to_string()]);
     let findings = table::plain(&["finding", "printed", "ours", "verdict"], rows);
-    format!("{}\n{}\n\n{findings}", study.title, study.paper)
+    let mut text = format!("{}\n{}\n\n{findings}", study.title, study.paper);
+    for shown in study.tables.iter().filter(|t| TOTALS.contains(&t.id.as_str())) {
+        let columns: Vec<&str> = shown.columns.iter().map(String::as_str).collect();
+        // What stands beside a figure is for the page, as the remarks are.
+        let width = columns.iter().position(|name| *name == "beside it").unwrap_or(columns.len());
+        let rows = shown.rows.iter().map(|row| row[..width].to_vec());
+        text.push_str(&format!("\n{}\n{}", shown.title, table::plain(&columns[..width], rows)));
+    }
+    text
 }
 
 fn hinted(error: StudyError) -> anyhow::Error {

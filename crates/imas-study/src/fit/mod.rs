@@ -13,6 +13,7 @@ mod tables;
 use crate::error::{Result, StudyError};
 use crate::progress::Progress;
 use crate::study::Study;
+use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;
 
 /// What to run, and how often.
@@ -51,6 +52,7 @@ pub fn fit(options: &FitOptions) -> Result<Study> {
                 of Texas at Arlington, CSE 3320"
                 .to_owned(),
         method: method(options),
+        rule: RULE_OF_BANDS.to_owned(),
         findings: findings::findings(&runs),
         tables: tables::tables(&runs),
         figures: figures::figures(&runs)?,

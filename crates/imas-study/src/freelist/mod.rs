@@ -11,6 +11,7 @@ mod writing;
 use crate::error::{Result, StudyError};
 use crate::progress::Progress;
 use crate::study::Study;
+use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;
 
 /// What to run, and how often.
@@ -50,6 +51,7 @@ pub fn freelist(options: &FreelistOptions) -> Result<Study> {
         title: "Free lists in a 64 KiB arena".to_owned(),
         paper: "F. Öberg, Malloc, KTH Royal Institute of Technology, ID1206, 2021".to_owned(),
         method: method(options),
+        rule: RULE_OF_BANDS.to_owned(),
         findings: findings::findings(&runs),
         tables: tables::tables(&runs),
         figures: figures::figures(&runs)?,

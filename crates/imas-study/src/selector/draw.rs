@@ -126,8 +126,9 @@ fn draw_bar(chart: &mut Plane<'_, '_>, bar: &Interval, (y0, y1): (f64, f64), col
         chart.draw_series([PathElement::new(whisker, colour.stroke_width(2))]).map_err(failed)?;
     }
     let style = ("sans-serif", 11).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    let text = format!(" {:+.1}", bar.mid);
-    chart.draw_series([Text::new(text, (bar.hi.max(0.0), middle), style)]).map_err(failed)?;
+    let range = chart.x_range();
+    let beside = bar.hi.max(0.0) + (range.end - range.start) * 0.008;
+    chart.draw_series([Text::new(format!("{:+.1}", bar.mid), (beside, middle), style)]).map_err(failed)?;
     Ok(())
 }
 

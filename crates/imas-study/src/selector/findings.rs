@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every figure that the paper prints, and every aim of the project, beside ours.
+//! Every figure that the paper prints beside ours.
 
 use imas_core::stats::Interval;
 
@@ -9,7 +9,7 @@ use super::total::{Metric, ahead, total, with_interval};
 use crate::verdict::{Finding, Verdict};
 
 pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
-    let mut findings = vec![
+    vec![
         most(judged, Metric::Frag, "Up to 58 % less fragmentation", 58.0),
         most(judged, Metric::Time, "Up to 90 % faster operations", 90.0),
         mean(
@@ -25,9 +25,7 @@ pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
         dominated(judged),
         slower(judged),
         only_hoard(judged),
-    ];
-    findings.extend(aims(judged));
-    findings
+    ]
 }
 
 /// The four and the balanced pick are what the paper's figures are of.
@@ -235,82 +233,4 @@ fn only_hoard(judged: &Judged) -> Finding {
 fn listed(singles: &[(&str, Interval)], unit: &str) -> String {
     let one = |(name, gain): &(&str, Interval)| format!("{name} {} {unit}", with_interval(gain));
     singles.iter().map(one).collect::<Vec<_>>().join("; ")
-}
-
-/// What the project set itself, under the default policy.
-fn aims(judged: &Judged) -> Vec<Finding> {
-    let wanted = [
-        (Aim::Fastest, Metric::Cpu, 12.0, "Aim: fastest picks take 12 % less CPU than system"),
-        (Aim::Leanest, Metric::Memory, 7.2, "Aim: leanest picks take 7.2 % less resident memory than system"),
-        (
-            Aim::Balanced,
-            Metric::Cpu,
-            8.0,
-            "Aim: balanced picks take 8 % less CPU than system at no more memory",
-        ),
-    ];
-    let mut findings: Vec<Finding> = wanted
-        .into_iter()
-        .filter_map(|(aim, metric, at_least, claim)| gain(judged, (aim, metric), at_least, claim))
-        .collect();
-    findings.push(ahead_of_all(judged));
-    findings
-}
-
-fn gain(judged: &Judged, (aim, metric): (Aim, Metric), at_least: f64, claim: &str) -> Option<Finding> {
-    let of = |strategy: &Strategy, metric| total(&judged.outcomes, strategy, metric, judged.by);
-    let ours = of(&Strategy::Adaptive(aim), metric)?;
-    let memory = of(&Strategy::Adaptive(aim), Metric::Memory)?;
-    let bound = of(&Strategy::Hindsight(aim), metric)?;
-    let best = of(&Strategy::Best(aim), metric)?;
-    let no_more_memory = aim != Aim::Balanced || memory.mean.mid >= 0.0;
-    Some(Finding {
-        claim: claim.to_owned(),
-        printed: format!("{at_least} %"),
-        ours: format!("{} ({} programs)", with_interval(&ours.mean), ours.programs),
-        verdict: match ours.mean.mid >= at_least && no_more_memory {
-            true => Verdict::Reproduced,
-            false if ours.mean.lo > 0.0 => Verdict::Differs,
-            false => Verdict::NotReproduced,
-        },
-        remark: format!(
-            "Adaptive policy, memory {}. Taking the best of the runs seen without proof: {}. The oracle in hindsight, an upper bound that noise flatters: {}.",
-            with_interval(&memory.mean),
-            with_interval(&best.mean),
-            with_interval(&bound.mean)
-        ),
-    })
-}
-
-fn ahead_of_all(judged: &Judged) -> Finding {
-    let mut behind = vec![];
-    let mut unsure = vec![];
-    for (aim, metric) in Aim::ALL.into_iter().zip(Metric::OURS) {
-        for candidate in &judged.source.candidates {
-            let other = Strategy::Always(candidate.clone());
-            let lead = ahead(&judged.outcomes, (&Strategy::Adaptive(aim), &other), metric, judged.by);
-            let Some((_, lead)) = lead else { continue };
-            let text = format!("{candidate} in {} ({})", metric.name(), with_interval(&lead));
-            if lead.mid <= 0.0 {
-                behind.push(text);
-            } else if lead.lo <= 0.0 {
-                unsure.push(text);
-            }
-        }
-    }
-    let said = |title: &str, list: &[String]| match list {
-        [] => String::new(),
-        list => format!("{title}: {}. ", list.join(", ")),
-    };
-    Finding {
-        claim: "Aim: ahead of every single candidate in CPU, memory and both".to_owned(),
-        printed: "all".to_owned(),
-        ours: format!("behind {} and unsure of {} of all", behind.len(), unsure.len()),
-        verdict: match (behind.is_empty(), unsure.is_empty()) {
-            (true, true) => Verdict::Reproduced,
-            (true, false) => Verdict::Differs,
-            (false, _) => Verdict::NotReproduced,
-        },
-        remark: format!("{}{}", said("Behind", &behind), said("Within the interval", &unsure)),
-    }
 }

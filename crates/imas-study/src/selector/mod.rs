@@ -6,6 +6,7 @@
 //!                                           -> total (means, intervals) -> findings, tables, figures
 //! ```
 
+mod aims;
 mod best_worst;
 mod cost;
 mod draw;
@@ -30,6 +31,9 @@ use noise::Noise;
 use source::Source;
 use strategy::Strategy;
 use total::Resampling;
+
+const RULE: &str = "Reproduced: our figures say the same; a printed mean lies in our 95 % interval, which does not reach down to 0, or ours is higher. \
+                    Differs: a gain shows, but not the printed one, or ours cannot be told from either. Not reproduced: our runs do not show it.";
 
 /// What to judge, and how.
 #[derive(Clone, Debug)]
@@ -85,6 +89,7 @@ fn study(source: Source, options: &SelectorOptions) -> Result<Study> {
         paper: "E. Ülgen and M. Avci, The intelligent memory allocator selector, Computer Languages, Systems & Structures 44, 2015"
             .to_owned(),
         method: method(&judged, options),
+        rule: RULE.to_owned(),
         findings: findings::findings(&judged),
         tables: tables::tables(&judged),
         figures: figures::figures(&judged)?,

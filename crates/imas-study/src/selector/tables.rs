@@ -6,6 +6,7 @@ use imas_core::simulate::data::{RawRun, RunKind};
 use imas_core::stats::median;
 
 use super::Judged;
+use super::aims;
 use super::best_worst;
 use super::cost::cost;
 use super::strategy::{Aim, Strategy, analyse};
@@ -16,6 +17,7 @@ const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
     vec![
+        aims::table(judged),
         totals(judged),
         leads(judged),
         papers_totals(judged),
