@@ -93,11 +93,55 @@ pub struct Counted {
     pub heap_bytes: f64,
 }
 
+/// What a sample that counts cost, for `adaptive`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// User and system CPU time, seconds.
+    pub cpu_s: f64,
+    /// Mean of resident anonymous memory, bytes.
+    pub bytes: f64,
+    /// Its peak, bytes.
+    pub peak_bytes: u64,
+    /// Calls of all four classes.
+    pub calls: u64,
+    /// Mean of live bytes.
+    pub live_bytes: u64,
+}
+
+/// What the trial cost, if it counts for `candidate` and the build `build_id` of the program.
+///
+/// # Errors
+/// The first reason, in the order of [`NotCounted`], why it does not.
+pub fn cost(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<Cost, NotCounted> {
+    admit(record, candidate, build_id)?;
+    let sample = &record.sample;
+    let usage = sample.usage.as_ref().ok_or(NotCounted::NothingTimed)?;
+    if sample.memory.snapshots == 0 {
+        return Err(NotCounted::NoSnapshot);
+    }
+    Ok(Cost {
+        cpu_s: usage.user_s + usage.system_s,
+        bytes: sample.memory.resident_mean as f64,
+        peak_bytes: sample.memory.resident_peak,
+        calls: sample.classes().iter().map(|class| class.calls).sum(),
+        live_bytes: sample.memory.live_mean,
+    })
+}
+
 /// Whether `record` enters the averages of `candidate` for the build `build_id` of the program.
 ///
 /// # Errors
 /// The first reason, in the order of [`NotCounted`], why it does not.
 pub fn count(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<Counted, NotCounted> {
+    admit(record, candidate, build_id)?;
+    let sample = &record.sample;
+    let ns_per_op = sample.ns_per_op().filter(|ns| ns.is_finite()).ok_or(NotCounted::NothingTimed)?;
+    let frag = sample.frag_virtual().ok_or(NotCounted::NoSnapshot)?;
+    Ok(Counted { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
+}
+
+/// What both policies ask of a sample before they look at its figures.
+fn admit(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<(), NotCounted> {
     let sample = &record.sample;
     if sample.candidate != candidate.name {
         return Err(NotCounted::OtherCandidate);
@@ -120,9 +164,7 @@ pub fn count(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Res
     if !candidate.accepts(&sample.served) {
         return Err(NotCounted::ForeignServed(sample.served.clone()));
     }
-    let ns_per_op = sample.ns_per_op().filter(|ns| ns.is_finite()).ok_or(NotCounted::NothingTimed)?;
-    let frag = sample.frag_virtual().ok_or(NotCounted::NoSnapshot)?;
-    Ok(Counted { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::adaptive::{Judgement, Known, Standing, Status, weight};
 use crate::candidate::SYSTEM;
 use crate::paper::{Pick, Picks, choose, cpu_load_pct};
-use crate::profile::{Bar, ProfileView};
+use crate::profile::{Bar, CandidateView, ProfileView};
 use crate::quarantine::{Crashes, Quarantine};
 use crate::reason::Reason;
 use crate::sample::Ended;
@@ -115,10 +116,85 @@ pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     if let Some(bar) = profile.bar {
         return barred(bar);
     }
+    if let Some(known) = &profile.adaptive {
+        return adaptively(profile, known, conditions, true);
+    }
     if let Some(next) = profile.next_test {
         return trial(profile, next);
     }
     pick(profile, conditions)
+}
+
+/// The same for a start that must be no trial.
+pub fn decide_production(profile: &ProfileView, conditions: &Conditions) -> Decision {
+    let is_free = profile.pinned.is_none() && !profile.excluded && profile.bar.is_none();
+    match &profile.adaptive {
+        Some(known) if is_free => adaptively(profile, known, conditions, false),
+        _ => decide(&ProfileView { next_test: None, ..profile.clone() }, conditions),
+    }
+}
+
+/// By the default policy.
+fn adaptively(profile: &ProfileView, known: &Known, conditions: &Conditions, may_try: bool) -> Decision {
+    let weight = weight(conditions, known.settings.objective);
+    let judgement = known.judge(weight.w);
+    let name = |i: usize| profile.candidates[i].name.as_str();
+    if let Some(next) = judgement.next.filter(|_| may_try) {
+        let evidence = vec![
+            Evidence::new("rounds so far", known.board.rounds.to_string()),
+            Evidence::new("trials so far", known.board.trials().to_string()),
+        ];
+        return Decision { trial: true, ..Decision::new(name(next), Reason::TrialDue, evidence) };
+    }
+    if !profile.candidates.iter().any(CandidateView::is_usable) {
+        return Decision::system(Reason::NoCandidate, vec![]);
+    }
+    if known.board.trials() == 0 {
+        return Decision::system(Reason::NoData, vec![]);
+    }
+    let mut evidence = vec![Evidence::new(
+        "weight of CPU",
+        format!(
+            "{:.2} (pressure on CPU {:.0} %, on memory {:.0} %)",
+            weight.w,
+            weight.cpu * 100.0,
+            weight.memory * 100.0
+        ),
+    )];
+    let pick = judgement.pick;
+    if pick == known.board.system {
+        evidence.extend(runner_up(profile, &judgement));
+        return Decision::system(Reason::NothingProven, evidence);
+    }
+    evidence.push(gains(name(pick), &judgement.standings[pick]));
+    let reason = match weight.w {
+        w if w > 0.75 => Reason::FastestCpuShort,
+        w if w < 0.25 => Reason::LeanestMemoryShort,
+        _ => Reason::Balanced,
+    };
+    Decision::new(name(pick), reason, evidence)
+}
+
+/// The best of those that were not proven better.
+fn runner_up(profile: &ProfileView, judgement: &Judgement) -> Option<Evidence> {
+    let known = |(_, s): &(usize, &Standing)| s.rounds > 0 && s.status != Status::Barred && s.within > 0.0;
+    let standings = judgement.standings.iter().enumerate().filter(known);
+    let (best, standing) = standings.max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
+    Some(gains(&profile.candidates[best].name, standing))
+}
+
+/// What a candidate gains over `system`, in words.
+fn gains(name: &str, standing: &Standing) -> Evidence {
+    let Standing { cpu, memory, gain, within, rounds, .. } = standing;
+    let of = |difference: f64| format!("{:+.1} %", difference.exp_m1() * 100.0);
+    let text = format!(
+        "CPU {}, memory {}, together {} +- {:.1} % against system over {rounds} rounds",
+        of(*cpu),
+        of(*memory),
+        of(-gain),
+        within * 100.0
+    );
+    Evidence::new(name, text)
 }
 
 fn pinned(profile: &ProfileView, name: &str) -> Decision {

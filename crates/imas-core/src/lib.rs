@@ -22,6 +22,7 @@ pub mod bench;
 pub mod candidate;
 pub mod decision;
 pub mod paper;
+pub mod policy;
 pub mod profile;
 pub mod quarantine;
 pub mod reason;
@@ -31,7 +32,8 @@ pub mod simulate;
 pub mod stats;
 
 pub use candidate::{Candidate, SYSTEM};
-pub use decision::{Conditions, Decision, decide};
+pub use decision::{Conditions, Decision, decide, decide_production};
+pub use policy::Policy;
 pub use profile::{History, ProfileView};
 pub use reason::Reason;
 pub use record::TrialRecord;

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::adaptive;
 use crate::candidate::{Candidate, NotCounted, count};
 use crate::paper::{self, Limits, Picks, Summary};
+use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
@@ -96,9 +98,22 @@ pub struct ProfileView {
     pub pinned: Option<String>,
     /// The operator excluded the program.
     pub excluded: bool,
+    /// What `adaptive` knows, when it decides; None: `paper` does.
+    #[serde(skip)]
+    pub adaptive: Option<adaptive::Known>,
 }
 
 impl ProfileView {
+    /// The same under a policy of choice; [`ProfileView::new`] is `paper`.
+    pub fn under(history: &History<'_>, policy: &Policy) -> Self {
+        let mut profile = Self::new(history);
+        if let Policy::Adaptive(settings) = policy {
+            let usable: Vec<bool> = profile.candidates.iter().map(CandidateView::is_usable).collect();
+            profile.adaptive = Some(adaptive::Known::new(history, &usable, settings));
+        }
+        profile
+    }
+
     /// Works the profile out.
     pub fn new(history: &History<'_>) -> Self {
         let summaries = paper::fold(history.records, history.candidates, history.build_id, &history.limits);
@@ -114,6 +129,7 @@ impl ProfileView {
             candidates,
             pinned: history.pinned.map(str::to_owned),
             excluded: history.excluded,
+            adaptive: None,
         }
     }
 
@@ -150,7 +166,7 @@ fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<LeftOut> {
 }
 
 /// Trials of the present build, in order of time.
-fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
+pub(crate) fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
     let is_one = |r: &&TrialRecord| r.sample.kind == PageKind::Trial && r.is_of_build(history.build_id);
     in_order_of_time(history.records).into_iter().filter(is_one).collect()
 }

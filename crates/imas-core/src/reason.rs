@@ -27,6 +27,8 @@ pub enum Reason {
     LeanestMemoryShort,
     /// Neither or both are short.
     Balanced,
+    /// No candidate is proven better than `system`.
+    NothingProven,
     /// The pick crashed the program; the next best stands in.
     Quarantined,
     /// The pick is not to be had here any more; the next best stands in.
@@ -39,7 +41,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Excluded,
         Self::Pinned,
         Self::PinnedQuarantined,
@@ -50,6 +52,7 @@ impl Reason {
         Self::FastestCpuShort,
         Self::LeanestMemoryShort,
         Self::Balanced,
+        Self::NothingProven,
         Self::Quarantined,
         Self::PickUnavailable,
         Self::NoData,
@@ -69,6 +72,7 @@ impl Reason {
             Self::FastestCpuShort => "fastest-cpu-short",
             Self::LeanestMemoryShort => "leanest-memory-short",
             Self::Balanced => "balanced",
+            Self::NothingProven => "nothing-proven",
             Self::Quarantined => "quarantined",
             Self::PickUnavailable => "pick-unavailable",
             Self::NoData => "no-data",
@@ -95,6 +99,9 @@ impl Reason {
             Self::Balanced => {
                 "CPU and memory both suffice, or both are short, so the balanced candidate is used."
             }
+            Self::NothingProven => {
+                "No candidate is proven better than system, so the program runs untouched."
+            }
             Self::Quarantined => "The best candidate crashed the program, so the next best stands in.",
             Self::PickUnavailable => "The best candidate cannot be used here, so the next best stands in.",
             Self::NoData => "Nothing has been measured yet, so the program runs untouched.",
@@ -114,6 +121,7 @@ impl Reason {
             | Self::FastestCpuShort
             | Self::LeanestMemoryShort
             | Self::Balanced
+            | Self::NothingProven
             | Self::Quarantined
             | Self::PickUnavailable
             | Self::NoData => Some("imas pin PROGRAM system"),

@@ -160,6 +160,8 @@ pub struct Sample {
     pub wall_s: f64,
     /// Trial or production flight.
     pub kind: PageKind,
+    /// Page size, transparent huge pages and CPUs of the machine, in words that are compared, not read; empty when nobody wrote them down.
+    pub machine: String,
 }
 
 impl Sample {

@@ -111,6 +111,7 @@ impl Page {
             memory: self.memory.clone(),
             usage: self.usage.clone(),
             wall_s: self.wall_s(),
+            machine: String::new(),
             kind: self.kind,
         }
     }

@@ -43,6 +43,13 @@ impl Host {
     }
 }
 
+/// What of the machine may change which allocator is best: page size, transparent huge pages, CPUs. Kept beside every sample and compared.
+#[must_use]
+pub fn machine_state() -> String {
+    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    format!("pages {}, huge {}, cpus {}", page_bytes(), transparent_huge_pages(), cpus.trim())
+}
+
 /// Page size of the kernel in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {

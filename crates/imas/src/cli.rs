@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
@@ -146,17 +148,47 @@ pub(crate) struct BenchArgs {
 }
 
 /// Rules by which `run` decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Policy {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PolicyName {
+    /// As few trials as the answer needs, and no change that is not proven
+    Adaptive,
     /// Algorithms 1, 8, 9 and 10 of the IMAS paper
     Paper,
 }
 
+/// What matters, for the adaptive policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ObjectiveName {
+    /// What the machine is short of
+    Auto,
+    /// CPU time alone
+    Cpu,
+    /// Memory alone
+    Memory,
+    /// Both alike
+    Balanced,
+}
+
+/// The rules by which a start is decided.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct RulesArgs {
+    /// The rules to decide by [default: adaptive]
+    #[arg(long, env = "IMAS_POLICY", value_enum, value_name = "POLICY", hide_env_values = true)]
+    pub(crate) policy: Option<PolicyName>,
+    /// What matters [default: what the machine is short of]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) objective: Option<ObjectiveName>,
+    /// Use no candidate under which the program's resident memory peaked above this
+    #[arg(long, value_name = "MIB")]
+    pub(crate) max_memory: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The rules to decide by
-    #[arg(long, value_enum, default_value_t = Policy::Paper)]
-    pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
     /// The program's children run under the same candidate
     #[arg(long)]
     pub(crate) follow: bool,
@@ -358,6 +390,8 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: Option<OsString>,
     #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+    #[command(flatten)]
     pub(crate) json: JsonArgs,
 }
 
@@ -365,6 +399,8 @@ pub(crate) struct ShowArgs {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration files: `/etc/imas/imas.toml`, then `$XDG_CONFIG_HOME/imas/imas.toml`; the later wins key by key.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use imas_core::Policy;
+use imas_core::adaptive::{Objective, Settings};
 use imas_core::paper::Limits;
 use serde::Deserialize;
 
+use crate::cli::{ObjectiveName, PolicyName, RulesArgs};
 use crate::message::Hinted;
 
 /// What the files may say. A flag wins over an environment variable, that over a file.
@@ -19,9 +23,83 @@ pub(crate) struct Config {
     pub(crate) max_tests: Option<u32>,
     /// Candidates that `imas run` tests, in place of the catalogue's default set.
     pub(crate) candidates: Option<Vec<String>>,
+    /// The rules that `imas run` decides by.
+    pub(crate) policy: Option<PolicyName>,
+    /// What matters, for every program that has no word of its own.
+    #[serde(default)]
+    pub(crate) wishes: Wishes,
+    /// By path of a program or its script: what matters for it.
+    #[serde(default)]
+    pub(crate) program: BTreeMap<String, Wishes>,
+}
+
+/// What the user wishes of the adaptive policy.
+#[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wishes {
+    /// What matters.
+    pub(crate) objective: Option<ObjectiveName>,
+    /// Most resident memory in MiB.
+    pub(crate) max_memory_mib: Option<u64>,
+    /// Smallest gain in CPU worth a change, a fraction.
+    pub(crate) cpu_margin: Option<f64>,
+    /// Smallest gain in memory worth a change, a fraction.
+    pub(crate) memory_margin: Option<f64>,
+}
+
+impl Wishes {
+    /// These where they say something, else those.
+    fn or(self, other: Self) -> Self {
+        Self {
+            objective: self.objective.or(other.objective),
+            max_memory_mib: self.max_memory_mib.or(other.max_memory_mib),
+            cpu_margin: self.cpu_margin.or(other.cpu_margin),
+            memory_margin: self.memory_margin.or(other.memory_margin),
+        }
+    }
+
+    fn settings(self) -> Settings {
+        let usual = Settings::default();
+        Settings {
+            objective: self.objective.map_or(usual.objective, |objective| match objective {
+                ObjectiveName::Auto => Objective::Auto,
+                ObjectiveName::Cpu => Objective::Cpu,
+                ObjectiveName::Memory => Objective::Memory,
+                ObjectiveName::Balanced => Objective::Balanced,
+            }),
+            max_memory_bytes: self.max_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+            cpu_margin: self.cpu_margin.unwrap_or(usual.cpu_margin),
+            memory_margin: self.memory_margin.unwrap_or(usual.memory_margin),
+            ..usual
+        }
+    }
+
+    /// Every margin must be a share of the whole.
+    fn check(self) -> Result<(), String> {
+        let margins = [("cpu_margin", self.cpu_margin), ("memory_margin", self.memory_margin)];
+        for (name, margin) in margins {
+            if margin.is_some_and(|margin| !(0.0..1.0).contains(&margin)) {
+                return Err(format!("{name}: must be from 0 to below 1 (0.02 is 2 %)"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Config {
+    /// The rules for the program at `path` with script `detail`: flags stand above the program's own words, those above the general ones.
+    pub(crate) fn policy(&self, flags: &RulesArgs, path: &str, detail: &str) -> Policy {
+        let own = self.program.get(detail).filter(|_| !detail.is_empty()).or_else(|| self.program.get(path));
+        let said =
+            Wishes { objective: flags.objective, max_memory_mib: flags.max_memory, ..Wishes::default() };
+        match flags.policy.or(self.policy).unwrap_or(PolicyName::Adaptive) {
+            PolicyName::Paper => Policy::Paper,
+            PolicyName::Adaptive => {
+                Policy::Adaptive(said.or(own.copied().unwrap_or_default()).or(self.wishes).settings())
+            }
+        }
+    }
+
     /// Reads the files that exist.
     pub(crate) fn read() -> Result<Self> {
         let mut config = Self::default();
@@ -52,7 +130,11 @@ impl Config {
             Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => {
                 Err(format!("retest_s = {seconds}: not a number of seconds from 0 on"))
             }
-            _ => Ok(config),
+            _ => {
+                config.wishes.check()?;
+                config.program.values().try_for_each(|wishes| wishes.check())?;
+                Ok(config)
+            }
         }
     }
 
@@ -61,6 +143,9 @@ impl Config {
             retest_s: later.retest_s.or(self.retest_s),
             max_tests: later.max_tests.or(self.max_tests),
             candidates: later.candidates.or(self.candidates),
+            policy: later.policy.or(self.policy),
+            wishes: later.wishes.or(self.wishes),
+            program: joined(self.program, later.program),
         }
     }
 
@@ -72,6 +157,14 @@ impl Config {
             retest_s: retest_flag.or(self.retest_s).unwrap_or(paper.retest_s),
         }
     }
+}
+
+fn joined(mut first: BTreeMap<String, Wishes>, later: BTreeMap<String, Wishes>) -> BTreeMap<String, Wishes> {
+    for (path, wishes) in later {
+        let earlier = first.get(&path).copied().unwrap_or_default();
+        first.insert(path, wishes.or(earlier));
+    }
+    first
 }
 
 /// The files in the order of reading.
@@ -95,6 +188,26 @@ mod tests {
         assert_eq!((both.limits(None).retest_s, both.limits(None).max_tests), (0.0, 3));
         assert_eq!(both.limits(Some(5.0)).retest_s, 5.0);
         assert_eq!(Config::default().limits(None), Limits::default());
+    }
+
+    #[test]
+    fn a_programs_own_wishes_stand_above_the_general_ones_and_flags_above_both() {
+        let text =
+            "[wishes]\nobjective = 'memory'\nmax_memory_mib = 100\n[program.'/bin/x']\nobjective = 'cpu'\n";
+        let config = Config::parse(text).unwrap();
+        let settings = |flags: RulesArgs, path| match config.policy(&flags, path, "") {
+            Policy::Adaptive(settings) => settings,
+            Policy::Paper => panic!("not asked for"),
+        };
+        let own = settings(RulesArgs::default(), "/bin/x");
+        assert_eq!((own.objective, own.max_memory_bytes), (Objective::Cpu, Some(100 << 20)));
+        assert_eq!(settings(RulesArgs::default(), "/bin/y").objective, Objective::Memory);
+        let flags = RulesArgs { objective: Some(ObjectiveName::Balanced), ..RulesArgs::default() };
+        assert_eq!(settings(flags, "/bin/x").objective, Objective::Balanced);
+        let paper = RulesArgs { policy: Some(PolicyName::Paper), ..RulesArgs::default() };
+        assert_eq!(config.policy(&paper, "/bin/x", ""), Policy::Paper);
+        assert!(Config::parse("[wishes]\ncpu_margin = 2").is_err());
+        assert!(Config::parse("[program.x]\nobjektive = 'cpu'").is_err());
     }
 
     #[test]

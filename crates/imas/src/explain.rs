@@ -14,7 +14,7 @@ use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
 use crate::profile::find;
-use crate::show::{State, next_line, paper_table, state};
+use crate::show::{State, next_line, state, table};
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;
@@ -22,7 +22,7 @@ const PAST: u32 = 10;
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     let store = context.open_store()?;
     crate::harvest::harvest_quietly(context, &store);
-    let state = state(context, &store, find(&store, &args.program.program)?)?;
+    let state = state(context, &store, find(&store, &args.program.program)?, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
     if args.json.json {
         let quarantines: Vec<_> =
@@ -33,6 +33,9 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
             "next": state.decision,
             "sentence": state.decision.reason.sentence(),
             "undo": undo(&state),
+            "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
+            "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
+            "looked_at_again": again(&state),
             "quarantined": quarantines,
             "candidates": state.profile.candidates,
             "past": past,
@@ -51,6 +54,9 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
     if let Some(undo) = undo(state) {
         writeln!(text, "  to change it: {undo}")?;
     }
+    if let Some(again) = again(state) {
+        writeln!(text, "  looked at again: {again}")?;
+    }
     for view in &state.profile.candidates {
         if let Some(quarantine) = &view.quarantine {
             writeln!(text, "\n{}", quarantined(quarantine, state.known.program.id))?;
@@ -59,7 +65,7 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
             writeln!(text, "a trial of {} does not count: {}", view.name, why(&left_out.why)?)?;
         }
     }
-    writeln!(text, "\n{}", paper_table(&state.profile))?;
+    writeln!(text, "\n{}", table(state))?;
     if !past.is_empty() {
         writeln!(text, "decisions so far, newest first:")?;
     }
@@ -68,6 +74,21 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
         writeln!(text, "  {}  {kind}{}: {}", when(decided.at_s), decided.candidate, decided.because)?;
     }
     Ok(text)
+}
+
+/// When the decision is looked at again, and what would change it sooner.
+fn again(state: &State) -> Option<String> {
+    let known = state.profile.adaptive.as_ref()?;
+    let judgement = state.judgement.as_ref()?;
+    if judgement.next.is_some() {
+        return Some("at the next start".to_owned());
+    }
+    let days = known.settings.max_age_s / (24.0 * 3600.0);
+    let changes = "when the program, an allocator, the page settings or the CPUs change";
+    Some(match known.watch_at_s(judgement.pick) {
+        Some(at_s) => format!("from {} on, or {changes}", when(at_s)),
+        None => format!("when its trials are {days:.0} days old, or {changes}"),
+    })
 }
 
 fn undo(state: &State) -> Option<String> {

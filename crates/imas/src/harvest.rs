@@ -75,7 +75,8 @@ fn remove(path: &Path) -> std::io::Result<()> {
 
 fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
     let program = store.program(&page.program, &page.detail)?;
-    let sample = page.to_sample();
+    let mut sample = page.to_sample();
+    sample.machine = imas_linux::host::machine_state();
     let record = TrialRecord {
         allocator_version: version_served(context, &sample.candidate, &sample.served),
         build_id: page.build_id.clone(),

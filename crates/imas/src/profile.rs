@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
 use anyhow::{Result, bail};
-use imas_core::paper::Limits;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue;
 use imas_store::Store;
 use imas_store::samples::Program;
 
+use crate::cli::RulesArgs;
 use crate::context::Context;
 use crate::message::Hinted;
 
@@ -42,17 +42,19 @@ impl Known {
     }
 
     /// The profile at this moment.
-    pub(crate) fn profile(&self, limits: Limits) -> ProfileView {
-        ProfileView::new(&History {
+    pub(crate) fn profile(&self, context: &Context, rules: &RulesArgs) -> ProfileView {
+        let policy = context.config.policy(rules, &self.program.path, &self.program.detail);
+        let history = History {
             records: &self.records,
             candidates: &self.candidates,
             build_id: &self.build_id,
             pinned: self.pinned.as_deref(),
             excluded: self.excluded,
             lifted_at: &self.lifted_at,
-            limits,
+            limits: context.limits,
             now_unix_s: now_unix_s(),
-        })
+        };
+        ProfileView::under(&history, &policy)
     }
 }
 

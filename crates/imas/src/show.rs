@@ -4,16 +4,17 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_core::adaptive::{self, Judgement, Status};
 use imas_core::decision::Decision;
 use imas_core::paper::Picks;
 use imas_core::profile::CandidateView;
-use imas_core::{ProfileView, decide};
+use imas_core::{ProfileView, SYSTEM, decide};
 use imas_report::format;
 use imas_store::Store;
 use imas_store::samples::Program;
 use serde_json::{Value, json};
 
-use crate::cli::ShowArgs;
+use crate::cli::{RulesArgs, ShowArgs};
 use crate::context::Context;
 use crate::output;
 use crate::profile::{Known, find};
@@ -33,10 +34,12 @@ pub(crate) struct State {
     pub(crate) known: Known,
     pub(crate) profile: ProfileView,
     pub(crate) decision: Decision,
+    /// How `adaptive` sees the candidates now; None under `paper`.
+    pub(crate) judgement: Option<Judgement>,
 }
 
 /// Works both out from the store, for the executable as it is on disk now.
-pub(crate) fn state(context: &Context, store: &Store, program: Program) -> Result<State> {
+pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &RulesArgs) -> Result<State> {
     let command = imas_linux::program::Command {
         file: program.path.clone().into(),
         argv: vec![],
@@ -51,23 +54,28 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program) -> Resul
     let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     let known = Known::gather(context, store, program, &build_id)?;
-    let profile = known.profile(context.limits);
+    let profile = known.profile(context, rules);
+    let conditions = conditions()?;
     let decision = match executable.and_then(|executable| executable.unfit) {
         Some(why) => unfit_decision(&why),
-        None => decide(&profile, &conditions()?),
+        None => decide(&profile, &conditions),
     };
-    Ok(State { known, profile, decision })
+    let judged = |adaptive: &adaptive::Known| {
+        adaptive.judge(adaptive::weight(&conditions, adaptive.settings.objective).w)
+    };
+    let judgement = profile.adaptive.as_ref().map(judged);
+    Ok(State { known, profile, decision, judgement })
 }
 
 fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> Result<ExitCode> {
-    let state = state(context, store, program)?;
+    let state = state(context, store, program, &args.rules)?;
     if args.json.json {
         output::json(&one_json(&state))?;
         return Ok(ExitCode::SUCCESS);
     }
     let program = &state.known.program;
     let mut text = format!("{program} (number {})\n\n", program.id);
-    text.push_str(&paper_table(&state.profile));
+    text.push_str(&table(&state));
     text.push('\n');
     text.push_str(&next_line(&state.decision));
     output::text(&text)?;
@@ -78,6 +86,54 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> R
 pub(crate) fn next_line(decision: &Decision) -> String {
     let kind = if decision.trial { "a trial of" } else { "under" };
     format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence())
+}
+
+/// What is known of every candidate, as the policy in force sees it.
+pub(crate) fn table(state: &State) -> String {
+    match &state.judgement {
+        Some(judgement) => adaptive_table(&state.profile, judgement),
+        None => paper_table(&state.profile),
+    }
+}
+
+/// Differences to `system` over the rounds, and where each candidate stands.
+fn adaptive_table(profile: &ProfileView, judgement: &Judgement) -> String {
+    let rows =
+        profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
+            let is_known = standing.rounds > 0 && standing.within > 0.0;
+            let percent = |difference: f64| format!("{:+.1} %", difference.exp_m1() * 100.0);
+            let figure = |text: String| if is_known { text } else { "-".to_owned() };
+            let pick = if i == judgement.pick { "pick" } else { "" };
+            vec![
+                view.name.clone(),
+                standing.rounds.to_string(),
+                figure(percent(standing.cpu)),
+                figure(percent(standing.memory)),
+                figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
+                words(view, standing.status).to_owned(),
+                pick.to_owned(),
+            ]
+        });
+    let head = ["candidate", "rounds", "CPU", "memory", "together", "standing", ""];
+    imas_report::table::plain(&head, rows)
+}
+
+/// A status in words.
+fn words(view: &CandidateView, status: Status) -> &'static str {
+    match status {
+        _ if view.name == SYSTEM => "the reference",
+        Status::Incumbent => "in use",
+        Status::Open => "open",
+        Status::Proven => "proven better",
+        Status::Worse => "worse than the best",
+        Status::NoBetter => "no better than the best",
+        Status::NotProvable => "cannot be proven better",
+        Status::Regressed => "was better, now worse",
+        Status::Void => "its trials yield no figures",
+        Status::Barred if view.quarantine.is_some() => "quarantined",
+        Status::Barred if !view.available => "not usable here",
+        Status::Barred => "above the memory limit",
+    }
 }
 
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
@@ -129,6 +185,7 @@ fn one_json(state: &State) -> Value {
         "program": state.known.program,
         "build_id": state.known.build_id,
         "candidates": profile.candidates,
+        "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
         "picks": picks,
         "pinned": profile.pinned,
         "excluded": profile.excluded,
@@ -141,7 +198,7 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
     let states = store
         .programs()?
         .into_iter()
-        .map(|program| state(context, store, program))
+        .map(|program| state(context, store, program, &args.rules))
         .collect::<Result<Vec<_>>>()?;
     if args.json.json {
         let programs: Vec<_> = states

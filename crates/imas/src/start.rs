@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
+use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision, Evidence};
 use imas_core::{Reason, decide};
 use imas_linux::catalogue::{Candidate, SYSTEM};
@@ -131,7 +132,7 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
-    let decision = decide(&known.profile(context.limits), &conditions()?);
+    let decision = decide(&known.profile(&context, &args.rules), &conditions()?);
     let trial_id = page::new_trial_id()?;
     if !args.dry_run {
         let begun = decision.trial.then(|| (trial_id.clone(), context.limits.retest_s));
@@ -169,7 +170,22 @@ fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> R
 
 /// What /proc says of the machine; without it nothing is decided, and the program is started untouched.
 pub(crate) fn conditions() -> Result<Conditions> {
-    imas_linux::conditions::now().context("the machine's load and memory")
+    let mut now = imas_linux::conditions::now().context("the machine's load and memory")?;
+    now.weight_before =
+        weight_file().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
+    // Written anew only when it moved; a start that cannot write it only loses the damping.
+    let weight = weight(&now, Objective::Auto).w;
+    if now.weight_before != Some(weight)
+        && let Some(file) = weight_file()
+    {
+        let _ = std::fs::write(file, weight.to_string());
+    }
+    Ok(now)
+}
+
+/// Where the weight between CPU and memory is kept that was last in force, for its hysteresis.
+fn weight_file() -> Option<PathBuf> {
+    Some(page::folder().ok()?.join("weight"))
 }
 
 fn record(store: &Store, known: &Known, decision: &Decision, begun: Option<(String, f64)>) -> Result<()> {

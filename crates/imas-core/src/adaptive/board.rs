@@ -5,6 +5,9 @@ use crate::stats::Moments;
 
 use super::Point;
 
+/// How many of the newest differences are kept one by one.
+pub const RECENT: usize = 3;
+
 /// A trial: of which candidate, and its figures; None when it yielded none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Trial {
@@ -19,6 +22,8 @@ pub struct Trial {
 pub struct Board {
     /// By candidate: differences to `system` (x: cpu, y: memory).
     pub pairs: Vec<Moments>,
+    /// By candidate: the newest differences to `system`, [`RECENT`] at most, oldest first.
+    pub recent: Vec<Vec<Point>>,
     /// By candidate: trials that yielded figures.
     pub counted: Vec<u32>,
     /// By candidate: trials that yielded none.
@@ -51,6 +56,7 @@ impl Board {
         let rounds = rounds(trials);
         let mut board = Self {
             pairs: vec![Moments::default(); len],
+            recent: vec![vec![]; len],
             counted: vec![0; len],
             void: vec![0; len],
             in_round: rounds.last().map_or_else(Vec::new, |r| r.iter().map(|t| t.candidate).collect()),
@@ -77,6 +83,11 @@ impl Board {
             let excess = point.over(reference);
             let pairs = &mut self.pairs[trial.candidate];
             *pairs = pairs.merge(Moments::of(excess.cpu, excess.memory));
+            let recent = &mut self.recent[trial.candidate];
+            recent.push(excess);
+            if recent.len() > RECENT {
+                recent.remove(0);
+            }
         }
     }
 

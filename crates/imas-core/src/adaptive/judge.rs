@@ -5,6 +5,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use super::board::RECENT;
 use super::noise::{Noise, Spread};
 use super::{Board, Settings};
 
@@ -27,6 +28,8 @@ pub enum Status {
     Proven,
     /// Worse than the best, proven.
     Worse,
+    /// Was better, but each of the newest three rounds says worse: the pick steps back.
+    Regressed,
     /// Not better than the best by more than the margin.
     NoBetter,
     /// The rounds left cannot prove it better than the incumbent.
@@ -142,11 +145,21 @@ impl<'a> Judge<'a> {
         (1.0 - self.settings.confidence) * spent / self.challengers
     }
 
+    /// Three rounds in a row worse than `system`: of a candidate that is better this happens less than once in a hundred times. It is seen
+    /// long before a mean over all rounds would notice.
+    fn is_regressed(&self, i: usize) -> bool {
+        let recent = &self.board.recent[i];
+        i != self.board.system
+            && recent.len() == RECENT
+            && recent.iter().all(|point| point.score(self.w) > 0.0)
+    }
+
     /// Beats the incumbent by the margin, beyond doubt.
     fn is_proven(&self, i: usize) -> bool {
         let rounds = self.common_rounds(i, self.incumbent);
         let lead = self.gain(i) - self.gain(self.incumbent);
-        rounds >= self.settings.min_rounds
+        !self.is_regressed(i)
+            && rounds >= self.settings.min_rounds
             && lead >= self.settings.margin(self.w)
             && lead > self.spread(i).bound(self.tail(rounds), rounds)
     }
@@ -179,6 +192,7 @@ impl<'a> Judge<'a> {
         }
         match self.is_proven(i) {
             true => Status::Proven,
+            false if self.is_regressed(i) => Status::Regressed,
             false if self.is_hopeless(i) => Status::NotProvable,
             false => Status::Open,
         }

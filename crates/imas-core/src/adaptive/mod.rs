@@ -17,12 +17,14 @@
 //! - [`settings`]: margins, confidence, limits
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
 //! - [`point`]: the two figures of a trial
+//! - [`known`]: stored trials made ready
 //! - [`board`]: rounds and pairs
 //! - [`noise`]: how far a mean of pairs can be off
 //! - [`judge`]: who is out, what is next, what is picked
 
 pub mod board;
 pub mod judge;
+pub mod known;
 pub mod noise;
 pub mod point;
 pub mod settings;
@@ -30,6 +32,7 @@ pub mod weight;
 
 pub use board::Board;
 pub use judge::{Judgement, Standing, Status, judge};
+pub use known::Known;
 pub use point::Point;
 pub use settings::{Objective, Settings};
 pub use weight::{Weight, weight};

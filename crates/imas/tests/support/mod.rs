@@ -119,6 +119,8 @@ impl World {
             .env("XDG_CONFIG_HOME", below("config"))
             .env("XDG_RUNTIME_DIR", self.runtime.path())
             .env("IMAS_LIB_DIR", lib_dir())
+            // The loop is told step by step, which the paper's round robin makes possible; `adaptive.rs` sets its own.
+            .env("IMAS_POLICY", "paper")
             .env("IMAS_STORE", self.store_path())
             .current_dir(self.work())
             .stdin(Stdio::null());

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The default policy with real starts under the real hook, and the laboratory.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use support::World;
+
+/// Text of a command that must succeed.
+fn said(output: &std::process::Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &std::process::Output) -> serde_json::Value {
+    serde_json::from_str(&said(output)).unwrap()
+}
+
+/// It tries candidates in rounds, ends with an answer, and says what, why and when it is looked at again.
+#[test]
+fn it_comes_to_an_answer_and_explains_it() {
+    let world = World::new();
+    world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
+    let start = || {
+        let words = ["run", "--policy", "adaptive", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
+        said(&world.imas(words).output().unwrap())
+    };
+    let explain = || {
+        json(&world.imas(["explain", "--policy", "adaptive", "--json", "/usr/bin/sort"]).output().unwrap())
+    };
+    let untouched = start();
+    let mut starts = 1;
+    while explain()["next"]["trial"] == true {
+        assert_eq!(start(), untouched, "same output whatever it runs under");
+        starts += 1;
+        assert!(starts <= 8 * 3 + 1, "no answer");
+    }
+    let answer = explain();
+    assert!(starts >= 3, "{starts}: a round has three candidates");
+    assert!(answer["standings"][0]["rounds"].as_u64().unwrap() >= 1, "{answer}");
+    assert!(answer["looked_at_again"].as_str().unwrap().contains("change"), "{answer}");
+    assert_eq!(answer["confidence"], 0.95);
+    let page = said(&world.imas(["explain", "--policy", "adaptive", "/usr/bin/sort"]).output().unwrap());
+    assert!(page.contains("looked at again") && page.contains("together"), "{page}");
+}
+
+/// Its own data set and made-up programs; the figures themselves are judged in imas-core.
+#[test]
+fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
+    let world = World::new();
+    let data = world.work().join("runs.jsonl");
+    let mut lines = String::from("{\"imas\":\"runs\",\"schema\":1}\nno json\n");
+    for round in 0..8 {
+        for (candidate, memory) in [("system", 200), ("jemalloc", 100)] {
+            lines += &format!(
+                "{{\"program\":\"p\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":true,\"user_s\":1,\"mean_bytes\":{memory}}}\n"
+            );
+        }
+    }
+    lines += "{\"program\":\"q\",\"candidate\":\"system\",\"ok\":true,\"user_s\":1,\"mean_bytes\":9}\n";
+    std::fs::write(&data, lines).unwrap();
+    let data = data.to_str().unwrap();
+    let output = room
+        .imas(["simulate", "--data", data, "--policy", "adaptive,always:jemalloc,always:system", "--json"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("1 lines") && errors.contains("q is left out"), "{errors}");
+    let result = json(&output);
+    assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()));
+    let policies = result["policies"].as_array().unwrap();
+    let of = |i: usize, key: &str| policies[i][key].as_f64().unwrap();
+    assert_eq!(
+        (of(0, "regret"), of(0, "wrong"), of(0, "harmed")),
+        (0.0, 0.0, 0.0),
+        "half the memory is found"
+    );
+    assert!(of(0, "trials") > 0.0 && of(0, "trials") <= 6.0);
+    assert!((of(2, "regret") - 2f64.ln() / 2.0).abs() < 1e-9, "{result}");
+}
+
+#[test]
+fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
+    let output = World::new().imas(["simulate", "--policy", "best"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("best: no such policy") && errors.contains("hint:"), "{errors}");
+}
