@@ -78,7 +78,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0 };
     for program in store.programs()? {
-        let state = state(context, store, program)?;
+        let state = state(context, store, program, &crate::cli::RulesArgs::of_environment())?;
         let Some(pick) = choice::settled(&state) else {
             advice.not_settled += 1;
             continue;

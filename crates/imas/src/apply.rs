@@ -135,7 +135,7 @@ fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Res
             "name a candidate with --candidate NAME, or measure it: imas bench -- ...",
         )
     })?;
-    let state = state(context, &store, known)?;
+    let state = state(context, &store, known, &crate::cli::RulesArgs::of_environment())?;
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
     choice::usable(context, &name)

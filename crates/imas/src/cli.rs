@@ -185,6 +185,14 @@ pub(crate) struct RulesArgs {
     pub(crate) max_memory: Option<u64>,
 }
 
+impl RulesArgs {
+    /// For verbs that do not take them: what `IMAS_POLICY` says.
+    pub(crate) fn of_environment() -> Self {
+        let said = std::env::var("IMAS_POLICY").unwrap_or_default();
+        Self { policy: PolicyName::from_str(&said, false).ok(), ..Self::default() }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]

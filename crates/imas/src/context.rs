@@ -190,10 +190,15 @@ fn remembered(
     found
 }
 
+/// The folder that a variable names; None when it is unset or relative.
+pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 /// `$VARIABLE`, else the folder below the home directory; `None` without a home.
 pub(crate) fn xdg(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let set = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    set.or_else(|| std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(below_home)))
+    absolute(variable)
+        .or_else(|| std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(below_home)))
 }
 
 fn store_path(flag: Option<&Path>) -> Result<PathBuf> {

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
 fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
     let store = context.open_store()?;
     crate::harvest::harvest_quietly(context, &store);
-    let state = state(context, &store, find(&store, word)?)?;
+    let state = state(context, &store, find(&store, word)?, &crate::cli::RulesArgs::of_environment())?;
     Ok(choice::settled_or_why(&state)?.to_owned())
 }
 

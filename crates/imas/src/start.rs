@@ -132,9 +132,11 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
-    let decision = decide(&known.profile(&context, &args.rules), &conditions()?);
+    let conditions = conditions()?;
+    let decision = decide(&known.profile(&context, &args.rules), &conditions);
     let trial_id = page::new_trial_id()?;
     if !args.dry_run {
+        keep_weight(&conditions);
         let begun = decision.trial.then(|| (trial_id.clone(), context.limits.retest_s));
         record(&store, &known, &decision, begun)?;
     }
@@ -173,19 +175,22 @@ pub(crate) fn conditions() -> Result<Conditions> {
     let mut now = imas_linux::conditions::now().context("the machine's load and memory")?;
     now.weight_before =
         weight_file().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
-    // Written anew only when it moved; a start that cannot write it only loses the damping.
-    let weight = weight(&now, Objective::Auto).w;
-    if now.weight_before != Some(weight)
-        && let Some(file) = weight_file()
-    {
-        let _ = std::fs::write(file, weight.to_string());
-    }
     Ok(now)
 }
 
-/// Where the weight between CPU and memory is kept that was last in force, for its hysteresis.
+/// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
+fn keep_weight(conditions: &Conditions) {
+    let weight = weight(conditions, Objective::Auto).w;
+    if conditions.weight_before != Some(weight)
+        && let Some(file) = weight_file()
+    {
+        let _ = std::fs::write(file, weight.to_string()); // without it the next start only lacks the damping
+    }
+}
+
+/// Where that is: in the user's own folder of the session; without one there is no damping.
 fn weight_file() -> Option<PathBuf> {
-    Some(page::folder().ok()?.join("weight"))
+    Some(crate::context::absolute("XDG_RUNTIME_DIR")?.join("imas.weight"))
 }
 
 fn record(store: &Store, known: &Known, decision: &Decision, begun: Option<(String, f64)>) -> Result<()> {

@@ -61,7 +61,7 @@ fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
     lines += "{\"program\":\"q\",\"candidate\":\"system\",\"ok\":true,\"user_s\":1,\"mean_bytes\":9}\n";
     std::fs::write(&data, lines).unwrap();
     let data = data.to_str().unwrap();
-    let output = room
+    let output = world
         .imas(["simulate", "--data", data, "--policy", "adaptive,always:jemalloc,always:system", "--json"])
         .output()
         .unwrap();
