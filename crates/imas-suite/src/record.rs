@@ -69,6 +69,9 @@ pub struct Line {
     /// The figures from inside; counted runs only.
     #[serde(flatten)]
     pub counts: Option<Counts>,
+    /// CPU seconds of a fixed amount of work just before the run: how fast the machine was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_s: Option<f64>,
     /// Load of the machine before the run, one-minute average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,

@@ -53,6 +53,7 @@ impl Once<'_> {
             let said = shell.run(prepare, self.timeout)?;
             anyhow::ensure!(said.ok, "{}: prepare: {}: {}", self.program.name, said.how, said.last_line());
         }
+        let spin_s = imas_linux::spin::calibrate();
         let folder = (kind == Kind::Counted).then(Folder::new).transpose()?;
         let (outcome, objection) = self.measured(candidate, folder.as_ref(), &shell)?;
         let objection = objection.or_else(|| objection_to(&outcome, self.program.server.is_some()));
@@ -81,6 +82,7 @@ impl Once<'_> {
             said,
             run,
             counts,
+            spin_s: Some(spin_s),
             load1,
         })
     }
