@@ -57,14 +57,12 @@ def _settings(entry):
     return "<br>".join(f"`{name}={value}`" for name, value in pairs)
 
 
-def _is_row(entry, listed):
+def _is_row(entry):
     # Of the distribution's library the version is the machine's, not the project's: it is told with the costs.
     version = entry.get("version") or ("the distribution's" if "needs" in entry else "the system's")
     opened = "yes" if entry["dlopen"] else "no: " + entry.get("dlopen_reason", "")
-    shown = listed.get(entry["name"], {})
-    state = "" if shown.get("available", True) else f" ({shown['reason']})"
     return [f"`{entry['name']}`", version, entry["licence"], entry["origin"], _settings(entry), opened,
-            str(entry.get("page_size", "any")), entry["summary"] + state]
+            str(entry.get("page_size", "any")), entry["summary"]]
 
 
 def _resident(place, ways):
@@ -99,12 +97,14 @@ def _cost_rows(place, ways):
 def page(place):
     """The whole page as text."""
     listed = {row["name"]: row for row in json.loads(place.call("list", "--json"))["candidates"]}
-    about = [_is_row(entry, listed) for entry in read_catalogue(place)]
+    about = [_is_row(entry) for entry in read_catalogue(place)]
     ways = {"glibc": {}, **place.candidates()}
     said = machine.description()
     head = ["candidate", "version", "licence", "origin", "settings", "opened", "pages", "good at"]
     costs = table(["candidate", "size", "start", "resident", "pair of 64 bytes"], _cost_rows(place, ways))
     absent = [name for name in (entry["name"] for entry in read_catalogue(place))
               if name != "system" and name not in ways]
-    note = f"\nNot measured, for it could not be used on this machine: {', '.join(absent)}.\n" if absent else ""
+    # Without the detail in brackets, which differs from run to run.
+    why = [f"{name}: {listed[name]['reason'].split(' (')[0]}" if name in listed else f"{name}: not installed" for name in absent]
+    note = f"\nNot measured, for it could not be used on the machine of the figures: {'; '.join(why)}.\n" if absent else ""
     return HEAD + "\n" + table(head, about) + COSTS.format(machine=said) + "\n" + costs + note
