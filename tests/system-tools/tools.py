@@ -3,6 +3,7 @@
 """imas-ldpreload and imas-rescue on files in a folder of their own; ends with "system-tools: N passed, N failed"."""
 
 import collections
+import fcntl
 import os
 import pathlib
 import random
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 
@@ -195,6 +197,24 @@ def many_at_once(file):
         (file.parent / other).unlink()
 
 
+def a_lock_that_is_gone(file):
+    """A lock that was deleted between our opening and our locking it is nobody's: the one that stands there now counts."""
+    if not shutil.which("strace"):
+        return skip("a lock that is gone", "strace is not installed")
+    lock = file.with_name("preload.imas-lock")
+    lock.touch()
+    tracing = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=1s:when=1"]
+    process = subprocess.Popen([*tracing, LDPRELOAD, "add", ENTRY, "--file", file], stdout=subprocess.DEVNULL)
+    time.sleep(0.5)  # it has opened the lock; if it is slower than that, nothing is shown, and nothing fails
+    lock.unlink()
+    with open(lock, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        time.sleep(1.5)
+        check("a lock that is gone keeps nobody out", content(file) is None, content(file))
+    check("a lock that is let go", process.wait() == 0 and content(file) == LINE, content(file))
+    tool("remove", file)
+
+
 # ---- power cuts ------------------------------------------------------------------------------------------------
 
 
@@ -330,7 +350,7 @@ def main():
         file = folder / "etc/preload"
         file.parent.mkdir()
         what_they_are()
-        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, many_at_once, power_cuts, rescue_reason):
+        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, many_at_once, a_lock_that_is_gone, power_cuts, rescue_reason):
             part(file)
         rescue_as_init(folder)
     finally:
