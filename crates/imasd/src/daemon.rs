@@ -22,7 +22,7 @@ use crate::folders::Folders;
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
-use crate::pages::Watched;
+use crate::pages::{Departed, Watched};
 use crate::publish::Publisher;
 use crate::wakeup::{Wakeup, Woken};
 
@@ -33,7 +33,7 @@ const LOOK_AROUND: Duration = Duration::from_secs(5);
 /// New processes are searched for so often where the kernel does not tell.
 const SEARCH: Duration = Duration::from_secs(2);
 /// Process events are read at most so often.
-const READ_DEEDS: Duration = Duration::from_millis(50);
+const READ_DEEDS: Duration = Duration::from_millis(250);
 /// What the store refused is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// A processor load that differs by less, in hundredths, decides nothing anew.
@@ -52,6 +52,7 @@ pub(crate) struct Daemon {
     pub(crate) book: Book,
     pub(crate) folders: Folders,
     pub(crate) watched: Watched,
+    pub(crate) departed: Departed,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
     pub(crate) barred: HashMap<Executable, (String, String)>,
@@ -83,6 +84,7 @@ struct Times {
     deeds: Instant,
     tried: Instant,
     alive: Instant,
+    told: Instant,
 }
 
 impl Daemon {
@@ -112,6 +114,7 @@ impl Daemon {
             exclusions: Exclusions::read()?,
             book: Book::default(),
             watched: Watched::default(),
+            departed: Departed::default(),
             counters: Counters::default(),
             barred: HashMap::new(),
             disabled: store.disabled()?,
@@ -130,6 +133,7 @@ impl Daemon {
                 deeds: now,
                 tried: now,
                 alive: now,
+                told: now,
             },
             options,
             config,
@@ -199,8 +203,14 @@ impl Daemon {
         if self.dirty && self.times.published.is_none_or(|at| now.duration_since(at) >= BETWEEN_PUBLICATIONS)
         {
             self.publish();
+        }
+        if self.has_news() && now.duration_since(self.times.told) >= BETWEEN_PUBLICATIONS {
             self.tell_status();
         }
+    }
+
+    fn has_news(&self) -> bool {
+        self.told.as_ref() != Some(&self.counters)
     }
 
     fn read_deeds(&mut self, now: Instant, woken: bool) {
@@ -261,6 +271,7 @@ impl Daemon {
         );
         let published = self.times.published;
         sooner(published.filter(|_| self.dirty).map(|at| at + BETWEEN_PUBLICATIONS));
+        sooner(self.has_news().then(|| self.times.told + BETWEEN_PUBLICATIONS));
         sooner(self.store_trouble.then(|| self.times.tried + TRY_AGAIN));
         sooner(notify::watchdog_interval().map(|interval| self.times.alive + interval));
         next
@@ -447,9 +458,10 @@ impl Daemon {
     /// Writes the file that `imas status` reads, if it would say anything new.
     fn tell_status(&mut self) {
         self.counters.processes_overlooked = self.census.overlooked;
-        if self.told.as_ref() == Some(&self.counters) {
+        if !self.has_news() {
             return;
         }
+        self.times.told = Instant::now();
         let trials = self.watched.trials();
         let me = std::process::id();
         let status = Status {

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, statat, unlinkat};
@@ -122,9 +123,12 @@ impl Folders {
         self.open.keys().flat_map(|uid| self.names(*uid)).collect()
     }
 
-    /// Users who have a folder.
-    pub(crate) fn uids(&self) -> Vec<u32> {
-        self.open.keys().copied().collect()
+    /// Time since the page was last written; `None` when it is gone.
+    pub(crate) fn age(&self, page: &PageName) -> Option<Duration> {
+        let about = statat(self.open.get(&page.uid)?, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let written_s = u64::try_from(about.st_mtime).unwrap_or(0);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Some(now.saturating_sub(Duration::from_secs(written_s)))
     }
 
     /// Every name in the user's folder.

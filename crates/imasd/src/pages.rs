@@ -5,7 +5,7 @@
 //! a program that this very trial was offered to. Everything else is dropped, and counted.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
@@ -22,6 +22,9 @@ use crate::sight::{self, Identity};
 
 /// Signals by which people and systemd end a process: not the allocator's doing.
 const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
+
+/// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
+const UNFINISHED: Duration = Duration::from_secs(10);
 
 /// A process behind a page.
 #[derive(Debug)]
@@ -69,6 +72,34 @@ impl Watched {
 
     pub(crate) fn trials(&self) -> usize {
         self.watches.values().filter(|watch| watch.token.is_some()).count()
+    }
+}
+
+/// Processes whose end the kernel told in the last seconds: for those that were gone before their page was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    signals: HashMap<u32, (u32, Instant)>,
+}
+
+/// The end of a process is remembered so long.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Ends remembered at most.
+const MOST_REMEMBERED: usize = 16_384;
+
+impl Departed {
+    fn note(&mut self, pid: u32, signal: u32, now: Instant) {
+        if self.signals.len() >= MOST_REMEMBERED {
+            self.signals.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        }
+        if self.signals.len() < MOST_REMEMBERED {
+            self.signals.insert(pid, (signal, now));
+        }
+    }
+
+    /// The signal that ended the process, 0 for none.
+    fn signal(&self, pid: u32, now: Instant) -> Option<u32> {
+        let (signal, at) = self.signals.get(&pid)?;
+        (now.duration_since(*at) < REMEMBERED).then_some(*signal)
     }
 }
 
@@ -151,17 +182,16 @@ impl Daemon {
         }
     }
 
-    /// Clears folders that hold more than pages we wait for: what is never closed, or is no file, is told to nobody.
+    /// Clears the folders of what nobody told us about and nobody finishes: pages never armed, files never closed, pipes, folders.
     pub(crate) fn sweep(&mut self) {
-        for uid in self.folders.uids() {
-            let names = self.folders.names(uid);
-            if names.len() <= self.config.most_pages_of_user {
+        for page in self.folders.all() {
+            let old = self.folders.age(&page).is_some_and(|age| age > UNFINISHED);
+            if self.watched.watches.contains_key(&page) || !old {
                 continue;
             }
-            for page in names {
-                if !self.watched.watches.contains_key(&page) {
-                    self.drop_page(&page, Drop::TooMany);
-                }
+            self.page_written(page.clone());
+            if !self.watched.watches.contains_key(&page) && self.folders.has(&page) {
+                self.drop_page(&page, Drop::Damaged);
             }
         }
     }
@@ -187,7 +217,10 @@ impl Daemon {
             Ok(program) => program,
             Err(why) => {
                 self.drop_page(&page, why);
-                return self.void(token.as_deref(), page.uid);
+                if matches!(why, Drop::Unwitnessed) {
+                    self.void(token.as_deref(), page.uid);
+                }
+                return;
             }
         };
         let witness = Witness {
@@ -221,6 +254,9 @@ impl Daemon {
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
         let domain = self.domain_of(page.uid);
         let Some(sight) = sight::look(identity) else {
+            if sight::life(content.pid).is_some_and(|life| life.identity != identity) {
+                return Err(Drop::Forged); // the id is another's
+            }
             return self.of_the_dead(page, content, token, domain);
         };
         if sight.uid != page.uid {
@@ -249,7 +285,8 @@ impl Daemon {
         self.in_domain(&program, domain)
     }
 
-    /// A process that was gone before we could look. Only root is believed then: root could write the store itself.
+    /// A process that was gone before we could look, and of whose end the kernel told. Only root is believed then: root could write the
+    /// store itself, and a service that dies at once must not be tried for ever.
     fn of_the_dead(
         &self,
         page: &PageName,
@@ -257,7 +294,8 @@ impl Daemon {
         token: Option<&str>,
         domain: Domain,
     ) -> Result<RowId, Drop> {
-        if page.uid != 0 || !self.offers(&content.candidate) {
+        let departed = self.departed.signal(content.pid, Instant::now()).is_some();
+        if page.uid != 0 || !departed || !self.offers(&content.candidate) {
             return Err(Drop::Unwitnessed);
         }
         let known = match token {
@@ -291,7 +329,8 @@ impl Daemon {
 
     fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>) {
         let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
-        self.watched.add(page.clone(), Watch { witness, token, signal: None, ended: false });
+        let signal = self.departed.signal(witness.pid, Instant::now());
+        self.watched.add(page.clone(), Watch { witness, token, signal, ended: false });
         let held = sight::hold(identity);
         let waits = held.is_some_and(|held| self.wakeup.add_process(page.clone(), held).is_ok());
         if !waits && !sight::is_running(identity) {
@@ -301,6 +340,7 @@ impl Daemon {
 
     /// The kernel told how a process ended.
     pub(crate) fn note_signal(&mut self, pid: u32, signal: u32) {
+        self.departed.note(pid, signal, Instant::now());
         let page = self.watched.of_pid(pid).cloned();
         if let Some(watch) = page.and_then(|page| self.watched.watches.get_mut(&page)) {
             watch.signal = Some(signal);
@@ -309,6 +349,7 @@ impl Daemon {
 
     /// A process that has a page runs another image now, perhaps: then its page will not be written any more.
     pub(crate) fn note_exec(&mut self, pid: u32) {
+        self.departed.signals.remove(&pid);
         let Some(page) = self.watched.of_pid(pid).cloned() else { return };
         let Some(watch) = self.watched.watches.get(&page) else { return };
         let identity = Identity { pid, start_ticks: watch.witness.start_ticks };

@@ -63,8 +63,8 @@ impl Daemon {
     /// A process that has lived or worked long enough: its program is taken in, if nothing bars it.
     pub(crate) fn take_in(&mut self, identity: Identity) {
         let Some(sight) = sight::look(identity) else { return };
-        if self.options.user && sight.uid != rustix::process::geteuid().as_raw() {
-            return; // others do not read this tree's index
+        if self.options.user && !sight::reads_index_below(identity, &self.options.run_dir) {
+            return; // it is not of this tree
         }
         self.folders.welcome(sight.uid);
         let domain = self.domain_of(sight.uid);

@@ -100,6 +100,13 @@ pub(crate) fn executable(identity: Identity) -> Option<Executable> {
     is_running(identity).then(|| Executable::from(&about))
 }
 
+/// Whether the process, by its environment, belongs to the tree of that run folder.
+pub(crate) fn reads_index_below(identity: Identity, run_dir: &Path) -> bool {
+    let environment = std::fs::read(format!("/proc/{}/environ", identity.pid)).unwrap_or_default();
+    let wanted = [imas_abi::env::RUN.as_bytes(), b"=", run_dir.as_os_str().as_bytes()].concat();
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+}
+
 /// A descriptor that becomes readable when the process ends, and the proof that it is that process.
 pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(identity.pid).ok()?)?;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whoever owns a folder of pages can write anything into it. Nothing of it may decide anything, stop the daemon, or reach beyond.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use imas_abi::page_kind;
+use imas_store::samples::Program;
+use support::{WORKER, World, me};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// A page that is as right as one from outside can be, for the trial on offer.
+fn page(world: &World, program: &Program, pid: u32, start_ticks: u64) -> imas_abi::Page {
+    let mut page = imas_abi::Page::new_zeroed();
+    let header = &mut page.header;
+    header.magic = imas_abi::PAGE_MAGIC;
+    header.version = imas_abi::PAGE_VERSION;
+    header.page_bytes = u32::try_from(imas_abi::TRIAL_PAGE_BYTES).unwrap();
+    header.kind = page_kind::TRIAL;
+    header.pid = pid;
+    header.uid = me();
+    header.process_start_ticks = start_ticks;
+    header.made_unix_ns = 1;
+    header.state = imas_abi::state::TRIAL;
+    header.exit_status = -1;
+    let put = |field: &mut [u8], text: &str| field[..text.len()].copy_from_slice(text.as_bytes());
+    put(&mut header.boot_id, &imas_linux::process::boot_id().unwrap());
+    let (_, token) = world.offer(program).unwrap();
+    put(&mut header.trial_id, &format!("{token:016x}-{:016x}", program.id));
+    put(&mut header.candidate, "system");
+    put(&mut header.program, &program.path);
+    put(&mut header.detail, &program.detail);
+    header.armed = 1;
+    page
+}
+
+fn dropped(world: &World) -> u64 {
+    let kinds = ["unwitnessed", "damaged", "forged", "unknown", "stale", "too_many"];
+    kinds.iter().map(|kind| world.counter(&format!("dropped_{kind}"))).sum()
+}
+
+/// All that could have been decided.
+fn decided(world: &World, program: &Program) -> (usize, u16, Option<(u16, u64)>) {
+    (world.store().trials(program.id).unwrap().len(), world.production(program), world.offer(program))
+}
+
+fn prepared() -> (World, Program) {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    (world, program)
+}
+
+/// This test's own process lives, but it is not the program.
+fn myself() -> (u32, u64) {
+    let me = std::process::id();
+    (me, imas_linux::process::start_ticks(me).unwrap())
+}
+
+#[test]
+fn ten_thousand_forged_and_damaged_pages_decide_nothing() {
+    let (world, program) = prepared();
+    let before = decided(&world, &program);
+    let (pid, start) = myself();
+    let forged = page(&world, &program, pid, start);
+    let token = world.offer(&program).unwrap().1;
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for number in 0..10_000_u64 {
+        let mut bytes = forged.as_bytes().to_vec();
+        for _ in 0..number % 4 {
+            let at = usize::try_from(next()).unwrap() % 6000;
+            bytes[at] = next().to_le_bytes()[0];
+        }
+        if number % 7 == 0 {
+            bytes.truncate(usize::try_from(next()).unwrap() % bytes.len());
+        }
+        let name = match number % 3 {
+            0 => format!("{token:016x}.page"),
+            1 => format!("{:016x}.page", next()),
+            _ => format!("{pid}-{start}-{number}.page"),
+        };
+        std::fs::write(world.pages().join(name), bytes).unwrap();
+    }
+    world.wait("all are gone", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    world.wait("and counted", || dropped(&world) > 3_000);
+    let now = decided(&world, &program);
+    // A page whose process was gone before we could look takes the offer back for a while: no more than that.
+    assert_eq!((now.0, now.1), (before.0, before.1));
+    world.wait("it is offered again", || world.offer(&program).is_some());
+    // The true trial still counts.
+    world.settle(&world.path("work/worker.py"), &program);
+    assert_eq!(world.store().trials(program.id).unwrap().len(), 2);
+}
+
+#[test]
+fn nothing_but_a_plain_page_of_the_owner_is_read() {
+    let (world, program) = prepared();
+    let before = decided(&world, &program);
+    let (pid, start) = myself();
+    let token = format!("{:016x}.page", world.offer(&program).unwrap().1);
+    let good = page(&world, &program, pid, start).as_bytes().to_vec();
+    let outside = world.path("work/outside");
+    std::fs::write(&outside, &good).unwrap();
+    let here = world.pages().join(&token);
+    let mut expected = dropped(&world);
+    let mut drops = |what: &str, put: &dyn Fn(&Path)| {
+        put(&here);
+        // Neither a link nor a pipe is ever closed after writing: what follows makes the daemon look.
+        std::fs::write(world.pages().join("look"), "x").unwrap();
+        world.wait(what, || dropped(&world) > expected);
+        expected = dropped(&world);
+        let _ = std::fs::remove_file(&here);
+        let _ = std::fs::remove_dir(&here);
+    };
+    drops("a symbolic link", &|here| symlink(&outside, here).unwrap());
+    drops("a hard link", &|here| std::fs::hard_link(&outside, here).unwrap());
+    drops("a pipe", &|here| {
+        assert!(std::process::Command::new("mkfifo").arg(here).status().unwrap().success());
+    });
+    drops("a folder", &|here| std::fs::create_dir(here).unwrap());
+    drops("a file that shrinks", &|here| {
+        std::fs::write(here, &good).unwrap();
+        let _ = std::fs::OpenOptions::new().write(true).open(here).map(|file| file.set_len(100));
+    });
+    drops("a file beyond all size", &|here| {
+        let file = std::fs::File::create(here).unwrap();
+        file.set_len(1 << 40).unwrap();
+    });
+    assert!(
+        outside.exists() && std::fs::read(&outside).unwrap() == good,
+        "nothing beyond the folder is touched"
+    );
+    assert_eq!(decided(&world, &program), before);
+}
+
+#[test]
+fn claims_about_others_processes_boots_and_candidates_are_refused() {
+    let (world, program) = prepared();
+    let before = decided(&world, &program);
+    let (pid, start) = myself();
+    let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
+    let put = |change: &dyn Fn(&mut imas_abi::Page), counter: &str| {
+        let was = world.counter(counter);
+        let mut page = page(&world, &program, pid, start);
+        change(&mut page);
+        std::fs::write(world.pages().join(&name), page.as_bytes()).unwrap();
+        world.wait(counter, || world.counter(counter) > was);
+    };
+    put(&|_| {}, "dropped_forged");
+    put(&|page| page.header.pid = 1, "dropped_forged");
+    put(&|page| page.header.candidate[0] = b'x', "dropped_forged");
+    put(
+        &|page| page.header.boot_id[0] = if page.header.boot_id[0] == b'0' { b'1' } else { b'0' },
+        "dropped_stale",
+    );
+    put(&|page| page.header.uid = me() + 1, "dropped_damaged");
+    put(&|page| page.slot[0].calls[0] = u64::MAX, "dropped_damaged");
+    assert_eq!(decided(&world, &program), before);
+}
+
+#[test]
+fn a_process_id_that_was_used_again_is_not_believed() {
+    let (world, program) = prepared();
+    if support::is_root() {
+        return; // root's dead are believed: root could write the store itself
+    }
+    let (pid, start) = myself();
+    let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
+    let page = page(&world, &program, pid, start - 1);
+    std::fs::write(world.pages().join(name), page.as_bytes()).unwrap();
+    world.wait("unwitnessed", || world.counter("dropped_unwitnessed") == 1);
+    assert_eq!(world.store().trials(program.id).unwrap().len(), 0);
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! kill -9, damage and full disks: what was acknowledged stays, what is published is whole, and it goes on.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use imas_linux::index::Index;
+use support::{WORKER, World};
+
+#[test]
+fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
+    let mut world =
+        World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 200\ncandidates = [\"jemalloc\"]\n");
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let mut stored = BTreeSet::new();
+    for round in 0..15_u64 {
+        let mut child = world
+            .command(&support::python())
+            .arg(&script)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // From the first millisecond of the trial to long after its end.
+        std::thread::sleep(Duration::from_millis(round * 23 % 300));
+        assert!(world.stop("-KILL").code().is_none());
+        Index::read(&world.path("run/state/index")).unwrap();
+        let now: BTreeSet<_> =
+            world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
+        assert!(now.is_superset(&stored), "a stored sample is gone");
+        stored = now;
+        child.wait().unwrap();
+        world.start();
+    }
+    assert!(world.store().check().unwrap().is_empty());
+    world.wait("every page is dealt with", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    let before = world.counter("trials_stored");
+    world.wait("a trial is on offer again", || world.offer(&program).is_some());
+    world.python(&script);
+    world.wait("and is stored", || world.counter("trials_stored") > before);
+}
+
+#[test]
+fn a_damaged_store_is_renamed_aside_and_everything_starts_untouched() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    world.stop("-TERM");
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(world.path(&format!("db/imas.db{suffix}")));
+    }
+    std::fs::write(world.store_path(), vec![0x55; 65536]).unwrap();
+    world.start();
+    assert!(world.log().contains("was damaged"), "{}", world.log());
+    assert_eq!(world.index().entries().filter(|entry| entry.candidate != 1).count(), 0);
+    let aside = std::fs::read_dir(world.path("db")).unwrap().flatten();
+    assert!(aside.into_iter().any(|entry| entry.file_name().to_string_lossy().contains(".corrupt-")));
+    world.notice(&script);
+}
+
+#[test]
+fn what_ended_while_the_daemon_was_away_is_stored_when_it_comes_back() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    // Seen alive behind its page, then left alone.
+    let mut child = world
+        .command(&support::python())
+        .arg(&script)
+        .arg("linger")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    world.stop("-KILL");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.start();
+    world.wait("it is stored", || world.store().trials(program.id).unwrap().len() == 1);
+}
+
+/// Needs a mount namespace of its own; where there is none to be had, there is nothing to see.
+#[test]
+fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private"]);
+    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let myself = std::env::current_exe().unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private"]).arg(myself).args([
+        "--ignored",
+        "--exact",
+        "full_disk",
+    ]);
+    let output = unshare.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+#[ignore = "run by the test above, in a mount namespace of its own"]
+fn full_disk() {
+    let mut world = World::new();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "imasd-test"])
+        .arg(world.path("db"))
+        .status()
+        .is_ok_and(|status| status.success());
+    assert!(mounted);
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let mut child = world
+        .command(&support::python())
+        .arg(&script)
+        .arg("linger")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    let filler = world.path("db/filler");
+    let _ = std::fs::write(&filler, vec![0; 2 << 20]); // as much as fits
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.wait("it is said once", || world.log().contains("it is tried again"));
+    assert_eq!(std::fs::read_dir(world.pages()).unwrap().count(), 1, "the page stays");
+    world.index();
+    std::fs::remove_file(&filler).unwrap();
+    world.wait("it is stored after all", || world.store().trials(program.id).unwrap().len() == 1);
+    assert_eq!(world.log().matches("it is tried again").count(), 1);
+    world.stop("-TERM");
+}
+
+#[test]
+fn the_unit_is_hardened() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/imasd.service");
+    let checked = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=26", unit])
+        .output();
+    let Ok(checked) = checked else { return }; // a machine without systemd
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A small world for each test: a run folder, a store and an imasd of its own, programs that carry the real libimas-preload.so.
+//! Nothing of the machine's is touched.
+
+#![allow(dead_code, reason = "every test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+#![allow(clippy::print_stderr, reason = "a failing test shows the daemon's log")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use imas_linux::index::Index;
+use imas_store::Store;
+use imas_store::samples::Program;
+
+/// How long anything may take before a test gives up on it; never a figure.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What `make build` has built.
+pub(crate) fn lib_dir() -> PathBuf {
+    let folder = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib/imas"));
+    let folder = folder.expect("build/lib/imas is missing: run 'make build'");
+    for file in ["libimas.so", "libimas-guard.so", "libimas-preload.so", "catalogue.toml"] {
+        assert!(folder.join(file).exists(), "{file} is missing: run 'make build'");
+    }
+    folder
+}
+
+pub(crate) fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Processes started as root are believed even when they were gone too soon; those of others are not.
+pub(crate) fn is_root() -> bool {
+    me() == 0
+}
+
+pub(crate) struct World {
+    folder: tempfile::TempDir,
+    daemon: Option<Child>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 1\ncandidates = [\"jemalloc\"]\n")
+    }
+
+    pub(crate) fn with(config: &str) -> Self {
+        // Pages belong on tmpfs; but a library there may not be approved, so those stay where they were built.
+        let folder = tempfile::Builder::new().prefix("imasd-test-").tempdir_in("/dev/shm").unwrap();
+        let world = Self { folder, daemon: None };
+        for name in ["run", "db", "work"] {
+            std::fs::create_dir(world.path(name)).unwrap();
+        }
+        world.configure(config);
+        world
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.path("imasd.toml"), text).unwrap();
+    }
+
+    pub(crate) fn store_path(&self) -> PathBuf {
+        self.path("db/imas.db")
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::open(&self.store_path()).unwrap()
+    }
+
+    pub(crate) fn index(&self) -> Index {
+        Index::read(&self.path("run/state/index")).unwrap()
+    }
+
+    /// Where this user's pages are.
+    pub(crate) fn pages(&self) -> PathBuf {
+        self.path("run/state/u").join(me().to_string())
+    }
+
+    /// `imasd` for this world, not yet started.
+    pub(crate) fn imasd(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_imasd"));
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        command
+            .args(["--user", "--retest", "0"])
+            .arg("--run-dir")
+            .arg(self.path("run"))
+            .arg("--store")
+            .arg(self.store_path())
+            .arg("--config")
+            .arg(self.path("imasd.toml"))
+            .arg("--lib-dir")
+            .arg(lib_dir())
+            .env_remove("JOURNAL_STREAM")
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        command
+    }
+
+    /// Starts imasd and waits until it serves.
+    pub(crate) fn start(&mut self) {
+        let _ = std::fs::remove_file(self.path("run/state/status.json"));
+        self.daemon = Some(self.imasd().spawn().unwrap());
+        self.wait("imasd serves", || self.path("run/state/status.json").exists());
+    }
+
+    pub(crate) fn daemon_pid(&self) -> u32 {
+        self.daemon.as_ref().unwrap().id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.daemon_pid().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Ends imasd with that signal; its exit status.
+    pub(crate) fn stop(&mut self, signal: &str) -> std::process::ExitStatus {
+        self.signal(signal);
+        self.daemon.take().unwrap().wait().unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// A counter of `state/status.json`.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let text = std::fs::read(self.path("run/state/status.json")).unwrap_or_default();
+        let status: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+        status["counters"][name].as_u64().unwrap_or(0)
+    }
+
+    /// Waits for something to become true.
+    pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let begin = Instant::now();
+        while !holds() {
+            assert!(begin.elapsed() < PATIENCE, "in vain: {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Writes a Python program into the world.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.path("work").join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// A command that carries the library, as a line in /etc/ld.so.preload would make all do.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("LD_PRELOAD", lib_dir().join("libimas-preload.so"))
+            .env("IMAS_RUN", self.path("run"))
+            .current_dir(self.path("work"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a Python script to its end.
+    pub(crate) fn python(&self, script: &Path) -> Output {
+        self.command(&python()).arg(script).output().unwrap()
+    }
+
+    /// The program that a script is, once the store knows it.
+    pub(crate) fn program(&self, script: &Path) -> Option<Program> {
+        let script = script.to_string_lossy().into_owned();
+        self.store().programs().unwrap().into_iter().find(|p| p.detail == script || p.path == script)
+    }
+
+    /// Lets a script live until it is noticed, and waits for its first trial to be on offer.
+    pub(crate) fn notice(&self, script: &Path) -> Program {
+        let mut child =
+            self.command(&python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+        self.wait("the program is noticed", || self.program(script).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let program = self.program(script).unwrap();
+        self.wait("a trial is on offer", || self.offer(&program).is_some());
+        program
+    }
+
+    /// Candidate id and token of the trial that the index offers.
+    pub(crate) fn offer(&self, program: &Program) -> Option<(u16, u64)> {
+        let id = u64::try_from(program.id).unwrap();
+        let index = self.index();
+        let entry = index.entries().find(|entry| entry.program_id == id && entry.trial_candidate != 0)?;
+        Some((entry.trial_candidate, entry.trial_token))
+    }
+
+    /// Candidate of a start in production, 1 for `system`.
+    pub(crate) fn production(&self, program: &Program) -> u16 {
+        let id = u64::try_from(program.id).unwrap();
+        let index = self.index();
+        index.entries().find(|entry| entry.program_id == id).map_or(1, |entry| entry.candidate)
+    }
+
+    /// Starts the script until no more trial is offered; how many starts that took.
+    pub(crate) fn settle(&self, script: &Path, program: &Program) -> u32 {
+        let mut starts = 0;
+        while self.offer(program).is_some() {
+            let stored = self.counter("trials_stored");
+            self.python(script);
+            self.wait("the trial is stored", || self.counter("trials_stored") > stored);
+            starts += 1;
+            assert!(starts < 50, "never settled\n{}", self.log());
+        }
+        starts
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- log of imasd\n{}", self.log());
+        }
+    }
+}
+
+/// The interpreter itself, not a shim in front of it.
+pub(crate) fn python() -> PathBuf {
+    let python = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
+    let found = python.into_iter().find(|path| path.exists());
+    std::fs::canonicalize(found.expect("python3 is missing: run 'make setup-test'")).unwrap()
+}
+
+/// A program that says which libraries of ours it has, and stays for a while when told to.
+pub(crate) const WORKER: &str = "
+import sys, time
+kept = [str(i) * 3 for i in range(60000)]
+print(sorted({line.split('/')[-1].strip() for line in open('/proc/self/maps') if '/imas/' in line}))
+if sys.argv[1:]:
+    time.sleep(60)
+";
+
+/// The same, but it dies of SIGSEGV as soon as jemalloc serves it.
+pub(crate) const VICTIM: &str = "
+import os, signal, sys, time
+if 'libjemalloc' in open('/proc/self/maps').read():
+    os.kill(os.getpid(), signal.SIGSEGV)
+if sys.argv[1:]:
+    time.sleep(60)
+";

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The whole loop with the real library in real programs: noticed, tried, settled, placed; crashes; signals.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use imas_linux::catalogue_table::CatalogueTable;
+use support::{VICTIM, WORKER, World, python};
+
+#[test]
+fn a_program_is_noticed_tried_settled_and_then_placed() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    assert_eq!(program.path, python().to_string_lossy());
+    world.settle(&script, &program);
+    let tried: Vec<_> =
+        world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.candidate).collect();
+    assert_eq!(tried.len(), 2, "{tried:?}");
+    assert!(tried.contains(&"system".to_owned()) && tried.contains(&"jemalloc".to_owned()));
+
+    // Whatever was picked, a pin makes the outcome certain; and the daemon sees what another process wrote.
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    let table = CatalogueTable::read(&world.path("run/catalogue")).unwrap();
+    let jemalloc = table.id_of("jemalloc").unwrap();
+    world.wait("the pin is published", || world.production(&program) == jemalloc);
+    let said = String::from_utf8(world.python(&script).stdout).unwrap();
+    assert!(
+        said.contains("libjemalloc") && said.contains("libimas-guard") && !said.contains("'libimas.so'"),
+        "{said}"
+    );
+    world.wait("its end is stored", || world.counter("flights_stored") == 1);
+    assert_eq!(std::fs::read_dir(world.pages()).unwrap().count(), 0, "pages go when they are stored");
+}
+
+#[test]
+fn the_pick_is_what_a_settled_program_starts_under() {
+    let mut world = World::with(
+        "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
+    );
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    assert_eq!(world.settle(&script, &program), 6);
+    let decided = world.store().latest(program.id).unwrap().unwrap();
+    assert!(!decided.trial);
+    let said = String::from_utf8(world.python(&script).stdout).unwrap();
+    let serves = |name: &str| said.contains(&format!("lib{name}.so"));
+    for candidate in ["jemalloc", "mimalloc"] {
+        assert_eq!(serves(candidate), decided.candidate == candidate, "{} / {said}", decided.candidate);
+    }
+}
+
+#[test]
+fn another_program_of_the_same_interpreter_is_another_program() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    world.notice(&script);
+    let other = world.script("other.py", WORKER);
+    let said = String::from_utf8(world.python(&other).stdout).unwrap();
+    assert!(!said.contains("libimas.so") && !said.contains("guard"), "{said}");
+}
+
+#[test]
+fn a_crash_quarantines_at_once_and_for_good() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("victim.py", VICTIM);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    assert_eq!(world.counter("crashes"), 1);
+    assert_eq!(world.production(&program), 1, "untouched");
+    assert!(world.log().contains("quarantined"), "{}", world.log());
+    assert!(world.python(&script).status.success());
+    // Not even a restart of the daemon forgets it.
+    assert!(world.stop("-KILL").code().is_none());
+    world.start();
+    assert!(world.offer(&program).is_none());
+    assert!(world.python(&script).status.success());
+    // Until the operator says so.
+    world.store().lift(program.id, "jemalloc", 1e12).unwrap();
+    world.wait("it is tried again", || world.offer(&program).is_some());
+}
+
+#[test]
+fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
+    let mut world = World::new();
+    world.start();
+    for name in ["one.py", "two.py", "three.py"] {
+        let script = world.script(name, VICTIM);
+        let program = world.notice(&script);
+        world.settle(&script, &program);
+    }
+    world.wait("it is taken out of use", || !world.store().disabled().unwrap().is_empty());
+    let healthy = world.script("healthy.py", WORKER);
+    let program = world.notice(&healthy);
+    world.settle(&healthy, &program);
+    let tried: Vec<_> =
+        world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.candidate).collect();
+    assert_eq!(tried, ["system"]);
+    assert!(world.store().enable("jemalloc", 1e12).unwrap());
+    world.wait("the operator gave it back", || world.offer(&program).is_some());
+}
+
+#[test]
+fn five_failing_starts_stop_everything_until_root_ends_the_emergency() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("healthy.py", WORKER);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    world.wait("it is placed", || world.production(&program) != 1);
+    // From now on it dies under jemalloc, and so do the others.
+    for name in ["one.py", "two.py", "three.py", "four.py", "five.py"] {
+        let victim = world.script(name, VICTIM);
+        let program = world.notice(&victim);
+        world.settle(&victim, &program);
+        if world.path("run/state/emergency").exists() {
+            break;
+        }
+        world.store().enable("jemalloc", 1e12).unwrap();
+    }
+    world.wait("the emergency", || world.path("run/state/emergency").exists());
+    assert!(world.index().facts().disabled);
+    let said = String::from_utf8(world.python(&script).stdout).unwrap();
+    assert!(!said.contains("jemalloc"), "{said}");
+    std::fs::remove_file(world.path("run/state/emergency")).unwrap();
+    world.wait("it is over", || !world.index().facts().disabled);
+}
+
+#[test]
+fn hangup_reads_the_configuration_and_term_ends_with_zero() {
+    let mut world = World::with("worth_cpu_s = 1e6\nworth_life_s = 1e6\ncandidates = [\"jemalloc\"]\n");
+    world.start();
+    world.configure("worth_cpu_s = nonsense");
+    world.signal("-HUP");
+    world.wait("the mistake is named", || world.log().contains("stays as it was"));
+    world.configure("worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\"]\n");
+    world.signal("-HUP");
+    world.wait("it was read", || world.log().contains("were read again"));
+    let script = world.script("worker.py", WORKER);
+    world.notice(&script);
+    assert_eq!(world.stop("-TERM").code(), Some(0));
+    assert!(world.index().entries().next().is_some(), "the last index stays");
+}
+
+#[test]
+fn once_ends_by_itself_and_a_wrong_place_is_an_error_with_advice() {
+    let world = World::new();
+    assert_eq!(world.imasd().arg("--once").status().unwrap().code(), Some(0));
+    assert_eq!(world.index().entries().count(), 0);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_imasd"))
+        .args(["--run-dir", "/proc/nowhere", "--store", "/proc/nowhere/imas.db"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("imasd: ") && said.contains("hint: "), "{said}");
+}
