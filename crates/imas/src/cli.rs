@@ -32,12 +32,22 @@ pub(crate) struct Places {
     /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators
     #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
     pub(crate) lib_dir: Option<PathBuf>,
+    /// The system's store, which imasd keeps, in place of your own
+    #[arg(long, global = true, conflicts_with = "store")]
+    pub(crate) system: bool,
     /// The store [default: $XDG_DATA_HOME/imas/imas.db]
     #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// Seconds between two tests of one candidate [default: 3600]
     #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) retest: Option<f64>,
+}
+
+impl Places {
+    /// The same, with the system's store unless another one is named.
+    pub(crate) fn of_the_system(&self) -> Self {
+        Self { system: self.store.is_none(), ..self.clone() }
+    }
 }
 
 /// A number of seconds that time can have.
@@ -73,6 +83,10 @@ pub(crate) enum Command {
     Exclude(ExcludeArgs),
     /// Forget all that was measured of a program
     Forget(ProgramArgs),
+    /// Give an allocator back into use that imasd has taken from everybody
+    Lift(LiftArgs),
+    /// What imasd does and knows, and what really serves in the running processes
+    Status(StatusArgs),
     /// Running processes that would gain from a restart, and how much
     Advise(JsonArgs),
     /// Give a systemd service its candidate, by a drop-in
@@ -390,6 +404,22 @@ pub(crate) struct ProgramArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LiftArgs {
+    /// Name of the allocator, as `imas status` shows it
+    #[arg(value_name = "ALLOCATOR")]
+    pub(crate) allocator: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Folder with the catalogue and the index
+    #[arg(long, default_value = imas_abi::RUN_FOLDER, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) run_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::{
-    advise, apply, bench, doctor, env, explain, list, show, simulate, start, study, suite, system, wishes,
+    advise, apply, bench, doctor, env, explain, list, show, simulate, start, status, study, suite, system,
+    wishes,
 };
 
 /// Does what was asked.
@@ -29,6 +30,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => wishes::unpin(&args, &Context::new(places)?),
         Command::Exclude(args) => wishes::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => wishes::forget(&args, &Context::new(places)?),
+        Command::Lift(args) => wishes::lift(&args, &Context::new(&places.of_the_system())?),
+        Command::Status(args) => status::run(&args, &Context::new(&places.of_the_system())?),
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),

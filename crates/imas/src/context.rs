@@ -15,6 +15,9 @@ use crate::cli::Places;
 use crate::config::Config;
 use crate::message::Hinted;
 
+/// The store of the whole machine, which imasd keeps.
+const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
+
 /// The installation as this command sees it.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -24,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) limits: Limits,
     pub(crate) store_path: PathBuf,
+    /// The store is the one that imasd keeps: programs of everybody, and no pages of ours.
+    pub(crate) of_the_system: bool,
     own_obstacle: OnceCell<Option<String>>,
 }
 
@@ -39,7 +44,12 @@ impl Context {
             catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
             limits: config.limits(places.retest),
             config,
-            store_path: store_path(places.store.as_deref())?,
+            store_path: if places.system {
+                SYSTEM_STORE.into()
+            } else {
+                store_path(places.store.as_deref())?
+            },
+            of_the_system: places.system,
             own_obstacle: OnceCell::new(),
             lib_dir,
         })
@@ -57,7 +67,8 @@ impl Context {
             catalogue: Catalogue::read(&system_catalogue_files(lib_dir)),
             limits: config.limits(None),
             config,
-            store_path: PathBuf::from("/var/lib/imas/imas.db"),
+            store_path: SYSTEM_STORE.into(),
+            of_the_system: true,
             own_obstacle: OnceCell::new(),
             lib_dir: lib_dir.to_owned(),
         }
@@ -70,6 +81,12 @@ impl Context {
 
     /// The same, waiting so long for other processes.
     pub(crate) fn open_store_within(&self, patience: Duration) -> Result<Store> {
+        if self.of_the_system && std::fs::metadata(&self.store_path).is_err() {
+            return Err(Hinted::error(
+                format!("{} is not there, or not for you to read", self.store_path.display()),
+                "it is made by imasd and read by root: 'imas system status' says whether imasd runs",
+            ));
+        }
         let store = Store::open_within(&self.store_path, patience).map_err(|error| {
             Hinted::error(format!("store: {error}"), "name another place with --store FILE or IMAS_STORE")
         })?;

@@ -51,6 +51,9 @@ pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result
 
 /// The same with the user's own folder; trouble is a warning, never an end.
 pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
+    if context.of_the_system {
+        return; // imasd harvests, and only what it has witnessed
+    }
     let harvested =
         page::folder().map_err(anyhow::Error::from).and_then(|folder| harvest(context, store, &folder));
     match harvested {

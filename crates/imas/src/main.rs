@@ -25,6 +25,7 @@ mod service_args;
 mod show;
 mod simulate;
 mod start;
+mod status;
 mod study;
 mod suite;
 mod system;

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_linux::program::Command;
 use imas_store::Store;
+use imas_store::domain::Domain;
 use imas_store::samples::Program;
 use serde_json::json;
 
-use crate::cli::{ExcludeAction, PinArgs, ProgramArgs};
+use crate::cli::{ExcludeAction, LiftArgs, PinArgs, ProgramArgs};
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::output;
@@ -28,7 +29,7 @@ pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
             "'imas list' says which candidates can",
         ));
     }
-    let program = find_or_make(&store, &args.program.program)?;
+    let program = find_or_make(context, &store, &args.program.program)?;
     let now_s = now_unix_s();
     store.pin(program.id, &candidate.name, now_s)?;
     if args.lift {
@@ -99,12 +100,25 @@ pub(crate) fn forget(args: &ProgramArgs, context: &Context) -> Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
+/// An allocator that hurt several programs is given another chance.
+pub(crate) fn lift(args: &LiftArgs, context: &Context) -> Result<ExitCode> {
+    let store = context.open_store()?;
+    let name = &args.allocator;
+    if store.enable(name, now_unix_s())? {
+        output::text(&format!("{name} is back in use; what it did until now is forgiven"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::text(&format!("{name} was not out of use"))?;
+    Ok(ExitCode::from(NOTHING_TO_DO))
+}
+
 /// A pin may come before the first start.
-fn find_or_make(store: &Store, word: &OsStr) -> Result<Program> {
+fn find_or_make(context: &Context, store: &Store, word: &OsStr) -> Result<Program> {
     let known = find(store, word);
     if known.is_ok() || !store.programs_at(&resolved(word)?)?.is_empty() {
         return known;
     }
     let command = Command::resolve(&[word.to_owned()], std::env::var_os("PATH").as_deref())?;
-    Ok(store.program(&command.program.path.to_string_lossy(), &command.program.detail)?)
+    let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
+    Ok(store.program_in(domain, &command.program.path.to_string_lossy(), &command.program.detail)?)
 }

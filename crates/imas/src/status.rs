@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas status`: what the daemon does, what it knows, what really serves in the processes that run now.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::catalogue_table::CatalogueTable;
+use imas_linux::index::Index;
+use imas_linux::process;
+use imas_store::Store;
+use imas_store::daemon::Disabled;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::StatusArgs;
+use crate::context::Context;
+use crate::output;
+
+/// Exit status for "the daemon does not run".
+const NOT_RUNNING: u8 = 1;
+
+/// One known program, as it is decided now.
+#[derive(Debug, Serialize)]
+struct Line {
+    number: i64,
+    program: String,
+    domain: String,
+    trials: usize,
+    /// Candidate of the next start that is no trial.
+    next: String,
+    /// Candidate of the trial on offer.
+    trial: Option<String>,
+    quarantined: Vec<String>,
+    reason: String,
+}
+
+/// What really serves, from /proc.
+#[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Serving {
+    executable: PathBuf,
+    allocator: String,
+    trial: bool,
+}
+
+pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
+    let daemon = daemon(&args.run_dir);
+    let store = Store::open_read_only(&context.store_path).ok();
+    let published = published(&args.run_dir);
+    let programs = store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?;
+    let disabled = store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?;
+    let serving = serving(context);
+    let runs = daemon.is_some();
+    if args.json.json {
+        output::json(&as_json(daemon.as_ref(), &programs, &disabled, &serving))?;
+    } else {
+        output::text(&page(daemon.as_ref(), &programs, &disabled, &serving))?;
+    }
+    Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
+}
+
+/// What the daemon last said of itself, if that daemon still runs.
+fn daemon(run_dir: &Path) -> Option<Value> {
+    let text = std::fs::read(run_dir.join("state/status.json")).ok()?;
+    let status: Value = serde_json::from_slice(&text).ok()?;
+    let pid = u32::try_from(status["pid"].as_u64()?).ok()?;
+    process::is_running(pid, status["start_ticks"].as_u64()?).then_some(status)
+}
+
+/// By the daemon's number of the program: candidate in production, candidate on trial.
+fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
+    let table = CatalogueTable::read(&run_dir.join("catalogue")).ok();
+    let index = Index::read(&run_dir.join("state/index")).ok();
+    let (Some(table), Some(index)) = (table, index) else { return BTreeMap::new() };
+    let names: BTreeMap<u16, String> = table.names().collect();
+    let name = |id: u16| names.get(&id).cloned().unwrap_or_else(|| "system".to_owned());
+    let of_entry = |entry: &imas_abi::IndexEntry| {
+        let trial = (entry.trial_candidate != 0).then(|| name(entry.trial_candidate));
+        (entry.program_id, (name(entry.candidate), trial))
+    };
+    index.entries().map(of_entry).collect()
+}
+
+fn lines(
+    context: &Context,
+    store: &Store,
+    published: &BTreeMap<u64, (String, Option<String>)>,
+) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for program in store.programs()? {
+        let state = crate::show::state(context, store, program)?;
+        let program = &state.known.program;
+        let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
+        let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
+        lines.push(Line {
+            number: program.id,
+            program: program.to_string(),
+            domain: program.domain.word(),
+            trials: state.known.records.len(),
+            next: entry.map_or_else(|| "system".to_owned(), |(next, _)| next.clone()),
+            trial: entry.and_then(|(_, trial)| trial.clone()),
+            quarantined: quarantined.map(|view| view.name.clone()).collect(),
+            reason: state.decision.reason.id().to_owned(),
+        });
+    }
+    Ok(lines)
+}
+
+/// Processes under another allocator: executable, allocator and how many, by what they have mapped.
+fn serving(context: &Context) -> BTreeMap<Serving, usize> {
+    let mut serving = BTreeMap::new();
+    for pid in process::pids().unwrap_or_default() {
+        let Ok((executable, files)) = process::mapped_files(pid) else { continue };
+        let named = |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
+        let (guard, hook) = (named("libimas-guard.so"), named("libimas.so"));
+        if !guard && !hook {
+            continue;
+        }
+        let libraries = context.catalogue.candidates().iter();
+        let found = libraries
+            .filter(|candidate| candidate.library.as_ref().is_some_and(|library| files.contains(library)))
+            .map(|candidate| candidate.allocator.clone())
+            .next();
+        let allocator = found.unwrap_or_else(|| "system".to_owned());
+        *serving.entry(Serving { executable, allocator, trial: hook }).or_default() += 1;
+    }
+    serving
+}
+
+fn as_json(
+    daemon: Option<&Value>,
+    programs: &[Line],
+    disabled: &[Disabled],
+    serving: &BTreeMap<Serving, usize>,
+) -> Value {
+    let serving: Vec<_> = serving
+        .iter()
+        .map(|(s, processes)| {
+            json!({ "executable": s.executable, "allocator": s.allocator, "trial": s.trial, "processes": processes })
+        })
+        .collect();
+    json!({
+        "schema": 1,
+        "running": daemon.is_some(),
+        "daemon": daemon,
+        "programs": programs,
+        "disabled": disabled,
+        "serving": serving,
+    })
+}
+
+fn page(
+    daemon: Option<&Value>,
+    programs: &[Line],
+    disabled: &[Disabled],
+    serving: &BTreeMap<Serving, usize>,
+) -> String {
+    let mut text = match daemon {
+        None => "imasd does not run: programs start as last decided, nothing is learned.\n\
+                 to start it: systemctl start imasd"
+            .to_owned(),
+        Some(status) => headline(status),
+    };
+    for disabled in disabled {
+        text.push_str(&format!(
+            "\n{} is out of use everywhere: {}\n  to give it back: imas lift --system {}",
+            disabled.allocator, disabled.why, disabled.allocator
+        ));
+    }
+    let rows = programs.iter().map(|line| {
+        let trial = line.trial.as_ref().map(|trial| format!("trial of {trial}"));
+        vec![
+            line.number.to_string(),
+            line.program.clone(),
+            line.trials.to_string(),
+            line.next.clone(),
+            trial.unwrap_or_default(),
+            line.quarantined.join(", "),
+        ]
+    });
+    if !programs.is_empty() {
+        let head = ["number", "program", "trials", "starts under", "on offer", "quarantined"];
+        text.push_str(&format!("\n\n{}", imas_report::table::plain(&head, rows)));
+    }
+    let rows = serving.iter().map(|(serving, processes)| {
+        let kind = if serving.trial { "trial" } else { "production" };
+        vec![
+            serving.executable.display().to_string(),
+            serving.allocator.clone(),
+            kind.to_owned(),
+            processes.to_string(),
+        ]
+    });
+    if !serving.is_empty() {
+        let head = ["running now", "served by", "", "processes"];
+        text.push_str(&format!("\n\n{}", imas_report::table::plain(&head, rows)));
+    }
+    text
+}
+
+fn headline(status: &Value) -> String {
+    let number = |name: &str| status[name].as_u64().unwrap_or(0);
+    let mut text = format!(
+        "imasd runs (process {}): {} programs, {} trials on offer, {} under way, {} placed processes watched.",
+        number("pid"),
+        number("programs"),
+        number("trials_offered"),
+        number("trials_running"),
+        number("flights_watched")
+    );
+    if let Some(why) = status["emergency"].as_str() {
+        text.push_str(&format!(
+            "\nEMERGENCY: {}; every program starts untouched. To end it: imas system enable",
+            why.trim_end()
+        ));
+    }
+    let counters = status["counters"].as_object().into_iter().flatten();
+    let counters: Vec<_> = counters
+        .filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0))
+        .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
+        .collect();
+    if !counters.is_empty() {
+        text.push_str(&format!("\nsince its start: {}", counters.join(", ")));
+    }
+    text
+}
