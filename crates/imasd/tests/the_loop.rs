@@ -64,9 +64,12 @@ fn another_program_of_the_same_interpreter_is_another_program() {
     assert!(!said.contains("libimas.so") && !said.contains("guard"), "{said}");
 }
 
+/// A crash ends a candidate's tests as a test does: after one, there must be another left to see that it is tried again.
+const TWO_TESTS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\"]\n";
+
 #[test]
 fn a_crash_quarantines_at_once_and_for_good() {
-    let mut world = World::new();
+    let mut world = World::with(TWO_TESTS);
     world.start();
     let script = world.script("victim.py", VICTIM);
     let program = world.notice(&script);
@@ -87,7 +90,7 @@ fn a_crash_quarantines_at_once_and_for_good() {
 
 #[test]
 fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
-    let mut world = World::new();
+    let mut world = World::with(TWO_TESTS);
     world.start();
     for name in ["one.py", "two.py", "three.py"] {
         let script = world.script(name, VICTIM);
@@ -100,7 +103,7 @@ fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
     world.settle(&healthy, &program);
     let tried: Vec<_> =
         world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.candidate).collect();
-    assert_eq!(tried, ["system"]);
+    assert_eq!(tried, ["system", "system"]);
     assert!(world.store().enable("jemalloc", 1e12).unwrap());
     world.wait("the operator gave it back", || world.offer(&program).is_some());
 }
@@ -114,15 +117,19 @@ fn five_failing_starts_stop_everything_until_root_ends_the_emergency() {
     world.settle(&script, &program);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     world.wait("it is placed", || world.production(&program) != 1);
-    // From now on it dies under jemalloc, and so do the others.
-    for name in ["one.py", "two.py", "three.py", "four.py", "five.py"] {
-        let victim = world.script(name, VICTIM);
-        let program = world.notice(&victim);
-        world.settle(&victim, &program);
-        if world.path("run/state/emergency").exists() {
-            break;
-        }
-        world.store().enable("jemalloc", 1e12).unwrap();
+    let victims =
+        ["one.py", "two.py", "three.py", "four.py", "five.py"].map(|name| world.script(name, VICTIM));
+    for victim in &victims {
+        let program = world.notice(victim);
+        world.python(victim); // under system
+        let stored = || world.store().trials(program.id).unwrap().len();
+        world.wait("the first trial is stored", || stored() == 1);
+        assert!(world.next_trial(&program).is_some());
+    }
+    let starts: Vec<_> =
+        victims.iter().map(|victim| world.command(&python()).arg(victim).spawn().unwrap()).collect();
+    for mut start in starts {
+        assert!(start.wait().unwrap().code().is_none(), "killed by a signal");
     }
     world.wait("the emergency", || world.path("run/state/emergency").exists());
     assert!(world.index().facts().disabled);

@@ -202,13 +202,31 @@ impl World {
         index.entries().find(|entry| entry.program_id == id).map_or(1, |entry| entry.candidate)
     }
 
+    /// The trial on offer by the store, which knows before the index says it.
+    fn stored_offer(&self, program: &Program) -> Option<u64> {
+        let offers = self.store().offers().unwrap();
+        let offer = offers.into_iter().find(|offer| offer.program == program.id)?;
+        u64::from_str_radix(&offer.token, 16).ok()
+    }
+
+    /// Waits until the index says what the store does; the candidate on trial.
+    pub(crate) fn next_trial(&self, program: &Program) -> Option<u16> {
+        let offered = self.stored_offer(program).or_else(|| {
+            std::thread::sleep(Duration::from_millis(500)); // between a sample and the next offer
+            self.stored_offer(program)
+        });
+        self.wait("the index follows the store", || self.offer(program).map(|(_, token)| token) == offered);
+        self.offer(program).map(|(candidate, _)| candidate)
+    }
+
     /// Starts the script until no more trial is offered; how many starts that took.
     pub(crate) fn settle(&self, script: &Path, program: &Program) -> u32 {
         let mut starts = 0;
-        while self.offer(program).is_some() {
-            let stored = self.counter("trials_stored");
+        let stored = || self.store().trials(program.id).unwrap().len();
+        while self.next_trial(program).is_some() {
+            let before = stored();
             self.python(script);
-            self.wait("the trial is stored", || self.counter("trials_stored") > stored);
+            self.wait("the trial is stored", || stored() > before);
             starts += 1;
             assert!(starts < 50, "never settled\n{}", self.log());
         }
