@@ -14,7 +14,7 @@ use imas_store::daemon::Disabled;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::StatusArgs;
+use crate::cli::{RulesArgs, StatusArgs};
 use crate::context::Context;
 use crate::output;
 
@@ -89,7 +89,7 @@ fn lines(
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for program in store.programs()? {
-        let state = crate::show::state(context, store, program)?;
+        let state = crate::show::state(context, store, program, &RulesArgs::of_environment())?;
         let program = &state.known.program;
         let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
         let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
