@@ -96,7 +96,7 @@ pub(crate) enum Command {
     /// Print what to set for a candidate: for a shell, systemd, an image, compose or Kubernetes
     Env(EnvArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
-    Doctor(JsonArgs),
+    Doctor(DoctorArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify
     System(crate::system::SystemArgs),
     /// The published experiments, run again: a page with every printed finding and ours
@@ -397,6 +397,21 @@ pub(crate) struct JsonArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Run one program against itself and say which measure is steady on this machine
+    #[arg(long)]
+    pub(crate) noise: bool,
+    /// Pairs of runs for it
+    #[arg(long, value_name = "N", default_value_t = 12, requires = "noise", value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub(crate) pairs: u32,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    /// The program to run for it [default: sort, on lines made for it]
+    #[arg(last = true, requires = "noise", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -19,6 +19,7 @@ mod export;
 mod harvest;
 mod list;
 mod message;
+mod noise;
 mod output;
 mod profile;
 mod service_args;

@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod median;
+mod noise;
 mod outliers;
 mod paired;
 mod settle;
@@ -11,6 +12,7 @@ mod t_test;
 
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
 pub use median::{mad, median};
+pub use noise::{Steadiness, steadiness};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use paired::Moments;
 pub use settle::runs_to_settle;
