@@ -208,6 +208,8 @@ def starts():
     placed("descriptors", ["bash", "-c", f"exec 5</dev/null 7>>/dev/null; {SHOWN} 1; exit $?"])
     placed("from a shell in a pipe", ["sh", "-c", f"echo x | {SHOWN} 1 | cat"])
     placed("duplicate variables", [sys.executable, "-c", DUPLICATES])
+    for kilobytes in (128, 256):
+        placed(f"small stack {kilobytes}", [SHOWN], preexec_fn=limit(resource.RLIMIT_STACK, kilobytes << 10), env={})
     placed("empty preload", [SHOWN], env={"LD_PRELOAD": "", "A": "1"})
     link = pathlib.Path("/run/linked")
     link.symlink_to(SHOWN)
