@@ -64,6 +64,7 @@ class Place:
             "XDG_CONFIG_HOME": str(self.scratch / "config"),
             "XDG_DATA_HOME": str(self.scratch / "data"),
             "IMAS_LIB_DIR": str(self.lib),
+            "IMAS_POLICY": "paper",  # its number of trials is known beforehand, so every start measured is what it is taken for
             **({"IMAS_STORE": str(store)} if store else {}),
         }
 
