@@ -7,10 +7,14 @@ use std::process::{Command, Stdio};
 /// Version of the package that installed the file, as the distribution writes it; `None` when no package manager knows the file.
 #[must_use]
 pub fn version_of(file: &Path) -> Option<String> {
-    // Databases name the real place: /lib is often a link.
-    let file = std::fs::canonicalize(file).ok()?;
-    let file = file.to_str()?;
-    of_dpkg(file).or_else(|| said("rpm", &["-qf", "--queryformat", "%{VERSION}-%{RELEASE}", file]))
+    // Databases name the place a package was made for: /lib and /bin are often links into /usr since.
+    let real = std::fs::canonicalize(file).ok()?;
+    let before = real.strip_prefix("/usr").ok().map(|rest| Path::new("/").join(rest));
+    let mut places = [Some(real), before].into_iter().flatten();
+    places.find_map(|place| {
+        let place = place.to_str()?.to_owned();
+        of_dpkg(&place).or_else(|| said("rpm", &["-qf", "--queryformat", "%{VERSION}-%{RELEASE}", &place]))
+    })
 }
 
 fn of_dpkg(file: &str) -> Option<String> {
