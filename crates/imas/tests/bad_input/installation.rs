@@ -67,7 +67,7 @@ fn a_candidate_whose_library_is_missing_is_never_given() {
     }
     assert!(world.trials().iter().all(|trial| trial.sample.candidate == "system"));
     let forced = output(world.imas(["run", "--candidate", "gone", "--"]).arg(&program));
-    assert_started_untouched(&forced, "gone: its library is missing");
+    assert_started_untouched(&forced, "gone: its library /no/such/libgone.so is missing");
     let pinned = output(world.imas(["pin"]).arg(&program).arg("gone"));
     assert_eq!(pinned.status.code(), Some(2));
     assert_hinted(&pinned, "gone cannot be used here");
