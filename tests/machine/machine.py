@@ -29,6 +29,16 @@ ExecStart=/bin/sh /imas-test/step
 StandardOutput=file:/imas-test/output
 StandardError=file:/imas-test/output
 """
+# nspawn gives the machine a boot id of its own by a mount over the kernel's. The protections of imasd.service take that mount away
+# from the daemon's view, and its index would be another boot's for everybody: here all see the kernel's.
+BOOT_ID = """[Unit]
+Description=One boot id for all
+DefaultDependencies=no
+Before=sysinit.target imas-boot.service
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/umount /proc/sys/kernel/random/boot_id
+"""
 
 # nspawn's own system call filter would be in every process, and one that is under a filter is never placed.
 ENVIRONMENT = dict(os.environ, SYSTEMD_SECCOMP="0")
@@ -48,6 +58,9 @@ class Machine:
         units = self.root / "etc/systemd/system"
         (units / "imas-test.target").write_text(TARGET)
         (units / "imas-test.service").write_text(SERVICE)
+        (units / "imas-test-boot-id.service").write_text(BOOT_ID)
+        (units / "sysinit.target.wants").mkdir(exist_ok=True)
+        (units / "sysinit.target.wants/imas-test-boot-id.service").symlink_to("../imas-test-boot-id.service")
 
     def put(self, source, name, mode=None):
         """Copies a file of the host to /imas-test/NAME."""
