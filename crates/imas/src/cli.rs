@@ -99,6 +99,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify
     System(crate::system::SystemArgs),
+    /// What is known of a program, or of all, as one page for a browser
+    Report(ReportArgs),
     /// The published experiments, run again: a page with every printed finding and ours
     Study(StudyArgs),
     /// Replay runs through policies and judge their picks on runs they did not see
@@ -226,6 +228,21 @@ pub(crate) struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A path, a name found in PATH, or the number that `imas show` prints [default: every program known]
+    #[arg(value_name = "PROGRAM", conflicts_with = "data")]
+    pub(crate) program: Option<OsString>,
+    /// The file to write; it needs no network and no other file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: PathBuf,
+    /// Of these raw runs instead of the store: files of 'imas suite run' or 'imas bench --export-runs'
+    #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) data: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 /// The experiments.

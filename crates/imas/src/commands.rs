@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::{
-    advise, apply, bench, doctor, env, explain, list, show, simulate, start, status, study, suite, system,
-    wishes,
+    advise, apply, bench, doctor, env, explain, list, report, show, simulate, start, status, study, suite,
+    system, wishes,
 };
 
 /// Does what was asked.
@@ -40,6 +40,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
         Command::Suite(args) => suite::run(&args.action, &Context::new(places)?),
         Command::System(args) => system::run(&args, places),
+        Command::Report(args) => report::run(&args, &Context::new(places)?),
         Command::Study(args) => study::run(&args, &Context::new(places)?),
         Command::Simulate(args) => simulate::run(&args),
         Command::Completions { shell } => completions(shell),

@@ -129,7 +129,8 @@ fn why(why: &imas_core::candidate::NotCounted) -> Result<String> {
     })
 }
 
-fn when(at_s: f64) -> String {
+/// A moment in local time.
+pub(crate) fn when(at_s: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "whole seconds are meant")]
     let stamp = jiff::Timestamp::from_second(at_s as i64);
     stamp.map_or_else(

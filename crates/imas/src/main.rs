@@ -22,6 +22,7 @@ mod message;
 mod noise;
 mod output;
 mod profile;
+mod report;
 mod service_args;
 mod show;
 mod simulate;

@@ -81,18 +81,23 @@ fn made_up(args: &SimulateArgs) -> Source {
 }
 
 fn stored(files: &[std::path::PathBuf]) -> Result<Source> {
-    let mut text = String::new();
-    for file in files {
-        text.push_str(&read(file)?);
-        text.push('\n');
-    }
-    let data = data::read(&text);
+    let data = read_data(files)?;
     if !data.unreadable.is_empty() {
         message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
     }
     let (programs, left_out) = programs(&data);
     let says = format!("{} programs, {} runs", programs.len(), data.runs.len());
     Ok(Source { programs, left_out, says })
+}
+
+/// The runs of all files.
+pub(crate) fn read_data(files: &[std::path::PathBuf]) -> Result<data::Data> {
+    let mut text = String::new();
+    for file in files {
+        text.push_str(&read(file)?);
+        text.push('\n');
+    }
+    Ok(data::read(&text))
 }
 
 fn read(file: &Path) -> Result<String> {

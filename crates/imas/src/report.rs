@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas report --html`: what is known, as one page, from the store or from files of raw runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_core::bench::{CandidateRuns, Run};
+use imas_core::record::in_order_of_time;
+use imas_core::sample::{Ended, Sample};
+use imas_core::simulate::data::{Data, RawRun, RunKind};
+use imas_core::{SYSTEM, TrialRecord};
+use imas_report::html::{self, Decision, Latency, Program, Report};
+use imas_store::Store;
+use serde_json::json;
+
+use crate::cli::ReportArgs;
+use crate::context::Context;
+use crate::message::{self, Hinted};
+use crate::output;
+use crate::profile::find;
+use crate::show::state;
+
+/// Decisions shown of a program, the newest.
+const DECISIONS: u32 = 100;
+
+pub(crate) fn run(args: &ReportArgs, context: &Context) -> Result<ExitCode> {
+    let report = if args.data.is_empty() { of_store(args, context)? } else { of_files(&args.data)? };
+    if report.programs.is_empty() {
+        return Err(Hinted::error(
+            "there is nothing to report",
+            "let IMAS learn with 'imas run -- PROGRAM', or give files of raw runs: --data FILE...",
+        ));
+    }
+    let page = html::render(&report)?;
+    std::fs::write(&args.html, &page).map_err(|error| {
+        Hinted::error(
+            format!("{}: cannot be written: {error}", args.html.display()),
+            "--html names the file to write; its folder must exist",
+        )
+    })?;
+    let programs: Vec<&str> = report.programs.iter().map(|p| p.name.as_str()).collect();
+    match args.json.json {
+        true => output::json(&json!({ "schema": 1, "written": args.html, "programs": programs }))?,
+        false => output::text(&format!(
+            "written: {} ({} programs, {} kB)",
+            args.html.display(),
+            programs.len(),
+            page.len() / 1000
+        ))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_store(args: &ReportArgs, context: &Context) -> Result<Report> {
+    let store = context.open_store()?;
+    crate::harvest::harvest_quietly(context, &store);
+    let programs = match &args.program {
+        Some(word) => vec![find(&store, word)?],
+        None => store.programs()?,
+    };
+    let title = match (&args.program, programs.first()) {
+        (Some(_), Some(program)) => program.to_string(),
+        _ => "Memory allocators: what IMAS knows".to_owned(),
+    };
+    let programs = programs.into_iter().map(|program| of_program(context, &store, program));
+    Ok(Report { title, notes: notes_of_store(), programs: programs.collect::<Result<_>>()? })
+}
+
+fn notes_of_store() -> Vec<String> {
+    vec![
+        "From the trials in the store: each is one execution of the program on its own work, every call counted. Trials are compared in order, the first of a \
+         candidate with the first of system and so on; the work may have differed."
+            .to_owned(),
+    ]
+}
+
+fn of_program(context: &Context, store: &Store, program: imas_store::samples::Program) -> Result<Program> {
+    let state = state(context, store, program)?;
+    let mut decisions = store.decisions(state.known.program.id, DECISIONS)?;
+    decisions.reverse();
+    let records: Vec<&TrialRecord> = in_order_of_time(&state.known.records)
+        .into_iter()
+        .filter(|record| record.is_of_build(&state.known.build_id))
+        .collect();
+    let names: Vec<&str> = state.profile.candidates.iter().map(|view| view.name.as_str()).collect();
+    let runs: Vec<CandidateRuns> = names.iter().map(|name| runs_of(&records, name)).collect();
+    let counted: usize = runs.iter().map(|candidate| candidate.runs.len()).sum();
+    let mut remarks = vec![];
+    if counted < state.known.records.len() {
+        remarks.push(format!(
+            "{} of {} trials are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
+            state.known.records.len() - counted,
+            state.known.records.len()
+        ));
+    }
+    let next = if state.decision.trial { "a trial of" } else { "under" };
+    remarks.push(format!(
+        "Next start: {next} {}: {}",
+        state.decision.candidate,
+        state.decision.reason.sentence()
+    ));
+    Ok(Program {
+        name: state.known.program.to_string(),
+        latencies: names.iter().flat_map(|name| latencies(&records, name)).collect(),
+        runs,
+        decisions: decisions
+            .into_iter()
+            .map(|d| Decision {
+                at: crate::explain::when(d.at_s),
+                candidate: d.candidate,
+                trial: d.trial,
+                because: d.because,
+            })
+            .collect(),
+        remarks,
+    })
+}
+
+/// Trials of a candidate that came to an orderly end, numbered in order of time.
+fn runs_of(records: &[&TrialRecord], name: &str) -> CandidateRuns {
+    let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
+    let runs = (0u32..).zip(samples.filter_map(as_run)).map(|(round, run)| Run { round, ..run });
+    CandidateRuns { name: name.to_owned(), runs: runs.collect() }
+}
+
+fn as_run(sample: &Sample) -> Option<Run> {
+    let Ended::Clean { status } = sample.ended else { return None };
+    let usage = sample.usage.as_ref().filter(|_| sample.pass_reason.is_none())?;
+    Some(Run {
+        exit: status.unwrap_or(0),
+        user_s: usage.user_s,
+        system_s: usage.system_s,
+        wall_s: sample.wall_s,
+        peak_bytes: sample.memory.resident_peak,
+        mean_bytes: sample.memory.resident_mean,
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        ..Run::default()
+    })
+}
+
+/// Of every class, the histograms of all trials of a candidate added up.
+fn latencies(records: &[&TrialRecord], name: &str) -> Vec<Latency> {
+    let samples: Vec<&Sample> =
+        records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name).collect();
+    let classes = ["malloc", "realloc", "memalign", "free"].into_iter().enumerate();
+    classes
+        .map(|(i, class)| {
+            let mut sum: Vec<u64> = vec![];
+            for histogram in samples.iter().map(|sample| &sample.classes()[i].histogram_ticks) {
+                sum.resize(sum.len().max(histogram.len()), 0);
+                sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+            }
+            Latency { class, candidate: name.to_owned(), histogram_ticks: sum }
+        })
+        .collect()
+}
+
+fn of_files(files: &[PathBuf]) -> Result<Report> {
+    let data = crate::simulate::read_data(files)?;
+    if !data.unreadable.is_empty() {
+        message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
+    }
+    let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(Report {
+        title: "Memory allocators, program by program".to_owned(),
+        notes: notes_of_files(&data),
+        programs: names.into_iter().map(|name| of_raw(&data, name)).collect(),
+    })
+}
+
+fn notes_of_files(data: &Data) -> Vec<String> {
+    let mut notes = vec![format!(
+        "From {} raw runs. Every pick here was chosen by the runs shown; 'imas study selector' judges picks on others.",
+        data.runs.len()
+    )];
+    if let Some(header) = data.headers.last() {
+        let text = |key: &str| header.host[key].as_str().unwrap_or("unknown").to_owned();
+        notes.push(format!(
+            "{}, {} CPUs, {}, {}; begun {}.",
+            text("cpu"),
+            header.host["cpus"],
+            text("kernel"),
+            text("libc"),
+            crate::explain::when(header.began_unix_s)
+        ));
+    }
+    notes
+}
+
+fn of_raw(data: &Data, name: &str) -> Program {
+    let of_it = || data.runs.iter().filter(move |run| run.program == name);
+    let mut candidates: Vec<&str> = vec![];
+    for run in of_it() {
+        if !candidates.contains(&run.candidate.as_str()) {
+            candidates.push(&run.candidate);
+        }
+    }
+    // The order of the first round is random; a colour must mean the same candidate in every program.
+    candidates.sort_by_key(|name| (*name != SYSTEM, *name));
+    let mut remarks = vec![];
+    for candidate in &candidates {
+        let failed: Vec<&RawRun> = of_it().filter(|run| !run.ok && run.candidate == *candidate).collect();
+        if let Some(first) = failed.first() {
+            let why = first.why.clone().unwrap_or_else(|| format!("exit {}", first.exit));
+            remarks.push(format!("{candidate}: {} runs do not count ({why})", failed.len()));
+        }
+    }
+    let is_out = |candidate: &str| {
+        of_it().any(|run| run.candidate == candidate && !run.ok && run.why.as_deref() != Some("timeout"))
+    };
+    let runs = candidates.iter().map(|candidate| {
+        let counts = |run: &&RawRun| {
+            run.ok && run.kind == RunKind::Measured && run.candidate == *candidate && !is_out(candidate)
+        };
+        CandidateRuns {
+            name: (*candidate).to_owned(),
+            runs: of_it().filter(counts).map(as_measured).collect(),
+        }
+    });
+    Program { name: name.to_owned(), runs: runs.collect(), remarks, ..Program::default() }
+}
+
+fn as_measured(run: &RawRun) -> Run {
+    Run {
+        round: run.round,
+        exit: run.exit,
+        user_s: run.user_s,
+        system_s: run.system_s,
+        wall_s: run.wall_s,
+        peak_bytes: run.peak_bytes,
+        mean_bytes: run.mean_bytes,
+        minor_faults: run.minor_faults,
+        major_faults: run.major_faults,
+        ..Run::default()
+    }
+}
