@@ -19,6 +19,8 @@ pub(crate) struct Noise {
     pub(crate) paired_cpu: f64,
     /// Memory under one candidate.
     pub(crate) memory: f64,
+    /// ns per operation of counted runs under one candidate; None without them.
+    pub(crate) time: Option<f64>,
 }
 
 impl Noise {
@@ -35,8 +37,29 @@ impl Noise {
             cpu: over(|point, _| point.cpu, 0)?,
             paired_cpu: over(|point, system| point.cpu - system.cpu, 1)?,
             memory: over(|point, _| point.memory, 0)?,
+            time: time(program),
         })
     }
+}
+
+fn time(program: &Program) -> Option<f64> {
+    let spreads = (0..program.candidates.len()).filter_map(|i| {
+        let counted = program.counted.iter().filter_map(|round| Some(round[i].as_ref()?.ns_per_op.ln()));
+        deviation(&counted.filter(|x| x.is_finite()).collect::<Vec<_>>())
+    });
+    median(&spreads.collect::<Vec<_>>())
+}
+
+/// How noisy the paper's metric is; empty without counted runs.
+fn sentence_on_time(noises: &[Noise]) -> String {
+    let Some(typical) = median(&noises.iter().filter_map(|noise| noise.time).collect::<Vec<_>>()) else {
+        return String::new();
+    };
+    format!(
+        " The paper's nanoseconds per operation varied by a factor of {:.1} (one standard deviation of the logarithm, median of the programs): a call during \
+         which the process loses the CPU is timed with the wait, and on a busy machine a few of those decide the mean.",
+        typical.exp()
+    )
 }
 
 fn deviation(values: &[f64]) -> Option<f64> {
@@ -59,12 +82,13 @@ pub(crate) fn sentence(noises: &[Noise]) -> String {
         "How noisy the runs were: CPU time of a program under one candidate varied by {} from round to round (standard deviation, \
          median of the programs and 95 % point), its ratio to system in the same round by {}, memory by {}. \
          {noisy} of {} programs vary by more than {:.0} %: their figures of a few per cent mean little one by one, and only their \
-         mean over many programs is worth reading.",
+         mean over many programs is worth reading.{}",
         band(|n| n.cpu),
         band(|n| n.paired_cpu),
         band(|n| n.memory),
         noises.len(),
-        NOISY * 100.0
+        NOISY * 100.0,
+        sentence_on_time(noises)
     )
 }
 
