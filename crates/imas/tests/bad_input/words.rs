@@ -31,6 +31,12 @@ fn unknown_words_are_refused() {
         (&["bench", "--", "no-such-program"], "no-such-program: not found"),
         (&["bench", "--input", "/no/such/file", "--", "cat"], "/no/such/file"),
         (&["bench", "-n", "1", "--export-json", "/no/such/r.json", "--", "true"], "/no/such/r.json"),
+        (&["report", "--html", "/no/such/page.html"], "nothing to report"),
+        (&["report", "--html", "/no/such/page.html", "--data", "/no/such/runs.jsonl"], "/no/such/runs.jsonl"),
+        (&["report", "--html", "/no/such/page.html", "no-such-program"], "no-such-program: not found"),
+        (&["study", "selector"], "needs raw runs"),
+        (&["study", "selector", "--data", "/dev/null"], "cannot judge a selector"),
+        (&["study", "fit", "--data", "/dev/null"], "--data is for"),
     ] {
         let output = output(&mut world.imas(words));
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
