@@ -14,7 +14,7 @@ use imas_report::html::{self, Decision, Latency, Program, Report};
 use imas_store::Store;
 use serde_json::json;
 
-use crate::cli::ReportArgs;
+use crate::cli::{ReportArgs, RulesArgs};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::output;
@@ -76,7 +76,7 @@ fn notes_of_store() -> Vec<String> {
 }
 
 fn of_program(context: &Context, store: &Store, program: imas_store::samples::Program) -> Result<Program> {
-    let state = state(context, store, program)?;
+    let state = state(context, store, program, &RulesArgs::of_environment())?;
     let mut decisions = store.decisions(state.known.program.id, DECISIONS)?;
     decisions.reverse();
     let records: Vec<&TrialRecord> = in_order_of_time(&state.known.records)
