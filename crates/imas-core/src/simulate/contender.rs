@@ -77,7 +77,8 @@ fn paper(program: &Program, limits: &Limits, seed: u64) -> Option<Outcome> {
     let mut summaries = vec![Summary::default(); program.candidates.len()];
     let (mut trials, mut last) = (0, None);
     while let Some(next) = paper::next_test(&summaries, last, &eligible, &limits, f64::from(trials)) {
-        let round = (seed as usize).wrapping_add(summaries[next].count as usize) % program.counted.len();
+        let rounds = program.counted.len() as u64;
+        let round = usize::try_from(seed.wrapping_add(u64::from(summaries[next].count)) % rounds).ok()?;
         let test = program.counted[round][next]?;
         paper::add(&mut summaries[next], &test, f64::from(trials), &limits);
         (trials, last) = (trials + 1, Some(next));
