@@ -62,8 +62,7 @@ impl Known {
 
     /// Whether nothing more is to be tried: the picks stand.
     pub(crate) fn is_settled(&self) -> bool {
-        let settled = |profile: &ProfileView| profile.next_test.is_none() && profile.picks.is_some();
-        self.profile.as_ref().is_some_and(settled)
+        self.verdict.trial.is_none() && self.profile.as_ref().is_some_and(|profile| profile.picks.is_some())
     }
 }
 

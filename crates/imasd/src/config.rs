@@ -5,15 +5,29 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use imas_core::paper::Limits;
+use imas_core::policy::Policy;
 use serde::Deserialize;
+
+/// Rules by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PolicyName {
+    /// [`Policy::Adaptive`].
+    #[default]
+    Adaptive,
+    /// [`Policy::Paper`].
+    Paper,
+}
 
 /// What the file may say.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    /// The rules to decide by.
+    pub(crate) policy: PolicyName,
     /// Seconds between two tests of one candidate.
     pub(crate) retest_s: f64,
-    /// Tests of each candidate.
+    /// Tests of each candidate; `adaptive` stops by itself.
     pub(crate) max_tests: u32,
     /// Candidates that are tested, in place of the catalogue's default set.
     pub(crate) candidates: Option<Vec<String>>,
@@ -34,6 +48,7 @@ impl Default for Config {
     fn default() -> Self {
         let paper = Limits::default();
         Self {
+            policy: PolicyName::default(),
             retest_s: paper.retest_s,
             max_tests: paper.max_tests,
             candidates: None,
@@ -63,6 +78,14 @@ impl Config {
         match seconds.iter().find(|seconds| !(seconds.is_finite() && **seconds >= 0.0)) {
             Some(bad) => Err(format!("{bad}: not a number of seconds from 0 on")),
             None => Ok(config),
+        }
+    }
+
+    /// The rules themselves.
+    pub(crate) fn policy(&self) -> Policy {
+        match self.policy {
+            PolicyName::Adaptive => Policy::default(),
+            PolicyName::Paper => Policy::Paper,
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use imas_core::Conditions;
+use imas_core::adaptive::{Objective, weight};
 use imas_linux::index::Executable;
 use imas_store::daemon::Disabled;
 use imas_store::{Store, StoreError};
@@ -19,10 +20,11 @@ use crate::connector::{Connector, Deed};
 use crate::counters::{Counters, Status};
 use crate::exclusions::Exclusions;
 use crate::folders::Folders;
+use crate::folders::PageName;
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
-use crate::pages::{Departed, Watched};
+use crate::pages::{Departed, SECOND_LOOK, Watched};
 use crate::publish::Publisher;
 use crate::wakeup::{Wakeup, Woken};
 
@@ -38,6 +40,8 @@ const READ_DEEDS: Duration = Duration::from_millis(250);
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// A processor load that differs by less, in hundredths, decides nothing anew.
 const LOAD_STEP: f64 = 10.0;
+/// The same for the weight of CPU against memory.
+const WEIGHT_STEP: f64 = 0.05;
 /// The same for available memory, as a fraction.
 const MEMORY_STEP: f64 = 0.1;
 
@@ -53,6 +57,8 @@ pub(crate) struct Daemon {
     pub(crate) folders: Folders,
     pub(crate) watched: Watched,
     pub(crate) departed: Departed,
+    /// Pages to be looked at a second time, and since when.
+    pub(crate) doubtful: Vec<(PageName, Instant)>,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
     pub(crate) barred: HashMap<Executable, (String, String)>,
@@ -115,12 +121,13 @@ impl Daemon {
             book: Book::default(),
             watched: Watched::default(),
             departed: Departed::default(),
+            doubtful: Vec::new(),
             counters: Counters::default(),
             barred: HashMap::new(),
             disabled: store.disabled()?,
             forgiven: store.forgiven()?,
             failures: Failures::default(),
-            conditions: imas_linux::conditions::now().context("the machine's load and memory")?,
+            conditions: conditions(None).context("the machine's load and memory")?,
             dirty: true,
             publisher: Publisher::new(&state, boot_id.clone()),
             store_trouble: false,
@@ -190,6 +197,7 @@ impl Daemon {
         for page in news.written {
             self.page_written(page);
         }
+        self.look_again(now);
         for page in &woken.ended {
             self.page_ended(page);
         }
@@ -265,6 +273,7 @@ impl Daemon {
         let mut next = self.times.looked + LOOK_AROUND;
         let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         sooner(self.census.next());
+        sooner(self.doubtful.first().map(|(_, since)| *since + SECOND_LOOK));
         sooner(self.connector.is_none().then(|| self.times.searched + SEARCH));
         sooner(
             self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
@@ -298,7 +307,7 @@ impl Daemon {
         let due = self.book.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
         let due: Vec<_> = due.map(|known| known.program.id).collect();
         due.into_iter().for_each(|id| self.judge(id));
-        if let Ok(conditions) = imas_linux::conditions::now()
+        if let Ok(conditions) = conditions(Some(&self.conditions))
             && differ(&self.conditions, &conditions)
         {
             self.conditions = conditions;
@@ -536,12 +545,22 @@ fn connector() -> Option<Connector> {
     }
 }
 
+/// The machine's state, without that of our own control group, and with the weight that was in force.
+fn conditions(before: Option<&Conditions>) -> Result<Conditions> {
+    let weight_before = before.map(|before| weight(before, Objective::Auto).w);
+    Ok(Conditions { group_memory_used: None, weight_before, ..imas_linux::conditions::now()? })
+}
+
 /// Whether conditions differ enough to decide anew.
 fn differ(before: &Conditions, now: &Conditions) -> bool {
     let load = |conditions: &Conditions| conditions.load5 * 100.0 / f64::from(conditions.cpus.max(1));
     let memory = |conditions: &Conditions| conditions.mem_available_bytes as f64;
     let moved = (memory(now) - memory(before)).abs() / memory(before).max(1.0);
-    (load(now) - load(before)).abs() >= LOAD_STEP || moved >= MEMORY_STEP || now.cpus != before.cpus
+    let leaned = (weight(now, Objective::Auto).w - weight(before, Objective::Auto).w).abs();
+    leaned >= WEIGHT_STEP
+        || (load(now) - load(before)).abs() >= LOAD_STEP
+        || moved >= MEMORY_STEP
+        || now.cpus != before.cpus
 }
 
 /// Seconds since the epoch.

@@ -2,7 +2,9 @@
 //! The narrow seam to the policy: all that is known of a program in, what its next starts are to be out.
 
 use anyhow::Result;
+use imas_core::decision::decide_production;
 use imas_core::paper::Limits;
+use imas_core::policy::Policy;
 use imas_core::quarantine::Quarantine;
 use imas_core::{Candidate, Conditions, Decision, History, ProfileView, SYSTEM, decide};
 use imas_store::Store;
@@ -33,7 +35,7 @@ pub(crate) struct Question<'a> {
     pub(crate) build_id: &'a str,
     pub(crate) candidates: &'a [Candidate],
     pub(crate) limits: Limits,
-    /// By the default list; the operator's exclusions and pins stand in the store.
+    pub(crate) policy: Policy,
     pub(crate) now_unix_s: f64,
 }
 
@@ -41,7 +43,7 @@ pub(crate) struct Question<'a> {
 pub(crate) fn profile(store: &Store, question: &Question<'_>) -> Result<ProfileView> {
     let id = question.program.id;
     let pinned = store.pinned(id)?;
-    Ok(ProfileView::new(&History {
+    let history = History {
         records: &store.trials(id)?,
         candidates: question.candidates,
         build_id: question.build_id,
@@ -50,7 +52,8 @@ pub(crate) fn profile(store: &Store, question: &Question<'_>) -> Result<ProfileV
         lifted_at: &store.lifts(id)?,
         limits: question.limits,
         now_unix_s: question.now_unix_s,
-    }))
+    };
+    Ok(ProfileView::under(&history, &question.policy))
 }
 
 /// The verdict under these conditions.
@@ -60,21 +63,17 @@ pub(crate) fn verdict(profile: &ProfileView, conditions: &Conditions) -> Verdict
         return Verdict { production: decision.candidate.clone(), trial: None, decision };
     }
     // One process runs the trial; all others start as if none were due.
-    let meanwhile = decide(&ProfileView { next_test: None, ..profile.clone() }, conditions);
+    let meanwhile = decide_production(profile, conditions);
     Verdict { production: meanwhile.candidate, trial: Some(decision.candidate.clone()), decision }
 }
 
-/// When the answer may change by time alone: the end of the first wait, Unix time.
-pub(crate) fn look_again_s(profile: &ProfileView) -> Option<f64> {
-    if profile.next_test.is_some() {
-        return None;
-    }
-    let limits = &profile.limits;
-    let waiting = profile.candidates.iter().filter(|view| view.is_usable() && !view.summary.is_spent(limits));
-    waiting
-        .filter_map(|view| view.summary.last_trial_s())
-        .map(|last_s| last_s + limits.retest_s)
-        .min_by(f64::total_cmp)
+/// When the answer may change by time alone, Unix time: the end of the first wait; hourly when nothing waits, since trials grow old.
+pub(crate) fn look_again_s(profile: &ProfileView, now_unix_s: f64) -> f64 {
+    const HOUR_S: f64 = 3600.0;
+    let waits = profile.candidates.iter().filter(|view| view.is_usable());
+    let ends =
+        waits.filter_map(|view| view.summary.last_trial_s()).map(|last_s| last_s + profile.limits.retest_s);
+    ends.filter(|end_s| *end_s > now_unix_s).fold(now_unix_s + HOUR_S, f64::min)
 }
 
 /// The quarantines of this program that began after that time.

@@ -26,6 +26,9 @@ const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
 
+/// A page is looked at for the second time after this time.
+pub(crate) const SECOND_LOOK: Duration = Duration::from_millis(200);
+
 /// A process behind a page.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -167,7 +170,8 @@ impl Daemon {
 
     /// A file in somebody's folder was written and closed.
     pub(crate) fn page_written(&mut self, page: PageName) {
-        if self.watched.watches.contains_key(&page) || !self.folders.has(&page) {
+        let in_doubt = self.doubtful.iter().any(|(theirs, _)| *theirs == page);
+        if in_doubt || self.watched.watches.contains_key(&page) || !self.folders.has(&page) {
             return;
         }
         let of_user = self.watched.watches.keys().filter(|theirs| theirs.uid == page.uid).count();
@@ -175,7 +179,7 @@ impl Daemon {
             return self.drop_page(&page, Drop::TooMany);
         }
         match self.read(&page) {
-            Ok(content) => self.identify(page, &content),
+            Ok(content) => self.identify(page, &content, true),
             // Its maker is not done; it is told again when it is.
             Err(ReadError::Page(PageError::NotArmed)) => {}
             Err(_) => self.drop_page(&page, Drop::Damaged),
@@ -203,7 +207,19 @@ impl Daemon {
         imas_ingest::read_page_at(folder, &page.name, &expected)
     }
 
-    fn identify(&mut self, page: PageName, content: &Page) {
+    /// Pages whose process seemed gone: the kernel's word on its end may come a moment later.
+    pub(crate) fn look_again(&mut self, now: Instant) {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        for (page, since) in doubtful {
+            if now.duration_since(since) < SECOND_LOOK {
+                self.doubtful.push((page, since));
+            } else if let Ok(content) = self.read(&page) {
+                self.identify(page, &content, false);
+            }
+        }
+    }
+
+    fn identify(&mut self, page: PageName, content: &Page, first: bool) {
         if content.boot_id != self.boot_id {
             return self.drop_page(&page, Drop::Stale);
         }
@@ -215,10 +231,14 @@ impl Daemon {
         }
         let program = match self.program_behind(&page, content, token.as_deref()) {
             Ok(program) => program,
+            Err(Drop::Unwitnessed) if first && page.uid == 0 => {
+                return self.doubtful.push((page, Instant::now()));
+            }
             Err(why) => {
                 self.drop_page(&page, why);
                 if matches!(why, Drop::Unwitnessed) {
                     self.void(token.as_deref(), page.uid);
+                    self.shield(token.as_deref(), page.uid);
                 }
                 return;
             }
@@ -420,6 +440,7 @@ impl Daemon {
             }
         };
         sample.candidate.clone_from(&witness.candidate);
+        sample.machine = imas_linux::host::machine_state();
         sample.ended = ended(sample.ended, signal);
         let offer = token.and_then(|token| self.book.offering(token)).and_then(|known| known.offer.as_ref());
         let version = self.installation.as_ref();
@@ -466,6 +487,19 @@ impl Daemon {
         self.folders.remove(page);
         let _ = self.store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
         tracing::debug!(UID = page.uid, PAGE = %page.name.display(), "a page was dropped: {why:?}");
+    }
+
+    /// A user's process took everybody's trial and was gone before we could look, crashed perhaps. The user gets an entry of its own,
+    /// untouched for a while, so that the next start does not end in the same way; others are still offered the trial.
+    fn shield(&mut self, token: Option<&str>, uid: u32) {
+        let domain = self.domain_of(uid);
+        let Some(known) = token.and_then(|token| self.book.offering(token)) else { return };
+        let program = known.program.clone();
+        if program.domain != domain
+            && let Ok(own) = self.in_domain(&program, domain)
+        {
+            self.void_offer(own);
+        }
     }
 
     /// A page of the offered trial came to nothing. What one user leaves in a folder must not take back everybody's offer, unless a

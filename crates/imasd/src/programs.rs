@@ -178,12 +178,13 @@ impl Daemon {
             build_id: &build_id,
             candidates: &candidates,
             limits: self.config.limits(self.options.retest),
+            policy: self.config.policy(),
             now_unix_s: now_s,
         };
         let profile = judge::profile(&self.store, &question)?;
         self.tell_of_quarantines(known, &profile);
         let Some(known) = self.book.get_mut(id) else { return Ok(()) };
-        known.look_again_s = judge::look_again_s(&profile);
+        known.look_again_s = Some(judge::look_again_s(&profile, now_s));
         (known.build_id, known.unfit) = (build_id, unfit);
         known.profile = Some(profile);
         self.decide(id)
@@ -255,6 +256,7 @@ impl Daemon {
         let pause_s = PAUSE_S * f64::from(2_u32.saturating_pow(known.void_offers.min(16) - 1));
         known.no_offer_before_s = now_unix_s() + pause_s.min(LONGEST_PAUSE_S);
         known.look_again_s = Some(known.no_offer_before_s);
+        self.dirty = true;
         let Some(offer) = known.offer.clone() else { return };
         if let Err(error) = self.store.withdraw(&offer.token) {
             self.store_refused(&error);

@@ -82,7 +82,14 @@ fn entries(book: &Book, table: &CatalogueTable) -> Vec<Entry> {
 fn decided_by_the_system(book: &Book, known: &Known) -> bool {
     let program = &known.program;
     let of_system = || book.named(Domain::Everybody, &program.path, &program.detail);
-    matches!(program.domain, Domain::User(_)) && of_system().is_some_and(Known::is_settled)
+    matches!(program.domain, Domain::User(_))
+        && !is_shield(known)
+        && of_system().is_some_and(Known::is_settled)
+}
+
+/// A user's entry that says no more than that everybody's is not for this user now.
+fn is_shield(known: &Known) -> bool {
+    matches!(known.program.domain, Domain::User(_)) && known.void_offers > 0
 }
 
 fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
@@ -96,7 +103,7 @@ fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
         let token = u64::from_str_radix(&offer.token, 16).ok()?;
         Some(Trial { candidate: table.id_of(&offer.candidate)?, token })
     });
-    if candidate == CANDIDATE_SYSTEM && trial.is_none() {
+    if candidate == CANDIDATE_SYSTEM && trial.is_none() && !is_shield(known) {
         return None;
     }
     let flags = if candidate == CANDIDATE_SYSTEM { 0 } else { entry_flag::FLIGHT };

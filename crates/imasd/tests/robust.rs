@@ -14,8 +14,9 @@ use support::{WORKER, World};
 
 #[test]
 fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
-    let mut world =
-        World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 200\ncandidates = [\"jemalloc\"]\n");
+    let mut world = World::with(
+        "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 200\ncandidates = [\"jemalloc\"]\n",
+    );
     world.start();
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);

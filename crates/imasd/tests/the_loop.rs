@@ -38,7 +38,7 @@ fn a_program_is_noticed_tried_settled_and_then_placed() {
 #[test]
 fn the_pick_is_what_a_settled_program_starts_under() {
     let mut world = World::with(
-        "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
+        "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
     );
     world.start();
     let script = world.script("worker.py", WORKER);
@@ -65,7 +65,8 @@ fn another_program_of_the_same_interpreter_is_another_program() {
 }
 
 /// A crash ends a candidate's tests as a test does: after one, there must be another left to see that it is tried again.
-const TWO_TESTS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\"]\n";
+const TWO_TESTS: &str =
+    "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\"]\n";
 
 #[test]
 fn a_crash_quarantines_at_once_and_for_good() {
@@ -146,7 +147,9 @@ fn hangup_reads_the_configuration_and_term_ends_with_zero() {
     world.configure("worth_cpu_s = nonsense");
     world.signal("-HUP");
     world.wait("the mistake is named", || world.log().contains("stays as it was"));
-    world.configure("worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\"]\n");
+    world.configure(
+        "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\"]\n",
+    );
     world.signal("-HUP");
     world.wait("it was read", || world.log().contains("were read again"));
     let script = world.script("worker.py", WORKER);

@@ -43,7 +43,9 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 1\ncandidates = [\"jemalloc\"]\n")
+        Self::with(
+            "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 1\ncandidates = [\"jemalloc\"]\n",
+        )
     }
 
     pub(crate) fn with(config: &str) -> Self {
