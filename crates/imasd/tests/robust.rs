@@ -141,6 +141,7 @@ fn full_disk() {
     world.wait("it is stored after all", || world.store().trials(program.id).unwrap().len() == 1);
     assert_eq!(world.log().matches("it is tried again").count(), 1);
     world.stop("-TERM");
+    Command::new("umount").arg(world.path("db")).status().unwrap(); // the folder itself is removed with the world
 }
 
 #[test]
