@@ -24,6 +24,8 @@ pub(crate) struct Bars<'a> {
     pub(crate) title: &'a str,
     pub(crate) series: &'a [&'a str],
     pub(crate) rows: Vec<(String, Vec<Interval>)>,
+    /// Whether the numbers are changes, which have a sign, or shares.
+    pub(crate) signed: bool,
 }
 
 impl Bars<'_> {
@@ -97,7 +99,9 @@ fn draw_bars(area: &Area<'_>, panel: &Bars<'_>) -> Result<()> {
         area.draw(&Text::new(name.clone(), (left - 2, at.1 - area_top(area)), style)).map_err(failed)?;
         for ((interval, colour), i) in row.iter().zip(COLOURS).zip(0u32..) {
             let y = top + slot * f64::from(i);
-            draw_bar(&mut chart, interval, (y, y + slot * 0.86), colour)?;
+            let number =
+                if panel.signed { format!("{:+.1}", interval.mid) } else { format!("{:.1}", interval.mid) };
+            draw_bar(&mut chart, (interval, number), (y, y + slot * 0.86), colour)?;
         }
     }
     match panel.series {
@@ -117,7 +121,12 @@ type Plane<'a, 'b> = ChartContext<
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
 
-fn draw_bar(chart: &mut Plane<'_, '_>, bar: &Interval, (y0, y1): (f64, f64), colour: RGBColor) -> Result<()> {
+fn draw_bar(
+    chart: &mut Plane<'_, '_>,
+    (bar, number): (&Interval, String),
+    (y0, y1): (f64, f64),
+    colour: RGBColor,
+) -> Result<()> {
     let (lo, mid) = (bar.lo.max(MOST_LOSS), bar.mid.max(MOST_LOSS));
     let middle = f64::midpoint(y0, y1);
     chart.draw_series([Rectangle::new([(0.0, y0), (mid, y1)], colour.mix(0.45).filled())]).map_err(failed)?;
@@ -128,7 +137,7 @@ fn draw_bar(chart: &mut Plane<'_, '_>, bar: &Interval, (y0, y1): (f64, f64), col
     let style = ("sans-serif", 11).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
     let range = chart.x_range();
     let beside = bar.hi.max(0.0) + (range.end - range.start) * 0.008;
-    chart.draw_series([Text::new(format!("{:+.1}", bar.mid), (beside, middle), style)]).map_err(failed)?;
+    chart.draw_series([Text::new(number, (beside, middle), style)]).map_err(failed)?;
     Ok(())
 }
 
@@ -217,7 +226,7 @@ mod tests {
     fn a_huge_loss_is_a_number_and_not_a_scale() {
         let interval = Interval { lo: -9000.0, mid: -8000.0, hi: -7000.0 };
         let rows = vec![("mimalloc".to_owned(), vec![interval])];
-        let panel = Bars { title: "t", series: &["gain"], rows };
+        let panel = Bars { title: "t", series: &["gain"], rows, signed: true };
         assert!(panel.range().start > -200.0);
         let svg = bars(&[panel]).unwrap();
         assert!(svg.contains("-8000.0") && svg.contains("mimalloc"));

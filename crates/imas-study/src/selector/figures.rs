@@ -68,7 +68,7 @@ fn shares(judged: &Judged) -> Result<Figure> {
             data.push([title.to_owned(), name.clone()].into_iter().chain(cells).collect());
         }
         let rows = shares.into_iter().map(|(name, v)| (name, v.into_iter().map(exact).collect())).collect();
-        drawn.push(Bars { title, series: &["fastest", "leanest", "balanced"], rows });
+        drawn.push(Bars { title, series: &["fastest", "leanest", "balanced"], rows, signed: false });
     }
     let caption = "Of how many programs each candidate is the pick. The paper's: fastest almost even, leanest and balanced mostly Hoard and system.";
     Ok(Figure { caption: caption.to_owned(), svg: bars(&drawn)?, data })
@@ -110,7 +110,7 @@ fn gains(judged: &Judged) -> Result<Figure> {
             rows.push((name, vec![total.mean]));
         }
         if !rows.is_empty() {
-            drawn.push(Bars { title, series: &["gain"], rows });
+            drawn.push(Bars { title, series: &["gain"], rows, signed: true });
         }
     }
     let caption = "Mean gain over system with its 95 % interval; losses beyond 150 % are cut off, the number is not. IMAS: on runs that did not choose. \

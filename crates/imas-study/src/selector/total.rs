@@ -48,8 +48,8 @@ impl Metric {
     /// Gain of one program, per cent of `system` (fragmentation: percentage points).
     pub(crate) fn gain(self, value: f64) -> f64 {
         match self {
-            Self::Frag => -value * 100.0,
-            _ => -value.exp_m1() * 100.0,
+            Self::Frag => 0.0 - value * 100.0,
+            _ => 0.0 - value.exp_m1() * 100.0,
         }
     }
 }
