@@ -2,6 +2,8 @@
 //! The studies on the real allocators, and on stored runs of real programs: build them first with `make -C allocators/textbook`.
 //! `IMAS_LIBRARY_DIR` names another tree than `build/lib/imas`; `IMAS_STUDY_OUT` keeps the files.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use imas_study::{
     FitOptions, FreelistOptions, Progress, SelectorOptions, Study, StudyError, Verdict, fit, freelist,
     selector,

@@ -129,12 +129,15 @@ fn in_order(judged: &Judged, strategy: &Strategy, metric: Metric) -> Vec<(String
     gains
 }
 
+/// Title, metric, and the strategies drawn in it with their names.
+type Panel = (&'static str, Metric, Vec<(&'static str, Strategy)>);
+
 /// Panels of sorted gains, and the same as a table.
 struct PerProgram {
     id: &'static str,
     title: &'static str,
     caption: &'static str,
-    panels: Vec<(&'static str, Metric, Vec<(&'static str, Strategy)>)>,
+    panels: Vec<Panel>,
 }
 
 impl PerProgram {

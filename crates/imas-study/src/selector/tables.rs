@@ -99,8 +99,8 @@ fn leads(judged: &Judged) -> Table {
         "IMAS against every single candidate (geometric means over the programs under which it runs, paired)",
         &columns,
     );
-    let policies: [(&str, fn(Aim) -> Strategy); 2] =
-        [("adaptive", Strategy::Adaptive), ("paper", Strategy::Paper)];
+    type Of = fn(Aim) -> Strategy;
+    let policies: [(&str, Of); 2] = [("adaptive", Strategy::Adaptive), ("paper", Strategy::Paper)];
     for (policy, of) in policies {
         for candidate in &judged.source.candidates {
             let other = Strategy::Always(candidate.clone());
