@@ -75,7 +75,7 @@ fn row<'a>(study: &'a Study, id: &str, first: &str) -> &'a [String] {
 }
 
 fn number(cell: &str) -> f64 {
-    cell.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("no number: '{cell}'"))
+    cell.split(' ').next().unwrap_or_default().parse().unwrap_or_else(|_| panic!("no number: '{cell}'"))
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn exact_runs(programs: u32) -> String {
 }
 
 fn of_text(text: &str) -> imas_study::Result<Study> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("runs.jsonl");
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, text).expect("a written file");
     selector(&SelectorOptions::new(vec![path]))
 }
 
@@ -135,9 +135,9 @@ fn a_known_gain_is_found_and_a_crash_is_said() {
 }
 
 fn written_page(study: &Study) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let paths = study.write(folder.path()).unwrap();
-    std::fs::read_to_string(&paths[0]).unwrap()
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let paths = study.write(folder.path()).expect("written files");
+    std::fs::read_to_string(&paths[0]).expect("the page")
 }
 
 #[test]
