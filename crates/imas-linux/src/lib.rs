@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What IMAS asks of Linux, and nothing else of IMAS.
 //!
+//! - [`boot`]: which boot this is, as programs see it
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
 //! - [`contract`]: whether a library that we did not build keeps malloc's contract here
 //! - [`elf`]: what an executable is, so that a preload is never given to one that cannot bear it
@@ -16,6 +17,7 @@
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`catalogue_table`]: the candidates that root approved for it
 
+pub mod boot;
 pub mod catalogue;
 pub mod catalogue_table;
 pub mod conditions;

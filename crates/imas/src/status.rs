@@ -51,11 +51,12 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
     let programs = store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?;
     let disabled = store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?;
     let serving = serving(context);
+    let aside = standing_aside(&args.run_dir);
     let runs = daemon.is_some();
     if args.json.json {
-        output::json(&as_json(daemon.as_ref(), &programs, &disabled, &serving))?;
+        output::json(&as_json(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving))?;
     } else {
-        output::text(&page(daemon.as_ref(), &programs, &disabled, &serving))?;
+        output::text(&page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving))?;
     }
     Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
 }
@@ -66,6 +67,28 @@ fn daemon(run_dir: &Path) -> Option<Value> {
     let status: Value = serde_json::from_slice(&text).ok()?;
     let pid = u32::try_from(status["pid"].as_u64()?).ok()?;
     process::is_running(pid, status["start_ticks"].as_u64()?).then_some(status)
+}
+
+/// Why no program would go by the index now, though one is there.
+fn standing_aside(run_dir: &Path) -> Option<String> {
+    if run_dir.join("disabled").exists() {
+        return Some(format!("{0} exists; to go on: rm {0}", run_dir.join("disabled").display()));
+    }
+    let index = Index::read(&run_dir.join("state/index")).ok()?;
+    let facts = index.facts();
+    if facts.disabled {
+        return Some("the daemon has set its index out of use".to_owned());
+    }
+    let boot_id = process::boot_id().ok()?;
+    if facts.boot_id != boot_id {
+        return Some(format!(
+            "the index is of boot {}, and programs see boot {boot_id}; to mend it: imas system boot",
+            facts.boot_id
+        ));
+    }
+    let table = CatalogueTable::read(&run_dir.join("catalogue")).ok()?;
+    let other = "the index is of another catalogue than the approved one; imasd mends it within seconds";
+    (table.id() != facts.catalogue_id).then(|| other.to_owned())
 }
 
 /// By the daemon's number of the program: candidate in production, candidate on trial.
@@ -130,6 +153,7 @@ fn serving(context: &Context) -> BTreeMap<Serving, usize> {
 
 fn as_json(
     daemon: Option<&Value>,
+    aside: Option<&str>,
     programs: &[Line],
     disabled: &[Disabled],
     serving: &BTreeMap<Serving, usize>,
@@ -144,6 +168,7 @@ fn as_json(
         "schema": 1,
         "running": daemon.is_some(),
         "daemon": daemon,
+        "standing_aside": aside,
         "programs": programs,
         "disabled": disabled,
         "serving": serving,
@@ -152,6 +177,7 @@ fn as_json(
 
 fn page(
     daemon: Option<&Value>,
+    aside: Option<&str>,
     programs: &[Line],
     disabled: &[Disabled],
     serving: &BTreeMap<Serving, usize>,
@@ -162,6 +188,9 @@ fn page(
             .to_owned(),
         Some(status) => headline(status),
     };
+    if let Some(why) = aside {
+        text.push_str(&format!("\nEvery program stands aside: {why}"));
+    }
     for disabled in disabled {
         text.push_str(&format!(
             "\n{} is out of use everywhere: {}\n  to give it back: imas lift --system {}",

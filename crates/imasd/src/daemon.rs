@@ -109,7 +109,7 @@ impl Daemon {
         if let Some(connector) = &connector {
             wakeup.add_connector(connector)?;
         }
-        let boot_id = imas_linux::process::boot_id().context("/proc")?;
+        let boot_id = imas_linux::boot::of_programs(&options.run_dir).context("/proc")?;
         let emergency = std::fs::read_to_string(state.join(EMERGENCY)).ok();
         if let Some(why) = &emergency {
             tracing::error!("everything stands aside since an emergency: {why}; undo: imas system enable");
@@ -345,6 +345,7 @@ impl Daemon {
     }
 
     fn read_installation(&mut self) {
+        self.read_boot_id();
         let options = &self.options;
         let own = options.user.then_some(options.lib_dir.as_deref()).flatten();
         if let Some(Err(error)) = own.map(|lib_dir| Installation::write_own(&options.run_dir, lib_dir)) {
@@ -361,6 +362,17 @@ impl Daemon {
             Err(error) => {
                 tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}")
             }
+        }
+    }
+
+    /// Root may have written it down after our start.
+    fn read_boot_id(&mut self) {
+        let Ok(boot_id) = imas_linux::boot::of_programs(&self.options.run_dir) else { return };
+        if boot_id != self.boot_id {
+            tracing::info!("programs see boot {boot_id}, not {}: the index goes by theirs", self.boot_id);
+            self.publisher.of_boot(&boot_id);
+            self.boot_id = boot_id;
+            self.dirty = true;
         }
     }
 

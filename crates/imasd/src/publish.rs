@@ -54,6 +54,12 @@ impl Publisher {
         Ok(true)
     }
 
+    /// From now on the index is of that boot.
+    pub(crate) fn of_boot(&mut self, boot_id: &str) {
+        boot_id.clone_into(&mut self.boot_id);
+        self.forget();
+    }
+
     /// The next publication happens whatever stands.
     pub(crate) fn forget(&mut self) {
         self.last = None;

@@ -53,6 +53,31 @@ fn the_pick_is_what_a_settled_program_starts_under() {
     }
 }
 
+/// The default rules end by themselves, with a pick that holds or with `system`; the daemon follows them round by round.
+#[test]
+fn the_adaptive_rules_settle_too() {
+    let mut world = World::with(
+        "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 6\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
+    );
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let starts = world.settle(&script, &program);
+    let tried = world.store().trials(program.id).unwrap();
+    let of = |name: &str| tried.iter().filter(|trial| trial.sample.candidate == name).count();
+    for candidate in ["system", "jemalloc", "mimalloc"] {
+        assert!((1..=6).contains(&of(candidate)), "{candidate}: {} of {starts}", of(candidate));
+    }
+    let decided = world.store().latest(program.id).unwrap().unwrap();
+    assert!(!decided.trial, "{decided:?}");
+    let said = String::from_utf8(world.python(&script).stdout).unwrap();
+    for candidate in ["jemalloc", "mimalloc"] {
+        let serves = said.contains(&format!("lib{candidate}.so"));
+        assert_eq!(serves, decided.candidate == candidate, "{} / {said}", decided.candidate);
+    }
+    assert!(!said.contains("'libimas.so'"), "no trial is due any more: {said}");
+}
+
 #[test]
 fn another_program_of_the_same_interpreter_is_another_program() {
     let mut world = World::new();

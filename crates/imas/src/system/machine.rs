@@ -110,6 +110,11 @@ impl Machine {
         self.run_dir.join("catalogue")
     }
 
+    /// The boot id as programs see it, for a daemon that may see another.
+    pub(super) fn boot_id(&self) -> PathBuf {
+        self.run_dir.join(imas_linux::boot::FILE_NAME)
+    }
+
     /// When it exists, every process stands aside.
     pub(super) fn disabled(&self) -> PathBuf {
         self.run_dir.join("disabled")

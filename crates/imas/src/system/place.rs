@@ -24,13 +24,14 @@ pub(super) fn put_library(machine: &Machine) -> Result<()> {
 /// Takes away what the two made; what is not there is as wished.
 pub(super) fn clear(machine: &Machine) {
     link::remove_all(machine);
-    for file in [machine.approved(), machine.catalogue()] {
+    for file in [machine.approved(), machine.catalogue(), machine.boot_id()] {
         let _ = std::fs::remove_file(file);
     }
 }
 
-/// Writes the table of candidates, and says which did not get in.
+/// Writes the table of candidates, and says which did not get in. The boot id goes first: the daemon reads it anew with the table.
 pub(super) fn put_catalogue(machine: &Machine) -> Result<()> {
+    imas_linux::boot::write(&machine.run_dir).with_context(|| machine.boot_id().display().to_string())?;
     let context = Context::of_the_machine(machine.lib_dir()?);
     context.catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
     let mut refused = vec![];

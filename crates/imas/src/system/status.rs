@@ -76,6 +76,8 @@ struct IndexFacts {
     disabled: bool,
     /// Made for the catalogue that is there; another one's is not used.
     matches_catalogue: bool,
+    /// Made for this boot, as programs see it; another one's is not used.
+    matches_boot: bool,
     error: Option<String>,
 }
 
@@ -200,6 +202,7 @@ impl IndexFacts {
                     age_seconds: index::boot_time_ns().saturating_sub(facts.made_boot_ns) / 1_000_000_000,
                     disabled: facts.disabled,
                     matches_catalogue: catalogue == Some(facts.catalogue_id),
+                    matches_boot: process::boot_id().is_ok_and(|id| id == facts.boot_id),
                     error: None,
                 }
             }
@@ -358,12 +361,17 @@ impl Status {
         match &index.error {
             Some(error) => format!("index      {error}: programs start as they are"),
             None => format!(
-                "index      {} decisions, generation {}, {} s old{}{}",
+                "index      {} decisions, generation {}, {} s old{}{}{}",
                 index.entries,
                 index.generation,
                 index.age_seconds,
                 if index.disabled { ", DISABLED by the daemon" } else { "" },
                 if index.matches_catalogue { "" } else { ", of another catalogue: not used" },
+                if index.matches_boot {
+                    ""
+                } else {
+                    ", of another boot: not used ('imas system boot' mends it)"
+                },
             ),
         }
     }

@@ -106,6 +106,14 @@ impl World {
         command
     }
 
+    /// `imas VERB` on this world's store.
+    pub(crate) fn imas(&self, verb: &str) -> Command {
+        let mut command = Command::new(imas());
+        command.arg(verb).arg("--store").arg(self.store_path()).arg("--lib-dir").arg(lib_dir());
+        command.stdin(Stdio::null());
+        command
+    }
+
     /// Starts imasd and waits until it serves.
     pub(crate) fn start(&mut self) {
         let _ = std::fs::remove_file(self.path("run/state/status.json"));
@@ -246,6 +254,13 @@ impl Drop for World {
             eprintln!("--- log of imasd\n{}", self.log());
         }
     }
+}
+
+/// The command, built beside the daemon.
+pub(crate) fn imas() -> PathBuf {
+    let imas = Path::new(env!("CARGO_BIN_EXE_imasd")).with_file_name("imas");
+    assert!(imas.exists(), "imas is missing: run 'cargo build -p imas'");
+    imas
 }
 
 /// The interpreter itself, not a shim in front of it.

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the operator sees and does with `imas`, while imasd runs.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+
+use imas_store::daemon::Disabled;
+use serde_json::Value;
+use support::{WORKER, World, imas, python};
+
+fn status(world: &World, words: &[&str]) -> (Option<i32>, String) {
+    let output = world.imas("status").arg("--run-dir").arg(world.path("run")).args(words).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+fn status_json(world: &World) -> Value {
+    serde_json::from_str(&status(world, &["--json"]).1).unwrap()
+}
+
+#[test]
+fn status_says_what_is_known_and_what_really_serves() {
+    let mut world = World::new();
+    let (code, said) = status(&world, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("imasd does not run"), "{said}");
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let json = status_json(&world);
+    assert_eq!(json["running"], true);
+    assert_eq!(json["standing_aside"], Value::Null);
+    assert_eq!(json["daemon"]["pid"], world.daemon_pid());
+    let trial = &json["programs"][0]["trial"];
+    assert!(trial == "system" || trial == "jemalloc", "{json}");
+
+    world.settle(&script, &program);
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    world.wait("the pin is published", || world.production(&program) != 1);
+    let mut child =
+        world.command(&python()).arg(&script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+    let serves = || {
+        let json = status_json(&world);
+        let mine: Vec<_> = json["serving"].as_array().unwrap().clone();
+        mine.iter().any(|line| line["allocator"] == "jemalloc" && line["trial"] == false)
+    };
+    world.wait("it is seen under jemalloc", serves);
+    let (code, said) = status(&world, &[]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("imasd runs") && said.contains("worker.py") && said.contains("production"),
+        "{said}"
+    );
+    assert_eq!(status_json(&world)["programs"][0]["next"], "jemalloc");
+
+    world.stop("-TERM");
+    let (code, said) = status(&world, &[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("worker.py"), "what was decided is still shown: {said}");
+}
+
+#[test]
+fn an_allocator_out_of_use_is_shown_and_given_back() {
+    let mut world = World::new();
+    world.start();
+    let why = "within a day it hurt 3 programs".to_owned();
+    let disabled = Disabled { allocator: "jemalloc".into(), version: "1".into(), at_s: 1.0, why };
+    world.store().disable(&disabled).unwrap();
+    let (_, said) = status(&world, &[]);
+    assert!(said.contains("jemalloc is out of use everywhere"), "{said}");
+    assert_eq!(status_json(&world)["disabled"][0]["allocator"], "jemalloc");
+    let lift = || world.imas("lift").arg("jemalloc").output().unwrap();
+    assert_eq!(lift().status.code(), Some(0));
+    assert_eq!(lift().status.code(), Some(1), "there is nothing more to give back");
+    assert!(!status(&world, &[]).1.contains("out of use"));
+    assert!(world.store().forgiven().unwrap().contains_key("jemalloc"));
+}
+
+/// A container has a boot id of its own, which the daemon's sandbox hides from it.
+#[test]
+fn the_boot_is_the_one_that_root_wrote_down() {
+    let mut world = World::new();
+    let theirs = "0f3c6a3e-52b1-4a52-9f0e-0123456789ab";
+    let file = world.path("run").join(imas_linux::boot::FILE_NAME);
+    std::fs::write(&file, theirs).unwrap();
+    world.start();
+    assert_eq!(world.index().facts().boot_id, theirs);
+    let (_, said) = status(&world, &[]);
+    assert!(said.contains("Every program stands aside") && said.contains(theirs), "{said}");
+    assert!(status_json(&world)["standing_aside"].as_str().unwrap().contains("imas system boot"));
+    // Root writes down what programs really see; with the next approval it holds.
+    imas_linux::boot::write(&world.path("run")).unwrap();
+    world.signal("-HUP");
+    let here = imas_linux::process::boot_id().unwrap();
+    world.wait("the index is of the programs' boot", || world.index().facts().boot_id == here);
+    assert_eq!(status_json(&world)["standing_aside"], Value::Null);
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    assert_ne!(world.settle(&script, &program), 0);
+}
+
+/// The places of the machine, in a mount namespace of its own; where there is none to be had, there is nothing to see.
+#[test]
+fn with_system_the_store_of_the_machine_is_read_and_written() {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private"]);
+    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let myself = std::env::current_exe().unwrap();
+    let mut unshare = Command::new("unshare");
+    let test = ["--ignored", "--exact", "of_the_machine"];
+    unshare.args(["--mount", "--propagation", "private"]).arg(myself).args(test);
+    let output = unshare.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"));
+}
+
+#[test]
+#[ignore = "run by the test above, in a mount namespace of its own"]
+fn of_the_machine() {
+    for folder in ["/var/lib", "/run"] {
+        let mount = Command::new("mount").args(["-t", "tmpfs", "imasd-test", folder]).status().unwrap();
+        assert!(mount.success());
+    }
+    let imas = |words: &[&str]| {
+        let mut command = Command::new(imas());
+        command.args(words).env("IMAS_LIB_DIR", support::lib_dir()).env_remove("IMAS_STORE");
+        let output = command.env("IMAS_DISABLE", "1").output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = imas(&["show", "--system"]);
+    assert!(code == Some(2) && said.contains("hint: "), "{said}");
+    let (code, said) = imas(&["status"]);
+    assert!(code == Some(1) && said.contains("does not run"), "{said}");
+
+    std::fs::create_dir_all("/var/lib/imas").unwrap();
+    let mut world = World::new();
+    std::fs::remove_dir(world.path("run")).unwrap();
+    std::os::unix::fs::symlink("/run/imas", world.path("run")).unwrap();
+    std::fs::create_dir("/run/imas").unwrap();
+    std::fs::remove_dir(world.path("db")).unwrap();
+    std::os::unix::fs::symlink("/var/lib/imas", world.path("db")).unwrap();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    let number = program.id.to_string();
+
+    let (code, said) = imas(&["show", "--system"]);
+    assert!(code == Some(0) && said.contains("worker.py"), "{said}");
+    let (code, said) = imas(&["explain", "--system", &number]);
+    assert!(code == Some(0) && said.contains("jemalloc"), "{said}");
+    let (code, said) = imas(&["pin", "--system", "--lift", &number, "jemalloc"]);
+    assert!(code == Some(0), "{said}");
+    world.wait("imasd obeys", || world.production(&program) != 1);
+    let (code, said) = imas(&["status"]);
+    assert!(code == Some(0) && said.contains("worker.py"), "{said}");
+    let (code, said) = imas(&["unpin", "--system", &number]);
+    assert!(code == Some(0), "{said}");
+    let (code, said) = imas(&["pin", "--system", &number, "jemalloc"]);
+    assert!(code == Some(0), "{said}");
+    let (code, said) = imas(&["exclude", "add", "--system", &python().to_string_lossy()]);
+    assert!(code == Some(0), "{said}");
+    let (code, said) = imas(&["exclude", "list", "--system"]);
+    assert!(code == Some(0) && said.contains("python"), "{said}");
+    world.wait("it is left alone", || world.production(&program) == 1 && world.offer(&program).is_none());
+    let (code, said) = imas(&["forget", "--system", &number]);
+    assert!(code == Some(0) && said.contains("forgotten"), "{said}");
+    let (code, said) = imas(&["forget", "--system", &number]);
+    assert!(code == Some(2) && said.contains("hint: "), "{said}");
+    world.stop("-TERM");
+}
