@@ -3,7 +3,7 @@
 # Builtins of sh and our static tools only, wherever the machine's programs may be failing because of a broken preload.
 
 entry='/run/imas/$LIB/libimas-preload.so'
-units='imasd.service imas-boot.service imas-emergency.path imas-emergency.service'
+units='imasd.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
 
 booted() { [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; }
 
@@ -52,11 +52,12 @@ take_out() {
 
 # After the files went: what lives until the next boot. Pages of running trials go with it; what was learned stays.
 clear_run() {
-    rm -rf /run/imas
+    rm -rf /run/imas || true # a mount that is still in use goes with the boot
     ! booted || systemctl daemon-reload || true
 }
 
 # Configuration and everything that was learned. The user imas stays: a file of its may be in a backup.
 clear_all() {
-    rm -rf /etc/imas /var/lib/imas /run/imas
+    rm -rf /etc/imas /var/lib/imas
+    rm -rf /run/imas || true
 }

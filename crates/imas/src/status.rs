@@ -74,6 +74,11 @@ fn standing_aside(run_dir: &Path) -> Option<String> {
     if run_dir.join("disabled").exists() {
         return Some(format!("{0} exists; to go on: rm {0}", run_dir.join("disabled").display()));
     }
+    if is_full(&run_dir.join("state/u")) {
+        return Some(
+            "the place for programs' pages, state/u, is full; 'du' there says whose they are".to_owned(),
+        );
+    }
     let index = Index::read(&run_dir.join("state/index")).ok()?;
     let facts = index.facts();
     if facts.disabled {
@@ -89,6 +94,11 @@ fn standing_aside(run_dir: &Path) -> Option<String> {
     let table = CatalogueTable::read(&run_dir.join("catalogue")).ok()?;
     let other = "the index is of another catalogue than the approved one; imasd mends it within seconds";
     (table.id() != facts.catalogue_id).then(|| other.to_owned())
+}
+
+fn is_full(folder: &Path) -> bool {
+    let room = nix::sys::statvfs::statvfs(folder);
+    room.is_ok_and(|room| room.blocks_available() == 0 || (room.files() > 0 && room.files_available() == 0))
 }
 
 /// By the daemon's number of the program: candidate in production, candidate on trial.

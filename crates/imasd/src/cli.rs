@@ -59,4 +59,16 @@ mod tests {
     fn the_definition_is_sound() {
         Options::command().debug_assert();
     }
+
+    #[test]
+    fn the_man_page_has_every_option_and_default() {
+        let page = include_str!("../imasd.8").replace('\\', "");
+        for argument in Options::command().get_arguments() {
+            let long = argument.get_long().unwrap();
+            assert!(page.contains(&format!("--{long}")), "--{long}");
+            for default in argument.get_default_values() {
+                assert!(page.contains(&*default.to_string_lossy()), "{default:?}");
+            }
+        }
+    }
 }

@@ -164,13 +164,12 @@ fn of_the_machine() {
     assert!(code == Some(0) && said.contains("worker.py"), "{said}");
     let (code, said) = imas(&["unpin", "--system", &number]);
     assert!(code == Some(0), "{said}");
-    let (code, said) = imas(&["pin", "--system", &number, "jemalloc"]);
-    assert!(code == Some(0), "{said}");
     let (code, said) = imas(&["exclude", "add", "--system", &python().to_string_lossy()]);
     assert!(code == Some(0), "{said}");
     let (code, said) = imas(&["exclude", "list", "--system"]);
     assert!(code == Some(0) && said.contains("python"), "{said}");
-    world.wait("it is left alone", || world.production(&program) == 1 && world.offer(&program).is_none());
+    let decided = || world.store().latest(program.id).unwrap().unwrap().reason;
+    world.wait("it is left alone", || decided() == "excluded" && world.production(&program) == 1);
     let (code, said) = imas(&["forget", "--system", &number]);
     assert!(code == Some(0) && said.contains("forgotten"), "{said}");
     let (code, said) = imas(&["forget", "--system", &number]);

@@ -6,6 +6,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -142,6 +143,59 @@ fn full_disk() {
     assert_eq!(world.log().matches("it is tried again").count(), 1);
     world.stop("-TERM");
     Command::new("umount").arg(world.path("db")).status().unwrap(); // the folder itself is removed with the world
+}
+
+/// Needs a mount namespace of its own, as above.
+#[test]
+fn whoever_fills_the_place_for_pages_makes_programs_start_untouched_and_no_more() {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private"]);
+    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let myself = std::env::current_exe().unwrap();
+    let mut unshare = Command::new("unshare");
+    let test = ["--ignored", "--exact", "full_pages"];
+    let output =
+        unshare.args(["--mount", "--propagation", "private"]).arg(myself).args(test).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+#[ignore = "run by the test above, in a mount namespace of its own"]
+fn full_pages() {
+    let unit = include_str!("../../../packaging/systemd/run-imas-state-u.mount");
+    let options = unit.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
+    let mut world = World::new();
+    let place = world.path("run/state/u");
+    std::fs::create_dir_all(&place).unwrap();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", options, "imas-pages"]).arg(&place).status();
+    assert!(mounted.is_ok_and(|status| status.success()));
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    world.wait("it is placed", || world.production(&program) != 1);
+    let says = || String::from_utf8(world.python(&script).stdout).unwrap();
+    assert!(says().contains("libjemalloc"));
+
+    // What is written and closed is no page, and swept away at once: so one that is deleted and kept open.
+    let path = world.pages().join("filler");
+    let mut filler = std::fs::File::create(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let _ = filler.write_all(&vec![0; 80 << 20]); // as much as fits
+    let said = says();
+    assert!(said.starts_with('[') && !said.contains("libjemalloc"), "{said}");
+    let status = world.imas("status").arg("--run-dir").arg(world.path("run")).output().unwrap();
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("is full"), "{status}");
+    drop(filler);
+    assert!(says().contains("libjemalloc"), "with room again it is placed again");
+    world.stop("-TERM");
+    Command::new("umount").arg("--lazy").arg(&place).status().unwrap();
 }
 
 #[test]
