@@ -182,6 +182,8 @@ fn what_the_distribution_brings_is_a_candidate() {
     let trial = trials.iter().find(|trial| trial.sample.candidate == "distro-jemalloc").unwrap();
     assert!(trial.allocator_version.starts_with("build "), "{trial:?}");
     let shown = world.json(["show", &program.to_string_lossy(), "--json"]);
-    let row = list(&shown, "/candidates").iter().find(|row| row["name"] == "distro-jemalloc");
-    assert_eq!(row.unwrap()["summary"]["count"], 1, "{shown:#}");
+    let row = list(&shown, "/candidates").iter().find(|row| row["name"] == "distro-jemalloc").unwrap();
+    // So few calls that often none is among the timed ones; then the trial is shown as left out for that reason.
+    let untimed = row["left_out"].as_array().unwrap().iter().filter(|left| left["why"] == "nothing-timed");
+    assert_eq!(row["summary"]["count"].as_u64().unwrap() + untimed.count() as u64, 1, "{shown:#}");
 }
