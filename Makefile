@@ -10,7 +10,7 @@ IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract workloads rust demo test \
-        conformance lint fmt bench docs-allocators install uninstall man clean
+        conformance lint fmt bench study docs-allocators install uninstall man clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,15 @@ fmt: ## format all Rust code
 
 bench: build ## the figures of SPECIFICATION.md, printed as ratios with their spread
 	@bench/all $(IMAS)
+
+STUDY ?= build/study
+SET ?= data
+study: build ## measure the suite again and judge every choice on it (SET=data: about 2 hours, SET=full: a night; STUDY=folder; goes on where it was)
+	@mkdir -p $(STUDY)
+	$(IMAS) suite run --set $(SET) --rounds 12 --counted 5 --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(IMAS) study selector --data $(STUDY)/runs.jsonl --out $(STUDY)/page
+	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl
+	$(IMAS) simulate --data $(STUDY)/runs.jsonl
 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
 	@bench/candidates $(IMAS)
