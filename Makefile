@@ -13,7 +13,7 @@ IMAS    := $(TARGET)/release/imas
         conformance lint fmt bench study docs-allocators install uninstall man clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what the build needs (apt; as root or with sudo)
 	@packaging/apt-install allocators/apt-packages.txt packaging/build-packages.txt
@@ -49,7 +49,7 @@ workloads: ## the suite of `imas suite`: its data, input generators and C progra
 allocators-default:
 	@allocators/build.sh jemalloc tcmalloc hoard mimalloc
 
-demo: setup hook allocators-default contract rust ## build what it needs, then measure a real program: the C++ compiler
+demo: setup hook allocators-default contract rust ## build what it needs, measure a real program: the C++ compiler
 	@bench/demo $(IMAS)
 
 test: setup-test build ## all tests
