@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
@@ -127,7 +128,10 @@ pub(crate) fn resolved(word: &OsStr) -> Result<String> {
     let path = match found {
         Ok(path) => path,
         // It may have been removed or lost its execute bit since; what is known of it can still be shown.
-        Err(_) if word.to_string_lossy().contains('/') => std::path::absolute(word)?,
+        // A script of this folder that an interpreter was given, as in `perl words.pl`, need not be in PATH or executable.
+        Err(_) if word.to_string_lossy().contains('/') || Path::new(word).is_file() => {
+            std::path::absolute(word)?
+        }
         Err(error) => bail!(error),
     };
     let path = std::fs::canonicalize(&path).unwrap_or(path);

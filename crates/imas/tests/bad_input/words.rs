@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::support::{World, assert_hinted, output, real, said, stderr};
+use crate::support::{World, assert_hinted, output, real, said, stderr, stdout};
 use crate::{assert_started_untouched, who};
 
 #[test]
@@ -42,6 +42,17 @@ fn unknown_words_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
         assert_hinted(&output, says);
     }
+}
+
+/// What `sh look.sh` ran is asked for as `look.sh`, though that is neither in PATH nor executable.
+#[test]
+fn a_script_of_this_folder_is_found_by_its_bare_name() {
+    let world = World::new();
+    std::fs::write(world.work().join("look.sh"), ":\n").unwrap();
+    let run = output(world.imas(["run", "--", "sh", "look.sh"]).current_dir(world.work()));
+    assert!(run.status.success(), "{}", said(&run));
+    let shown = output(world.imas(["explain", "look.sh"]).current_dir(world.work()));
+    assert!(shown.status.success() && stdout(&shown).contains("/look.sh"), "{}", said(&shown));
 }
 
 #[test]
