@@ -148,7 +148,10 @@ fn references(rounds: &[&[Trial]], system: usize) -> Vec<Option<Point>> {
         let before = own[..=at].iter().rev().find_map(|point| *point);
         before.or_else(|| own[at..].iter().find_map(|point| *point))
     };
-    (0..own.len()).map(nearest).collect()
+    // In a round that is not over `system` may yet come: another round's would be taken for this one's only to be replaced by it, and until then what the
+    // machine did between the two would pass for the candidate's doing.
+    let is_waiting = |at: usize| at + 1 == rounds.len() && rounds[at].iter().all(|t| t.candidate != system);
+    (0..own.len()).map(|at| nearest(at).filter(|_| !is_waiting(at))).collect()
 }
 
 #[cfg(test)]
@@ -166,9 +169,16 @@ mod tests {
         let board = Board::new(&trials, 3, 0);
         assert_eq!((board.rounds, board.in_round.clone()), (3, vec![1]));
         assert_eq!(board.counted, [2, 3, 1]);
-        // 2 - 1, 7 - 5, and without a system of its own 8 - 5.
-        assert_eq!(board.pairs[1].mean_x, 2.0);
+        // 2 - 1 and 7 - 5; the last round still waits for its system.
+        assert_eq!((board.pairs[1].count, board.pairs[1].mean_x), (2, 1.5));
         assert_eq!((board.pairs[2].count, board.pairs[2].mean_x), (1, 0.5));
+    }
+
+    #[test]
+    fn a_round_without_figures_of_system_takes_the_latest() {
+        let void = Trial { candidate: 0, point: None };
+        let board = Board::new(&[trial(1, 2.0), trial(0, 1.0), trial(1, 4.0), void], 2, 0);
+        assert_eq!((board.pairs[1].count, board.pairs[1].mean_x), (2, 2.0));
     }
 
     #[test]

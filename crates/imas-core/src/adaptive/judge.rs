@@ -12,7 +12,7 @@ use super::{Board, Settings};
 /// Error probability with which a candidate may leave the running though it is the best, over all candidates.
 const DROP_ERROR: f64 = 0.30;
 /// How much luck, in standard errors, a candidate is still credited with before it is given up as not provable.
-const HOPE: f64 = 2.0;
+const HOPE: f64 = 1.0;
 /// Trials without figures after which a candidate that never had any is given up.
 const VOID_TRIALS: u32 = 2;
 
@@ -128,8 +128,12 @@ impl<'a> Judge<'a> {
         known.map(|i| (i, self.gain(i))).fold(start, |best, one| if one.1 > best.1 { one } else { best })
     }
 
-    fn spread(&self, i: usize) -> Spread {
-        self.noise.spread(&self.board.pairs[i])
+    fn expected(&self, i: usize) -> Spread {
+        self.noise.expected(&self.board.pairs[i])
+    }
+
+    fn shown(&self, i: usize) -> Spread {
+        self.noise.shown(&self.board.pairs[i])
     }
 
     /// Rounds that speak about the difference of two candidates.
@@ -138,11 +142,13 @@ impl<'a> Judge<'a> {
         rounds(i).min(rounds(other))
     }
 
-    /// Share of the error that the look after `rounds` rounds may spend on one candidate.
-    fn tail(&self, rounds: u32) -> f64 {
-        let look = f64::from(rounds.saturating_sub(self.settings.min_rounds) + 1);
-        let spent = 6.0 / (std::f64::consts::PI * look).powi(2);
-        (1.0 - self.settings.confidence) * spent / self.challengers
+    /// Share of the error that one look at one candidate may spend. The looks get equal shares: in the first ones hardly anything can be proven whatever they get, the
+    /// variance being known too badly. Candidates count for n / (2 - 1/n) instead of n: they are measured against the same runs of `system`, so
+    /// that they are lucky together.
+    fn tail(&self) -> f64 {
+        let looks = f64::from(self.settings.max_rounds.saturating_sub(self.settings.min_rounds) + 1);
+        let n = self.challengers;
+        (1.0 - self.settings.confidence) / looks * (2.0 - 1.0 / n) / n
     }
 
     /// Three rounds in a row worse than `system`: of a candidate that is better this happens less than once in a hundred times. It is seen
@@ -161,7 +167,7 @@ impl<'a> Judge<'a> {
         !self.is_regressed(i)
             && rounds >= self.settings.min_rounds
             && lead >= self.settings.margin(self.w)
-            && lead > self.spread(i).bound(self.tail(rounds), rounds)
+            && lead > self.shown(i).bound(self.tail(), rounds)
     }
 
     /// No number of rounds that are left would prove it, should its lead stay what it is or come out better by [`HOPE`] of its standard errors.
@@ -171,10 +177,10 @@ impl<'a> Judge<'a> {
             return false;
         }
         let lead = self.gain(i) - self.gain(self.incumbent);
-        let spread = self.spread(i);
+        let spread = self.expected(i);
         let hope = lead + HOPE * spread.sigma / f64::from(rounds).sqrt();
         let most = self.settings.max_rounds;
-        hope < self.settings.margin(self.w).max(spread.bound(self.tail(most), most))
+        hope < self.settings.margin(self.w).max(spread.bound(self.tail(), most))
     }
 
     fn status(&self, i: usize) -> Status {
@@ -206,7 +212,7 @@ impl<'a> Judge<'a> {
         }
         let gap = gain - self.gain(i);
         let rounds = self.common_rounds(i, best);
-        let bound = self.spread(i).bound(DROP_ERROR / self.challengers, rounds);
+        let bound = self.expected(i).bound(DROP_ERROR / self.challengers, rounds);
         if gap > bound {
             return Some(Status::Worse);
         }
@@ -224,10 +230,16 @@ impl<'a> Judge<'a> {
             status: self.status(i),
             rounds,
             gain: self.gain(i),
-            within: if is_system { 0.0 } else { self.spread(i).bound(0.025, rounds) },
+            within: if is_system { 0.0 } else { self.within(i, rounds) },
             cpu: if known { pairs.mean_x } else { 0.0 },
             memory: if known { pairs.mean_y } else { 0.0 },
         }
+    }
+
+    /// By the program's own trials as soon as they say anything about their spread.
+    fn within(&self, i: usize, rounds: u32) -> f64 {
+        let shown = self.shown(i).bound(0.025, rounds);
+        if shown.is_finite() { shown } else { self.expected(i).bound(0.025, rounds) }
     }
 
     /// Best of the proven; the incumbent when there is none. The incumbent itself gives way to `system` when it has become worse than that.

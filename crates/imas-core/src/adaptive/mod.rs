@@ -12,7 +12,7 @@
 //! confidence bound, when it cannot be better by more than the margin, or when the rounds left cannot prove it better than the incumbent. The
 //! bounds are Student's with a variance moderated towards the common one (G. K. Smyth, "Linear models and empirical Bayes methods", SAGMB 3,
 //! 2004), which makes two rounds worth looking at. To replace the incumbent a candidate must beat it by the margin with 95 % confidence
-//! over all candidates (Bonferroni) and all looks (spending 6 / (pi k)^2 of the error at the k-th).
+//! over all candidates and all looks, by the spread that the program's own trials show: what is usual for programs decides who leaves the running, but proves nothing.
 //!
 //! - [`settings`]: margins, confidence, limits
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
@@ -21,8 +21,10 @@
 //! - [`board`]: rounds and pairs
 //! - [`noise`]: how far a mean of pairs can be off
 //! - [`judge`]: who is out, what is next, what is picked
+//! - [`expected`]: what each pick gains
 
 pub mod board;
+pub mod expected;
 pub mod judge;
 pub mod known;
 pub mod noise;
@@ -31,6 +33,7 @@ pub mod settings;
 pub mod weight;
 
 pub use board::Board;
+pub use expected::{Expected, expected};
 pub use judge::{Judgement, Standing, Status, judge};
 pub use known::Known;
 pub use point::Point;

@@ -10,18 +10,30 @@ const PRIOR_CPU: f64 = 0.08;
 const PRIOR_MEMORY: f64 = 0.03;
 /// How many degrees of freedom that prior is worth; fewer as the program shows itself louder.
 ///
-/// This and the constants below were set on made-up programs (`imas simulate`): with less the second round proves nothing, with more a program twice as
-/// loud as the prior is taken for quiet.
+/// It serves to drop candidates and to give up, never to prove. This and the constants below were set on made-up programs (`imas simulate`).
 const PRIOR_FREEDOM: f64 = 10.0;
 /// How many degrees of freedom the program's common variance is worth against a candidate's own.
 const COMMON_FREEDOM: f64 = 20.0;
+
+/// Share of the prior's variance that a proof takes for granted, however alike the first trials are.
+const LEAST: f64 = 1.0 / 16.0;
 
 /// The program's noise at one weight.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Noise {
     w: f64,
-    /// Variance of one difference, common to all candidates.
-    common: f64,
+    /// Of the program's own trials.
+    seen: Common,
+    /// Of those and the prior.
+    expected: Common,
+    /// Variance that a proof takes for granted.
+    least: f64,
+}
+
+/// Variance of one difference, common to all candidates.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Common {
+    variance: f64,
     freedom: f64,
 }
 
@@ -35,24 +47,50 @@ pub struct Spread {
 }
 
 impl Noise {
-    /// Pools the prior and what the residue of all trials shows. The prior shrinks by as much as the program is louder.
+    /// Of what the residue of all trials shows. The prior shrinks by as much as the program is louder.
     pub fn of(board: &Board, w: f64) -> Self {
         let prior = (w * PRIOR_CPU).powi(2) + ((1.0 - w) * PRIOR_MEMORY).powi(2);
         // A difference of two runs has twice the variance of one.
-        let seen = 2.0 * board.residue.sums.squares(w, 1.0 - w);
+        let squares = 2.0 * board.residue.sums.squares(w, 1.0 - w);
         let freedom = board.residue.freedom;
-        let worth = PRIOR_FREEDOM * (prior * freedom / seen).min(1.0);
+        let worth = PRIOR_FREEDOM * (prior * freedom / squares).min(1.0);
         let worth = if worth.is_finite() { worth } else { PRIOR_FREEDOM };
-        let all = worth + freedom;
-        Self { w, common: (worth * prior + seen) / all, freedom: all }
+        Self {
+            w,
+            seen: Common::new(squares, freedom),
+            expected: Common::new(worth * prior + squares, worth + freedom),
+            least: LEAST * prior,
+        }
     }
 
-    /// A candidate's own spread, moderated towards the common one.
-    pub fn spread(&self, pairs: &Moments) -> Spread {
-        let weight = self.freedom.min(COMMON_FREEDOM);
+    /// A candidate's own spread, moderated towards what is to be expected. Good enough where an error costs trials or a gain that is not found.
+    pub fn expected(&self, pairs: &Moments) -> Spread {
+        let (sigma, freedom) = self.moderated(self.expected, pairs);
+        Spread { sigma, freedom: self.expected.freedom.max(freedom) }
+    }
+
+    /// The same by the program's own trials alone, for proofs: with a prior, a program that is louder than others and whose first rounds happen
+    /// to look quiet would be changed for nothing, the more often the louder it is.
+    pub fn shown(&self, pairs: &Moments) -> Spread {
+        let (sigma, _) = self.moderated(self.seen, pairs);
+        Spread { sigma: sigma.max(self.least.sqrt()), freedom: self.seen.freedom }
+    }
+
+    /// Standard deviation, and its degrees of freedom if candidates differ in theirs.
+    fn moderated(&self, common: Common, pairs: &Moments) -> (f64, f64) {
+        let weight = common.freedom.min(COMMON_FREEDOM);
         let own = f64::from(pairs.count.saturating_sub(1));
-        let squares = weight * self.common + pairs.squares(self.w, 1.0 - self.w);
-        Spread { sigma: (squares / (weight + own)).sqrt(), freedom: self.freedom.max(weight + own) }
+        let squares = weight * common.variance + pairs.squares(self.w, 1.0 - self.w);
+        let freedom = weight + own;
+        let variance = if freedom > 0.0 { squares / freedom } else { 0.0 };
+        (variance.sqrt(), freedom)
+    }
+}
+
+impl Common {
+    /// 0 where nothing is known; no bound follows from that, as there are no degrees of freedom either.
+    fn new(squares: f64, freedom: f64) -> Self {
+        Self { variance: if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom }
     }
 }
 
@@ -74,7 +112,7 @@ mod tests {
     #[test]
     fn nothing_known_means_the_prior() {
         let noise = Noise::of(&Board::new(&[], 3, 0), 1.0);
-        let spread = noise.spread(&Moments::default());
+        let spread = noise.expected(&Moments::default());
         assert!((spread.sigma - PRIOR_CPU).abs() < 1e-12);
         assert_eq!(spread.bound(0.05, 0), f64::INFINITY);
         assert!((spread.bound(0.05, 1) - PRIOR_CPU * t_quantile(0.05, PRIOR_FREEDOM)).abs() < 1e-12);
@@ -92,6 +130,6 @@ mod tests {
         }
         let board = Board::new(&trials, 3, 0);
         let noise = Noise::of(&board, 1.0);
-        assert!(noise.spread(&board.pairs[2]).sigma > 1.3 * noise.spread(&board.pairs[1]).sigma);
+        assert!(noise.expected(&board.pairs[2]).sigma > 1.3 * noise.expected(&board.pairs[1]).sigma);
     }
 }

@@ -32,8 +32,14 @@ pub struct World {
     pub memory_noise: f64,
     /// Of the machine's speed from round to round, common to all its runs.
     pub drift: f64,
-    /// Share of runs that take half as long again.
+    /// Share of runs that are slowed down by something else.
     pub outliers: f64,
+    /// How many times as long those take.
+    pub outlier: f64,
+    /// Degrees of freedom of the noise: Student's t, with the spread it would have if it were normal; 0: normal.
+    pub tails: u32,
+    /// How much noisier one candidate of a program is than another: spread of the logarithm of its noise.
+    pub uneven: f64,
 }
 
 impl Default for World {
@@ -50,6 +56,9 @@ impl Default for World {
             memory_noise: 0.02,
             drift: 0.10,
             outliers: 0.03,
+            outlier: 1.5,
+            tails: 0,
+            uneven: 0.0,
         }
     }
 }
@@ -67,7 +76,8 @@ impl World {
         let truth: Vec<Point> = (0..self.candidates)
             .map(|i| if alike || i == 0 { Point { cpu: 0.0, memory: 0.0 } } else { self.truth(random) })
             .collect();
-        let rounds = (0..self.rounds).map(|_| self.round(&truth, loudness, random)).collect();
+        let loud: Vec<f64> = truth.iter().map(|_| loudness * self.unevenness(random)).collect();
+        let rounds = (0..self.rounds).map(|_| self.round(&truth, &loud, random)).collect();
         let counted =
             (0..5).map(|_| truth.iter().map(|t| Some(self.counted(*t, loudness, random))).collect());
         Program {
@@ -87,16 +97,30 @@ impl World {
         }
     }
 
-    fn round(&self, truth: &[Point], loudness: f64, random: &mut Random) -> Vec<Option<Point>> {
+    fn round(&self, truth: &[Point], loud: &[f64], random: &mut Random) -> Vec<Option<Point>> {
         let drift = self.drift * random.normal();
-        let run = |random: &mut Random, truth: &Point| {
-            let odd = if random.unit() < self.outliers { 1.5_f64.ln() } else { 0.0 };
+        let run = |(truth, loud): (&Point, &f64)| {
+            let odd = if random.unit() < self.outliers { self.outlier.ln() } else { 0.0 };
             Some(Point {
-                cpu: truth.cpu + drift + odd + loudness * self.cpu_noise * random.normal(),
-                memory: truth.memory + loudness * self.memory_noise * random.normal(),
+                cpu: truth.cpu + drift + odd + loud * self.cpu_noise * self.noise(random),
+                memory: truth.memory + loud * self.memory_noise * self.noise(random),
             })
         };
-        truth.iter().map(|truth| run(random, truth)).collect()
+        truth.iter().zip(loud).map(run).collect()
+    }
+
+    fn unevenness(&self, random: &mut Random) -> f64 {
+        if self.uneven > 0.0 { (self.uneven * random.normal()).exp() } else { 1.0 }
+    }
+
+    /// Student's t is a normal variable over the root of a mean of squares of others.
+    fn noise(&self, random: &mut Random) -> f64 {
+        let normal = random.normal();
+        if self.tails == 0 {
+            return normal;
+        }
+        let squares: f64 = (0..self.tails).map(|_| random.normal().powi(2)).sum();
+        normal / (squares / f64::from(self.tails)).sqrt()
     }
 
     /// The paper's figures hang together with CPU and memory, loosely: time in malloc is a tenth of the whole, so a difference there looks ten times as large,
