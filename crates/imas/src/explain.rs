@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_core::adaptive::{self, Expected};
+use imas_core::paper::Pick;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
 use imas_store::decisions::Decided;
@@ -35,6 +37,16 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
             "undo": undo(&state),
             "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
             "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
+            "expected_gain": expected_gains(&state)
+                .iter()
+                .map(|one| json!({
+                    "pick": one.pick,
+                    "candidate": state.profile.candidates[one.candidate].name,
+                    "gain": one.gain,
+                    "interval": one.interval,
+                    "rounds": one.rounds,
+                }))
+                .collect::<Vec<_>>(),
             "looked_at_again": again(&state),
             "quarantined": quarantines,
             "candidates": state.profile.candidates,
@@ -50,6 +62,9 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
     let mut text = format!("{}\n\n{}", state.known.program, next_line(&state.decision));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
+    }
+    for one in expected_gains(state) {
+        writeln!(text, "  {}", gain_line(&one, &state.profile.candidates[one.candidate].name))?;
     }
     if let Some(undo) = undo(state) {
         writeln!(text, "  to change it: {undo}")?;
@@ -74,6 +89,30 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
         writeln!(text, "  {}  {kind}{}: {}", when(decided.at_s), decided.candidate, decided.because)?;
     }
     Ok(text)
+}
+
+/// Of the three picks; none under `paper`.
+fn expected_gains(state: &State) -> Vec<Expected> {
+    state.profile.adaptive.as_ref().map_or_else(Vec::new, adaptive::expected)
+}
+
+fn gain_line(one: &Expected, candidate: &str) -> String {
+    let (pick, what) = match one.pick {
+        Pick::Fastest => ("fastest", "CPU"),
+        Pick::Leanest => ("leanest", "memory"),
+        Pick::Balanced => ("balanced", "CPU and memory together"),
+    };
+    let percent = |fraction: f64| format!("{:+.1}", fraction * 100.0);
+    match one.interval {
+        Some((lo, hi)) => format!(
+            "expected gain of the {pick}, {candidate}: {} % [{}, {}] of {what}, over {} rounds",
+            percent(one.gain),
+            percent(lo),
+            percent(hi),
+            one.rounds
+        ),
+        None => format!("expected gain of the {pick}, {candidate}: none, as no candidate is proven better"),
+    }
 }
 
 /// When the decision is looked at again, and what would change it sooner.

@@ -42,6 +42,17 @@ fn it_comes_to_an_answer_and_explains_it() {
     assert!(answer["looked_at_again"].as_str().unwrap().contains("change"), "{answer}");
     assert_eq!(answer["confidence"], 0.95);
     let page = said(&world.imas(["explain", "--policy", "adaptive", "/usr/bin/sort"]).output().unwrap());
+    let gains = answer["expected_gain"].as_array().unwrap();
+    let picks: Vec<_> = gains.iter().map(|one| one["pick"].as_str().unwrap()).collect();
+    assert_eq!(picks, ["fastest", "leanest", "balanced"], "{answer}");
+    for one in gains {
+        let interval = one["interval"].as_array();
+        assert_eq!(interval.is_none(), one["candidate"] == "system", "{one}");
+        if let Some([lo, hi]) = interval.map(Vec::as_slice) {
+            assert!(lo.as_f64() < one["gain"].as_f64() && one["gain"].as_f64() < hi.as_f64(), "{one}");
+        }
+        assert!(page.contains(&format!("expected gain of the {}", one["pick"].as_str().unwrap())), "{page}");
+    }
     assert!(page.contains("looked at again") && page.contains("together"), "{page}");
 }
 
