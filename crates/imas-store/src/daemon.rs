@@ -166,6 +166,24 @@ impl Store {
         Ok(added)
     }
 
+    /// Stores what the page of a process that goes on living says, and ends its offer, all or nothing; the witness stays. `false` when
+    /// that trial is stored already.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn settle_span(
+        &self,
+        witness: &Witness,
+        trial: &TrialRecord,
+        token: &str,
+    ) -> Result<bool, StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        let added = self.add_trial(witness.program, trial)?;
+        self.withdraw(token)?;
+        transaction.commit()?;
+        Ok(added)
+    }
+
     /// Takes an allocator out of use.
     ///
     /// # Errors

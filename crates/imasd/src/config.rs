@@ -8,6 +8,9 @@ use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use serde::Deserialize;
 
+/// Thirty years; far beyond it a point in time can no longer be computed.
+const MOST_S: f64 = 1e9;
+
 /// Rules by name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -36,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) worth_cpu_s: f64,
     /// Or once one has lived so long, seconds: its memory counts then, whatever CPU it used.
     pub(crate) worth_life_s: f64,
+    /// A process under trial that lives so long, seconds, gives its sample then, and not at its end.
+    pub(crate) sample_after_s: f64,
     /// Programs known at most; the index and our memory grow with them.
     pub(crate) most_programs: usize,
     /// Pages at most in one user's folder.
@@ -54,6 +59,7 @@ impl Default for Config {
             candidates: None,
             worth_cpu_s: 0.1,
             worth_life_s: 30.0,
+            sample_after_s: 600.0,
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
@@ -74,9 +80,9 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s];
-        match seconds.iter().find(|seconds| !(seconds.is_finite() && **seconds >= 0.0)) {
-            Some(bad) => Err(format!("{bad}: not a number of seconds from 0 on")),
+        let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s, config.sample_after_s];
+        match seconds.iter().find(|seconds| !(0.0..=MOST_S).contains(*seconds)) {
+            Some(bad) => Err(format!("{bad}: not a number of seconds from 0 to {MOST_S}")),
             None => Ok(config),
         }
     }
@@ -104,6 +110,10 @@ mod tests {
         assert_eq!(Config::read(Path::new("/nonexistent/imasd.toml")).unwrap(), Config::default());
         assert!(Config::parse("retests_s = 1").unwrap_err().contains("retests_s"));
         assert!(Config::parse("worth_cpu_s = -1").is_err());
+        assert!(
+            Config::parse("sample_after_s = 1e300").is_err()
+                && Config::parse("sample_after_s = nan").is_err()
+        );
         assert_eq!(Config::parse("retest_s = 0").unwrap().limits(None).retest_s, 0.0);
         assert_eq!(Config::default().limits(Some(5.0)).retest_s, 5.0);
     }

@@ -30,6 +30,7 @@ mod pages;
 mod programs;
 mod publish;
 mod sight;
+mod span;
 mod wakeup;
 
 use std::io::Write;

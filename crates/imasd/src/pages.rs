@@ -37,6 +37,10 @@ pub(crate) struct Watch {
     pub(crate) token: Option<String>,
     /// The signal that ended it, where the kernel told us.
     pub(crate) signal: Option<u32>,
+    /// When we saw it first, in this life of ours.
+    pub(crate) since: Instant,
+    /// Of a trial: its sample is stored, though it lives.
+    pub(crate) sampled: bool,
     /// It has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }
@@ -159,8 +163,9 @@ impl Daemon {
                 continue;
             }
             let token = token_of(&page).map(str::to_owned);
-            if token.is_some()
-                && let Some(known) = self.book.get_mut(witness.program)
+            // The offer is gone when the trial's sample was stored while its process lived.
+            if let Some(known) = self.book.get_mut(witness.program)
+                && known.offer.as_ref().is_some_and(|offer| Some(&offer.token) == token.as_ref())
             {
                 known.taken = true;
             }
@@ -200,7 +205,7 @@ impl Daemon {
         }
     }
 
-    fn read(&self, page: &PageName) -> Result<Page, ReadError> {
+    pub(crate) fn read(&self, page: &PageName) -> Result<Page, ReadError> {
         let gone = || ReadError::Io(std::io::ErrorKind::NotFound.into());
         let folder = self.folders.of(page.uid).ok_or_else(gone)?;
         let expected = Expected { uid: page.uid, now_unix_s: now_unix_s() };
@@ -350,7 +355,10 @@ impl Daemon {
     fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>) {
         let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
         let signal = self.departed.signal(witness.pid, Instant::now());
-        self.watched.add(page.clone(), Watch { witness, token, signal, ended: false });
+        self.watched.add(
+            page.clone(),
+            Watch { witness, token, signal, since: Instant::now(), sampled: false, ended: false },
+        );
         let held = sight::hold(identity);
         let waits = held.is_some_and(|held| self.wakeup.add_process(page.clone(), held).is_ok());
         if !waits && !sight::is_running(identity) {
@@ -401,28 +409,35 @@ impl Daemon {
             }
         };
         let record = self.record(&content, &witness, token.as_deref(), signal);
-        // A user's trial of a program that is everybody's leaves everybody's trial still to be made.
-        let offered_to = token.as_deref().and_then(|token| self.book.offering(token)).map(|k| k.program.id);
-        match self.store.settle(&witness, &record, token.as_deref()) {
-            Ok(_) => {}
+        let new = match self.store.settle(&witness, &record, token.as_deref()) {
+            Ok(new) => new,
             Err(error) => return self.store_refused(&error),
-        }
+        };
         self.folders.remove(page);
         self.watched.remove(page);
-        self.count(&record);
-        if let Some(known) = offered_to.and_then(|id| self.book.get_mut(id)) {
-            (known.offer, known.taken, known.void_offers) = (None, false, 0);
+        if new {
+            self.count(&record);
         }
-        self.judge(witness.program);
-        if let Some(id) = offered_to.filter(|id| *id != witness.program) {
-            self.judge(id);
-        }
+        self.end_offer(token.as_deref().unwrap_or_default(), witness.program);
         if record.sample.ended.is_crash() {
             self.note_crash(&record, &witness);
         }
     }
 
-    fn record(
+    /// The trial of that name is stored, as one of `program`; both are judged anew. A user's trial of a program that is everybody's
+    /// leaves everybody's trial still to be made.
+    pub(crate) fn end_offer(&mut self, token: &str, program: RowId) {
+        let offered_to = self.book.offering(token).map(|known| known.program.id);
+        if let Some(known) = offered_to.and_then(|id| self.book.get_mut(id)) {
+            (known.offer, known.taken, known.void_offers) = (None, false, 0);
+        }
+        self.judge(program);
+        if let Some(id) = offered_to.filter(|id| *id != program) {
+            self.judge(id);
+        }
+    }
+
+    pub(crate) fn record(
         &self,
         content: &Page,
         witness: &Witness,
@@ -431,7 +446,10 @@ impl Daemon {
     ) -> TrialRecord {
         let mut sample = content.to_sample();
         // Names of our own making: a page must not be able to pass for another.
+        let ended = ended(sample.ended, signal);
         sample.trial_id = match token {
+            // Of a trial whose sample was stored while its process lived, a crash is still news.
+            Some(token) if ended.is_crash() => format!("{token}-{}-crash", witness.uid),
             Some(token) => format!("{token}-{}", witness.uid),
             None => {
                 let Witness { uid, pid, start_ticks, boot_id, .. } = witness;
@@ -441,7 +459,7 @@ impl Daemon {
         };
         sample.candidate.clone_from(&witness.candidate);
         sample.machine = imas_linux::host::machine_state();
-        sample.ended = ended(sample.ended, signal);
+        sample.ended = ended;
         let offer = token.and_then(|token| self.book.offering(token)).and_then(|known| known.offer.as_ref());
         let version = self.installation.as_ref();
         TrialRecord {
@@ -519,7 +537,7 @@ fn token_of(page: &PageName) -> Option<&str> {
     plain.then_some(stem)
 }
 
-fn is_same(content: &Page, witness: &Witness) -> bool {
+pub(crate) fn is_same(content: &Page, witness: &Witness) -> bool {
     content.pid == witness.pid
         && content.process_start_ticks == witness.start_ticks
         && content.candidate == witness.candidate

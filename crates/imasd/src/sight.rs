@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use imas_core::sample::Usage;
 use imas_linux::given::Given;
 use imas_linux::index::{Detail, Executable};
 use procfs::process::{Process, Stat};
@@ -67,6 +68,23 @@ pub(crate) fn life(pid: u32) -> Option<Life> {
 
 fn stat(pid: u32) -> Option<Stat> {
     Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
+}
+
+/// What the kernel has accounted to the process until now.
+pub(crate) fn usage(identity: Identity) -> Option<Usage> {
+    let process = Process::new(i32::try_from(identity.pid).ok()?).ok()?;
+    let status = process.status().ok()?;
+    let stat = process.stat().ok().filter(|stat| stat.starttime == identity.start_ticks)?;
+    let ticks_s = procfs::ticks_per_second() as f64;
+    Some(Usage {
+        user_s: stat.utime as f64 / ticks_s,
+        system_s: stat.stime as f64 / ticks_s,
+        minor_faults: stat.minflt,
+        major_faults: stat.majflt,
+        max_rss_bytes: status.vmhwm.unwrap_or(0) * 1024,
+        voluntary_switches: status.voluntary_ctxt_switches.unwrap_or(0),
+        involuntary_switches: status.nonvoluntary_ctxt_switches.unwrap_or(0),
+    })
 }
 
 /// Whether that very process has not ended.
@@ -165,6 +183,7 @@ mod tests {
             .unwrap();
         let life = life(child.id()).unwrap();
         let held = hold(life.identity);
+        assert!(usage(life.identity).unwrap().max_rss_bytes > 0);
         let sight = look(life.identity).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

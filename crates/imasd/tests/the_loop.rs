@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use imas_linux::catalogue_table::CatalogueTable;
 use support::{VICTIM, WORKER, World, python};
 
@@ -76,6 +78,47 @@ fn the_adaptive_rules_settle_too() {
         assert_eq!(serves, decided.candidate == candidate, "{} / {said}", decided.candidate);
     }
     assert!(!said.contains("'libimas.so'"), "no trial is due any more: {said}");
+}
+
+/// Works on and on, as a service does; told to, it dies of a signal that speaks of a broken heap.
+const SERVICE: &str = "
+import os, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+while sys.argv[1:]:
+    kept = [str(i) * 3 for i in range(20000)]
+    time.sleep(0.05)
+";
+
+#[test]
+fn a_service_under_trial_gives_its_sample_while_it_lives() {
+    let mut world = World::with(&format!("{TWO_TESTS}sample_after_s = 1.0\n"));
+    world.start();
+    let script = world.script("service.py", SERVICE);
+    let program = world.notice(&script);
+    let serve = |world: &World| world.command(&python()).arg(&script).arg("on").spawn().unwrap();
+    let store = world.store();
+    let stored = || store.trials(program.id).unwrap();
+    let mut first = serve(&world);
+    world.wait("its sample is stored", || stored().len() == 1);
+    let sample = stored()[0].sample.clone();
+    assert!(sample.usage.is_some_and(|usage| usage.user_s > 0.0 && usage.max_rss_bytes > 0));
+    assert!(sample.malloc.calls > 0 && sample.memory.snapshots > 0);
+    // The next start is the next trial, though the first one lives.
+    world.wait("the next trial is on offer", || world.offer(&program).is_some());
+    let mut second = serve(&world);
+    world.wait("its sample is stored too", || stored().len() == 2);
+    // The witness outlives us, and the sample is not taken twice.
+    world.stop("-KILL");
+    world.start();
+    world.wait("the next trial is on offer", || world.offer(&program).is_some());
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let usr1 = Command::new("kill").args(["-USR1", &second.id().to_string()]).status().unwrap();
+    assert!(usr1.success() && second.wait().unwrap().code().is_none());
+    world.wait("a clean end adds nothing, a crash does", || stored().len() == 3);
+    assert!(stored()[2].sample.ended.is_crash());
+    world.wait("no page is left", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    assert_eq!(stored().len(), 3);
 }
 
 #[test]

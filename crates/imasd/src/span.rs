@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The sample of a trial whose process goes on living: a service that is restarted once a month must not be learned about once a month.
+//!
+//! After a span of its life, page and /proc say what it has cost until then; that is the trial's one sample. Its end adds nothing but a
+//! crash, if it is one. More spans of the same process would be no more trials: the allocator cannot change while it lives.
+
+use std::time::{Duration, Instant};
+
+use imas_core::TrialRecord;
+use imas_store::daemon::Witness;
+
+use crate::daemon::Daemon;
+use crate::folders::PageName;
+use crate::pages::is_same;
+use crate::sight::{self, Identity};
+
+impl Daemon {
+    /// Takes the samples that are due.
+    pub(crate) fn close_spans(&mut self, now: Instant) {
+        let span = Duration::from_secs_f64(self.config.sample_after_s);
+        let watches = self.watched.watches.iter();
+        let due = watches.filter(|(_, watch)| {
+            watch.token.is_some() && !watch.sampled && !watch.ended && now.duration_since(watch.since) >= span
+        });
+        let due: Vec<_> = due.map(|(page, _)| page.clone()).collect();
+        due.iter().for_each(|page| self.close_span(page));
+    }
+
+    fn close_span(&mut self, page: &PageName) {
+        let Some(watch) = self.watched.watches.get(page) else { return };
+        let (witness, Some(token)) = (watch.witness.clone(), watch.token.clone()) else { return };
+        let Some(record) = self.of_the_living(page, &witness, &token) else { return };
+        match self.store.settle_span(&witness, &record, &token) {
+            Ok(true) => self.counters.trials_stored += 1,
+            Ok(false) => {} // stored before our last start
+            Err(error) => return self.store_refused(&error),
+        }
+        if let Some(watch) = self.watched.watches.get_mut(page) {
+            watch.sampled = true;
+        }
+        self.end_offer(&token, witness.program);
+    }
+
+    /// `None` when there is nothing to be said yet: it comes again.
+    fn of_the_living(&self, page: &PageName, witness: &Witness, token: &str) -> Option<TrialRecord> {
+        let content = self.read(page).ok().filter(|content| is_same(content, witness))?;
+        let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
+        let known = self.book.get(witness.program)?;
+        let now = sight::executable(identity)?;
+        if known.executable.is_some_and(|executable| executable != now) {
+            return None; // it runs another image by now
+        }
+        let mut record = self.record(&content, witness, Some(token), None);
+        let sample = &mut record.sample;
+        let calls: u64 = sample.classes().iter().map(|class| class.calls).sum();
+        if sample.ended.is_crash() || calls == 0 || sample.memory.snapshots == 0 {
+            return None;
+        }
+        sample.usage = Some(sight::usage(identity)?);
+        Some(record)
+    }
+}
