@@ -104,13 +104,13 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
     assert!(sample.usage.is_some_and(|usage| usage.user_s > 0.0 && usage.max_rss_bytes > 0));
     assert!(sample.malloc.calls > 0 && sample.memory.snapshots > 0);
     // The next start is the next trial, though the first one lives.
-    world.wait("the next trial is on offer", || world.offer(&program).is_some());
+    assert!(world.next_trial(&program).is_some());
     let mut second = serve(&world);
     world.wait("its sample is stored too", || stored().len() == 2);
     // The witness outlives us, and the sample is not taken twice.
     world.stop("-KILL");
     world.start();
-    world.wait("the next trial is on offer", || world.offer(&program).is_some());
+    assert!(world.next_trial(&program).is_some());
     first.kill().unwrap();
     first.wait().unwrap();
     let usr1 = Command::new("kill").args(["-USR1", &second.id().to_string()]).status().unwrap();
