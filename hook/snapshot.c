@@ -16,6 +16,10 @@ static uint64_t due_ticks;
 static int64_t due_live;
 static bool taken;
 
+/* The snapshot before, from which resident memory is integrated. */
+static uint64_t last_ns;
+static uint64_t last_resident;
+
 void snapshot_start(void) {
     struct imas_page_header *header = &thread_page->header;
     header->ns_start = sys_monotonic_ns();
@@ -73,6 +77,17 @@ static void note_sums(struct imas_page_header *header, const struct memory *memo
     header->snapshots++;
 }
 
+/* Before the first snapshot of this process nothing is known: what it saw stands for the time since the start. */
+static void note_time(struct imas_page_header *header, uint64_t resident) {
+    uint64_t now = sys_monotonic_ns();
+    bool first = last_ns <= header->ns_start;
+    uint64_t since = first ? header->ns_start : last_ns;
+    uint64_t kib = (first ? resident : (last_resident + resident) / 2) >> 10;
+    header->resident_kib_time += kib * ((now - since) >> 16);
+    last_ns = now;
+    last_resident = resident;
+}
+
 static void note_clocks(struct imas_page_header *header) {
     header->ns_last = sys_monotonic_ns();
     header->ticks_last = ticks_now();
@@ -103,6 +118,7 @@ static void look_and_note(struct imas_page_header *header) {
     struct memory memory = look();
     note_peaks(header, &memory);
     note_sums(header, &memory);
+    note_time(header, memory.resident);
     plan_growth((int64_t)memory.live);
 }
 
@@ -152,6 +168,7 @@ static void note_end(struct imas_page_header *header) {
     note_peaks(header, &memory);
     if (header->snapshots == 0)
         note_sums(header, &memory);
+    note_time(header, memory.resident);
     note_usage(header);
     note_clocks(header);
 }

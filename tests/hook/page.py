@@ -23,7 +23,7 @@ HEADER = [
     ("snapshots", "Q"), ("heap_bytes_sum", "Q"), ("heap_bytes_peak", "Q"), ("live_bytes_sum", "Q"),
     ("live_bytes_peak", "Q"), ("resident_bytes_sum", "Q"), ("resident_bytes_peak", "Q"),
     ("user_us", "Q"), ("system_us", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("max_rss_bytes", "Q"),
-    ("voluntary_switches", "Q"), ("involuntary_switches", "Q"),
+    ("voluntary_switches", "Q"), ("involuntary_switches", "Q"), ("resident_kib_time", "Q"),
 ]
 
 

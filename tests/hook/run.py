@@ -257,6 +257,8 @@ def memory(allocators):
               f"{left['heap_bytes_peak']} {one['heap_bytes_peak']}")
         check(f"memory: usage at exit {allocator}", left["max_rss_bytes"] > 1 << 20 and left["minor_faults"] > 50 and
               left["resident_bytes_peak"] > 0 and left["ns_last"] > left["ns_start"], left["max_rss_bytes"])
+        over_time = left["resident_kib_time"] * 1024 / max((left["ns_last"] - left["ns_start"]) >> 16, 1)
+        check(f"memory: resident over time {allocator}", 0 < over_time <= left["resident_bytes_peak"], over_time)
 
 
 # ---- children ------------------------------------------------------------------------------------------------

@@ -143,6 +143,9 @@ pub struct PageHeader {
     pub voluntary_switches: u64,
     /// Involuntary context switches at exit.
     pub involuntary_switches: u64,
+
+    /// Integral of the resident bytes from start to the latest snapshot: KiB times units of 2^16 ns.
+    pub resident_kib_time: u64,
 }
 
 /// Sampled figures of one operation class (`struct imas_sampled_op`).

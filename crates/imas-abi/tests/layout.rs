@@ -44,6 +44,7 @@ fn layouts() -> Facts {
         forks, threads, served, ticks_start, ns_start, ticks_last, ns_last, empty_pair_ticks_256, snapshots,
         heap_bytes_sum, heap_bytes_peak, live_bytes_sum, live_bytes_peak, resident_bytes_sum, resident_bytes_peak,
         user_us, system_us, minor_faults, major_faults, max_rss_bytes, voluntary_switches, involuntary_switches,
+        resident_kib_time,
     ] }
     layout! {facts, "struct imas_sampled_op", SampledOp, [sampled, weight, ticks, histogram] }
     layout! {facts, "struct imas_sampled", Sampled, [

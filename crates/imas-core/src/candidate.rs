@@ -121,7 +121,7 @@ pub fn cost(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Resu
     }
     Ok(Cost {
         cpu_s: usage.user_s + usage.system_s,
-        bytes: sample.memory.resident_mean as f64,
+        bytes: sample.memory.resident() as f64,
         peak_bytes: sample.memory.resident_peak,
         calls: sample.classes().iter().map(|class| class.calls).sum(),
         live_bytes: sample.memory.live_mean,

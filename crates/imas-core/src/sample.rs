@@ -85,10 +85,20 @@ pub struct Memory {
     pub live_mean: u64,
     /// Largest of them.
     pub live_peak: u64,
-    /// Mean of `Pss_Anon - LazyFree + SwapPss`.
+    /// Mean over the snapshots of `Pss_Anon - LazyFree + SwapPss`; with [`Memory::live_mean`] the resident fragmentation.
     pub resident_mean: u64,
     /// Largest of them.
     pub resident_peak: u64,
+    /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that lived shorter than
+    /// the clock's unit).
+    pub resident_over_time: u64,
+}
+
+impl Memory {
+    /// What the program held: the mean over time where it is known, else over the snapshots.
+    pub fn resident(&self) -> u64 {
+        if self.resident_over_time > 0 { self.resident_over_time } else { self.resident_mean }
+    }
 }
 
 /// What the kernel accounted to the process by its exit.

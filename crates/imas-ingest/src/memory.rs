@@ -35,7 +35,15 @@ pub(crate) fn memory(header: &PageHeader) -> Result<Memory, PageError> {
         live_peak,
         resident_mean: mean(header.resident_bytes_sum, resident_peak),
         resident_peak,
+        resident_over_time: over_time(header).min(resident_peak),
     })
+}
+
+/// The integral over the time it was taken in; 0 when there is none. Bytes.
+fn over_time(header: &PageHeader) -> u64 {
+    let units = header.ns_last.saturating_sub(header.ns_start) >> 16;
+    let kib = header.resident_kib_time.checked_div(units).unwrap_or(0);
+    kib.saturating_mul(1024)
 }
 
 /// The account at exit; None when the process never came to write it, which leaves all of it 0.
@@ -74,6 +82,7 @@ mod tests {
         .unwrap();
         assert_eq!((m.heap_mean, m.live_mean, m.resident_mean), (1000, 500, 750));
         assert_eq!((m.heap_peak, m.live_peak, m.resident_peak), (1500, 900, 1400));
+        assert_eq!(m.resident_over_time, 0, "a page without the integral");
     }
 
     #[test]
@@ -89,6 +98,21 @@ mod tests {
     fn without_snapshots_all_is_zero() {
         let m = memory(&header(|h| (h.heap_bytes_sum, h.heap_bytes_peak) = (5, u64::MAX)));
         assert_eq!(m.unwrap(), Memory::default());
+    }
+
+    #[test]
+    fn resident_memory_is_weighted_with_time() {
+        let m = |integral, peak| {
+            memory(&header(|h| {
+                h.snapshots = 1;
+                (h.ns_start, h.ns_last) = (1 << 16, 11 << 16);
+                (h.resident_kib_time, h.resident_bytes_peak) = (integral, peak);
+            }))
+            .unwrap()
+            .resident_over_time
+        };
+        assert_eq!(m(10 * 300, 1 << 20), 300 << 10);
+        assert_eq!(m(u64::MAX, 1 << 20), 1 << 20, "never above the peak");
     }
 
     #[test]

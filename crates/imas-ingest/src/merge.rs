@@ -149,6 +149,7 @@ fn memory(pages: &[&Page]) -> Result<Memory, MergeError> {
         live_peak: peak(|m| m.live_peak)?,
         resident_mean: mean(|m| m.resident_mean)?,
         resident_peak: peak(|m| m.resident_peak)?,
+        resident_over_time: mean(|m| m.resident_over_time)?,
     })
 }
 

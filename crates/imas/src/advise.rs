@@ -169,7 +169,7 @@ fn cpu_of(record: &TrialRecord) -> Option<f64> {
 
 fn memory_of(record: &TrialRecord) -> Option<f64> {
     let memory = &record.sample.memory;
-    (memory.snapshots > 0 && memory.resident_mean > 0).then_some(memory.resident_mean as f64)
+    (memory.snapshots > 0 && memory.resident() > 0).then_some(memory.resident() as f64)
 }
 
 /// Median of the pick over median of the present one, resampled together.

@@ -133,7 +133,7 @@ fn as_run(sample: &Sample) -> Option<Run> {
         system_s: usage.system_s,
         wall_s: sample.wall_s,
         peak_bytes: sample.memory.resident_peak,
-        mean_bytes: sample.memory.resident_mean,
+        mean_bytes: sample.memory.resident(),
         minor_faults: usage.minor_faults,
         major_faults: usage.major_faults,
         ..Run::default()

@@ -38,6 +38,7 @@ pub(crate) fn trial() -> Box<Page> {
     (header.heap_bytes_sum, header.heap_bytes_peak) = (40_000, 15_000);
     (header.live_bytes_sum, header.live_bytes_peak) = (30_000, 12_000);
     (header.resident_bytes_sum, header.resident_bytes_peak) = (32_000, 13_000);
+    header.resident_kib_time = 9 * (1_000_000_000 >> 16);
     (header.user_us, header.system_us) = (800_000, 100_000);
     (header.minor_faults, header.major_faults, header.max_rss_bytes) = (321, 2, 14_000_000);
     (header.voluntary_switches, header.involuntary_switches) = (7, 8);
