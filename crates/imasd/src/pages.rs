@@ -236,7 +236,7 @@ impl Daemon {
         }
         let program = match self.program_behind(&page, content, token.as_deref()) {
             Ok(program) => program,
-            Err(Drop::Unwitnessed) if first && page.uid == 0 => {
+            Err(Drop::Unwitnessed) if first && (page.uid == 0 || is_alive(content)) => {
                 return self.doubtful.push((page, Instant::now()));
             }
             Err(why) => {
@@ -528,6 +528,10 @@ impl Daemon {
             self.void_offer(known.program.id);
         }
     }
+}
+
+fn is_alive(content: &Page) -> bool {
+    sight::is_running(Identity { pid: content.pid, start_ticks: content.process_start_ticks })
 }
 
 /// The offer that a page is named after: sixteen hexadecimal digits.

@@ -135,6 +135,9 @@ pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
 
 fn arguments(folder: &Path) -> Option<Vec<OsString>> {
     let bytes = std::fs::read(folder.join("cmdline")).ok()?;
+    if bytes.is_empty() {
+        return None; // in the midst of its exec or of its end: it cannot be said what it is given
+    }
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
     Some(bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect())
 }
