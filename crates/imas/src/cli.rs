@@ -279,13 +279,9 @@ pub(crate) struct SimulateArgs {
     /// Files of runs, as `imas bench --export-runs` writes them [default: made-up programs of known truth]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
-    /// Policies to compare: adaptive, paper, always:CANDIDATE
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "adaptive,paper,always:system,always:jemalloc,always:glibc:arena1"
-    )]
+    /// Policies to compare: adaptive, paper, always:CANDIDATE; always stands for `system` with programs that have no runs of it [default:
+    /// adaptive, paper, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest
     #[arg(long, value_name = "W", default_value_t = 0.5, value_parser = share)]

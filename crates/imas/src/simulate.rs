@@ -23,8 +23,16 @@ struct Source {
     says: String,
 }
 
+impl Source {
+    /// Whether any program has runs of what the contender always takes.
+    fn knows(&self, contender: &Contender) -> bool {
+        let Contender::Always(name) = contender else { return true };
+        self.programs.iter().any(|program| program.candidates.contains(name))
+    }
+}
+
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
-    let contenders = args.policy.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?;
+    let named = args.policy.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?;
     let source = match args.data.as_slice() {
         [] => made_up(args),
         files => stored(files)?,
@@ -36,6 +44,16 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         return Err(Hinted::error(
             "no program to replay",
             "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND",
+        ));
+    }
+    let contenders = match named.as_slice() {
+        [] => baselines().into_iter().filter(|one| source.knows(one)).collect(),
+        _ => named,
+    };
+    if let Some(unknown) = contenders.iter().find(|one| !source.knows(one)) {
+        return Err(Hinted::error(
+            format!("{}: no program has runs of that candidate", unknown.name()),
+            "name one of the data's candidates, or measure it: imas suite run --with LIST",
         ));
     }
     let plan = Plan { splits: args.splits, seed: args.seed, w: args.weight, ..Plan::default() };
@@ -72,6 +90,19 @@ fn contender(name: &str) -> Result<Contender> {
             }
         },
     })
+}
+
+/// What users compare with: nothing, and one candidate for everything.
+fn baselines() -> Vec<Contender> {
+    let always = |name: &str| Contender::Always(name.to_owned());
+    vec![
+        Contender::Adaptive(Settings::default()),
+        Contender::Paper(Limits::default()),
+        always("system"),
+        always("jemalloc"),
+        always("glibc:arena1"),
+        always("glibc:arena2"),
+    ]
 }
 
 fn made_up(args: &SimulateArgs) -> Source {

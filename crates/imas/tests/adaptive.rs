@@ -93,8 +93,13 @@ fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
 
 #[test]
 fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
-    let output = World::new().imas(["simulate", "--policy", "best"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(errors.contains("best: no such policy") && errors.contains("hint:"), "{errors}");
+    for (policy, wanted) in [
+        ("best", "best: no such policy"),
+        ("always:glibc:arena2", "always glibc:arena2: no program has runs of that candidate"),
+    ] {
+        let output = World::new().imas(["simulate", "--policy", policy]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(wanted) && errors.contains("hint:"), "{errors}");
+    }
 }
