@@ -71,10 +71,10 @@ bench: build ## the figures of SPECIFICATION.md, printed as ratios with their sp
 	@bench/all $(IMAS)
 
 STUDY ?= build/study
-SET ?= data
-study: build ## measure the suite again and judge every choice on it (SET=data: about 2 hours, SET=full: a night; STUDY=folder; goes on where it was)
+STUDY_SET ?= data
+study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 2 hours, full: a night; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)
-	$(IMAS) suite run --set $(SET) --rounds 12 --counted 5 --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
 	$(IMAS) study selector --data $(STUDY)/runs.jsonl --out $(STUDY)/page
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl
 	$(IMAS) simulate --data $(STUDY)/runs.jsonl
