@@ -44,8 +44,7 @@ fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
     world.wait("every page is dealt with", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
     let before = world.counter("trials_stored");
     world.wait("a trial is on offer again", || world.offer(&program).is_some());
-    world.python(&script);
-    world.wait("and is stored", || world.counter("trials_stored") > before);
+    world.run_trial(&script, &program, || world.counter("trials_stored") > before);
 }
 
 #[test]
