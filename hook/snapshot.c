@@ -61,7 +61,8 @@ struct memory {
 };
 
 static struct memory look(void) {
-    return (struct memory){proc_heap_bytes(), proc_resident_bytes(), (uint64_t)live_bytes()};
+    uint64_t live = (uint64_t)live_bytes(); /* first: what other threads add while we look makes another snapshot due */
+    return (struct memory){proc_heap_bytes(), proc_resident_bytes(), live};
 }
 
 static void note_peaks(struct imas_page_header *header, const struct memory *memory) {
