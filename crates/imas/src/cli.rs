@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
 
@@ -41,6 +42,19 @@ pub(crate) struct Places {
     /// Seconds between two tests of one candidate [default: 3600]
     #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) retest: Option<f64>,
+}
+
+impl Cli {
+    /// From the words of the command line. `simulate` is told whether a store was named there: IMAS_STORE alone does not make it replay one.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        if let Command::Simulate(args) = &mut cli.command {
+            let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+            args.store_named = named("store") || named("system");
+        }
+        Ok(cli)
+    }
 }
 
 impl Places {
@@ -279,6 +293,12 @@ pub(crate) struct SimulateArgs {
     /// Files of runs, as `imas bench --export-runs` writes them [default: made-up programs of known truth]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
+    /// The trials in your own store; --store FILE and --system replay another one's
+    #[arg(long, conflicts_with_all = ["data", "programs"])]
+    pub(crate) stored: bool,
+    /// A store was named on the command line, not only in the environment.
+    #[arg(skip)]
+    pub(crate) store_named: bool,
     /// Policies to compare: adaptive, paper, always:CANDIDATE; always stands for `system` with programs that have no runs of it [default:
     /// adaptive, paper, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

@@ -42,7 +42,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, &Context::new(places)?),
         Command::Study(args) => study::run(&args, &Context::new(places)?),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Simulate(args) => simulate::run(&args, places),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }

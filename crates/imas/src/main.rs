@@ -36,13 +36,11 @@ mod wishes;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
     if let Some(answer) = probe_answer() {
         return answer;
     }
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::read() {
         Ok(cli) => cli,
         Err(usage) => return usage_error(&usage),
     };

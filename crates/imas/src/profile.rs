@@ -69,6 +69,11 @@ fn candidates(context: &Context, store: &Store, pinned: Option<&str>) -> Vec<Can
     set.into_iter().map(|candidate| for_policy(candidate, context.obstacle(candidate, Some(store)))).collect()
 }
 
+/// Every candidate of the catalogue, whether or not it can be used here now: what was measured under it can be replayed all the same.
+pub(crate) fn to_replay(context: &Context) -> Vec<Candidate> {
+    context.catalogue.candidates().iter().map(|candidate| for_policy(candidate, None)).collect()
+}
+
 fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Candidate {
     let version = candidate.version.clone().unwrap_or_default();
     let serves = match &candidate.library {

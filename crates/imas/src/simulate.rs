@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas simulate`: policies on stored or made-up runs, judged on runs that they did not see.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_core::History;
 use imas_core::adaptive::Settings;
 use imas_core::paper::Limits;
-use imas_core::simulate::program::LeftOut;
-use imas_core::simulate::{Contender, Plan, PolicyResult, Program, World, assess, data, programs};
+use imas_core::simulate::{
+    Contender, LeftOut, Plan, PolicyResult, Program, World, assess, data, from_store, programs,
+};
 use imas_core::stats::Interval;
+use imas_store::Store;
 use serde_json::json;
 
-use crate::cli::SimulateArgs;
+use crate::cli::{Places, SimulateArgs};
+use crate::context::Context;
 use crate::message::{self, Hinted};
-use crate::output;
+use crate::{output, profile};
 
 /// Programs to replay and where they come from.
 struct Source {
@@ -31,11 +36,13 @@ impl Source {
     }
 }
 
-pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
     let named = args.policy.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?;
+    let from_store = args.stored || args.store_named;
     let source = match args.data.as_slice() {
+        [] if from_store => store(&Context::new(places)?)?,
         [] => made_up(args),
-        files => stored(files)?,
+        files => measured(files)?,
     };
     for one in &source.left_out {
         message::warning(&format!("{} is left out: {}", one.name, one.why));
@@ -43,7 +50,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     if source.programs.is_empty() {
         return Err(Hinted::error(
             "no program to replay",
-            "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND",
+            match from_store {
+                true => {
+                    "a program needs 4 rounds of trials: imas run --policy paper --retest 0 -- COMMAND, 5 times a candidate"
+                }
+                false => "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND",
+            },
         ));
     }
     let contenders = match named.as_slice() {
@@ -111,7 +123,40 @@ fn made_up(args: &SimulateArgs) -> Source {
     Source { programs: world.programs(args.seed), left_out: vec![], says }
 }
 
-fn stored(files: &[std::path::PathBuf]) -> Result<Source> {
+/// Every program of the store, by the trials of the build that was tried last.
+fn store(context: &Context) -> Result<Source> {
+    let path = &context.store_path;
+    let store = Store::open_read_only(path).map_err(|error| {
+        Hinted::error(
+            format!("store: {error}"),
+            "name one that is there with --store FILE; 'imas run -- COMMAND' begins your own",
+        )
+    })?;
+    let candidates = profile::to_replay(context);
+    let (mut replayable, mut left_out, mut trials) = (vec![], vec![], 0);
+    for program in store.programs()? {
+        let records = store.trials(program.id)?;
+        let Some(newest) = imas_core::record::in_order_of_time(&records).pop() else { continue };
+        let history = History {
+            records: &records,
+            candidates: &candidates,
+            build_id: &newest.build_id,
+            pinned: None,
+            excluded: false,
+            lifted_at: &BTreeMap::new(),
+            limits: context.limits,
+            now_unix_s: profile::now_unix_s(),
+        };
+        let (program, without) = from_store(&program.to_string(), &history);
+        trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());
+        replayable.extend(program);
+        left_out.extend(without);
+    }
+    let says = format!("{} programs, {trials} trials of {}", replayable.len(), path.display());
+    Ok(Source { programs: replayable, left_out, says })
+}
+
+fn measured(files: &[std::path::PathBuf]) -> Result<Source> {
     let data = read_data(files)?;
     if !data.unreadable.is_empty() {
         message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));

@@ -103,3 +103,40 @@ fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
         assert!(errors.contains(wanted) && errors.contains("hint:"), "{errors}");
     }
 }
+
+/// Real trials of the user's own store, and the errors around it.
+#[test]
+fn the_laboratory_replays_the_users_own_store() {
+    let world = World::new();
+    let nothing = world.imas(["simulate", "--stored"]).output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("hint:"));
+    world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
+    let start = || {
+        let words = ["run", "--policy", "paper", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
+        said(&world.imas(words).output().unwrap());
+    };
+    start();
+    said(&world.imas(["show"]).output().unwrap());
+    let few = world.imas(["simulate", "--stored"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&few.stderr).into_owned();
+    assert_eq!(few.status.code(), Some(2));
+    assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
+    (1..3 * 5).for_each(|_| start());
+    said(&world.imas(["show"]).output().unwrap());
+    let result = json(&world.imas(["simulate", "--stored", "--json"]).output().unwrap());
+    assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
+    let policies = result["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
+    assert!(names.starts_with(&["adaptive", "paper", "always system"]), "{names:?}");
+    for one in policies {
+        for key in ["trials", "regret", "wrong", "harmed"] {
+            assert!(one[key].is_number(), "{key} of {one}");
+        }
+    }
+    let sort: Vec<_> = policies[1]["details"].as_array().unwrap().iter().map(|one| &one["program"]).collect();
+    assert_eq!(sort, ["/usr/bin/sort"]);
+    let absent = world.work().join("no.db");
+    let output = world.imas(["simulate", "--store", absent.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

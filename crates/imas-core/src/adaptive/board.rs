@@ -124,7 +124,8 @@ fn contrast(before: &Moments, point: Point) -> (f64, f64) {
     (scale * (point.cpu - before.mean_x), scale * (point.memory - before.mean_y))
 }
 
-fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
+/// Cut where a candidate comes up again.
+pub(crate) fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
     let mut rounds = Vec::new();
     let mut start = 0;
     for (at, trial) in trials.iter().enumerate() {

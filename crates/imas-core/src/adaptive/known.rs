@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the stored trials of a program say to the policy.
 
-use crate::candidate::{Candidate, Cost, NotCounted, cost};
+use crate::candidate::{Candidate, Cost, Counted, NotCounted, cost, count};
 use crate::paper::Limits;
 use crate::profile::{History, trials};
 use crate::record::TrialRecord;
@@ -34,24 +34,19 @@ impl Known {
     pub fn new(history: &History<'_>, usable: &[bool], settings: &Settings) -> Self {
         let len = history.candidates.len();
         let made = made(history, settings);
-        let costs: Vec<Cost> = made.iter().filter_map(|(_, _, cost)| *cost).collect();
-        let per_operation = !same_work(&costs);
-        let of = |(candidate, _, cost): &(usize, f64, Option<Cost>)| Trial {
-            candidate: *candidate,
-            point: cost.and_then(|cost| point(&cost, per_operation)),
-        };
+        let per_operation = !same_work(&made);
         let mut last_s = vec![None; len];
-        for (candidate, at_s, _) in &made {
-            last_s[*candidate] = Some(*at_s);
+        for one in &made {
+            last_s[one.candidate] = Some(one.record.sample.made_unix_s);
         }
         let peak = |i: usize| {
-            let peaks = made.iter().filter(|(candidate, ..)| *candidate == i).filter_map(|(.., cost)| *cost);
+            let peaks = made.iter().filter(|one| one.candidate == i).filter_map(|one| one.cost);
             peaks.map(|cost| cost.peak_bytes).max().unwrap_or(0)
         };
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
         Self {
-            board: Board::new(&made.iter().map(of).collect::<Vec<_>>(), len, system),
+            board: Board::new(&points(&made, per_operation), len, system),
             settings: *settings,
             eligible: (0..len).map(|i| usable[i] && fits(i)).collect(),
             per_operation,
@@ -97,22 +92,37 @@ fn least(least: Option<f64>, one: f64) -> Option<f64> {
     Some(least.map_or(one, |least| least.min(one)))
 }
 
-/// Trials that speak for the program as it is now, in order of time: candidate, time, and cost where there is one.
-fn made(history: &History<'_>, settings: &Settings) -> Vec<(usize, f64, Option<Cost>)> {
+/// The trials as the policy sees them, in order of time, each with the paper's figures where it has them: what the laboratory replays.
+pub(crate) fn replayed(history: &History<'_>, settings: &Settings) -> Vec<(Trial, Option<Counted>)> {
+    let made = made(history, settings);
+    let counted =
+        |one: &Made<'_>| count(one.record, &history.candidates[one.candidate], history.build_id).ok();
+    points(&made, !same_work(&made)).into_iter().zip(made.iter().map(counted)).collect()
+}
+
+/// A trial of a candidate, and what it cost if it yielded figures.
+struct Made<'a> {
+    candidate: usize,
+    record: &'a TrialRecord,
+    cost: Option<Cost>,
+}
+
+/// Trials that speak for the program as it is now, in order of time.
+fn made<'a>(history: &History<'a>, settings: &Settings) -> Vec<Made<'a>> {
     let is_fresh = |record: &&TrialRecord| {
         let age_s = history.now_unix_s - record.sample.made_unix_s;
         age_s <= settings.max_age_s
     };
     let machine = newest_machine(history);
-    let of = |record: &TrialRecord| {
+    let of = |record: &'a TrialRecord| {
         if !is_of_machine(record, machine) {
             return None;
         }
-        let i = history.candidates.iter().position(|c| c.name == record.sample.candidate)?;
-        match cost(record, &history.candidates[i], history.build_id) {
-            Ok(cost) => Some((i, record.sample.made_unix_s, Some(cost))),
+        let candidate = history.candidates.iter().position(|c| c.name == record.sample.candidate)?;
+        match cost(record, &history.candidates[candidate], history.build_id) {
+            Ok(cost) => Some(Made { candidate, record, cost: Some(cost) }),
             Err(NotCounted::OtherVersion | NotCounted::OtherBuild) => None,
-            Err(why) => why.is_candidates_doing().then_some((i, record.sample.made_unix_s, None)),
+            Err(why) => why.is_candidates_doing().then_some(Made { candidate, record, cost: None }),
         }
     };
     trials(history).into_iter().filter(is_fresh).filter_map(of).collect()
@@ -127,10 +137,15 @@ fn is_of_machine(record: &TrialRecord, machine: &str) -> bool {
     record.sample.machine.is_empty() || machine.is_empty() || record.sample.machine == machine
 }
 
-fn same_work(costs: &[Cost]) -> bool {
-    let calls = || costs.iter().map(|cost| cost.calls as f64);
+fn same_work(made: &[Made<'_>]) -> bool {
+    let calls = || made.iter().filter_map(|one| one.cost).map(|cost| cost.calls as f64);
     let (least, most) = (calls().fold(f64::INFINITY, f64::min), calls().fold(0.0, f64::max));
     most <= least * SAME_WORK
+}
+
+fn points(made: &[Made<'_>], per_operation: bool) -> Vec<Trial> {
+    let of = |one: &Made<'_>| one.cost.and_then(|cost| point(&cost, per_operation));
+    made.iter().map(|one| Trial { candidate: one.candidate, point: of(one) }).collect()
 }
 
 fn point(cost: &Cost, per_operation: bool) -> Option<Point> {

@@ -3,6 +3,7 @@
 
 use super::program::Program;
 use crate::adaptive::{self, Board, Settings, board::Trial};
+use crate::candidate::Counted;
 use crate::paper::{self, Limits, Summary};
 
 /// A policy in the laboratory.
@@ -40,7 +41,7 @@ impl Contender {
     pub fn settle(&self, program: &Program, seen: &[usize], w: f64, seed: u64) -> Option<Outcome> {
         match self {
             Self::Adaptive(settings) => Some(adaptive(program, seen, w, &Settings { seed, ..*settings })),
-            Self::Paper(limits) => paper(program, limits, seed),
+            Self::Paper(limits) => paper(program, seen, limits, seed),
             Self::Always(name) => {
                 let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
                 Some(Outcome { trials: 0, pick })
@@ -68,21 +69,26 @@ fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> O
 }
 
 /// Every candidate `max_tests` times, round robin, each test one of the counted runs; those are used anew when they run out.
-fn paper(program: &Program, limits: &Limits, seed: u64) -> Option<Outcome> {
-    if program.counted.is_empty() {
-        return None;
-    }
+fn paper(program: &Program, seen: &[usize], limits: &Limits, seed: u64) -> Option<Outcome> {
+    let rounds = counted(program, seen);
     let limits = Limits { retest_s: 0.0, ..*limits };
     let eligible = vec![true; program.candidates.len()];
     let mut summaries = vec![Summary::default(); program.candidates.len()];
     let (mut trials, mut last) = (0, None);
     while let Some(next) = paper::next_test(&summaries, last, &eligible, &limits, f64::from(trials)) {
-        let rounds = program.counted.len() as u64;
-        let round = usize::try_from(seed.wrapping_add(u64::from(summaries[next].count)) % rounds).ok()?;
-        let test = program.counted[round][next]?;
+        let count = u64::from(summaries[next].count);
+        let round = seed.wrapping_add(count).checked_rem(rounds.len() as u64)?;
+        let test = rounds[usize::try_from(round).ok()?][next]?;
         paper::add(&mut summaries[next], &test, f64::from(trials), &limits);
         (trials, last) = (trials + 1, Some(next));
     }
     let picks = paper::analyse(&summaries, &eligible)?;
     Some(Outcome { trials, pick: picks.balanced })
+}
+
+/// The counted rounds that may be seen and are complete.
+fn counted<'a>(program: &'a Program, seen: &[usize]) -> Vec<&'a [Option<Counted>]> {
+    let is_seen = |number: &usize| !program.same_runs || seen.contains(number);
+    let rounds = program.counted.iter().enumerate().filter(|(number, _)| is_seen(number));
+    rounds.map(|(_, round)| round.as_slice()).filter(|round| round.iter().all(Option::is_some)).collect()
 }

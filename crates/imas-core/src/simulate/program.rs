@@ -18,6 +18,8 @@ pub struct Program {
     pub rounds: Vec<Vec<Option<Point>>>,
     /// Counted rounds, which `paper` looks at.
     pub counted: Vec<Vec<Option<Counted>>>,
+    /// The counted rounds are the measured ones, number by number, as in a store: of them, too, a policy sees only those it may see.
+    pub same_runs: bool,
     /// What each candidate truly costs over `system`, where known.
     pub truth: Option<Vec<Point>>,
 }
@@ -75,6 +77,7 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     Ok(Program {
         name: name.to_owned(),
         counted: counted.into_iter().filter(is_whole).collect(),
+        same_runs: false,
         rounds,
         candidates,
         truth: None,

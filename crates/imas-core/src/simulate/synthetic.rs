@@ -84,6 +84,7 @@ impl World {
             name: format!("synthetic-{number}"),
             candidates: (0..self.candidates).map(name).collect(),
             counted: counted.collect(),
+            same_runs: false,
             rounds,
             truth: Some(truth),
         }
