@@ -141,7 +141,7 @@ mod tests {
         let candidates: Vec<String> = ["system", "a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
         let mut point = || Some(Point { cpu: random.random_range(-0.2..0.2), memory: 0.0 });
         let rounds = (0..12).map(|_| (0..candidates.len()).map(|_| point()).collect()).collect();
-        Program { name: seed.to_string(), candidates, rounds, counted: vec![], truth: None }
+        Program { name: seed.to_string(), candidates, rounds, counted: vec![], same_runs: false, truth: None }
     }
 
     /// The winner's curse: without a difference there is nothing to gain, and only judging on the rounds that chose finds some.

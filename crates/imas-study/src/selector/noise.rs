@@ -101,7 +101,8 @@ mod tests {
         let point = |cpu: f64| Some(Point { cpu, memory: 0.0 });
         let rounds = [0.0, 0.5, 0.1, 0.4].map(|slow| vec![point(slow), point(slow - 0.1)]).to_vec();
         let candidates = vec!["system".to_owned(), "a".to_owned()];
-        let program = Program { name: "p".into(), candidates, rounds, counted: vec![], truth: None };
+        let program =
+            Program { name: "p".into(), candidates, rounds, counted: vec![], same_runs: false, truth: None };
         let noise = Noise::of(&program).unwrap();
         assert!(noise.cpu > 0.2 && noise.paired_cpu < 1e-9 && noise.memory == 0.0, "{noise:?}");
         assert!(sentence(&[noise]).contains("1 of 1 programs"));
