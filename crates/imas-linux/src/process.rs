@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Single questions about processes, answered from /proc, and the probe that shows whether a library loads.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -39,6 +40,19 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
 pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     let maps = open(pid)?.maps()?;
     Ok(maps.iter().any(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file)))
+}
+
+/// Processes that work in a folder or below it and have it as HOME: what a killed session of a suite left behind.
+#[must_use]
+pub fn at_home_in(folder: &Path) -> Vec<u32> {
+    let is_one = |process: &Process| {
+        process.cwd().is_ok_and(|cwd| cwd.starts_with(folder))
+            && process
+                .environ()
+                .is_ok_and(|variables| variables.get(OsStr::new("HOME")).is_some_and(|home| home == folder))
+    };
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    processes.filter(is_one).filter_map(|process| u32::try_from(process.pid).ok()).collect()
 }
 
 /// The processes there are now.

@@ -42,6 +42,8 @@ pub enum Set {
     Quick,
     /// Those of 0.3 to 3 s, for data sets with many rounds.
     Data,
+    /// At least 120 of about 0.3 to 1 s, from every category: what the project's own results are made with.
+    Study,
     /// All.
     Full,
 }

@@ -51,6 +51,12 @@ pub enum SuiteError {
         /// The last lines it said.
         said: String,
     },
+    /// Another session uses the folder.
+    #[error("{}: another 'imas suite run' is at work there", .folder.display())]
+    Busy {
+        /// The folder of inputs and work.
+        folder: PathBuf,
+    },
     /// There is a record already and nobody said what to do with it.
     #[error("{} has runs already", .path.display())]
     HasRuns {
@@ -78,6 +84,7 @@ impl SuiteError {
                 "the other programs go on without it; 'imas suite run --resume NAME' tries again".into()
             }
             Self::Install { .. } => "install the packages by hand, then run this again with --resume".into(),
+            Self::Busy { .. } => "wait until it has ended, or name another folder with --cache".into(),
             Self::HasRuns { .. } => "add --resume to go on with it, or name another folder with --out".into(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,6 +62,20 @@ impl Place {
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.root.join("work")
+    }
+
+    /// Keeps every other session out until the file is dropped: there is one work folder.
+    ///
+    /// # Errors
+    /// When another session has it, or the file cannot be made.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.root.join(".lock");
+        let file = File::create(&path).map_err(SuiteError::file(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(SuiteError::Busy { folder: self.root.clone() }),
+            Err(TryLockError::Error(error)) => Err(SuiteError::file(&path)(error)),
+        }
     }
 
     /// Empties the work folder.
@@ -194,6 +209,16 @@ mod tests {
         assert_eq!(std::fs::read(&made).unwrap(), first);
         make("date +%N%N > date").unwrap();
         assert_ne!(std::fs::read(&made).unwrap(), first);
+    }
+
+    #[test]
+    fn one_session_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path(), folder.path()).unwrap();
+        let first = place.lock().unwrap();
+        assert!(matches!(place.lock(), Err(SuiteError::Busy { .. })));
+        drop(first);
+        place.lock().unwrap();
     }
 
     #[test]

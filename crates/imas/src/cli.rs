@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -69,6 +70,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     const MOST: f64 = 1e9; // thirty years; far beyond it a point in time can no longer be computed
     if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
+}
+
+/// A length of time with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: Result<jiff::SignedDuration, _> = text.parse();
+    let length = parsed.ok().and_then(|length| Duration::try_from(length).ok());
+    length.filter(|length| !length.is_zero()).ok_or_else(|| "not a time such as 90s, 55m or 1h30m".to_owned())
 }
 
 /// A number from 0 to 1.
@@ -347,6 +355,8 @@ pub(crate) enum SuiteSet {
     Quick,
     /// Those of 0.3 to 3 s, for many rounds
     Data,
+    /// Over 120 of about 0.3 to 1 s: what results/ are made with
+    Study,
     /// All
     Full,
 }
@@ -399,6 +409,9 @@ pub(crate) struct SuiteRunArgs {
     /// End a run after this many seconds [default: 20 times what the suite expects, at least 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
+    /// Begin no round that would not end within this time, such as 55m or 1h30m; --resume goes on
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) time_limit: Option<Duration>,
     /// Seed of the order of runs
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,

@@ -3,6 +3,8 @@
 
 mod fit;
 mod install;
+mod left_over;
+mod limit;
 mod listing;
 mod once;
 mod progress;
@@ -62,6 +64,7 @@ fn set(set: SuiteSet) -> Set {
     match set {
         SuiteSet::Quick => Set::Quick,
         SuiteSet::Data => Set::Data,
+        SuiteSet::Study => Set::Study,
         SuiteSet::Full => Set::Full,
     }
 }

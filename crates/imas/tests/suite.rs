@@ -224,3 +224,26 @@ fn bad_input_is_named() {
     assert_eq!(typing_error.status.code(), Some(2));
     assert_hinted(&typing_error, "line 3");
 }
+
+/// It ends between two programs, so that what is there is balanced, and goes on from there.
+#[test]
+fn a_time_limit_ends_it_with_whole_programs() {
+    let world = World::new();
+    let own = program("first", "sleep 0.6") + &program("second", "sleep 0.6");
+    let lib = installation(&world, &own);
+    let run = |more: &[&str]| {
+        let mut run = suite(&world, "run", &["--with", "mimalloc", "--rounds", "2"]);
+        output(run.args(more).env("IMAS_LIB_DIR", &lib))
+    };
+    let ran = run(&["--time-limit", "1s"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(stderr(&ran).contains("time limit of 1 second: round 1 is not finished"), "{}", said(&ran));
+    let programs: BTreeSet<String> = runs(&world).iter().map(|run| key(run).0).collect();
+    assert_eq!((programs.len(), runs(&world).len()), (1, 2), "{}", said(&ran));
+    let resumed = run(&["--resume"]);
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    assert_eq!(runs(&world).iter().map(key).collect::<BTreeSet<_>>().len(), 8, "{}", said(&resumed));
+
+    let wrong = run(&["--resume", "--time-limit", "soon"]);
+    assert!(stderr(&wrong).contains("not a time such as 90s, 55m or 1h30m"), "{}", said(&wrong));
+}

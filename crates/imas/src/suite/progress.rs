@@ -45,6 +45,12 @@ impl Progress {
         }
     }
 
+    /// What this many runs of a program are expected to take.
+    pub(super) fn expected(&self, program: &str, runs: usize) -> Duration {
+        let one = self.left.get(program).map_or(0.0, |(_, seconds)| seconds + AROUND_A_RUN_S);
+        Duration::from_secs_f64(one * runs as f64)
+    }
+
     pub(super) fn left_s(&self) -> f64 {
         self.left.values().map(|(runs, seconds)| *runs as f64 * (seconds + AROUND_A_RUN_S)).sum()
     }

@@ -14,6 +14,7 @@ use imas_suite::record::{Header, Key, Kind, Line, Record};
 use imas_suite::{Place, Program, Suite, order};
 
 use super::fit::{Fit, fit};
+use super::limit::Limit;
 use super::once::Once;
 use super::progress::Progress;
 use super::show;
@@ -36,6 +37,8 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
     let programs = chosen(&suite, args)?;
     let candidates = candidates(args, context)?;
     let folder = super::out(&args.places)?;
+    let _alone = place.lock().map_err(super::hinted)?;
+    super::left_over::end(&place);
     let (record, lines) = Record::open(&folder, args.resume).map_err(super::hinted)?;
     if record.torn_bytes > 0 {
         message::say(
@@ -135,6 +138,11 @@ fn say_if_busy() {
     }
 }
 
+fn name_of(kind: Kind, round: u32) -> String {
+    let what = if kind == Kind::Counted { "counted round" } else { "round" };
+    format!("{what} {}", round + 1)
+}
+
 /// A program in this session.
 struct Subject<'a> {
     program: &'a Program,
@@ -175,6 +183,10 @@ impl<'a> Subject<'a> {
             varies: different.len() > 1,
             failures,
         }
+    }
+
+    fn is_out(&self) -> bool {
+        self.dropped || self.has_lost(SYSTEM)
     }
 
     fn has_lost(&self, candidate: &str) -> bool {
@@ -221,17 +233,37 @@ impl Session<'_> {
 
     fn all(&mut self) -> Result<()> {
         let mut progress = Progress::start(self.left());
+        let limit = Limit::start(self.args.time_limit);
         for (kind, round) in self.rounds() {
+            let needs = self.round_needs(kind, round, &progress);
+            if !needs.is_zero() && !limit.begins(needs) {
+                progress.say(&limit.said(&format!("{} is not begun", name_of(kind, round))));
+                break;
+            }
             let names: Vec<&str> =
                 self.subjects.iter().map(|subject| subject.program.name.as_str()).collect();
             for at in order::programs(&names, round, self.args.seed) {
+                if limit.is_over() {
+                    progress.say(&limit.said(&format!("{} is not finished", name_of(kind, round))));
+                    progress.finish();
+                    return Ok(());
+                }
                 self.program(at, kind, round, &mut progress)?;
             }
-            let what = if kind == Kind::Counted { "counted round" } else { "round" };
-            progress.round(&format!("{what} {}", round + 1));
+            progress.round(&name_of(kind, round));
         }
         progress.finish();
         Ok(())
+    }
+
+    /// What is left of a round, warm-ups too; nothing once it is done.
+    fn round_needs(&self, kind: Kind, round: u32, progress: &Progress) -> Duration {
+        let of = |subject: &Subject<'_>| {
+            let todo = if subject.is_out() { 0 } else { self.todo(subject, kind, round).len() };
+            let warm_up = usize::from(todo > 0 && !subject.warm);
+            progress.expected(&subject.program.name, todo + warm_up)
+        };
+        self.subjects.iter().map(of).sum()
     }
 
     fn left(&self) -> BTreeMap<String, (u64, f64)> {
@@ -264,15 +296,23 @@ impl Session<'_> {
             let candidate = self.candidates[candidate];
             let name = self.subjects[at].program.name.clone();
             let subject = &self.subjects[at];
-            if subject.dropped || subject.has_lost(SYSTEM) || subject.has_lost(&candidate.name) {
+            if subject.is_out() || subject.has_lost(&candidate.name) {
                 progress.done(&name, None);
                 continue;
             }
             progress.step(&name, &candidate.name);
             let began = Instant::now();
-            let mut line = self.once(at, candidate, kind, round)?;
-            self.compare_output(at, &mut line)?;
+            let line = self.once(at, candidate, kind, round).and_then(|line| self.compared(at, line));
             progress.done(&name, Some(began.elapsed()));
+            let line = match line {
+                Ok(line) => line,
+                // Not the candidate's doing, and no reason to lose the other programs; --resume makes the run again.
+                Err(error) => {
+                    progress.say(&format!("imas: {name}: left out from here on: {error:#}"));
+                    self.subjects[at].dropped = true;
+                    continue;
+                }
+            };
             self.keep(at, &line, progress)?;
         }
         Ok(())
@@ -336,17 +376,17 @@ impl Session<'_> {
     }
 
     /// A candidate is blamed for another output only when `system` gives the same one twice.
-    fn compare_output(&mut self, at: usize, line: &mut Line) -> Result<()> {
+    fn compared(&mut self, at: usize, mut line: Line) -> Result<Line> {
         if !line.ok || line.run.output.is_none() {
-            return Ok(());
+            return Ok(line);
         }
         if line.candidate == SYSTEM {
             self.see(at, line.run.output.clone());
-            return Ok(());
+            return Ok(line);
         }
         let subject = &self.subjects[at];
         if subject.expected == line.run.output || subject.varies {
-            return Ok(());
+            return Ok(line);
         }
         if !subject.confirmed {
             let again = self.once(at, self.candidates[0], Kind::Measured, 0)?;
@@ -357,7 +397,7 @@ impl Session<'_> {
             line.why = Some("output".to_owned());
             line.said = Some("its output is not that of system".to_owned());
         }
-        Ok(())
+        Ok(line)
     }
 
     fn keep(&mut self, at: usize, line: &Line, progress: &Progress) -> Result<()> {
