@@ -2,6 +2,7 @@
 //! The programs that are known: what each is on disk, what was decided, which trial is on offer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use imas_core::ProfileView;
 use imas_core::decision::{Decision, Evidence};
@@ -14,6 +15,9 @@ use imas_store::samples::Program;
 
 use crate::judge::Verdict;
 use crate::sight::{Sight, detail_of_text};
+
+/// A trial may be taken by a process so long after its offer was withdrawn: it read the index before, and its page is on its way.
+const STILL_OURS: Duration = Duration::from_secs(60);
 
 /// One program.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Known {
     pub(crate) offer: Option<Offer>,
     /// The offered trial has been taken by a process.
     pub(crate) taken: bool,
+    /// The offer before, and when it was withdrawn.
+    pub(crate) withdrawn: Option<(Offer, Instant)>,
     /// Offers that came to nothing, one after the other.
     pub(crate) void_offers: u32,
     /// No new offer before then, Unix time.
@@ -53,11 +59,19 @@ impl Known {
             verdict: Verdict::untouched(untouched(Reason::NoData, "")),
             offer: None,
             taken: false,
+            withdrawn: None,
             void_offers: 0,
             no_offer_before_s: 0.0,
             look_again_s: None,
             program,
         }
+    }
+
+    /// The offer of that name, withdrawn ones of the last minute too: what a trial brings is true whatever was decided meanwhile.
+    pub(crate) fn offer_named(&self, token: &str) -> Option<&Offer> {
+        let withdrawn = self.withdrawn.as_ref().filter(|(_, at)| at.elapsed() < STILL_OURS);
+        let offers = self.offer.iter().chain(withdrawn.map(|(offer, _)| offer));
+        offers.into_iter().find(|offer| offer.token == token)
     }
 
     /// Whether nothing more is to be tried: the picks stand.
@@ -160,7 +174,12 @@ impl Book {
         self.known.get(&id).filter(|known| known.program.domain == domain)
     }
 
-    /// The program that a trial of that name is offered to.
+    /// The program that a trial of that name is or was offered to, and the offer.
+    pub(crate) fn trial(&self, token: &str) -> Option<(&Known, &Offer)> {
+        self.known.values().find_map(|known| Some((known, known.offer_named(token)?)))
+    }
+
+    /// The program that a trial of that name is offered to now.
     pub(crate) fn offering(&self, token: &str) -> Option<&Known> {
         self.known.values().find(|known| known.offer.as_ref().is_some_and(|offer| offer.token == token))
     }

@@ -26,6 +26,7 @@ use crate::installation::Installation;
 use crate::notify;
 use crate::pages::{Departed, SECOND_LOOK, Watched};
 use crate::publish::Publisher;
+use crate::sight::{Identity, Sight};
 use crate::wakeup::{Wakeup, Woken};
 
 /// Two publications are at least so far apart.
@@ -59,6 +60,8 @@ pub(crate) struct Daemon {
     pub(crate) departed: Departed,
     /// Pages to be looked at a second time, and since when.
     pub(crate) doubtful: Vec<(PageName, Instant)>,
+    /// Processes seen alive behind pages that have not been worked on yet.
+    pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
     pub(crate) barred: HashMap<Executable, (String, String)>,
@@ -122,6 +125,7 @@ impl Daemon {
             watched: Watched::default(),
             departed: Departed::default(),
             doubtful: Vec::new(),
+            glimpses: HashMap::new(),
             counters: Counters::default(),
             barred: HashMap::new(),
             disabled: store.disabled()?,
@@ -189,14 +193,7 @@ impl Daemon {
     fn turn(&mut self, woken: &Woken) {
         let now = Instant::now();
         self.read_deeds(now, woken.deeds);
-        let news = self.folders.news();
-        if news.lost {
-            self.counters.events_lost += 1;
-            self.look_at_all_pages();
-        }
-        for page in news.written {
-            self.page_written(page);
-        }
+        self.read_news();
         self.look_again(now);
         for page in &woken.ended {
             self.page_ended(page);
@@ -473,8 +470,13 @@ impl Daemon {
         }
     }
 
+    /// Whether it tells us of ends of processes.
+    pub(crate) fn hears_the_kernel(&self) -> bool {
+        self.connector.is_some()
+    }
+
     fn events(&self) -> &'static str {
-        if self.connector.is_some() { "kernel" } else { "polling" }
+        if self.hears_the_kernel() { "kernel" } else { "polling" }
     }
 
     /// Writes the file that `imas status` reads, if it would say anything new.

@@ -4,7 +4,7 @@
 //! A page is a claim. It counts only when we have seen, while the process lived, that its owner, id, start and executable are those of
 //! a program that this very trial was offered to. Everything else is dropped, and counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
@@ -25,6 +25,9 @@ const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
+
+/// Pages that may come while others are worked on, in one turn of the loop.
+const MOST_AT_ONCE: usize = 256;
 
 /// A page is looked at for the second time after this time.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_millis(200);
@@ -191,6 +194,41 @@ impl Daemon {
         }
     }
 
+    /// What has been written in the folders. All processes behind it are looked at before any of it is worked on: that takes time, for the
+    /// store writes through to the disk, and those that crash at once do not wait for it.
+    pub(crate) fn read_news(&mut self) {
+        let mut pages = VecDeque::new();
+        for _ in 0..MOST_AT_ONCE {
+            let news = self.folders.news();
+            if news.lost {
+                self.counters.events_lost += 1;
+                pages.extend(self.folders.all());
+            }
+            news.written.iter().for_each(|page| self.glimpse(page));
+            pages.extend(news.written);
+            let Some(page) = pages.pop_front() else { break };
+            self.page_written(page);
+        }
+        pages.into_iter().for_each(|page| self.page_written(page));
+        self.glimpses.clear();
+    }
+
+    fn glimpse(&mut self, page: &PageName) {
+        if self.glimpses.len() >= MOST_AT_ONCE {
+            return;
+        }
+        let Ok(content) = self.read(page) else { return };
+        let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
+        if let Some(sight) = sight::look(identity) {
+            self.glimpses.insert(identity, sight);
+        }
+    }
+
+    /// Whose pages are believed without a witness: root's, in a user's own tree that user's.
+    fn own_uid(&self) -> u32 {
+        if self.options.user { rustix::process::geteuid().as_raw() } else { 0 }
+    }
+
     /// Clears the folders of what nobody told us about and nobody finishes: pages never armed, files never closed, pipes, folders.
     pub(crate) fn sweep(&mut self) {
         for page in self.folders.all() {
@@ -230,13 +268,13 @@ impl Daemon {
         }
         let token = (content.kind == PageKind::Trial).then(|| token_of(&page).unwrap_or_default().to_owned());
         if let Some(token) = &token
-            && self.book.offering(token).is_none()
+            && self.book.trial(token).is_none()
         {
             return self.drop_page(&page, Drop::Unknown);
         }
         let program = match self.program_behind(&page, content, token.as_deref()) {
             Ok(program) => program,
-            Err(Drop::Unwitnessed) if first && (page.uid == 0 || is_alive(content)) => {
+            Err(Drop::Unwitnessed) if first && (page.uid == self.own_uid() || is_alive(content)) => {
                 return self.doubtful.push((page, Instant::now()));
             }
             Err(why) => {
@@ -278,7 +316,8 @@ impl Daemon {
     ) -> Result<RowId, Drop> {
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
         let domain = self.domain_of(page.uid);
-        let Some(sight) = sight::look(identity) else {
+        let seen = sight::look(identity).or_else(|| self.glimpses.remove(&identity));
+        let Some(sight) = seen else {
             if sight::life(content.pid).is_some_and(|life| life.identity != identity) {
                 return Err(Drop::Forged); // the id is another's
             }
@@ -287,14 +326,14 @@ impl Daemon {
         if sight.uid != page.uid {
             return Err(Drop::Forged);
         }
-        let offered = token.and_then(|token| self.book.offering(token));
+        let offered = token.and_then(|token| self.book.trial(token));
         let (program, candidate) = match offered {
-            Some(known) => {
+            Some((known, offer)) => {
                 let same = known.executable == Some(sight.executable) && known.detail == sight.detail;
                 if !same {
                     return Err(Drop::Forged);
                 }
-                (known.program.clone(), known.offer.as_ref().map(|offer| offer.candidate.clone()))
+                (known.program.clone(), Some(offer.candidate.clone()))
             }
             None => {
                 let mine = self.book.find(&sight, domain);
@@ -310,8 +349,9 @@ impl Daemon {
         self.in_domain(&program, domain)
     }
 
-    /// A process that was gone before we could look, and of whose end the kernel told. Only root is believed then: root could write the
-    /// store itself, and a service that dies at once must not be tried for ever.
+    /// A process that was gone before we could look. Only the owner of the store is believed then, root where we serve the machine, for
+    /// it could write the store itself, and a service that dies at once must not be tried for ever; and only if the kernel told of the
+    /// process's end. Where the kernel tells of none, a crash is believed all the same: it does no more than take a candidate away.
     fn of_the_dead(
         &self,
         page: &PageName,
@@ -319,12 +359,17 @@ impl Daemon {
         token: Option<&str>,
         domain: Domain,
     ) -> Result<RowId, Drop> {
-        let departed = self.departed.signal(content.pid, Instant::now()).is_some();
-        if page.uid != 0 || !departed || !self.offers(&content.candidate) {
+        let told = self.departed.signal(content.pid, Instant::now()).is_some();
+        let credible = told || (!self.hears_the_kernel() && content.to_sample().ended.is_crash());
+        if page.uid != self.own_uid() || !credible || !self.offers(&content.candidate) {
             return Err(Drop::Unwitnessed);
         }
+        let trial = token.and_then(|token| self.book.trial(token));
+        if trial.is_some_and(|(_, offer)| offer.candidate != content.candidate) {
+            return Err(Drop::Forged);
+        }
         let known = match token {
-            Some(token) => self.book.offering(token),
+            Some(_) => trial.map(|(known, _)| known),
             None => self.book.numbered(&content.trial_id, domain),
         };
         known.map(|known| known.program.id).ok_or(Drop::Unwitnessed)
@@ -460,7 +505,7 @@ impl Daemon {
         sample.candidate.clone_from(&witness.candidate);
         sample.machine = imas_linux::host::machine_state();
         sample.ended = ended;
-        let offer = token.and_then(|token| self.book.offering(token)).and_then(|known| known.offer.as_ref());
+        let offer = token.and_then(|token| self.book.trial(token)).map(|(_, offer)| offer);
         let version = self.installation.as_ref();
         TrialRecord {
             allocator_version: version

@@ -2,6 +2,7 @@
 //! Taking programs in, judging them, offering their trials.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use imas_core::Reason;
@@ -50,6 +51,7 @@ impl Daemon {
             let mut known = Known::new(program);
             if let Some(before) = self.book.get(known.program.id) {
                 (known.void_offers, known.no_offer_before_s) = (before.void_offers, before.no_offer_before_s);
+                known.withdrawn.clone_from(&before.withdrawn);
             }
             let at = offers.iter().position(|offer| offer.program == known.program.id);
             known.offer = at.map(|at| offers.swap_remove(at));
@@ -94,7 +96,7 @@ impl Daemon {
         known.executable = Some(sight.executable);
         known.detail = sight.detail.clone();
         if let Some(before) = before {
-            (known.offer, known.taken) = (before.offer, before.taken);
+            (known.offer, known.taken, known.withdrawn) = (before.offer, before.taken, before.withdrawn);
         } else {
             tracing::info!(PROGRAM = %known.program, DOMAIN = known.program.domain.word(), "a program worth a trial");
         }
@@ -222,6 +224,9 @@ impl Daemon {
         if let Some(offer) = known.offer.clone() {
             self.store.withdraw(&offer.token)?;
             self.set_offer(id, None);
+            if let Some(known) = self.book.get_mut(id) {
+                known.withdrawn = Some((offer, Instant::now()));
+            }
         }
         if let Some(candidate) = wanted.filter(|_| !pause) {
             self.make_offer(id, candidate)?;

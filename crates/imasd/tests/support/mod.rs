@@ -31,14 +31,10 @@ pub(crate) fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Processes started as root are believed even when they were gone too soon; those of others are not.
-pub(crate) fn is_root() -> bool {
-    me() == 0
-}
-
 pub(crate) struct World {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
+    polls: bool,
 }
 
 impl World {
@@ -51,12 +47,18 @@ impl World {
     pub(crate) fn with(config: &str) -> Self {
         // Pages belong on tmpfs; but a library there may not be approved, so those stay where they were built.
         let folder = tempfile::Builder::new().prefix("imasd-test-").tempdir_in("/dev/shm").unwrap();
-        let world = Self { folder, daemon: None };
+        let world = Self { folder, daemon: None, polls: false };
         for name in ["run", "db", "work"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
         world.configure(config);
         world
+    }
+
+    /// The same with an imasd that the kernel tells nothing.
+    pub(crate) fn polling(mut self) -> Self {
+        self.polls = true;
+        self
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -90,6 +92,7 @@ impl World {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         command
             .args(["--user", "--retest", "0"])
+            .args(self.polls.then_some("--poll"))
             .arg("--run-dir")
             .arg(self.path("run"))
             .arg("--store")
@@ -266,6 +269,7 @@ impl Drop for World {
         }
         if std::thread::panicking() {
             eprintln!("--- log of imasd\n{}", self.log());
+            eprintln!("{}", std::fs::read_to_string(self.path("run/state/status.json")).unwrap_or_default());
         }
     }
 }
