@@ -6,15 +6,22 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "hold.h"
 
 #define CHECK_SECONDS 120
 #define LOOK_AGAIN_NS 20000000L
 
 static struct text old_text, new_text, backup;
 
-/* Waits for the check; one that hangs is a check that failed. */
+static int ended_by_force(pid_t child) {
+    kill(-child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return -1;
+}
+
+/* Waits for the check. One that hangs is a check that failed, and so is one that nobody wants to wait for: -1. */
 static int wait_for(pid_t child) {
     for (int i = 0; i < CHECK_SECONDS * 50; i++) {
         int status;
@@ -23,36 +30,47 @@ static int wait_for(pid_t child) {
             return status;
         }
         if (ended < 0 && errno != EINTR) {
+            say_error(NULL, "the check could not be waited for: %s", strerror(errno));
             return -1;
         }
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_NS}, NULL);
+        if (hold_wait(LOOK_AGAIN_NS)) {
+            say_error(NULL, "interrupted while the check was running");
+            return ended_by_force(child);
+        }
     }
-    kill(-child, SIGKILL);
-    waitpid(child, NULL, 0);
-    return -1;
+    say_error(NULL, "the check did not end within %d s", CHECK_SECONDS);
+    return ended_by_force(child);
+}
+
+static _Noreturn void be_check(char *const *check) {
+    extern char **environ;
+    setpgid(0, 0);
+    int nothing = open("/dev/null", O_RDONLY);
+    if (nothing >= 0) {
+        dup2(nothing, STDIN_FILENO);
+    }
+    hold_release();
+    execve(check[0], check, environ);
+    say_error("give the check's absolute path", "%s: %s", check[0], strerror(errno));
+    _exit(127);
 }
 
 static bool check_passes(char *const *check) {
-    extern char **environ;
+    signal(SIGCHLD, SIG_DFL); /* whoever started us may have it ignored, and then nobody tells how the check ended */
     pid_t child = fork();
     if (child == 0) {
-        setpgid(0, 0);
-        int nothing = open("/dev/null", O_RDONLY);
-        if (nothing >= 0) {
-            dup2(nothing, STDIN_FILENO);
-        }
-        execve(check[0], check, environ);
-        say_error("give the check's absolute path", "%s: %s", check[0], strerror(errno));
-        _exit(127);
+        be_check(check);
     }
     if (child < 0) {
         say_error(NULL, "the check could not be started: %s", strerror(errno));
         return false;
     }
+    setpgid(child, child); /* as the child does: whoever is first, both can be ended together from now on */
     int status = wait_for(child);
     if (status == -1) {
-        say_error(NULL, "the check did not end within %d s", CHECK_SECONDS);
-    } else if (WIFSIGNALED(status)) {
+        return false;
+    }
+    if (WIFSIGNALED(status)) {
         say_error(NULL, "the check died of signal %d", WTERMSIG(status));
     } else if (WEXITSTATUS(status) != 0) {
         say_error(NULL, "the check ended with status %d", WEXITSTATUS(status));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "edit.h"
+#include "hold.h"
 
 #define PRELOAD_FILE "/etc/ld.so.preload"
 
@@ -66,9 +67,11 @@ static enum answer change(struct file *file, const struct words *said) {
     if (!file_lock(file)) {
         return UNABLE;
     }
+    hold_signals();
     enum answer answer = strcmp(said->verb, "add") == 0 ? edit_add(file, said->entry, said->check)
                                                         : edit_remove(file, entries_is, said->entry, &removed);
     file_unlock(file);
+    hold_release();
     return answer;
 }
 

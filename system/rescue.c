@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "edit.h"
+#include "hold.h"
 
 static const char usage[] = "imas-rescue [--file FILE] [--run-dir DIR] [--reason FILE]\n"
                             "\n"
@@ -89,11 +90,13 @@ static enum answer disable(const char *run_dir) {
 }
 
 static enum answer rescue(const struct words *said) {
+    hold_signals(); /* nobody who reads our words need be left */
     if (said->reason) {
         say_reason(said->reason);
     }
     enum answer removed = remove_entries(said->file);
     enum answer disabled = disable(said->run_dir);
+    hold_release();
     return removed == DONE ? disabled : removed;
 }
 

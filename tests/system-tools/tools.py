@@ -9,6 +9,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -176,6 +177,44 @@ def checks_and_roll_back(file):
     put(file, None)
     seen = tool("add", file, "--", "/bin/grep", "-qF", ENTRY, file)
     check("the check sees the new content", seen.returncode == 0, seen)
+    tool("remove", file)
+
+
+def interrupted(file):
+    """Whatever ends the tool while the check runs (a key, a closed terminal, a shutdown): nothing stays that was not tried."""
+    began = file.with_name("began")
+    for name, before in FILES.items():
+        for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            put(file, before)
+            began.unlink(missing_ok=True)
+            check_ = ["/bin/sh", "-c", f"touch {began}; sleep 60"]
+            tool_ = subprocess.Popen([LDPRELOAD, "add", ENTRY, "--file", file, "--", *check_], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                     text=True)
+            while not began.exists():
+                time.sleep(0.01)
+            tool_.send_signal(sent)
+            said = tool_.communicate()[1]
+            fine = tool_.returncode == -sent and "interrupted" in said and "taken back" in said and content(file) == before
+            check(f"{name}: taken back at {sent.name}", fine, (tool_.returncode, said, content(file)))
+        began.unlink()
+        check(f"{name}: nothing is left", litter(file.parent) == [], litter(file.parent))
+    put(file, None)
+
+
+def nobody_reads(file):
+    """Whoever started the tool is gone: its words go nowhere, its work is done nevertheless."""
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run([LDPRELOAD, "add", ENTRY, "--file", file, "--", "/bin/false"], stdout=write, stderr=write)
+    check("taken back when nobody reads", ended.returncode == 1 and content(file) is None, (ended, content(file)))
+    put(file, LINE)
+    ended = subprocess.run([RESCUE, "--file", file, "--run-dir", file.parent / "run"], stdout=write, stderr=write)
+    check("rescued when nobody reads", ended.returncode == 0 and (file.parent / "run/disabled").is_file(), ended)
+    os.close(write)
+    shutil.rmtree(file.parent / "run")
+    ignored = ["env", "--ignore-signal=CHLD", LDPRELOAD, "add", ENTRY, "--file", file, "--", "/bin/true"]
+    ended = run(*ignored)
+    check("the check is waited for where children are ignored", ended.returncode == 0 and content(file) == LINE, ended)
     tool("remove", file)
 
 
@@ -350,7 +389,7 @@ def main():
         file = folder / "etc/preload"
         file.parent.mkdir()
         what_they_are()
-        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, many_at_once, a_lock_that_is_gone, power_cuts, rescue_reason):
+        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, interrupted, nobody_reads, many_at_once, a_lock_that_is_gone, power_cuts, rescue_reason):
             part(file)
         rescue_as_init(folder)
     finally:
