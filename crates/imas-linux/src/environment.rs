@@ -15,6 +15,9 @@ use crate::catalogue::Candidate;
 /// Variables of a process, in the order of their names.
 pub type Variables = BTreeMap<OsString, OsString>;
 
+/// What the command's `sigpipe.c` leaves in its environment where SIGPIPE was ignored when it began; nobody else is to see it.
+pub const SIGPIPE_IGNORED: &str = "IMAS_SIGPIPE_IGNORED";
+
 const LD_PRELOAD: &str = "LD_PRELOAD";
 const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 const STUB: &str = "libimas-preload.so";
@@ -158,7 +161,8 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
 /// Variables that launchers above us left for their own process.
 fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    let exact = [imas_abi::env::PAGE, imas_abi::env::FOLLOW, imas_abi::env::TREE, imas_abi::env::UNSET];
+    use imas_abi::env::{FOLLOW, PAGE, TREE, UNSET};
+    let exact = [PAGE, FOLLOW, TREE, UNSET, SIGPIPE_IGNORED];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
 }
 
@@ -242,7 +246,12 @@ mod tests {
 
     #[test]
     fn variables_of_a_launcher_above_are_dropped() {
-        let left = variables(&[("IMAS_PAGE", "/p"), ("IMAS_WAS_X", "1"), ("IMAS_LIB_DIR", "/keep")]);
+        let left = variables(&[
+            ("IMAS_PAGE", "/p"),
+            ("IMAS_SIGPIPE_IGNORED", "1"),
+            ("IMAS_WAS_X", "1"),
+            ("IMAS_LIB_DIR", "/keep"),
+        ]);
         let got = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &left);
         assert_eq!(got, variables(&[("IMAS_LIB_DIR", "/keep")]));
     }

@@ -56,13 +56,26 @@ pub enum PageError {
 /// # Errors
 /// When it cannot be made, or what stands there is not this user's alone.
 pub fn folder() -> Result<PathBuf, PageError> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute());
-    let path = match runtime {
-        Some(dir) if Path::new(&dir).is_dir() => PathBuf::from(dir).join("imas"),
-        _ => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
+    let path = match runtime_folder() {
+        Some(folder) => folder.join("imas"),
+        None => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
     };
     private_folder(&path)?;
     Ok(path)
+}
+
+/// The folder of this user's session, `$XDG_RUNTIME_DIR`. One that belongs to another user, as sudo and su may leave it behind, is none:
+/// our folder in it would lock its owner out, and root would write where the owner can put a link.
+#[must_use]
+pub fn runtime_folder() -> Option<PathBuf> {
+    let folder =
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute())?;
+    is_own_folder(&folder).then_some(folder)
+}
+
+fn is_own_folder(folder: &Path) -> bool {
+    let about = std::fs::metadata(folder);
+    about.is_ok_and(|about| about.is_dir() && about.uid() == rustix::process::getuid().as_raw())
 }
 
 /// Makes the folder if need be and checks that nobody else can reach into it.
@@ -235,6 +248,20 @@ mod tests {
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(parent.path(), &link).unwrap();
         assert!(matches!(private_folder(&link), Err(PageError::Untrusted(_))));
+    }
+
+    #[test]
+    fn a_session_of_another_user_is_not_ours() {
+        let own = tempfile::tempdir().unwrap();
+        assert!(is_own_folder(own.path()));
+        assert!(!is_own_folder(&own.path().join("missing")));
+        let (own_uid, theirs) = (rustix::process::getuid().as_raw(), Path::new("/"));
+        if own_uid != 0 {
+            assert!(!is_own_folder(theirs));
+        } else {
+            std::os::unix::fs::chown(own.path(), Some(own_uid + 1), None).unwrap();
+            assert!(!is_own_folder(own.path()));
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! on standard error. Only a command that cannot be started at all ends with 126 or 127, as with env(1).
 
 use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +18,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision, Evidence};
 use imas_core::{Reason, decide};
 use imas_linux::catalogue::{Candidate, SYSTEM};
-use imas_linux::environment::{Injection, Mode, Reach, Variables};
+use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
 use imas_store::Store;
@@ -84,14 +86,12 @@ impl Start {
         Self { because: because.into(), ..Self::untouched() }
     }
 
-    fn exec(self, command: &Command) -> Result<Infallible, CommandError> {
-        let arg0 = command.argv.first().map_or(command.file.as_os_str(), |word| word);
-        let error = std::process::Command::new(&command.file)
-            .arg0(arg0)
-            .args(command.argv.get(1..).unwrap_or_default())
-            .env_clear()
-            .envs(&self.variables)
-            .exec();
+    fn exec(mut self, command: &Command) -> Result<Infallible, CommandError> {
+        self.variables.remove(OsStr::new(SIGPIPE_IGNORED));
+        let error = match std::env::var_os(SIGPIPE_IGNORED).is_some() {
+            true => self.exec_as_we_are(command),
+            false => self.exec_with_sigpipe(command),
+        };
         self.discard();
         let file = command.file.clone();
         Err(match error.kind() {
@@ -100,12 +100,41 @@ impl Start {
         })
     }
 
+    /// The usual start: std gives SIGPIPE back its default, which Rust's start-up took away.
+    fn exec_with_sigpipe(&self, command: &Command) -> std::io::Error {
+        let arg0 = command.argv.first().map_or(command.file.as_os_str(), |word| word);
+        std::process::Command::new(&command.file)
+            .arg0(arg0)
+            .args(command.argv.get(1..).unwrap_or_default())
+            .env_clear()
+            .envs(&self.variables)
+            .exec()
+    }
+
+    /// SIGPIPE stays ignored, as it was when we began.
+    fn exec_as_we_are(&self, command: &Command) -> std::io::Error {
+        let pairs = self.variables.iter().map(|(name, value)| {
+            [name.as_os_str(), OsStr::new("="), value].into_iter().collect::<OsString>()
+        });
+        let exec = || -> Result<Infallible, std::io::Error> {
+            let file = CString::new(command.file.as_os_str().as_bytes())?;
+            let argv = words(command.argv.iter().cloned())?;
+            Ok(nix::unistd::execvpe(&file, &argv, &words(pairs)?)?)
+        };
+        let Err(error) = exec();
+        error
+    }
+
     /// The start does not happen: its page must not look like a crash.
     fn discard(&self) {
         if let Some(page) = &self.page {
             let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
         }
     }
+}
+
+fn words(texts: impl Iterator<Item = OsString>) -> Result<Vec<CString>, std::io::Error> {
+    Ok(texts.map(|text| CString::new(text.into_vec())).collect::<Result<_, _>>()?)
 }
 
 fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
@@ -190,7 +219,7 @@ fn keep_weight(conditions: &Conditions) {
 
 /// Where that is: in the user's own folder of the session; without one there is no damping.
 fn weight_file() -> Option<PathBuf> {
-    Some(crate::context::absolute("XDG_RUNTIME_DIR")?.join("imas.weight"))
+    Some(page::runtime_folder()?.join("imas.weight"))
 }
 
 fn record(store: &Store, known: &Known, decision: &Decision, begun: Option<(String, f64)>) -> Result<()> {

@@ -220,6 +220,32 @@ fn node() {
 
 /// glibc's settings have no library whose name could be seen: their effect is the proof.
 #[test]
+fn a_program_finds_sigpipe_as_it_was() {
+    // As a shell starts it, and as systemd starts a service.
+    for (before, trap) in [("", "trap - PIPE"), ("ignored", "trap '' PIPE")] {
+        let world = World::new();
+        let seen = |words: &[&str]| {
+            let mut shell = world.command("/bin/sh");
+            shell.args(["-c", &format!("{trap}; exec \"$@\""), "sh"]).args(words);
+            shell.args([
+                "/bin/grep",
+                "-a",
+                "-E",
+                "IMAS_SIG|SigIgn",
+                "/proc/self/status",
+                "/proc/self/environ",
+            ]);
+            said(&output(&mut shell))
+        };
+        let imas = env!("CARGO_BIN_EXE_imas");
+        let want = seen(&["/usr/bin/env"]);
+        assert_eq!(seen(&[imas, "run", "--candidate", "jemalloc", "--"]), want, "{before}: production");
+        assert_eq!(seen(&[imas, "run", "--retest", "0", "--"]), want, "{before}: trial");
+        assert_eq!(seen(&["/usr/bin/env", "IMAS_DISABLE=1", imas, "run", "--"]), want, "{before}: untouched");
+    }
+}
+
+#[test]
 fn one_arena_is_one_arena() {
     let world = World::new();
     let who = build::program("who", &world.work());
