@@ -10,10 +10,12 @@ use imas_core::paper::Limits;
 use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_store::Store;
+use serde::{Deserialize, Serialize};
 
 use crate::cli::Places;
 use crate::config::Config;
 use crate::message::Hinted;
+use crate::profile::now_unix_s;
 
 /// The store of the whole machine, which imasd keeps.
 const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
@@ -197,15 +199,34 @@ fn remembered(
     kind: &str,
     find_out: impl FnOnce() -> Option<String>,
 ) -> Option<String> {
-    if let Some(known) = store.and_then(|store| store.recall::<Option<String>>(file, kind).ok()?) {
-        return known;
+    let start = now_unix_s();
+    if let Some(known) = store.and_then(|store| store.recall::<Found>(file, kind).ok()?)
+        && (known.obstacle.is_none() || start < known.until_s)
+    {
+        return known.obstacle;
     }
-    let found = find_out();
+    let obstacle = find_out();
     if let Some(store) = store {
-        let _ = store.remember(file, kind, &found); // only costs finding out again
+        let end = now_unix_s();
+        let until_s = end + f64::max(LEAST_PATIENCE_S, (end - start) * PATIENCE_FACTOR);
+        let _ = store.remember(file, kind, &Found { obstacle: obstacle.clone(), until_s }); // only costs finding out again
     }
-    found
+    obstacle
 }
+
+/// What was found out about a library.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    obstacle: Option<String>,
+    /// An obstacle is looked at again from this Unix time on, in seconds: it may lie outside the file (a library that was not
+    /// installed yet, a limit of the shell, a busy machine).
+    until_s: f64,
+}
+
+/// An obstacle counts so long at least, in seconds...
+const LEAST_PATIENCE_S: f64 = 60.0;
+/// ...and so many times as long as it took to find out, so that looking never costs more than a thousandth of the time.
+const PATIENCE_FACTOR: f64 = 1000.0;
 
 /// The folder that a variable names; None when it is unset or relative.
 pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
@@ -267,4 +288,25 @@ fn added_catalogues(folder: &Path) -> Vec<PathBuf> {
     let mut added: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     added.sort();
     added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loads_is_remembered_and_an_obstacle_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let file = folder.path().join("lib.so");
+        std::fs::write(&file, "x").unwrap();
+        let look =
+            |found: Option<&str>| remembered(Some(&store), &file, "loads", || found.map(str::to_owned));
+        assert_eq!(look(Some("out of memory")).as_deref(), Some("out of memory"));
+        assert_eq!(look(None).as_deref(), Some("out of memory"), "asked again at once");
+        let passed = Found { obstacle: Some("out of memory".to_owned()), until_s: now_unix_s() - 1.0 };
+        store.remember(&file, "loads", &passed).unwrap();
+        assert_eq!(look(None), None, "the time has passed");
+        assert_eq!(look(Some("not asked")), None, "what loads goes on loading until the file changes");
+    }
 }
