@@ -3,9 +3,12 @@
 //!
 //! For libraries that we did not build: what a user added, what the distribution brought.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::environment::{Injection, Libraries, Variables};
 
@@ -21,36 +24,40 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The first thing, for people, that is not as glibc has it.
 pub fn check(injection: &Injection<'_>, libraries: &Libraries, folder: &Path) -> Result<(), String> {
     let variables = injection.variables(&Variables::new(), libraries).map_err(|error| error.to_string())?;
-    PROGRAMS.iter().try_for_each(|name| run(&folder.join(name), name, &variables))
+    PROGRAMS.iter().try_for_each(|name| run(&folder.join(name), name, &variables, PATIENCE))
 }
 
-fn run(program: &Path, name: &str, variables: &Variables) -> Result<(), String> {
+fn run(program: &Path, name: &str, variables: &Variables, patience: Duration) -> Result<(), String> {
     let mut command = Command::new(program);
     command.arg("short").env_clear().envs(variables);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     let unable = |error: std::io::Error| format!("{} cannot be run: {error}", program.display());
     let mut child = command.spawn().map_err(unable)?;
     // A few dozen short lines: they fit into the pipe, so that nobody waits for us to read them.
-    let status = wait(&mut child).map_err(unable)?;
+    let status = wait(&mut child, patience).map_err(unable)?;
     let said = child.wait_with_output().map_err(unable)?.stdout;
     match (status, first_failure(&String::from_utf8_lossy(&said))) {
         (_, Some(failure)) => Err(format!("{name}: {failure}")),
-        (None, None) => Err(format!("{name}: still running after {} s", PATIENCE.as_secs())),
+        (None, None) => Err(format!("{name}: still running after {} s", patience.as_secs())),
         (Some(status), None) if status.success() => Ok(()),
         (Some(status), None) => Err(format!("{name}: ended with {status}")),
     }
 }
 
 /// `None` when it had to be ended.
-fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < patience {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    child.kill()?;
+    // With what it forked: a child that hangs would keep its end of the pipe open, and us reading.
+    match i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        Some(group) => kill_process_group(group, Signal::KILL)?,
+        None => child.kill()?,
+    }
     Ok(None)
 }
 
@@ -77,10 +84,22 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_or_fails_says_so() {
-        let missing = run(Path::new("/no/such/program"), "sizes", &Variables::new()).unwrap_err();
+        let missing = run(Path::new("/no/such/program"), "sizes", &Variables::new(), PATIENCE).unwrap_err();
         assert!(missing.contains("/no/such/program"), "{missing}");
-        let failing = run(Path::new("/bin/false"), "sizes", &Variables::new()).unwrap_err();
+        let failing = run(Path::new("/bin/false"), "sizes", &Variables::new(), PATIENCE).unwrap_err();
         assert!(failing.contains("sizes: ended with exit status: 1"), "{failing}");
-        assert_eq!(run(Path::new("/bin/true"), "sizes", &Variables::new()), Ok(()));
+        assert_eq!(run(Path::new("/bin/true"), "sizes", &Variables::new(), PATIENCE), Ok(()));
+    }
+
+    #[test]
+    fn a_program_whose_child_hangs_is_ended_with_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let hanging = folder.path().join("forks");
+        std::fs::write(&hanging, "#!/bin/sh\nsleep 1000 &\nwait\n").unwrap();
+        std::fs::set_permissions(&hanging, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = Variables::from([("PATH".into(), "/usr/bin:/bin".into())]);
+        let said = run(&hanging, "forks", &path, Duration::from_millis(300)).unwrap_err();
+        assert!(said.contains("still running"), "{said}");
     }
 }

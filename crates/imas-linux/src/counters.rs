@@ -69,8 +69,10 @@ fn open(event: impl Event + Clone) -> Option<Counter> {
     build(true).or_else(|_| build(false)).ok()
 }
 
+/// A counter that had to share the hardware ran for a part of the time only: what it counted is no figure of the whole.
 fn read(counter: Option<Counter>) -> Option<u64> {
-    counter?.read().ok().filter(|&count| count > 0)
+    let read = counter?.read_count_and_time().ok()?;
+    (read.count > 0 && read.time_running == read.time_enabled).then_some(read.count)
 }
 
 #[cfg(test)]
