@@ -229,7 +229,13 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
         name.push(suffix);
         PathBuf::from(name)
     };
-    let aside = with_suffix(path, &format!(".corrupt-{seconds}"));
+    // Of several processes that find the damage in one second, none may write over what another has set aside.
+    let names = (0..).map(|again| match again {
+        0 => with_suffix(path, &format!(".corrupt-{seconds}")),
+        again => with_suffix(path, &format!(".corrupt-{seconds}-{again}")),
+    });
+    let mut free = names.skip_while(|name| name.symlink_metadata().is_ok());
+    let aside = free.next().unwrap_or_else(|| with_suffix(path, ".corrupt"));
     for suffix in ["", "-wal", "-shm"] {
         let from = with_suffix(path, suffix);
         match std::fs::rename(&from, with_suffix(&aside, suffix)) {
@@ -277,6 +283,23 @@ mod tests {
         let aside = store.set_aside().unwrap();
         assert!(std::fs::read_to_string(aside).unwrap().starts_with("not a database"));
         assert!(store.check().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_was_set_aside_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let kept: Vec<_> = ["first", "second", "third"]
+            .iter()
+            .map(|text| {
+                std::fs::write(&path, text.repeat(500)).unwrap();
+                let store = Store::open(&path).unwrap();
+                (text, store.set_aside().unwrap().to_owned())
+            })
+            .collect();
+        for (text, aside) in kept {
+            assert!(std::fs::read_to_string(&aside).unwrap().starts_with(text), "{}", aside.display());
+        }
     }
 
     #[test]

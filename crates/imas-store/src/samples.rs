@@ -170,7 +170,9 @@ impl Store {
     /// # Errors
     /// When the store refuses; nothing is forgotten then.
     pub fn forget(&mut self, program: RowId) -> Result<i64, StoreError> {
-        let transaction = self.connection_mut().transaction()?;
+        // It reads before it writes: begun as a reader, it would be refused where another process writes in between.
+        let transaction =
+            self.connection_mut().transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let trials =
             transaction.query_row("SELECT count(*) FROM trial WHERE program = ?1", [program], |row| {
                 row.get::<_, i64>(0)
