@@ -346,6 +346,8 @@ pub(crate) enum SuiteAction {
     Run(SuiteRunArgs),
     /// What the runs so far say
     Show(SuiteShowArgs),
+    /// Make files of raw runs one small file, which --data reads as it is
+    Pack(SuitePackArgs),
 }
 
 /// A part of the suite.
@@ -417,6 +419,18 @@ pub(crate) struct SuiteRunArgs {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) places: SuitePlaces,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuitePackArgs {
+    /// Files of raw runs, in the order they were made
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The file to write, such as runs.jsonl.gz
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) to: PathBuf,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }

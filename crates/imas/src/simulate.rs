@@ -168,16 +168,12 @@ fn measured(files: &[std::path::PathBuf]) -> Result<Source> {
 
 /// The runs of all files.
 pub(crate) fn read_data(files: &[std::path::PathBuf]) -> Result<data::Data> {
-    let mut text = String::new();
-    for file in files {
-        text.push_str(&read(file)?);
-        text.push('\n');
-    }
-    Ok(data::read(&text))
+    let texts = files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
+    Ok(data::read_all(texts.iter().map(String::as_str)))
 }
 
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).map_err(|error| {
+pub(crate) fn read(file: &Path) -> Result<String> {
+    imas_suite::packed::read(file).map_err(|error| {
         Hinted::error(
             format!("{} cannot be read: {error}", file.display()),
             "--data names files of runs, as 'imas bench --export-runs' writes them",

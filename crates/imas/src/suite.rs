@@ -7,6 +7,7 @@ mod left_over;
 mod limit;
 mod listing;
 mod once;
+mod pack;
 mod progress;
 mod session;
 mod show;
@@ -26,6 +27,7 @@ pub(crate) fn run(action: &SuiteAction, context: &Context) -> Result<ExitCode> {
         SuiteAction::List(args) => listing::run(args, context),
         SuiteAction::Run(args) => session::run(args, context),
         SuiteAction::Show(args) => show::run(args),
+        SuiteAction::Pack(args) => pack::run(args),
     }
 }
 

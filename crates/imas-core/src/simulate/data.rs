@@ -3,6 +3,12 @@
 //!
 //! A header line names the machine; each further line is one run. Files may be joined end to end. The reader is tolerant:
 //! unknown keys are ignored, missing ones take their default, and lines that are no JSON (a torn last one) are counted.
+//!
+//! Rounds are numbered from 0 by each start. Where another start has used the numbers for the same program and candidate, those
+//! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
+//! is there twice, in the same instant, counts once.
+
+use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +31,7 @@ pub struct Header {
 }
 
 /// How a run was made.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunKind {
     /// As in production: nothing counted inside the program.
@@ -118,17 +124,66 @@ pub struct Data {
 
 /// Reads the text of a file.
 pub fn read(text: &str) -> Data {
+    read_all([text])
+}
+
+/// Reads the texts of several files as one.
+pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
     let mut data = Data::default();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        if let Some(header) = header(line) {
-            data.headers.push(header);
-        } else if let Some(run) = run(line) {
-            data.runs.push(run);
-        } else {
-            data.unreadable.push(index + 1);
+    let mut rounds = Rounds::default();
+    let mut number = 0;
+    for text in texts {
+        let mut start = vec![];
+        for line in text.lines() {
+            number += 1;
+            if line.trim().is_empty() {
+            } else if let Some(header) = header(line) {
+                data.headers.push(header);
+                data.runs.extend(rounds.join(std::mem::take(&mut start)));
+            } else if let Some(run) = run(line) {
+                start.push(run);
+            } else {
+                data.unreadable.push(number);
+            }
         }
+        data.runs.extend(rounds.join(start));
     }
     data
+}
+
+/// The numbers of rounds that earlier starts took.
+#[derive(Default)]
+struct Rounds {
+    taken: HashSet<(String, String, RunKind, u32)>,
+    /// Every run by its instant.
+    seen: HashSet<(String, String, RunKind, u64)>,
+    /// By how much the start before was moved: one that goes on with it has its numbers.
+    moved_by: u32,
+    /// One above the highest.
+    next: u32,
+}
+
+impl Rounds {
+    /// The runs of one start, moved where they must be.
+    fn join(&mut self, mut runs: Vec<RawRun>) -> Vec<RawRun> {
+        runs.retain(|run| {
+            let instant = (run.program.clone(), run.candidate.clone(), run.kind, run.at_s.to_bits());
+            // Without a time nothing tells two runs apart.
+            run.at_s == 0.0 || self.seen.insert(instant)
+        });
+        let key = |run: &RawRun, by: u32| {
+            (run.program.clone(), run.candidate.clone(), run.kind, run.round.saturating_add(by))
+        };
+        let is_free = |by: &u32| !runs.iter().any(|run| self.taken.contains(&key(run, *by)));
+        let by = [self.moved_by, 0].into_iter().find(is_free).unwrap_or(self.next);
+        self.moved_by = by;
+        for run in &mut runs {
+            self.taken.insert(key(run, by));
+            run.round = run.round.saturating_add(by);
+            self.next = self.next.max(run.round.saturating_add(1));
+        }
+        runs
+    }
 }
 
 fn header(line: &str) -> Option<Header> {
@@ -157,6 +212,25 @@ mod tests {
         assert_eq!(data.unreadable, [5]);
         assert_eq!((data.runs[0].kind, data.runs[0].user_s), (RunKind::Measured, 0.5));
         assert_eq!((data.runs[1].kind, data.runs[1].ops), (RunKind::Counted, Some(7)));
+    }
+
+    fn start(at_s: f64, rounds: std::ops::Range<u32>) -> String {
+        let runs = rounds.map(|round| {
+            let at_s = at_s + f64::from(round);
+            format!("{{\"program\":\"p\",\"candidate\":\"system\",\"ok\":true,\"round\":{round},\"at_s\":{at_s}}}\n")
+        });
+        format!("{{\"imas\":\"runs\",\"schema\":1}}\n{}", runs.collect::<String>())
+    }
+
+    #[test]
+    fn rounds_of_separate_starts_do_not_clash() {
+        // Begun, gone on with, begun anew and gone on with: 0 to 3, then 4 to 6.
+        let text = start(10.0, 0..2) + &start(20.0, 2..4) + &start(30.0, 0..1) + &start(40.0, 1..3);
+        let rounds = |data: Data| data.runs.iter().map(|run| run.round).collect::<Vec<_>>();
+        assert_eq!(rounds(read(&text)), [0, 1, 2, 3, 4, 5, 6]);
+        let files = [start(10.0, 0..2), start(30.0, 0..2), start(10.0, 0..2)];
+        let joined = read_all(files.iter().map(String::as_str));
+        assert_eq!(rounds(joined), [0, 1, 2, 3], "the third file is the first");
     }
 
     #[test]

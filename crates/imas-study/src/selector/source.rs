@@ -41,14 +41,11 @@ impl Failure {
 impl Source {
     /// Reads and joins the files.
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
-        let mut text = String::new();
-        for path in files {
-            let one = std::fs::read_to_string(path)
-                .map_err(|source| StudyError::Read { path: path.clone(), source })?;
-            text.push_str(&one);
-            text.push('\n');
-        }
-        Self::of(data::read(&text))
+        let text = |path: &PathBuf| {
+            imas_suite::packed::read(path).map_err(|source| StudyError::Read { path: path.clone(), source })
+        };
+        let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
+        Self::of(data::read_all(texts.iter().map(String::as_str)))
     }
 
     pub(crate) fn of(data: Data) -> Result<Self> {
