@@ -129,10 +129,25 @@ impl Book {
     pub(crate) fn put(&mut self, known: Known) {
         self.forget(known.program.id);
         if let Some(executable) = known.executable {
+            self.unseat(executable);
             self.by_file.entry((executable.dev, executable.ino)).or_default().push(known.program.id);
         }
         self.by_name.insert(name_of(&known.program), known.program.id);
         self.known.insert(known.program.id, known);
+    }
+
+    /// Numbers of files are used again: what was known by another file of this number has lost its own, until it is seen anew. Two
+    /// entries of one key would keep the whole index from being published.
+    fn unseat(&mut self, executable: Executable) {
+        let Some(ids) = self.by_file.get_mut(&(executable.dev, executable.ino)) else { return };
+        ids.retain(|id| match self.known.get_mut(id) {
+            Some(known) if known.executable == Some(executable) => true,
+            Some(known) => {
+                known.executable = None;
+                false
+            }
+            None => false,
+        });
     }
 
     pub(crate) fn forget(&mut self, id: RowId) -> Option<Known> {
@@ -182,5 +197,27 @@ impl Book {
     /// The program that a trial of that name is offered to now.
     pub(crate) fn offering(&self, token: &str) -> Option<&Known> {
         self.known.values().find(|known| known.offer.as_ref().is_some_and(|offer| offer.token == token))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_used_again_belongs_to_the_file_seen_last() {
+        let file = |mtime_ns| Executable { dev: 1, ino: 7, mtime_ns, bytes: 10 };
+        let program = |id, path: &str| {
+            let program =
+                Program { id, domain: Domain::Everybody, path: path.to_owned(), detail: String::new() };
+            Known { executable: Some(file(id)), ..Known::new(program) }
+        };
+        let mut book = Book::default();
+        book.put(program(1, "/no/such/replaced-by-an-upgrade"));
+        book.put(program(2, "/no/such/with-its-inode"));
+        let files: Vec<_> = book.all().map(|known| known.executable).collect();
+        assert_eq!(files, [None, Some(file(2))]);
+        book.put(program(1, "/no/such/replaced-by-an-upgrade"));
+        assert_eq!(book.all().filter(|known| known.executable.is_some()).count(), 1);
     }
 }

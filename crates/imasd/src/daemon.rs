@@ -78,6 +78,8 @@ pub(crate) struct Daemon {
     connector: Option<Connector>,
     publisher: Publisher,
     emergency: Option<String>,
+    /// Its file stands, so that its absence says that root has ended it.
+    emergency_told: bool,
     store_trouble: bool,
     store_changes: i64,
     told: Option<Counters>,
@@ -154,6 +156,7 @@ impl Daemon {
             boot_id,
             state,
             connector,
+            emergency_told: emergency.is_some(),
             emergency,
         })
     }
@@ -323,6 +326,9 @@ impl Daemon {
 
     /// The emergency is over when root has taken the file away.
     fn look_at_emergency(&mut self) {
+        if self.emergency.is_some() && !self.emergency_told {
+            return self.tell_emergency();
+        }
         if self.emergency.is_some() && !self.state.join(EMERGENCY).exists() {
             tracing::info!("the emergency is over: its file was removed");
             self.emergency = None;
@@ -417,9 +423,17 @@ impl Daemon {
         );
         self.emergency = Some(why.to_owned());
         self.publish();
-        if let Err(error) = std::fs::write(self.state.join(EMERGENCY), format!("{why}\n")) {
-            tracing::error!("the emergency could not be written down: {error}");
+        self.tell_emergency();
+    }
+
+    /// Writes it down for root's helper; what fails is tried again.
+    fn tell_emergency(&mut self) {
+        let Some(why) = &self.emergency else { return };
+        let written = std::fs::write(self.state.join(EMERGENCY), format!("{why}\n"));
+        if let Err(error) = &written {
+            tracing::error!("the emergency could not be written down, which is tried again: {error}");
         }
+        self.emergency_told = written.is_ok();
     }
 
     /// The store would not write or read. Pages stay where they are until it does.
