@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
 /// Word size and machine of a file against those of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +129,43 @@ impl Executable {
     }
 }
 
+/// How large a library is, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The file, symbols and debug information included.
+    pub file: u64,
+    /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the start (`.bss`) is in no file.
+    pub loaded: u64,
+    /// Of those, the executable ones.
+    pub code: u64,
+}
+
+impl Sizes {
+    /// Reads them from the section headers.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or is not a readable ELF file.
+    pub fn read(path: &Path) -> Result<Self, ElfError> {
+        let opened = File::open(path)?;
+        let length = opened.metadata()?.len();
+        let cache = ReadCache::new(opened);
+        let file = object::File::parse(&cache)?;
+        let mut sizes = Self { file: length, loaded: 0, code: 0 };
+        for section in file.sections() {
+            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
+            // What `.bss` has in the file is nothing.
+            let bytes = section.file_range().map_or(0, |(_, length)| length);
+            if sh_flags.0 & object::elf::SHF_ALLOC.0 != 0 {
+                sizes.loaded += bytes;
+            }
+            if sh_flags.0 & object::elf::SHF_EXECINSTR.0 != 0 {
+                sizes.code += bytes;
+            }
+        }
+        Ok(sizes)
+    }
+}
+
 /// What must be true of a library that every program of a machine is to load: whole (a truncated one kills each program with
 /// SIGBUS), in need of no other library, no symbol and no symbol version (each of which would keep programs from starting),
 /// without thread-local storage.
@@ -230,6 +267,13 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_parts_of_the_file() {
+        let sizes = Sizes::read(&std::env::current_exe().unwrap()).unwrap();
+        assert!(0 < sizes.code && sizes.code < sizes.loaded && sizes.loaded < sizes.file, "{sizes:?}");
+        assert!(Sizes::read(Path::new("/proc/self/status")).is_err());
+    }
 
     fn compile(source: &str, flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`running`]: running processes, and which allocator each is on
 //! - [`page`]: making trial pages and finding the finished ones
+//! - [`memory`]: the whole machine's memory at one instant
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`host`]: what machine this is
 //! - [`given`]: what an interpreter is given to run
@@ -30,6 +31,7 @@ pub mod given;
 pub mod host;
 pub mod index;
 pub mod measure;
+pub mod memory;
 pub mod package;
 pub mod page;
 pub mod process;

@@ -117,8 +117,7 @@ impl Run<'_> {
     /// When the program cannot be started or the system refuses to measure it; a program that fails is no error.
     pub fn measure(&self) -> Result<Outcome, RunError> {
         // Orphans of the tree become ours, so that their CPU time is counted and they can be ended.
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))?;
+        adopt_orphans()?;
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let counters = Counters::open();
         let mut child = self.spawn()?;
@@ -159,8 +158,7 @@ impl Run<'_> {
         stop: Signal,
         load: impl FnOnce(u32) -> T,
     ) -> Result<(Outcome, T), RunError> {
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-            .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))?;
+        adopt_orphans()?;
         let mut child = self.spawn()?;
         let start = Instant::now();
         let output = hash_output(&mut child, self.show_output);
@@ -329,15 +327,28 @@ fn end_orphans() -> Result<u32, RunError> {
     }
 }
 
+/// Makes orphans of every process that is started from now on ours, so that they can be found and ended.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn adopt_orphans() -> Result<(), RunError> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))
+}
+
+/// Ends every descendant of this process and waits for each. Whoever holds a `Child` of theirs learns no exit status from it any more.
+///
+/// # Errors
+/// When a child cannot be waited for.
+pub fn end_descendants() -> Result<(), RunError> {
+    kill_descendants();
+    end_orphans().map(|_| ())
+}
+
 /// Ends every descendant of this process at once: for a program that is about to end in the middle of a run.
 pub fn kill_descendants() {
-    let mut found = crate::sampler::children(std::process::id());
-    let mut seen = 0;
-    while let Some(&pid) = found.get(seen) {
-        found.extend(crate::sampler::children(pid));
-        seen += 1;
-    }
-    for pid in found.into_iter().filter_map(|pid| i32::try_from(pid).ok()) {
+    let all = crate::sampler::tree(std::process::id());
+    for pid in all.into_iter().skip(1).filter_map(|pid| i32::try_from(pid).ok()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
     }
 }

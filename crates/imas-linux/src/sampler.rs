@@ -112,6 +112,18 @@ impl Integral {
     }
 }
 
+/// A process and all its descendants that are there now, the process first.
+#[must_use]
+pub fn tree(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut seen = 0;
+    while let Some(&pid) = found.get(seen) {
+        found.extend(children(pid));
+        seen += 1;
+    }
+    found
+}
+
 /// Sum over these processes and all their descendants; 0 when there are none.
 fn tree_bytes(mut pids: Vec<u32>) -> u64 {
     let mut total = 0;
@@ -128,7 +140,9 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     tasks.into_iter().flatten().flatten().filter_map(|task| task.children().ok()).flatten().collect()
 }
 
-fn resident_bytes(pid: u32) -> Option<u64> {
+/// Resident anonymous memory of one process, as in [`Resident`]; None when it is gone or not ours to look at.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let rollup = process.smaps_rollup().ok()?;
     let map = &rollup.memory_map_rollup.0.first()?.extension.map;

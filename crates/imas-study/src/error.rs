@@ -61,6 +61,18 @@ pub enum StudyError {
         /// What they lack.
         why: String,
     },
+    /// A folder has samples already and nothing was said of going on with them.
+    #[error("'{}' has samples of an earlier session", path.display())]
+    HasSamples {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The files hold no samples of the mobile study.
+    #[error("cannot make the mobile study: the files hold no samples ({lines} lines are something else)")]
+    NoSamples {
+        /// Lines that are no samples.
+        lines: usize,
+    },
     /// A figure could not be drawn.
     #[error("cannot draw a figure: {0}")]
     Draw(String),
@@ -92,6 +104,12 @@ impl StudyError {
             Self::Read { .. } | Self::NoPrograms { .. } => Some(
                 "give --data files that 'imas suite run' or 'imas bench --export-runs' wrote, with 4 measured rounds or more of system \
                  and another candidate",
+            ),
+            Self::HasSamples { .. } => {
+                Some("add --resume to go on with it, or name another folder with --out")
+            }
+            Self::NoSamples { .. } => Some(
+                "give the mobile.jsonl of an 'imas study mobile'; without --data it makes runs of its own",
             ),
             _ => None,
         }

@@ -15,6 +15,8 @@ pub enum Verdict {
     Differs,
     /// Our figures do not show it.
     NotReproduced,
+    /// Our runs are too few or too uneven to tell, or what it speaks of was not measured.
+    Undecided,
 }
 
 impl fmt::Display for Verdict {
@@ -23,6 +25,7 @@ impl fmt::Display for Verdict {
             Self::Reproduced => "reproduced",
             Self::Differs => "differs",
             Self::NotReproduced => "not reproduced",
+            Self::Undecided => "undecided",
         })
     }
 }

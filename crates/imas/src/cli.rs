@@ -276,6 +276,50 @@ pub(crate) enum StudyName {
     Fit,
     /// IMAS itself: both policies beside every single candidate, on raw runs (--data)
     Selector,
+    /// Allocators for a phone: size, benchmarks, and memory of the machine under a browser, a gallery and a video
+    Mobile,
+}
+
+/// A part of the mobile study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MobilePartName {
+    /// Libraries, and what they add to a minimal process
+    Size,
+    /// Three programs, timed
+    Benchmarks,
+    /// Browser, pictures, gallery and video; free memory and /proc/buddyinfo
+    UseCase,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "For 'study mobile'")]
+pub(crate) struct MobileArgs {
+    /// Iterations of the use case; each takes about ten seconds a candidate
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) iterations: u32,
+    /// Rounds of sizes and benchmarks; 6 and more give intervals
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: u32,
+    /// Candidates beside system, separated by commas [default: tlsf, musl's two, tcmalloc, nedmalloc, dlmalloc, jemalloc]
+    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Parts to make, separated by commas [default: all]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) parts: Vec<MobilePartName>,
+    /// Go on with the samples in DIR/mobile.jsonl
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Install missing Debian packages (chromium, curl, graphicsmagick, ffmpeg) without asking
+    #[arg(long)]
+    pub(crate) install: bool,
+}
+
+impl MobileArgs {
+    /// Nothing was asked for that is for the mobile study alone.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let counts = (self.iterations, self.rounds) == (50, 10);
+        counts && self.with.is_empty() && self.parts.is_empty() && !self.resume && !self.install
+    }
 }
 
 #[derive(Debug, Args)]
@@ -286,7 +330,7 @@ pub(crate) struct StudyArgs {
     /// Folder for the page, the figures (SVG) and the tables (CSV)
     #[arg(long, default_value = "study", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
-    /// selector: files of raw runs, of 'imas suite run' or 'imas bench --export-runs'
+    /// selector: files of raw runs, of 'imas suite run' or 'imas bench --export-runs'; mobile: files of samples, to show them again
     #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
     /// Runs with different seeds; selector: random splits of each program's rounds [default: freelist 200, fit 20, selector 20]
@@ -294,6 +338,8 @@ pub(crate) struct StudyArgs {
     pub(crate) seeds: Option<u32>,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    pub(crate) mobile: MobileArgs,
 }
 
 #[derive(Debug, Args)]

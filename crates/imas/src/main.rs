@@ -19,6 +19,7 @@ mod export;
 mod harvest;
 mod list;
 mod message;
+mod mobile;
 mod noise;
 mod output;
 mod profile;

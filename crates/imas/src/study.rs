@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_report::table;
 use imas_study::{
-    FitOptions, FreelistOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist, selector,
+    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist,
+    mobile, selector,
 };
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -26,11 +27,17 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
         }
         (StudyName::Freelist | StudyName::Fit, false) => {
             return Err(Hinted::error(
-                "--data is for 'study selector'",
+                "--data is for 'study selector' and 'study mobile'",
                 "the other studies make their own runs; leave it out",
             ));
         }
         _ => (),
+    }
+    if args.name != StudyName::Mobile && !args.mobile.is_untouched() {
+        return Err(Hinted::error(
+            "--iterations, --rounds, --with, --parts, --resume and --install are for 'study mobile'",
+            "leave them out",
+        ));
     }
     let bar = ProgressBar::no_length();
     let shown = bar.clone();
@@ -38,7 +45,7 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
         shown.set_length(of);
         shown.set_position(done);
     });
-    let study = study(args, context, progress).map_err(hinted)?;
+    let study = study(args, context, progress)?;
     bar.finish_and_clear();
     let written = study.write(&args.out).map_err(hinted)?;
     if args.json.json {
@@ -50,8 +57,8 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn study(args: &StudyArgs, context: &Context, progress: Progress) -> imas_study::Result<Study> {
-    match args.name {
+fn study(args: &StudyArgs, context: &Context, progress: Progress) -> Result<Study> {
+    let study = match args.name {
         StudyName::Freelist => {
             let default = FreelistOptions::new(&context.lib_dir);
             freelist(&FreelistOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
@@ -64,7 +71,12 @@ fn study(args: &StudyArgs, context: &Context, progress: Progress) -> imas_study:
             let default = SelectorOptions::new(args.data.clone());
             selector(&SelectorOptions { splits: args.seeds.unwrap_or(default.splits), progress, ..default })
         }
-    }
+        StudyName::Mobile if args.data.is_empty() => {
+            mobile(&MobileOptions { data: vec![crate::mobile::run(&args.mobile, &args.out, context)?] })
+        }
+        StudyName::Mobile => mobile(&MobileOptions { data: args.data.clone() }),
+    };
+    study.map_err(hinted)
 }
 
 /// Tables that are the answer rather than the evidence.
@@ -88,7 +100,7 @@ fn page(study: &Study) -> String {
     text
 }
 
-fn hinted(error: StudyError) -> anyhow::Error {
+pub(crate) fn hinted(error: StudyError) -> anyhow::Error {
     match error.hint() {
         Some(hint) => Hinted::error(error.to_string(), hint),
         None => error.into(),

@@ -4,11 +4,11 @@
 use imas_core::stats::Interval;
 
 use super::Judged;
-use super::draw::{Bars, Sorted, bars, sorted};
 use super::findings::paper_shares;
 use super::judge::Outcome;
 use super::strategy::{Aim, PAPERS_FOUR, Strategy};
 use super::total::{Metric, total, with_interval};
+use crate::bars::{Bars, Sorted, bars, sorted};
 use crate::error::Result;
 use crate::study::Figure;
 use crate::table::Table;

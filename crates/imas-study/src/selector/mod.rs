@@ -9,7 +9,6 @@
 mod aims;
 mod best_worst;
 mod cost;
-mod draw;
 mod figures;
 mod findings;
 mod judge;

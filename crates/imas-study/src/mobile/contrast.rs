@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One candidate against another, round by round.
+
+use imas_core::stats::{Interval, bootstrap, median};
+use statrs::statistics::Statistics;
+
+use super::sample::Samples;
+use crate::mean::mean;
+use crate::verdict::Verdict;
+
+const RESAMPLES: usize = 2_000;
+const SEED: u64 = 1;
+/// With fewer the percentile interval of a median cannot hold 95 %.
+pub(crate) const FEWEST_ROUNDS: usize = 6;
+
+/// A figure of one candidate against that of another: the 95 % interval, and the value that means no difference.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contrast {
+    pub(crate) interval: Interval,
+    pub(crate) neutral: f64,
+    pub(crate) rounds: usize,
+}
+
+/// On which side of no difference a contrast lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Below,
+    Above,
+    /// The interval holds no difference, or the rounds are too few for one.
+    Open,
+}
+
+impl Contrast {
+    pub(crate) fn side(&self) -> Side {
+        match self.interval {
+            _ if self.rounds < FEWEST_ROUNDS => Side::Open,
+            i if i.hi < self.neutral => Side::Below,
+            i if i.lo > self.neutral => Side::Above,
+            _ => Side::Open,
+        }
+    }
+
+    /// Median and interval, and that there are too few rounds where there are.
+    pub(crate) fn text(&self, decimals: usize, unit: &str) -> String {
+        let Interval { lo, mid, hi } = self.interval;
+        let signed = self.neutral == 0.0;
+        let one = |value: f64| {
+            if signed { format!("{value:+.decimals$}") } else { format!("{value:.decimals$}") }
+        };
+        let few = if self.rounds < FEWEST_ROUNDS { ", too few rounds" } else { "" };
+        format!("{}{unit} [{}, {}{few}]", one(mid), one(lo), one(hi))
+    }
+}
+
+impl Samples {
+    fn pairs(&self, test: &str, figure: &str, a: &str, b: &str) -> Vec<(f64, f64)> {
+        let base = self.by_round(test, b, figure);
+        let ours = self.by_round(test, a, figure);
+        ours.into_iter().filter_map(|(round, value)| Some((value, *base.get(&round)?))).collect()
+    }
+
+    /// Median of the ratios of `a` to `b` in the same round.
+    pub(crate) fn ratio(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
+        let pairs = self.pairs(test, figure, a, b);
+        let ratios: Vec<f64> = pairs.iter().filter(|(_, base)| *base > 0.0).map(|(a, b)| a / b).collect();
+        let interval = bootstrap(&ratios, RESAMPLES, SEED, median)?;
+        Some(Contrast { interval, neutral: 1.0, rounds: ratios.len() })
+    }
+
+    /// Mean of the differences of `a` and `b` in the same round.
+    pub(crate) fn difference(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
+        let pairs = self.pairs(test, figure, a, b);
+        let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
+        let average = |values: &[f64]| (!values.is_empty()).then(|| mean(values.iter().copied()));
+        let interval = bootstrap(&differences, RESAMPLES, SEED, average)?;
+        Some(Contrast { interval, neutral: 0.0, rounds: differences.len() })
+    }
+
+    /// Ratio of the standard deviations over the rounds.
+    pub(crate) fn deviation_ratio(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
+        let pairs = self.pairs(test, figure, a, b);
+        let ratio = |pairs: &[(f64, f64)]| {
+            let of = |pick: fn(&(f64, f64)) -> f64| deviation(&pairs.iter().map(pick).collect::<Vec<_>>());
+            of(|pair| pair.0).zip(of(|pair| pair.1)).map(|(a, b)| a / b)
+        };
+        let interval = bootstrap(&pairs, RESAMPLES, SEED, ratio)?;
+        Some(Contrast { interval, neutral: 1.0, rounds: pairs.len() })
+    }
+}
+
+/// Standard deviation of a sample; None for fewer than two values.
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
+    Some(values.iter().std_dev()).filter(|deviation| deviation.is_finite())
+}
+
+/// What becomes of a claim that every one of the contrasts lies on `claimed`.
+pub(crate) fn judged(contrasts: &[Option<Contrast>], claimed: Side) -> Verdict {
+    let sides: Vec<Side> = contrasts.iter().map(|c| c.map_or(Side::Open, |c| c.side())).collect();
+    let holds = sides.iter().filter(|side| **side == claimed).count();
+    let against = sides.iter().filter(|side| **side != claimed && **side != Side::Open).count();
+    match (holds, against) {
+        (0, 0) => Verdict::Undecided,
+        (all, 0) if all == sides.len() => Verdict::Reproduced,
+        (0, _) => Verdict::NotReproduced,
+        _ => Verdict::Differs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{MobileSample, Samples};
+    use super::*;
+
+    fn samples(of: &[(&str, &[f64])]) -> Samples {
+        let mut samples = Samples::default();
+        for (candidate, values) in of {
+            for (round, value) in (0u32..).zip(*values) {
+                samples.samples.push(MobileSample {
+                    test: "t".into(),
+                    candidate: (*candidate).to_owned(),
+                    round,
+                    figures: [("f".to_owned(), *value)].into(),
+                    ..MobileSample::default()
+                });
+            }
+        }
+        samples
+    }
+
+    #[test]
+    fn a_clear_difference_has_a_side_and_noise_has_none() {
+        let all = samples(&[
+            ("a", &[10.0, 11.0, 12.0, 10.5, 11.5, 10.0, 12.0]),
+            ("b", &[20.0, 21.0, 25.0, 20.0, 22.0, 21.0, 23.0]),
+            ("c", &[9.0, 12.0, 11.0, 12.5, 10.0, 11.0, 11.0]),
+        ]);
+        let side = |a, b| all.ratio("t", "f", a, b).unwrap().side();
+        assert_eq!((side("a", "b"), side("b", "a"), side("a", "c")), (Side::Below, Side::Above, Side::Open));
+        assert_eq!(all.difference("t", "f", "b", "a").unwrap().side(), Side::Above);
+        assert_eq!(all.difference("t", "f", "a", "a").unwrap().side(), Side::Open);
+    }
+
+    #[test]
+    fn two_rounds_prove_nothing() {
+        let all = samples(&[("a", &[1.0, 1.0]), ("b", &[2.0, 2.0])]);
+        let contrast = all.ratio("t", "f", "a", "b").unwrap();
+        assert_eq!(contrast.side(), Side::Open);
+        assert!(contrast.text(2, "").contains("too few rounds"));
+        assert!(all.ratio("t", "f", "a", "absent").is_none());
+    }
+
+    #[test]
+    fn a_claim_needs_all_of_its_contrasts() {
+        let at =
+            |mid| Some(Contrast { interval: Interval { lo: mid, mid, hi: mid }, neutral: 1.0, rounds: 9 });
+        assert_eq!(judged(&[at(0.5), at(0.9)], Side::Below), Verdict::Reproduced);
+        assert_eq!(judged(&[at(0.5), at(1.1)], Side::Below), Verdict::Differs);
+        assert_eq!(judged(&[at(1.0), at(1.1)], Side::Below), Verdict::NotReproduced);
+        assert_eq!(judged(&[at(0.5), None], Side::Below), Verdict::Differs);
+        assert_eq!(judged(&[at(1.0), None], Side::Below), Verdict::Undecided);
+        assert_eq!(judged(&[], Side::Below), Verdict::Undecided);
+    }
+
+    #[test]
+    fn deviations_are_compared() {
+        let all = samples(&[
+            ("a", &[0.0, 100.0, 30.0, 70.0, 10.0, 90.0, 50.0, 20.0]),
+            ("b", &[50.0, 51.0, 50.5, 50.0, 51.0, 50.2, 50.8, 50.1]),
+        ]);
+        assert_eq!(all.deviation_ratio("t", "f", "a", "b").unwrap().side(), Side::Above);
+        assert_eq!(deviation(&[1.0]), None);
+    }
+}
