@@ -10,7 +10,7 @@ IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract workloads rust demo test \
-        conformance lint fmt bench study docs-allocators install uninstall man clean
+        conformance lint fmt bench study study-mobile docs-allocators install uninstall man clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ study: build ## measure the suite again and judge every choice on it (STUDY_SET=
 	$(IMAS) study selector --data $(STUDY)/runs.jsonl --out $(STUDY)/page
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl
 	$(IMAS) simulate --data $(STUDY)/runs.jsonl
+
+study-mobile: build ## allocators for a phone, 50 iterations (about 80 minutes; STUDY=folder; goes on where it was)
+	$(IMAS) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
 	@bench/candidates $(IMAS)
