@@ -71,13 +71,17 @@ bench: build ## the figures of SPECIFICATION.md, printed as ratios with their sp
 	@bench/all $(IMAS)
 
 STUDY ?= build/study
-STUDY_SET ?= data
-study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 2 hours, full: a night; STUDY=folder; goes on where it was)
+STUDY_SET ?= study
+# Candidates beside system, separated by commas; the catalogue's default set if empty.
+STUDY_WITH ?=
+STUDY_LIMIT ?= 12h
+study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 2 hours, study: 4, full: a night; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)
-	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
-	$(IMAS) study selector --data $(STUDY)/runs.jsonl --out $(STUDY)/page
-	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl
-	$(IMAS) simulate --data $(STUDY)/runs.jsonl
+	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 $(if $(STUDY_WITH),--with $(STUDY_WITH)) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(IMAS) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
+	$(IMAS) study selector --data $(STUDY)/runs.jsonl.gz --out $(STUDY)/page
+	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz
+	$(IMAS) simulate --data $(STUDY)/runs.jsonl.gz
 
 study-mobile: build ## allocators for a phone, 50 iterations (about 80 minutes; STUDY=folder; goes on where it was)
 	$(IMAS) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
