@@ -106,6 +106,21 @@ pub fn unit_of_cgroup(text: &str) -> Option<&str> {
     unified.or_else(|| text.lines().find_map(|line| service(line.split_once(":name=systemd:")?.1)))
 }
 
+/// How a program that is a service is written where programs are named: `unit NAME`.
+const UNIT: &str = "unit ";
+
+/// The text for a service of that name, in place of what an interpreter is given.
+#[must_use]
+pub fn detail_of_unit(name: &str) -> String {
+    format!("{UNIT}{name}")
+}
+
+/// The other way of [`detail_of_unit`].
+#[must_use]
+pub fn unit_of_detail(text: &str) -> Option<&str> {
+    text.strip_prefix(UNIT).filter(|name| name.ends_with(".service"))
+}
+
 fn service(path: &str) -> Option<&str> {
     path.rsplit('/').find(|part| part.ends_with(".service") && part.len() > ".service".len())
 }

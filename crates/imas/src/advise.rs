@@ -9,8 +9,10 @@ use anyhow::Result;
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
+use imas_linux::index::unit_of_detail;
 use imas_linux::running::{On, Running};
 use imas_store::Store;
+use imas_store::samples::Program;
 use serde::Serialize;
 
 use crate::choice;
@@ -77,14 +79,15 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0 };
-    for program in store.programs()? {
+    let programs = store.programs()?;
+    for program in programs.clone() {
         let state = state(context, store, program, &crate::cli::RulesArgs::of_environment())?;
         let Some(pick) = choice::settled(&state) else {
             advice.not_settled += 1;
             continue;
         };
-        let found =
-            running.iter().filter_map(|process| row(context, &state, pick, process)).collect::<Vec<_>>();
+        let found = running.iter().filter(|process| runs(process, &state.known.program, &programs));
+        let found = found.filter_map(|process| row(context, &state, pick, process)).collect::<Vec<_>>();
         advice.as_decided += usize::from(found.is_empty());
         advice.processes.extend(found);
     }
@@ -92,14 +95,23 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     Ok(advice)
 }
 
-/// `None` when the process runs another program, is on the pick, or on something that cannot be told.
+/// Whether the process is that program: a service that is known as such is no other program.
+fn runs(process: &Running, program: &Program, programs: &[Program]) -> bool {
+    let of_file = |program: &Program| process.program.path.as_os_str() == program.path.as_str();
+    let its_service = |program: &Program| {
+        let unit = unit_of_detail(&program.detail);
+        unit.is_some() && unit == process.unit.as_deref() && of_file(program)
+    };
+    let elsewhere = || process.program.detail == program.detail && !programs.iter().any(its_service);
+    of_file(program) && (its_service(program) || elsewhere())
+}
+
+/// `None` when the process is on the pick, or on something that cannot be told.
 fn row(context: &Context, state: &State, pick: &str, process: &Running) -> Option<Row> {
     let program = &state.known.program;
-    let same =
-        process.program.path.as_os_str() == program.path.as_str() && process.program.detail == program.detail;
     let candidates = context.catalogue.candidates();
     let wanted = context.catalogue.find(pick)?;
-    if !same || process.is_on(wanted, candidates) != On::No {
+    if process.is_on(wanted, candidates) != On::No {
         return None;
     }
     let on = process.candidate(candidates)?;

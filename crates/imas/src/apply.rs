@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_linux::catalogue::{Candidate, untrusted};
+use imas_linux::index::detail_of_unit;
+use imas_store::domain::Domain;
 
 use crate::choice;
 use crate::context::Context;
@@ -129,7 +131,7 @@ fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Res
     })?;
     let store = context.open_store()?;
     crate::harvest::harvest_quietly(context, &store);
-    let known = store.find_program(&program.path.to_string_lossy(), &program.detail)?.ok_or_else(|| {
+    let known = known(context, &store, unit, &program)?.ok_or_else(|| {
         Hinted::error(
             format!("{}: nothing is known of its program, {program}", unit.name),
             "name a candidate with --candidate NAME, or measure it: imas bench -- ...",
@@ -139,6 +141,19 @@ fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Res
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
     choice::usable(context, &name)
+}
+
+/// The service itself, as imasd knows services, else its program wherever it runs.
+fn known(
+    context: &Context,
+    store: &imas_store::Store,
+    unit: &Unit,
+    program: &imas_linux::program::Program,
+) -> Result<Option<imas_store::samples::Program>> {
+    let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
+    let path = program.path.to_string_lossy();
+    let service = store.find_program_in(domain, &path, &detail_of_unit(&unit.name))?;
+    Ok(if service.is_some() { service } else { store.find_program_in(domain, &path, &program.detail)? })
 }
 
 /// What cannot be preloaded into is not given a drop-in that does nothing.

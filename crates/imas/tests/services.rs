@@ -11,6 +11,7 @@ use std::process::Stdio;
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, Memory, OpFigures, Sample, Usage};
 use imas_store::Store;
+use imas_store::domain::Domain;
 use support::{
     CANDIDATES, Running, World, assert_hinted, build, lib_dir, list, output, said, stderr, stdout, text,
 };
@@ -147,6 +148,17 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     let done = with_root(&world, &root, &["apply", "web", "--write"]);
     assert!(done.status.success(), "{}", said(&done));
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libtcmalloc.so"));
+    // What is known of the very service stands before it.
+    let store = Store::open(&world.store_path()).unwrap();
+    let path = program.to_string_lossy();
+    for (unit, candidate) in [("other", "mimalloc"), ("web", "hoard")] {
+        let detail = imas_linux::index::detail_of_unit(&format!("{unit}.service"));
+        let service = store.program_in(Domain::Own, &path, &detail).unwrap();
+        store.pin(service.id, candidate, 1.0).unwrap();
+    }
+    let done = with_root(&world, &root, &["apply", "web", "--write"]);
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libhoard.so"));
 }
 
 /// What the shell format prints does what it says: the program is on the candidate, what it starts is not, and the user's own

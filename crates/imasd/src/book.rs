@@ -177,6 +177,15 @@ impl Book {
         ids.iter().filter_map(|id| self.known.get(id)).find(of_domain)
     }
 
+    /// The program as which a process was placed: the one whose number its flight page names, if it may be that, else what it is.
+    pub(crate) fn placed(&self, sight: &Sight, trial_id: &str, domain: Domain) -> Option<&Known> {
+        let is_it =
+            |known: &&Known| known.executable == Some(sight.executable) && sight.leads_to(&known.detail);
+        let domains = [domain, Domain::Everybody];
+        let numbered = domains.iter().find_map(|domain| self.numbered(trial_id, *domain).filter(is_it));
+        numbered.or_else(|| domains.iter().find_map(|domain| self.find(sight, *domain)))
+    }
+
     /// The program of a path and a detail, whatever file stands there now.
     pub(crate) fn named(&self, domain: Domain, path: &str, detail: &str) -> Option<&Known> {
         let id = self.by_name.get(&(domain, path.to_owned(), detail.to_owned()))?;

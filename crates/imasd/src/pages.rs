@@ -329,15 +329,14 @@ impl Daemon {
         let offered = token.and_then(|token| self.book.trial(token));
         let (program, candidate) = match offered {
             Some((known, offer)) => {
-                let same = known.executable == Some(sight.executable) && known.detail == sight.detail;
+                let same = known.executable == Some(sight.executable) && sight.leads_to(&known.detail);
                 if !same {
                     return Err(Drop::Forged);
                 }
                 (known.program.clone(), Some(offer.candidate.clone()))
             }
             None => {
-                let mine = self.book.find(&sight, domain);
-                let known = mine.or_else(|| self.book.find(&sight, Domain::Everybody)).ok_or(Drop::Forged)?;
+                let known = self.book.placed(&sight, &content.trial_id, domain).ok_or(Drop::Forged)?;
                 (known.program.clone(), None)
             }
         };

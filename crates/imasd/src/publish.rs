@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what is known to the index that programs read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -73,12 +73,13 @@ fn entries(book: &Book, table: &CatalogueTable) -> Vec<Entry> {
     let mut entries: HashMap<Key, Entry> = HashMap::new();
     for known in book.all().filter(|known| !decided_by_the_system(book, known)) {
         if let Some(entry) = entry(known, table) {
-            add_interpreter(&mut entries, known, &entry);
+            add_base(&mut entries, known, &entry);
             let key = (entry.executable, entry.detail.clone(), entry.uid);
             let flags = entries.get(&key).map_or(0, |base| base.flags);
             entries.insert(key, Entry { flags: entry.flags | flags, ..entry });
         }
     }
+    tell_apart_by_unit(&mut entries);
     let mut entries: Vec<_> = entries.into_values().collect();
     entries.sort_by_key(|entry| (entry.program_id, entry.uid, entry.flags));
     entries
@@ -109,7 +110,9 @@ fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
         let token = u64::from_str_radix(&offer.token, 16).ok()?;
         Some(Trial { candidate: table.id_of(&offer.candidate)?, token })
     });
-    if candidate == CANDIDATE_SYSTEM && trial.is_none() && !is_shield(known) {
+    // A service without an entry would start as the executable does elsewhere.
+    let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_));
+    if candidate == CANDIDATE_SYSTEM && trial.is_none() && !needed {
         return None;
     }
     let flags = if candidate == CANDIDATE_SYSTEM { 0 } else { entry_flag::FLIGHT };
@@ -125,9 +128,10 @@ fn uid_of(known: &Known) -> Option<u32> {
     }
 }
 
-/// The hook reads the command line only where the entry of the executable itself says that it should.
-fn add_interpreter(entries: &mut HashMap<Key, Entry>, known: &Known, entry: &Entry) {
+/// The hook reads the command line or its control group only where the entry of the executable itself says that it should.
+fn add_base(entries: &mut HashMap<Key, Entry>, known: &Known, entry: &Entry) {
     let flag = match Interpreter::of(Path::new(&known.program.path)) {
+        None if matches!(known.detail, Detail::Unit(_)) => entry_flag::BY_UNIT,
         Some(Interpreter::Java) => entry_flag::JAVA,
         Some(_) => entry_flag::INTERPRETER,
         None => return,
@@ -142,4 +146,15 @@ fn add_interpreter(entries: &mut HashMap<Key, Entry>, known: &Known, entry: &Ent
     };
     let key = (base.executable, Detail::None, base.uid);
     entries.entry(key).or_insert(base).flags |= flag;
+}
+
+/// Of the executable's own entries a user's stands before everybody's: each must say that there are services, whoever they are of.
+fn tell_apart_by_unit(entries: &mut HashMap<Key, Entry>) {
+    let by_unit = |entry: &&Entry| entry.flags & entry_flag::BY_UNIT != 0;
+    let executables: HashSet<_> = entries.values().filter(by_unit).map(|entry| entry.executable).collect();
+    for ((executable, detail, _), entry) in entries {
+        if *detail == Detail::None && executables.contains(executable) {
+            entry.flags |= entry_flag::BY_UNIT;
+        }
+    }
 }

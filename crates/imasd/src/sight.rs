@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use imas_core::sample::Usage;
-use imas_linux::given::Given;
-use imas_linux::index::{Detail, Executable};
+use imas_linux::given::{Given, Interpreter};
+use imas_linux::index::{Detail, Executable, detail_of_unit, unit_of_cgroup, unit_of_detail};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -35,6 +35,9 @@ pub(crate) struct Life {
     pub(crate) age_s: f64,
 }
 
+/// Workers are looked for so many generations below the process that systemd started.
+const GENERATIONS: usize = 8;
+
 /// What a process is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sight {
@@ -49,6 +52,21 @@ pub(crate) struct Sight {
     pub(crate) detail: Detail,
     /// The same for people and for the store.
     pub(crate) detail_text: String,
+    /// The systemd service it belongs to, as the hook reads it; for an interpreter, which is told apart by its script, none.
+    unit: Option<String>,
+}
+
+impl Sight {
+    /// Whether the hook may find the entry of that detail for this process: that of what it is given, else that of its service,
+    /// else the executable's own.
+    pub(crate) fn leads_to(&self, detail: &Detail) -> bool {
+        let of_unit = self.unit.is_some() && matches!(self.detail, Detail::Unit(_) | Detail::None);
+        match detail {
+            Detail::Unit(name) => of_unit && self.unit.as_ref() == Some(name),
+            Detail::None => of_unit || self.detail == Detail::None,
+            _ => self.detail == *detail,
+        }
+    }
 }
 
 /// Life of a process; `None` for one that has ended, is a zombie or belongs to the kernel.
@@ -100,16 +118,41 @@ pub(crate) fn look(identity: Identity) -> Option<Sight> {
     let arguments = arguments(&folder)?;
     let given = Given::to(&path, arguments.get(1..).unwrap_or_default());
     let cwd = folder.join("cwd");
-    let sight = Sight {
-        identity,
-        uid: std::fs::metadata(&folder).ok()?.uid(),
-        executable: Executable::from(&about),
-        detail: Detail::of(&given, &cwd),
-        detail_text: detail_text(&given, &cwd),
-        path,
+    let executable = Executable::from(&about);
+    let unit = if Interpreter::of(&path).is_none() { unit(&folder) } else { None };
+    let (detail, detail_text) = match &unit {
+        Some(unit) if is_its_program(identity.pid, executable) => {
+            (Detail::Unit(unit.clone()), detail_of_unit(unit))
+        }
+        _ => (Detail::of(&given, &cwd), detail_text(&given, &cwd)),
     };
+    let uid = std::fs::metadata(&folder).ok()?.uid();
+    let sight = Sight { identity, uid, path, executable, detail, detail_text, unit };
     // All of it was read of one process only if it is still the same.
     (stat(identity.pid)?.starttime == identity.start_ticks).then_some(sight)
+}
+
+fn unit(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join("cgroup")).ok()?;
+    unit_of_cgroup(&text).map(str::to_owned)
+}
+
+/// Whether systemd has started the process as a service's program, or another process of that program has. What a service calls (a
+/// compiler that a build server runs, a job of cron) is the same program as elsewhere.
+fn is_its_program(pid: u32, executable: Executable) -> bool {
+    let mut pid = pid;
+    for _ in 0..GENERATIONS {
+        let parent = stat(pid).and_then(|stat| u32::try_from(stat.ppid).ok()).unwrap_or(0);
+        if parent <= 1 {
+            return parent == 1;
+        }
+        let theirs = std::fs::metadata(format!("/proc/{parent}/exe")).ok();
+        if theirs.is_none_or(|theirs| Executable::from(&theirs) != executable) {
+            return false;
+        }
+        pid = parent;
+    }
+    false
 }
 
 /// The executable that the process runs now; `None` when it is gone.
@@ -158,6 +201,9 @@ fn detail_text(given: &Given, cwd: &Path) -> String {
 
 /// What the index needs of a detail that the store holds as text: the other way of [`Sight::detail_text`].
 pub(crate) fn detail_of_text(text: &str) -> Detail {
+    if let Some(unit) = unit_of_detail(text) {
+        return Detail::Unit(unit.to_owned());
+    }
     let given = match text.split_once(' ') {
         _ if text.is_empty() => Given::Nothing,
         Some((option, name)) if option.starts_with('-') => {
@@ -187,7 +233,12 @@ mod tests {
         let life = life(child.id()).unwrap();
         let held = hold(life.identity);
         assert!(usage(life.identity).unwrap().max_rss_bytes > 0);
-        let sight = look(life.identity).unwrap();
+        // In the midst of its exec it has no command line yet.
+        let sight = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            look(life.identity)
+        });
+        let sight = sight.unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(held.is_some() && life.age_s < 60.0);
@@ -206,8 +257,24 @@ mod tests {
     }
 
     #[test]
+    fn the_hook_may_go_from_a_service_to_its_entry_or_to_the_executables_own() {
+        let me = life(std::process::id()).unwrap().identity;
+        let seen = look(me).unwrap();
+        let unit = |name: &str| Detail::Unit(name.to_owned());
+        let service = Sight { detail: unit("a.service"), unit: Some("a.service".to_owned()), ..seen.clone() };
+        assert!(service.leads_to(&unit("a.service")) && service.leads_to(&Detail::None));
+        assert!(!service.leads_to(&unit("b.service")) && !service.leads_to(&Detail::Text(b"-c".to_vec())));
+        let called = Sight { detail: Detail::None, ..service.clone() };
+        assert!(called.leads_to(&unit("a.service")) && called.leads_to(&Detail::None));
+        let script = Sight { detail: Detail::Text(b"-c".to_vec()), unit: None, ..seen };
+        assert!(script.leads_to(&Detail::Text(b"-c".to_vec())));
+        assert!(!script.leads_to(&Detail::None) && !script.leads_to(&unit("a.service")));
+    }
+
+    #[test]
     fn texts_of_the_store_become_details_again() {
         assert_eq!(detail_of_text(""), Detail::None);
+        assert_eq!(detail_of_text("unit a@1.service"), Detail::Unit("a@1.service".to_owned()));
         assert_eq!(detail_of_text("-c"), Detail::Text(b"-c".to_vec()));
         assert_eq!(detail_of_text("-m http.server"), Detail::Text(b"-m http.server".to_vec()));
         assert_eq!(detail_of_text("org.example.Main"), Detail::Text(b"org.example.Main".to_vec()));
