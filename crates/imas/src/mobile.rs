@@ -41,10 +41,11 @@ pub(crate) fn run(args: &MobileArgs, out: &std::path::Path, context: &Context) -
     let (mut record, samples) = MobileRecord::open(&out, args.resume).map_err(hinted)?;
     record.append(&header(&candidates)).map_err(hinted)?;
     measure::adopt_orphans()?;
-    end_children_with_us()?;
+    let work = tempfile::Builder::new().prefix("imas-mobile-").tempdir()?;
+    end_children_with_us(work.path().to_owned())?;
     let done: BTreeSet<_> = samples.iter().map(imas_study::MobileSample::key).collect();
     let path = record.path().to_owned();
-    Session { args, context, candidates, parts, record, done, out }.all()?;
+    Session { args, context, candidates, parts, record, done, out, work: work.path().to_owned() }.all()?;
     Ok(path)
 }
 
@@ -95,12 +96,14 @@ fn candidates<'a>(args: &MobileArgs, context: &'a Context) -> Result<Vec<&'a Can
     Ok(usable)
 }
 
-/// A browser must not go on when we are told to end.
-fn end_children_with_us() -> Result<()> {
+/// A browser must not go on when we are told to end, nor its profile stay.
+fn end_children_with_us(work: PathBuf) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            measure::kill_descendants();
+            let _ = std::fs::remove_dir_all(&work); // one that is still ending may write into it
             measure::kill_descendants();
             message::say("imas: interrupted; every finished sample is kept, --resume goes on");
             #[expect(

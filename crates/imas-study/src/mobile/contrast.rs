@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One candidate against another, round by round.
 
-use imas_core::stats::{Interval, bootstrap, median};
+use imas_core::stats::{CONFIDENCE, Interval, bootstrap, median, t_quantile};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use statrs::statistics::Statistics;
 
 use super::sample::Samples;
@@ -10,6 +11,8 @@ use crate::verdict::Verdict;
 
 const RESAMPLES: usize = 2_000;
 const SEED: u64 = 1;
+/// What lies beyond an interval on one side.
+const TAIL: f64 = (1.0 - CONFIDENCE) / 2.0;
 /// With fewer the percentile interval of a median cannot hold 95 %.
 pub(crate) const FEWEST_ROUNDS: usize = 6;
 
@@ -71,21 +74,37 @@ impl Samples {
     pub(crate) fn difference(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
         let pairs = self.pairs(test, figure, a, b);
         let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
-        let average = |values: &[f64]| (!values.is_empty()).then(|| mean(values.iter().copied()));
-        let interval = bootstrap(&differences, RESAMPLES, SEED, average)?;
+        let interval = mean_interval(&differences)?;
         Some(Contrast { interval, neutral: 0.0, rounds: differences.len() })
     }
 
-    /// Ratio of the standard deviations over the rounds.
+    /// Ratio of the standard deviations over the rounds, with the interval of Fisher's F for normal values.
     pub(crate) fn deviation_ratio(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
-        let pairs = self.pairs(test, figure, a, b);
-        let ratio = |pairs: &[(f64, f64)]| {
-            let of = |pick: fn(&(f64, f64)) -> f64| deviation(&pairs.iter().map(pick).collect::<Vec<_>>());
-            of(|pair| pair.0).zip(of(|pair| pair.1)).map(|(a, b)| a / b)
-        };
-        let interval = bootstrap(&pairs, RESAMPLES, SEED, ratio)?;
-        Some(Contrast { interval, neutral: 1.0, rounds: pairs.len() })
+        let [ours, base] = [a, b].map(|name| self.values(test, name, figure));
+        let mid = deviation(&ours)? / deviation(&base)?;
+        let freedom = |values: &[f64]| u32::try_from(values.len() - 1).map(f64::from);
+        let (above, below) = (freedom(&ours).ok()?, freedom(&base).ok()?);
+        let upper = |a, b| FisherSnedecor::new(a, b).ok().map(|f| f.inverse_cdf(1.0 - TAIL).sqrt());
+        let interval = Interval { lo: mid / upper(above, below)?, mid, hi: mid * upper(below, above)? };
+        (interval.lo <= mid && mid <= interval.hi && interval.hi.is_finite()).then_some(Contrast {
+            interval,
+            neutral: 1.0,
+            rounds: ours.len().min(base.len()),
+        })
     }
+}
+
+/// Mean with Student's interval: with a handful of iterations a bootstrap of the mean is too sure of itself. A single value is its own
+/// interval, of which [`Contrast::side`] makes nothing.
+fn mean_interval(values: &[f64]) -> Option<Interval> {
+    let count = f64::from(u32::try_from(values.len()).ok()?);
+    let mid = mean(values.iter().copied());
+    let half = match deviation(values) {
+        Some(around) => t_quantile(TAIL, count - 1.0) * around / count.sqrt(),
+        None if values.is_empty() => return None,
+        None => 0.0,
+    };
+    Some(Interval { lo: mid - half, mid, hi: mid + half })
 }
 
 /// Standard deviation of a sample; None for fewer than two values.
@@ -168,6 +187,17 @@ mod tests {
             ("b", &[50.0, 51.0, 50.5, 50.0, 51.0, 50.2, 50.8, 50.1]),
         ]);
         assert_eq!(all.deviation_ratio("t", "f", "a", "b").unwrap().side(), Side::Above);
+        // Twice the deviation over eight rounds is no proof: F(0.975; 7, 7) is 4.99.
+        let twice = samples(&[
+            ("a", &[0.0, 2.0, 0.0, 2.0, 0.0, 2.0, 0.0, 2.0]),
+            ("b", &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0]),
+        ]);
+        let ratio = twice.deviation_ratio("t", "f", "a", "b").unwrap();
+        assert!(
+            (ratio.interval.mid - 2.0).abs() < 1e-9
+                && (ratio.interval.hi - 2.0 * 4.99_f64.sqrt()).abs() < 0.01
+        );
+        assert_eq!(ratio.side(), Side::Open);
         assert_eq!(deviation(&[1.0]), None);
     }
 }

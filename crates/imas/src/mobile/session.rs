@@ -2,7 +2,7 @@
 //! The order of all samples, and making them one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -38,6 +38,8 @@ pub(super) struct Session<'a> {
     pub(super) record: MobileRecord,
     pub(super) done: BTreeSet<MobileKey>,
     pub(super) out: PathBuf,
+    /// For what the programs write; nothing of it is kept.
+    pub(super) work: PathBuf,
 }
 
 /// One sample to be made.
@@ -67,7 +69,6 @@ impl<'a> Session<'a> {
         let files = inputs.as_ref().map(|inputs| Files::serve(&inputs.folder)).transpose()?;
         let use_case =
             inputs.as_ref().zip(files.as_ref()).map(|(inputs, files)| UseCase { apps: &apps, inputs, files });
-        let work = tempfile::Builder::new().prefix("imas-mobile-").tempdir()?;
         let bar = ProgressBar::new(steps.len() as u64);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)") {
             bar.set_style(style);
@@ -77,7 +78,7 @@ impl<'a> Session<'a> {
             bar.set_message(format!("{}, {}", step.test, step.candidate.name));
             let of = failures.entry((step.test.clone(), step.candidate.name.clone())).or_default();
             if *of < CHANCES {
-                let sample = self.sample(step, use_case.as_ref(), work.path());
+                let sample = self.sample(step, use_case.as_ref());
                 *of = if sample.failed.is_some() { *of + 1 } else { 0 };
                 if let Some(why) = &sample.failed {
                     bar.suspend(|| {
@@ -141,7 +142,7 @@ impl<'a> Session<'a> {
     }
 
     /// A run that fails is a sample that says so.
-    fn sample(&self, step: &Step<'_>, use_case: Option<&UseCase<'_>>, work: &Path) -> MobileSample {
+    fn sample(&self, step: &Step<'_>, use_case: Option<&UseCase<'_>>) -> MobileSample {
         let mut sample = MobileSample {
             part: step.part,
             test: step.test.clone(),
@@ -156,9 +157,9 @@ impl<'a> Session<'a> {
                 library(step.candidate).map(|f| (f, BTreeMap::new()))
             }
             (MobilePart::UseCase, Some(use_case)) => start::variables(self.context, step.candidate)
-                .and_then(|variables| use_case.iteration(step.candidate, &variables))
+                .and_then(|variables| use_case.iteration(step.candidate, &variables, &self.work))
                 .map(|given| (given.figures, given.served)),
-            _ => self.program(step, work).map(|figures| (figures, BTreeMap::new())),
+            _ => self.program(step).map(|figures| (figures, BTreeMap::new())),
         };
         match made {
             Ok((figures, served)) => (sample.figures, sample.served) = (figures, served),
@@ -168,7 +169,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs a C program of the study and reads its figures.
-    fn program(&self, step: &Step<'_>, work: &Path) -> Result<BTreeMap<String, f64>> {
+    fn program(&self, step: &Step<'_>) -> Result<BTreeMap<String, f64>> {
         let (name, more) = match step.test.strip_prefix("threads-") {
             Some(count) => ("threads", format!("-t {count} -s {}", step.round + 1)),
             None if step.test == "minimal" => ("minimal", String::new()),
@@ -176,7 +177,7 @@ impl<'a> Session<'a> {
         };
         let path = self.context.lib_dir.join("study").join(format!("mobile-{name}"));
         let variables = start::variables(self.context, step.candidate)?;
-        let shell = Shell { folder: work, variables: &variables };
+        let shell = Shell { folder: &self.work, variables: &variables };
         let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
         let said = shell.run(&format!("exec {quoted} {more}"), PATIENCE)?;
         anyhow::ensure!(said.ok, "mobile-{name}: {}: {}", said.how, said.last_line());

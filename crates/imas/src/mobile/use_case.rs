@@ -43,8 +43,13 @@ pub(super) struct UseCase<'a> {
 
 impl UseCase<'_> {
     /// Runs everything, looks at memory, ends everything, looks again. Whatever fails, nothing goes on running.
-    pub(super) fn iteration(&self, candidate: &Candidate, variables: &Variables) -> Result<Given> {
-        let folder = tempfile::Builder::new().prefix("imas-mobile-").tempdir()?;
+    pub(super) fn iteration(
+        &self,
+        candidate: &Candidate,
+        variables: &Variables,
+        work: &Path,
+    ) -> Result<Given> {
+        let folder = tempfile::tempdir_in(work)?;
         let mut given = Given::default();
         std::thread::sleep(SETTLE);
         given.look("before")?;
