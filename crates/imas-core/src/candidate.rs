@@ -174,7 +174,7 @@ mod tests {
 
     fn good() -> TrialRecord {
         let memory = Memory { snapshots: 1, heap_mean: 400, live_mean: 300, ..Memory::default() };
-        let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, histogram_ticks: vec![] };
+        let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, ..OpFigures::default() };
         TrialRecord {
             sample: Sample {
                 candidate: "jemalloc".into(),

@@ -69,6 +69,8 @@ pub struct OpFigures {
     pub mean_ns: f64,
     /// Estimated calls by log2 of clock ticks (bucket b: 2^b <= ticks < 2^(b+1); bucket 0 holds 0 too).
     pub histogram_ticks: Vec<u64>,
+    /// Nanoseconds of one clock tick, for that histogram; 0 when it is not known (a trial of an earlier version, no timed call).
+    pub ns_per_tick: f64,
 }
 
 /// Memory seen by the snapshots of a trial, in bytes.
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
 
     fn op(sampled: u64, mean_ns: f64) -> OpFigures {
-        OpFigures { calls: sampled * 64, sampled, mean_ns, histogram_ticks: vec![] }
+        OpFigures { calls: sampled * 64, sampled, mean_ns, ..OpFigures::default() }
     }
 
     #[test]

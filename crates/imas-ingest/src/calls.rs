@@ -77,6 +77,7 @@ fn figures_of(op: &SampledOp, calls: u64, clock: &Clock, slack: u64) -> Result<O
         sampled: if mean_ns.is_some() { sampled } else { 0 },
         mean_ns: mean_ns.unwrap_or(0.0),
         histogram_ticks: op.histogram.iter().copied().map(unweighted).collect(),
+        ns_per_tick: if mean_ns.is_some() { clock.ns_per_tick.unwrap_or(0.0) } else { 0.0 },
     })
 }
 

@@ -94,6 +94,8 @@ fn operation(samples: &[Sample], of: fn(&Sample) -> &OpFigures) -> Result<OpFigu
         sampled: add(timed.iter().map(|op| op.sampled))?,
         mean_ns,
         histogram_ticks: histogram(samples.iter().map(|s| &of(s).histogram_ticks[..]))?,
+        // One machine has one clock.
+        ns_per_tick: timed.iter().map(|op| op.ns_per_tick).find(|ns| *ns > 0.0).unwrap_or(0.0),
     })
 }
 

@@ -152,7 +152,9 @@ fn latencies(records: &[&TrialRecord], name: &str) -> Vec<Latency> {
                 sum.resize(sum.len().max(histogram.len()), 0);
                 sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
             }
-            Latency { class, candidate: name.to_owned(), histogram_ticks: sum }
+            let ns_per_tick =
+                samples.iter().map(|sample| sample.classes()[i].ns_per_tick).find(|ns| *ns > 0.0);
+            Latency { class, candidate: name.to_owned(), histogram_ticks: sum, ns_per_tick }
         })
         .collect()
 }

@@ -235,7 +235,7 @@ fn trial(candidate: &str, build_id: &str, number: usize, resident: u64, cost: f6
         resident_peak: resident,
         resident_over_time: resident,
     };
-    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0 * cost, histogram_ticks: vec![] };
+    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0 * cost, ..OpFigures::default() };
     let library = |name: &str| format!("lib{name}.so");
     let served = if candidate == "system" || candidate.starts_with("glibc") {
         "libc.so.6".to_owned()

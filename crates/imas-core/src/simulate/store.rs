@@ -100,7 +100,7 @@ mod tests {
             resident_mean: bytes,
             ..Memory::default()
         };
-        let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, histogram_ticks: vec![] };
+        let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, ..OpFigures::default() };
         let usage = Some(Usage { user_s: 1.0, ..Usage::default() });
         let made_unix_s = at;
         let (candidate, trial_id) = (candidate.to_owned(), format!("{candidate}-{at}"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Latencies: of each class of calls the share by log2 of clock ticks, a curve a candidate.
+//! Latencies: of each class of calls the share by log2 of clock ticks, a curve a candidate; the axis is in nanoseconds where the clock's rate is known.
 
 use serde::Serialize;
 
@@ -20,6 +20,8 @@ pub(super) struct Class {
     left: f64,
     bottom: f64,
     lines: Vec<Line>,
+    /// What the axis shows.
+    unit: &'static str,
     x_ticks: Vec<Tick>,
     y_ticks: Vec<Tick>,
 }
@@ -61,17 +63,39 @@ impl Class {
                 points: points.collect::<Vec<_>>().join(" "),
             }
         };
-        let powers: Vec<(f64, String)> = (0..40u32).map(|b| (f64::from(b), power(b))).collect();
+        let ns_per_tick = latencies.iter().find_map(|latency| latency.ns_per_tick);
+        let marks = match ns_per_tick {
+            Some(ns_per_tick) => durations(ns_per_tick),
+            None => (0..40u32).map(|b| (f64::from(b), power(b))).collect(),
+        };
         Some(Self {
             name,
+            unit: if ns_per_tick.is_some() { "nanoseconds" } else { "clock ticks" },
             width: WIDTH,
             height: HEIGHT,
             left: LEFT,
             bottom: BOTTOM,
             lines: latencies.iter().map(line).collect(),
-            x_ticks: x.ticks(&powers, 48.0),
+            x_ticks: x.ticks(&marks, 48.0),
             y_ticks: y.round_ticks(18.0),
         })
+    }
+}
+
+/// Places of round durations on an axis of log2 of clock ticks; decades first, so that they are the ones that are kept.
+fn durations(ns_per_tick: f64) -> Vec<(f64, String)> {
+    let decades = |factor: u64| (0..10u32).map(move |exponent| factor * 10u64.pow(exponent));
+    let all = [1, 3].into_iter().flat_map(decades);
+    all.map(|ns| ((ns as f64 / ns_per_tick).log2(), duration(ns))).collect()
+}
+
+/// Whole nanoseconds in the largest unit that keeps them whole.
+fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} \u{b5}s", ns / 1_000),
+        1_000_000..1_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{} s", ns / 1_000_000_000),
     }
 }
 
@@ -102,17 +126,41 @@ mod tests {
 
     #[test]
     fn a_class_that_was_never_called_is_not_drawn() {
-        let of = |class, histogram_ticks| Latency { class, candidate: "a".into(), histogram_ticks };
+        let of = |class, histogram_ticks| Latency {
+            class,
+            candidate: "a".into(),
+            histogram_ticks,
+            ns_per_tick: None,
+        };
         let drawn = classes(&[of("malloc", vec![0, 4, 0]), of("free", vec![0, 0])], &["system", "a"]);
         assert_eq!(drawn.iter().map(|class| class.name).collect::<Vec<_>>(), ["malloc"]);
         assert_eq!((drawn[0].lines.len(), drawn[0].lines[0].colour), (1, 1));
     }
 
     #[test]
+    fn durations_stand_where_their_ticks_do() {
+        // 0.5 ns a tick: 2 ticks are 1 ns, 2^11 ticks are 1024 ns.
+        let marks = durations(0.5);
+        let of = |text: &str| marks.iter().find(|(_, mark)| mark == text).unwrap().0;
+        assert!((of("1 ns") - 1.0).abs() < 1e-9);
+        assert!((of("1 \u{b5}s") - (2000f64).log2()).abs() < 1e-9);
+        assert!(of("3 ms") > of("1 ms") && of("1 s") > of("300 ms"));
+        let latency = Latency {
+            class: "malloc",
+            candidate: "a".into(),
+            histogram_ticks: vec![0, 9, 9, 9, 9, 9, 9],
+            ns_per_tick: Some(0.5),
+        };
+        let drawn = classes(&[latency], &["a"]);
+        assert_eq!(drawn[0].unit, "nanoseconds");
+        assert!(drawn[0].x_ticks.iter().all(|tick| tick.text.ends_with("ns")));
+    }
+
+    #[test]
     fn a_rare_tail_is_cut() {
         let mut histogram_ticks = vec![0, 100_000];
         histogram_ticks.resize(30, 1);
-        let latency = Latency { class: "free", candidate: "a".into(), histogram_ticks };
+        let latency = Latency { class: "free", candidate: "a".into(), histogram_ticks, ns_per_tick: None };
         assert_eq!(shares(&latency).len(), 2);
         assert_eq!((power(3), power(12), power(24)), ("8".into(), "4 Ki".into(), "16 Mi".into()));
     }

@@ -73,6 +73,8 @@ pub struct Latency {
     pub candidate: String,
     /// Calls by log2 of clock ticks.
     pub histogram_ticks: Vec<u64>,
+    /// Nanoseconds of one tick; None where no trial says.
+    pub ns_per_tick: Option<f64>,
 }
 
 /// The page.
@@ -289,6 +291,7 @@ mod tests {
                 class: "malloc",
                 candidate: "fast".into(),
                 histogram_ticks: vec![0, 0, 3, 9, 1],
+                ns_per_tick: Some(0.4),
             }],
             remarks: vec![name.to_owned()],
         };
