@@ -9,7 +9,7 @@ TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build hook tools allocators allocators-default textbook contract workloads rust demo test \
+.PHONY: help setup setup-test build need-cargo hook tools allocators allocators-default textbook contract workloads rust demo test \
         conformance lint fmt bench study study-mobile docs-allocators install uninstall man clean
 
 help: ## this list
@@ -29,7 +29,10 @@ hook:
 tools: ## imas-ldpreload and imas-rescue, static
 	@$(MAKE) --no-print-directory -C system
 
-allocators:
+need-cargo:
+	@packaging/need-cargo $(CARGO)
+
+allocators: need-cargo
 	@allocators/build.sh
 
 textbook:
@@ -39,14 +42,14 @@ textbook:
 contract:
 	@$(MAKE) --no-print-directory -C tests/conformance contract
 
-rust:
+rust: need-cargo
 	$(CARGO) build --release --locked
 
 workloads: ## the suite of `imas suite`: its data, input generators and C programs
 	@$(MAKE) --no-print-directory -C workloads
 
 # The candidates that are tested by default; the others take most of the build's time and the demo does not need them.
-allocators-default:
+allocators-default: need-cargo
 	@allocators/build.sh jemalloc tcmalloc hoard mimalloc
 
 demo: setup hook allocators-default contract rust ## build what it needs, measure a real program: the C++ compiler
@@ -63,6 +66,7 @@ lint: ## formatting, clippy, scripts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@packaging/lint-scripts
+	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code
 	$(CARGO) fmt --all
