@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 
@@ -158,6 +159,12 @@ def what_status_sees(keep):
                  f"sleep 0.3; {IMAS} system status --json; kill $!")
     serving = json.loads(placed.stdout)["processes"]["serving"]
     check("status: which allocator serves", any(s["executable"] == "/usr/bin/sleep" and s["allocator"] == "mimalloc" for s in serving), serving)
+    with tempfile.TemporaryDirectory() as other:
+        shutil.copy("/bin/sleep", other + "/imasd")
+        namesake = subprocess.Popen([other + "/imasd", "60"])
+        check("status: a daemon of another run folder is none", status()["daemon"] is None, status()["daemon"])
+        namesake.kill()
+        namesake.wait()
     os.unlink(link())
     check("status: no link", status()["links"][0]["state"] == "missing" and "Broken" in imas("status").stdout)
     imas("disable")

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
 }
 
 /// What the daemon last said of itself, if that daemon still runs.
-fn daemon(run_dir: &Path) -> Option<Value> {
+pub(crate) fn daemon(run_dir: &Path) -> Option<Value> {
     let text = std::fs::read(run_dir.join("state/status.json")).ok()?;
     let status: Value = serde_json::from_slice(&text).ok()?;
     let pid = u32::try_from(status["pid"].as_u64()?).ok()?;

@@ -33,6 +33,7 @@ struct Status {
     disabled: bool,
     /// What the daemon cried for help about.
     emergency: Option<String>,
+    /// Pid of the daemon that serves this run folder.
     daemon: Option<u32>,
     /// Unit and whether it is active; empty without systemd.
     units: BTreeMap<&'static str, bool>,
@@ -127,7 +128,7 @@ impl Status {
         let index = IndexFacts::now(machine, table.as_ref().ok().map(CatalogueTable::id));
         let disabled = machine.disabled().exists();
         let native = links.iter().find(|link| link.native);
-        let (daemon, processes) = Processes::now(table.as_ref().ok());
+        let daemon = crate::status::daemon(&machine.run_dir);
         Self {
             schema: 1,
             works: entry.line.is_some() && !disabled && native.is_some_and(|link| link.state == "approved"),
@@ -137,9 +138,9 @@ impl Status {
             index,
             disabled,
             emergency: emergency(&machine.emergency()),
-            daemon,
+            daemon: daemon.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok()),
             units: unit_states(),
-            processes,
+            processes: Processes::now(table.as_ref().ok()),
         }
     }
 }
@@ -231,11 +232,10 @@ fn unit_states() -> BTreeMap<&'static str, bool> {
 }
 
 impl Processes {
-    /// The daemon's pid, and what all have mapped.
-    fn now(table: Option<&CatalogueTable>) -> (Option<u32>, Self) {
+    /// What all have mapped.
+    fn now(table: Option<&CatalogueTable>) -> Self {
         let libraries = allocators(table);
         let mut seen = Self::default();
-        let mut daemon = None;
         let mut serving = BTreeMap::<(PathBuf, String, bool), usize>::new();
         for pid in process::pids().unwrap_or_default() {
             let (executable, files) = match process::mapped_files(pid) {
@@ -247,9 +247,6 @@ impl Processes {
                 Err(_) => continue, // ended, or a thread of the kernel
             };
             seen.looked_at += 1;
-            if executable.file_name().is_some_and(|name| name == "imasd") {
-                daemon = Some(pid);
-            }
             let mapped =
                 |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
             seen.with_library += usize::from(mapped("libimas-preload.so"));
@@ -273,7 +270,7 @@ impl Processes {
                 processes,
             })
             .collect();
-        (daemon, seen)
+        seen
     }
 }
 
