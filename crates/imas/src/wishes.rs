@@ -35,7 +35,12 @@ pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
     if args.lift {
         store.lift(program.id, &candidate.name, now_s)?;
     }
-    output::text(&format!("{program} is pinned to {}; undo: imas unpin {}", candidate.name, program.id))?;
+    // The number is one of this store.
+    let system = if context.of_the_system { "--system " } else { "" };
+    output::text(&format!(
+        "{program} is pinned to {}; undo: imas unpin {system}{}",
+        candidate.name, program.id
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
