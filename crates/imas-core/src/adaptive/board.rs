@@ -4,6 +4,7 @@
 use crate::stats::Moments;
 
 use super::Point;
+use super::steady::steady;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
@@ -53,7 +54,9 @@ impl Board {
     /// Of `len` candidates, from all trials in order of time. A round ends where a candidate comes up again. A trial whose round has no figures of
     /// `system` is paired with the latest before it, else with the first after it.
     pub fn new(trials: &[Trial], len: usize, system: usize) -> Self {
-        let rounds = rounds(trials);
+        let raw = rounds(trials);
+        let steadied = steady(&raw, len);
+        let rounds: Vec<&[Trial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
             pairs: vec![Moments::default(); len],
             recent: vec![vec![]; len],
@@ -64,10 +67,15 @@ impl Board {
             system,
             residue: residue(&rounds, len),
         };
-        let references = references(&rounds, system);
-        for (round, reference) in rounds.iter().zip(references) {
+        for (round, reference) in rounds.iter().zip(references(&rounds, system)) {
             for trial in *round {
                 board.enter(trial, reference);
+            }
+        }
+        // Whoever watches for a change for the worse must see runs as they were.
+        for (round, reference) in raw.iter().zip(references(&raw, system)) {
+            for trial in *round {
+                board.remember(trial, reference);
             }
         }
         board
@@ -83,11 +91,15 @@ impl Board {
             let excess = point.over(reference);
             let pairs = &mut self.pairs[trial.candidate];
             *pairs = pairs.merge(Moments::of(excess.cpu, excess.memory));
-            let recent = &mut self.recent[trial.candidate];
-            recent.push(excess);
-            if recent.len() > RECENT {
-                recent.remove(0);
-            }
+        }
+    }
+
+    fn remember(&mut self, trial: &Trial, reference: Option<Point>) {
+        let Some((point, reference)) = trial.point.zip(reference) else { return };
+        let recent = &mut self.recent[trial.candidate];
+        recent.push(point.over(reference));
+        if recent.len() > RECENT {
+            recent.remove(0);
         }
     }
 

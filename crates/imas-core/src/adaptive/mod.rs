@@ -6,20 +6,20 @@
 //! ```
 //!
 //! Trials go in rounds: `system` and every candidate still in the running, once each, in a seeded random order. What counts
-//! is the difference of logarithms to `system` in the same round, so that what slows the machine for a while falls out. A
-//! candidate leaves the running by successive elimination (E. Even-Dar, S. Mannor and Y. Mansour, "Action elimination and stopping
-//! conditions for the multi-armed bandit and reinforcement learning problems", JMLR 7, 2006): when it is worse than the best beyond its
-//! confidence bound, when it cannot be better by more than the margin, or when the rounds left cannot prove it better than the incumbent. The
-//! bounds are Student's with a variance moderated towards the common one (G. K. Smyth, "Linear models and empirical Bayes methods", SAGMB 3,
-//! 2004), which makes two rounds worth looking at. To replace the incumbent a candidate must beat it by the margin with 95 % confidence
-//! over all candidates and all looks, by the spread that the program's own trials show: what is usual for programs decides who leaves the running, but proves nothing.
+//! is the difference of logarithms to `system` in the same round, so that what slows the machine for a while falls out; a run that does not fit the others of its
+//! candidate and its round is drawn in ([`steady`]). A candidate leaves the running when what it may still be better by, or still be proven to be better by, is not
+//! worth its trials ([`worth`]): in that, memory is believed after a round or two, CPU later. To replace the incumbent a candidate must beat it by the margin with
+//! 95 % confidence over all candidates and all looks, by the spread that the program's own trials show (a variance moderated towards the common one: G. K. Smyth,
+//! "Linear models and empirical Bayes methods", SAGMB 3, 2004): what is usual for programs decides who leaves the running, but proves nothing.
 //!
 //! - [`settings`]: margins, confidence, limits
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
 //! - [`point`]: the two figures of a trial
 //! - [`known`]: stored trials made ready
 //! - [`board`]: rounds and pairs
+//! - [`steady`]: odd runs, drawn in
 //! - [`noise`]: how far a mean of pairs can be off
+//! - [`worth`]: what further trials of a candidate are worth
 //! - [`judge`]: who is out, what is next, what is picked
 //! - [`expected`]: what each pick gains
 
@@ -30,7 +30,9 @@ pub mod known;
 pub mod noise;
 pub mod point;
 pub mod settings;
+pub mod steady;
 pub mod weight;
+pub mod worth;
 
 pub use board::Board;
 pub use expected::{Expected, expected};

@@ -55,6 +55,9 @@ impl Contender {
 fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> Outcome {
     let len = program.candidates.len();
     let eligible = vec![true; len];
+    // There are no more rounds than these: a policy that kept some of its error for later ones would not be the one that a user has.
+    let most = u32::try_from(seen.len()).unwrap_or(u32::MAX).min(settings.max_rounds);
+    let settings = &Settings { max_rounds: most, ..*settings };
     let mut trials: Vec<Trial> = vec![];
     loop {
         let board = Board::new(&trials, len, 0);
