@@ -22,7 +22,7 @@ fn two_services_of_one_executable_are_two_programs() {
         unshare
     };
     let can = unshare(Path::new("true")).status().is_ok_and(|status| status.success());
-    if !can || Group::new("imasd-test-probe.service").is_none() {
+    if !can || Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
         return;
     }
     let myself = std::env::current_exe().unwrap();
@@ -103,8 +103,10 @@ fn known(world: &World, detail: &str) -> Option<Program> {
 fn services() {
     let mut world = World::new();
     world.start();
-    let names = ["imasd-test-a.service", "imasd-test-b.service"];
-    let groups = names.map(|name| Group::new(name).unwrap());
+    // Process ids begin anew in a namespace, names of worlds do not repeat.
+    let own = world.path("").file_name().unwrap().to_string_lossy().into_owned();
+    let names = ["a", "b"].map(|name| format!("{own}-{name}.service"));
+    let groups = names.each_ref().map(|name| Group::new(name).unwrap());
     let places = [Some(&groups[0]), Some(&groups[1]), None];
     let details = [format!("unit {}", names[0]), format!("unit {}", names[1]), String::new()];
     let running = places.map(|place| Service::start(&world, place));
