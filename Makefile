@@ -94,7 +94,7 @@ docs-allocators: build ## docs/allocators.md: every candidate, measured here bes
 	@bench/candidates $(IMAS)
 
 install: build man ## install below $(DESTDIR)$(PREFIX)
-	@packaging/install $(IMAS) "$(DESTDIR)$(PREFIX)"
+	@packaging/install $(IMAS) "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 uninstall: ## remove what install installed
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
