@@ -152,7 +152,7 @@ struct imas_page_header {
     uint64_t resident_kib_time;
 };
 
-/* Sampled figures of one operation class; atomic adds, touched once in about 64 calls. */
+/* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */
 struct imas_sampled_op {
     uint64_t sampled;                          /* calls timed */
     uint64_t weight;                           /* sum of weights: estimates calls * 256 */
@@ -166,7 +166,7 @@ struct imas_sampled {
     int64_t live_bytes;                         /* running estimate of usable bytes in live blocks */
     uint64_t live_samples;                      /* blocks tracked now */
     uint64_t live_dropped;                      /* samples lost because the table was full */
-    uint64_t sample_interval_bytes;             /* current mean distance between samples, in bytes + 1/64 per call */
+    uint64_t sample_interval_bytes;             /* current mean distance between samples, in bytes + 1/128 per call */
     uint64_t usable_bytes_256;                  /* sum of weight * usable size: estimates bytes handed out */
     uint64_t requested_bytes_256;               /* sum of weight * requested size, same samples: rounding = usable - requested */
 };

@@ -4,7 +4,6 @@
 #include "live.h"
 #include "sys.h"
 
-#define ARENA_BYTES ((size_t)256 * 1024)
 #define REGIONS 128
 #define LARGEST_STEP 6 /* regions double up to 16 MiB */
 #define BLOCK_ALIGNMENT ((size_t)16)
@@ -20,7 +19,7 @@ struct region {
     uintptr_t next; /* first free byte; moved by compare-and-swap */
 };
 
-static _Alignas(16) unsigned char arena[ARENA_BYTES];
+static _Alignas(16) unsigned char arena[BOOT_ARENA_BYTES];
 /* The first region is the arena itself, filled in at first use: an address here would be one relocation more. */
 static struct region regions[REGIONS];
 static unsigned region_count; /* regions handed out, ready or not; 0: not even the arena */
@@ -36,11 +35,11 @@ static bool add_region(size_t bytes) {
     unsigned index = add_relaxed(region_count, 1);
     if (index >= REGIONS)
         return false;
-    if (index == 0 && bytes <= ARENA_BYTES) {
-        publish(&regions[0], (uintptr_t)arena, ARENA_BYTES);
+    if (index == 0 && bytes <= BOOT_ARENA_BYTES) {
+        publish(&regions[0], (uintptr_t)arena, BOOT_ARENA_BYTES);
         return true;
     }
-    size_t step = ARENA_BYTES << (index < LARGEST_STEP ? index : LARGEST_STEP);
+    size_t step = BOOT_ARENA_BYTES << (index < LARGEST_STEP ? index : LARGEST_STEP);
     size_t size = bytes > step ? bytes : step;
     void *memory = sys_anonymous(size);
     if (memory == NULL)
@@ -98,6 +97,14 @@ bool boot_owns(const void *block) {
             return true;
     }
     return false;
+}
+
+bool boot_is_arena(void) {
+    return get_relaxed(region_count) <= 1 && (regions[0].start == 0 || regions[0].start == boot_arena());
+}
+
+uintptr_t boot_arena(void) {
+    return (uintptr_t)arena;
 }
 
 size_t boot_size(const void *block) {

@@ -10,12 +10,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* `alignment` a power of two. NULL when the system gives no memory. Fresh memory is zero. */
 void *boot_allocate(size_t alignment, size_t size);
 
 /* Whether `block` came from here. */
 bool boot_owns(const void *block);
+
+/* Whether all blocks so far lie in the first BOOT_ARENA_BYTES at boot_arena(). */
+bool boot_is_arena(void);
+uintptr_t boot_arena(void);
+#define BOOT_ARENA_BYTES ((size_t)256 * 1024)
 
 /* Usable bytes of a block that boot_owns. */
 size_t boot_size(const void *block);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "boot.h"
+#include "full.h"
 #include "lineage.h"
 #include "live.h"
 #include "next.h"
@@ -44,7 +45,7 @@ static void *leave_arena(const struct call *call) {
     return block;
 }
 
-static void *perform(struct call *call) {
+static NOINLINE void *perform_other(struct call *call) {
     switch (call->kind) {
     case CALL_MALLOC:
         return next.malloc(call->size);
@@ -64,6 +65,22 @@ static void *perform(struct call *call) {
         return next.pvalloc != NULL ? next.pvalloc(call->size) : next.memalign(NEXT_PAGE, whole_pages(call->size));
     }
     return NULL;
+}
+
+/* Asked before the clock is read: the answer lies in memory that is seldom in a cache. */
+static bool is_plain(const struct call *call) {
+    if (call->kind == CALL_REALLOC)
+        return call->old == NULL || !boot_owns(call->old);
+    return call->kind == CALL_MALLOC || call->kind == CALL_CALLOC;
+}
+
+/* The common ones without a detour, which the clock would see. */
+static inline void *perform(struct call *call) {
+    if (unlikely(!call->plain))
+        return perform_other(call);
+    if (call->kind == CALL_MALLOC)
+        return next.malloc(call->size);
+    return call->kind == CALL_CALLOC ? next.calloc(call->count, call->size) : next.realloc(call->old, call->size);
 }
 
 /* ---- before the constructor ------------------------------------------------------------------------------ */
@@ -161,6 +178,7 @@ static void note_time(enum imas_op op, uint64_t ticks, uint64_t weight) {
         return;
     struct imas_sampled_op *sampled = &thread_page->sampled.op[op];
     unsigned bucket = sample_log2(ticks > call_empty_pair ? ticks - call_empty_pair : 0);
+    full_noted(op, ticks, weight);
     add_relaxed(sampled->sampled, 1);
     add_relaxed(sampled->weight, weight);
     add_relaxed(sampled->ticks, weight * ticks / IMAS_WEIGHT_ONE);
@@ -179,9 +197,11 @@ static void note_sizes(uint64_t requested, uint64_t usable, uint64_t weight) {
 static void *perform_timed(struct call *call, uint64_t *ticks) {
     struct live_block old;
     bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
+    call->plain = is_plain(call);
     uint64_t start = clock_start();
-    void *block = perform(call);
+    void *block = full_sampled(class_of(call->kind), call->old, call->bytes, perform(call));
     *ticks = clock_stop(start);
+    full_timed(class_of(call->kind), *ticks);
     if (known && was_refused(call, block))
         live_put_back(call->old, &old);
     return block;
@@ -189,7 +209,7 @@ static void *perform_timed(struct call *call, uint64_t *ticks) {
 
 #define SAMPLES_PER_CHECK 256
 #define CALLS_PER_SAMPLE 40
-#define COARSEST_BY_RATE 15 /* S of 32 KiB: coarser, the live bytes of small heaps would blur */
+#define COARSEST_BY_RATE 14 /* S of 16 KiB: coarser, the live bytes of small heaps would blur */
 
 /* Programs with large blocks and a small heap would be sampled at every other call: S grows until 1 in 40 is. */
 static void hold_rate(struct thread *thread) {
@@ -203,24 +223,32 @@ static void hold_rate(struct thread *thread) {
     thread->samples = 0;
 }
 
-static void note_sample(struct thread *thread, const struct call *call, void *block, uint64_t ticks, probability p) {
-    uint64_t weight = sample_weight(p, &thread->random);
+static void note_sample(struct thread *thread, const struct call *call, void *block, uint64_t ticks,
+                        const struct live_chance *chance) {
+    uint64_t weight = sample_weight(chance->sampled, &thread->random);
     note_time(class_of(call->kind), ticks, weight);
     if (block == NULL)
         return;
     uint64_t usable = next.usable_size(block);
     note_sizes(call->bytes, usable, weight);
-    live_enter(block, call->bytes, usable, p, &thread->random);
+    live_enter(block, call->bytes, usable, chance, &thread->random);
     hold_rate(thread);
 }
 
 /* The toll of a thread that shares a slot is kept at zero to hold it on this way; what it pays is the same. */
 static uint64_t price(const struct thread *thread, const struct call *call) {
-    return call->bytes + (UINT64_C(1) << (thread->shift - 6)) + 1;
+    return call->bytes + (UINT64_C(1) << (thread->shift - SAMPLE_TOLL_SHIFT)) + 1;
 }
 
+static struct live_chance chance_of(const struct call *call, unsigned shift) {
+    struct live_chance chance = {.shift = shift, .bytes = sample_probability(call->bytes, shift)};
+    chance.sampled = sample_probability_with_toll(chance.bytes, shift);
+    return chance;
+}
+
+/* What can wait is done after the call: what runs before it takes the call's code and data out of the caches. */
 static void *sampled_call(struct thread *thread, struct call *call) {
-    probability p = sample_probability(price(thread, call), thread->shift);
+    unsigned shift = thread->shift;
     thread_refill(thread); /* before the call: a signal handler that comes in between finds a full purse */
     count(thread, call);
     uint64_t ticks;
@@ -231,8 +259,11 @@ static void *sampled_call(struct thread *thread, struct call *call) {
         lineage_lost();
         return block;
     }
-    note_sample(thread, call, block, ticks, p);
+    struct live_chance chance = chance_of(call, shift);
+    note_sample(thread, call, block, ticks, &chance);
     snapshot_if_due();
+    if (call->kind == CALL_MALLOC) /* an allocator may hold its locks while libc starts a thread for it by calloc */
+        full_look();
     return block;
 }
 
@@ -241,7 +272,8 @@ static void *sampled_call(struct thread *thread, struct call *call) {
 static void *perform_untimed(struct call *call) {
     struct live_block old;
     bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
-    void *block = perform(call);
+    call->plain = is_plain(call);
+    void *block = full_call(class_of(call->kind), call->old, call->bytes, perform(call));
     if (known && was_refused(call, block))
         live_put_back(call->old, &old);
     return block;
@@ -288,11 +320,17 @@ NOINLINE void *call_make(struct call *call) {
 
 /* ---- free ------------------------------------------------------------------------------------------------ */
 
+static void timed_free(void *block, uint64_t weight) {
+    uint64_t start = clock_start();
+    full_free_sampled(block);
+    uint64_t ticks = clock_stop(start);
+    full_timed(IMAS_OP_FREE, ticks);
+    note_time(IMAS_OP_FREE, ticks, weight);
+}
+
 static void sampled_free(struct thread *thread, void *block) {
     thread_refill_free(thread);
-    uint64_t start = clock_start();
-    next.free(block);
-    note_time(IMAS_OP_FREE, clock_stop(start), UINT64_C(64) * IMAS_WEIGHT_ONE);
+    timed_free(block, (uint64_t)THREAD_FREE_MEAN * IMAS_WEIGHT_ONE);
 }
 
 static void shared_free(struct thread *thread, void *block) {
@@ -301,7 +339,7 @@ static void shared_free(struct thread *thread, void *block) {
     if (overdraw32(&thread->shared_free_gap))
         sampled_free(thread, block);
     else
-        next.free(block);
+        full_free(block);
 }
 
 static void free_unmarked(void *block) {
@@ -311,7 +349,7 @@ static void free_unmarked(void *block) {
         return;
     }
     thread->slot->calls[IMAS_OP_FREE]++;
-    next.free(block);
+    full_free(block);
 }
 
 NOINLINE void call_free_overdrawn(void *block) {
@@ -326,7 +364,7 @@ NOINLINE void call_free_overdrawn(void *block) {
         return;
     case THREAD_IDLE:
         thread->free_gap = UINT32_MAX;
-        next.free(block);
+        full_free(block);
         return;
     default:
         thread->free_gap = 0;
@@ -341,6 +379,11 @@ NOINLINE void call_free_marked(void *block) {
     struct live_block taken;
     if (boot_owns(block))
         return;
-    live_take(block, &taken);
+    /* Large blocks take long to free: were one in 128 timed, the mean would depend on the few that were. */
+    if (live_take(block, &taken) && live_was_certain(&taken) && thread_self.slot != NULL && page_is_ours()) {
+        add_relaxed(thread_self.slot->calls[IMAS_OP_FREE], 1);
+        timed_free(block, IMAS_WEIGHT_ONE);
+        return;
+    }
     free_unmarked(block);
 }

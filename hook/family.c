@@ -9,6 +9,7 @@
 
 #include "boot.h"
 #include "call.h"
+#include "full.h"
 #include "live.h"
 #include "next.h"
 #include "sys.h"
@@ -35,7 +36,7 @@ EXPORT void *malloc(size_t size) {
     if (unlikely(overdraws(thread, size)))
         return malloc_slowly(size);
     count(thread, IMAS_OP_MALLOC, size);
-    return next.malloc(size);
+    return full_call(IMAS_OP_MALLOC, NULL, size, next.malloc(size));
 }
 
 static NOINLINE void *calloc_slowly(size_t number, size_t size, size_t bytes) {
@@ -51,7 +52,7 @@ EXPORT void *calloc(size_t number, size_t size) {
     if (unlikely(overdraws(thread, bytes)))
         return calloc_slowly(number, size, bytes);
     count(thread, IMAS_OP_MALLOC, bytes);
-    return next.calloc(number, size);
+    return full_call(IMAS_OP_MALLOC, NULL, bytes, next.calloc(number, size));
 }
 
 static NOINLINE void *realloc_slowly(void *block, size_t size) {
@@ -71,7 +72,7 @@ EXPORT void *realloc(void *block, size_t size) {
     if (unlikely(overdraws(thread, size)))
         return realloc_slowly(block, size);
     count(thread, IMAS_OP_REALLOC, size);
-    return next.realloc(block, size);
+    return full_call(IMAS_OP_REALLOC, block, size, next.realloc(block, size));
 }
 
 EXPORT void free(void *block) {
@@ -85,7 +86,7 @@ EXPORT void free(void *block) {
         return;
     }
     thread->slot->calls[IMAS_OP_FREE]++;
-    next.free(block);
+    full_free(block);
 }
 
 EXPORT void cfree(void *block) {
@@ -133,13 +134,10 @@ EXPORT void *pvalloc(size_t size) {
 }
 
 EXPORT size_t malloc_usable_size(void *block) {
-    if (unlikely(block == NULL))
-        return 0;
-    if (unlikely(live_maybe(block)) && boot_owns(block))
-        return boot_size(block);
-    /* Some programs ask about each block. Not next_found(): a call of its own, and the pointer says as much. */
-    size_t (*usable_size)(void *) = get_relaxed(next.usable_size);
-    return likely(usable_size != NULL) ? usable_size(block) : 0;
+    /* the allocators know NULL; before there is one, minus_arena is 0 and NULL is asked with the arena */
+    if (unlikely((uintptr_t)block + next.minus_arena < BOOT_ARENA_BYTES))
+        return next_ask_whose(block);
+    return next.ask(block);
 }
 
 /* What follows speaks about the whole heap. Where the candidate lacks it, libc's answers about its own idle heap, as

@@ -19,7 +19,7 @@ unsigned char live_filter[1u << LIVE_FILTER_BITS];
 
 static _Alignas(64) uintptr_t keys[PLACES];
 static struct live_block bodies[PLACES];
-static unsigned current_shift = SAMPLE_FIRST_SHIFT;
+unsigned live_current_shift = SAMPLE_FIRST_SHIFT;
 static bool sweep_taken;
 
 static unsigned char *filter_of(uintptr_t block) {
@@ -58,10 +58,6 @@ static bool swap_key(uintptr_t *key, uintptr_t from, uintptr_t to) {
 
 static void set_key(uintptr_t *key, uintptr_t to) {
     __atomic_store_n(key, to, __ATOMIC_RELEASE);
-}
-
-unsigned live_shift(void) {
-    return get_relaxed(current_shift);
 }
 
 static void count_in(const struct live_block *body) {
@@ -157,14 +153,25 @@ static void sweep_place(unsigned place, unsigned shift, uint64_t *random) {
     set_key(&keys[place], EMPTY);
 }
 
+/* Most are in a small heap, and this is paid within one call. */
+static bool is_empty(unsigned bucket) {
+    uintptr_t any = EMPTY;
+    for (unsigned i = 0; i < BUCKET; i++)
+        any |= get_relaxed(keys[bucket * BUCKET + i]);
+    return any == EMPTY;
+}
+
 static void double_interval(uint64_t *random) {
     unsigned shift = live_shift() + 1;
     if (shift > SAMPLE_LAST_SHIFT)
         return;
-    set_relaxed(current_shift, shift);
+    set_relaxed(live_current_shift, shift);
     set_relaxed(thread_page->sampled.sample_interval_bytes, UINT64_C(1) << shift);
-    for (unsigned place = 0; place < PLACES; place++)
-        sweep_place(place, shift, random);
+    for (unsigned bucket = 0; bucket < BUCKETS; bucket++) {
+        if (!is_empty(bucket))
+            for (unsigned i = 0; i < BUCKET; i++)
+                sweep_place(bucket * BUCKET + i, shift, random);
+    }
 }
 
 /* Skipped when another thread, or this one below a signal handler, is at it. */
@@ -181,12 +188,12 @@ void live_after_fork(void) {
 
 /* ---- entering -------------------------------------------------------------------------------------------- */
 
-void live_enter(const void *block, uint64_t requested, uint64_t usable, probability sampled, uint64_t *random) {
-    struct live_block body = {.requested = requested, .usable = usable, .shift = live_shift()};
+void live_enter(const void *block, uint64_t requested, uint64_t usable, const struct live_chance *known, uint64_t *random) {
     /* at least 1: a block of no bytes is live too, and a probability of 0 has no share */
-    probability chance = sample_probability(requested != 0 ? requested : 1, body.shift);
-    body.requested = requested != 0 ? requested : 1;
-    if (!sample_keep(chance, sampled, random))
+    struct live_block body = {.requested = requested != 0 ? requested : 1, .usable = usable, .shift = live_shift()};
+    bool same = body.shift == known->shift && requested != 0;
+    probability chance = same ? known->bytes : sample_probability(body.requested, body.shift);
+    if (!sample_keep(chance, known->sampled, random))
         return;
     struct live_block stale;
     if (live_maybe(block))

@@ -3,11 +3,22 @@
 
 #include <sys/mman.h>
 
+#include "boot.h"
 #include "libc.h"
 #include "object.h"
 #include "sys.h"
 
-_Alignas(NEXT_PAGE) union next_table next_table;
+/* A block of the bootstrap arena, or of its mappings, is asked of the arena. */
+size_t next_ask_whose(void *block) {
+    if (block == NULL)
+        return 0;
+    if (boot_owns(block))
+        return boot_size(block);
+    size_t (*usable_size)(void *) = get_relaxed(next.usable_size);
+    return likely(usable_size != NULL) ? usable_size(block) : 0;
+}
+
+_Alignas(NEXT_PAGE) union next_table next_table = {.family = {.ask = next_ask_whose}};
 static bool found;
 
 bool next_found(void) {
@@ -53,7 +64,17 @@ static bool fill_core_of_libc(void **core) {
     return libc != NULL && fill_core(libc, core);
 }
 
+/* Some programs ask about each block. The arena alone has blocks, and no other thread can stand in a call that found us
+ * unready and is about to add a mapping to it. */
+static bool arena_is_all(void) {
+    const char *single = (const char *)object_next("__libc_single_threaded"); /* since 2.32 */
+    return boot_is_arena() && single != NULL && *single != 0;
+}
+
 static void publish(void) {
+    if (arena_is_all())
+        next.ask = next.usable_size;
+    next.minus_arena = (uintptr_t)0 - boot_arena();
     next.mallopt = (int (*)(int, int))object_next("mallopt");
     next.mallinfo = (struct mallinfo(*)(void))object_next("mallinfo");
     next.trim = (int (*)(size_t))object_next("malloc_trim");

@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "sys.h"
 
@@ -26,6 +27,9 @@ struct family {
     struct mallinfo (*mallinfo)(void);
     struct mallinfo2 (*mallinfo2)(void);
     int (*trim)(size_t);
+    /* malloc_usable_size of what is not in the bootstrap arena: the allocator's own as soon as that is enough. */
+    size_t (*ask)(void *);
+    uintptr_t minus_arena; /* 0 - the arena's address: adding is one instruction less than subtracting */
 };
 
 /* A page of its own, so that it can be made read-only. The first ten are set once next_found answers true. */
@@ -45,6 +49,9 @@ bool next_found(void);
  * touch no block. Called once, from the constructor: a failed search allocates.
  */
 bool next_find(void);
+
+/* malloc_usable_size of anything. */
+size_t next_ask_whose(void *block);
 
 /* No write to the table any more. */
 void next_seal(void);

@@ -22,27 +22,35 @@ static bool open_file(const char *path) {
     return file.fd >= 0;
 }
 
-static int next_byte(void) {
-    if (file.at == file.filled) {
-        long got = sys3(SYS_read, file.fd, file.buffer, sizeof file.buffer);
-        if (got <= 0)
-            return -1;
-        file.at = 0;
-        file.filled = (unsigned)got;
+static bool refill(void) {
+    long got = sys3(SYS_read, file.fd, file.buffer, sizeof file.buffer);
+    file.at = 0;
+    file.filled = got > 0 ? (unsigned)got : 0;
+    return got > 0;
+}
+
+/* Appends what the buffer holds of the current line; true when that was its end. */
+static bool take_rest_of_line(unsigned *length) {
+    const char *from = file.buffer + file.at, *end = file.buffer + file.filled;
+    char *to = line + *length, *last = line + sizeof line - 1;
+    while (from < end && *from != '\n') {
+        if (to < last)
+            *to++ = *from;
+        from++;
     }
-    return (unsigned char)file.buffer[file.at++];
+    *length = (unsigned)(to - line);
+    file.at = (unsigned)(from - file.buffer) + (from < end);
+    return from < end;
 }
 
 /* The next line, cut to what fits; false at the end. */
 static bool next_line(void) {
     unsigned length = 0;
-    int byte;
-    while ((byte = next_byte()) >= 0 && byte != '\n') {
-        if (length + 1 < sizeof line)
-            line[length++] = (char)byte;
-    }
+    bool whole = false;
+    while (!whole && (file.at < file.filled || refill()))
+        whole = take_rest_of_line(&length);
     line[length] = '\0';
-    return byte >= 0 || length > 0;
+    return whole || length > 0;
 }
 
 static const char *skip_blanks(const char *at) {

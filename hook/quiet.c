@@ -8,14 +8,10 @@
 #define PRCTL_SET_SECCOMP 22
 #define PRCTL_SET_TSC 26
 
-static bool quiet;
+bool quiet_flag;
 
 static bool makes_quiet(long option) {
     return option == PRCTL_SET_SECCOMP || option == PRCTL_SET_TSC;
-}
-
-bool quiet_now(void) {
-    return get_relaxed(quiet);
 }
 
 static long answer(long value) {
@@ -29,12 +25,12 @@ static long answer(long value) {
 /* The C prototypes are variadic; on both architectures the arguments arrive in the same registers. */
 EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
     if (makes_quiet(option))
-        set_relaxed(quiet, true);
+        set_relaxed(quiet_flag, true);
     return (int)answer(sys6(SYS_prctl, option, (long)a, (long)b, (long)c, (long)d, 0));
 }
 
 EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (number == SYS_seccomp || (number == SYS_prctl && makes_quiet(a)))
-        set_relaxed(quiet, true);
+        set_relaxed(quiet_flag, true);
     return answer(sys6(number, a, b, c, d, e, f));
 }

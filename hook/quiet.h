@@ -12,6 +12,11 @@
 
 #include <stdbool.h>
 
-bool quiet_now(void);
+#include "sys.h"
+
+HIDDEN extern bool quiet_flag;
+static inline bool quiet_now(void) {
+    return get_relaxed(quiet_flag);
+}
 
 #endif

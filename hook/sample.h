@@ -2,9 +2,9 @@
 /*
  * sample.h - which calls are timed, and how a few of them stand for all.
  *
- * An allocating call of n bytes pays n + S/64 + 1 out of an exponentially distributed purse of mean S; when the purse
+ * An allocating call of n bytes pays n + S/128 + 1 out of an exponentially distributed purse of mean S; when the purse
  * is empty the call is sampled and a new one is drawn. The exponential has no memory, so a call is sampled with
- * probability p = 1 - exp(-(n + S/64 + 1)/S) independently of all others: at least about 1/64, near 1 for large
+ * probability p = 1 - exp(-(n + S/128 + 1)/S) independently of all others: at least about 1/128, near 1 for large
  * blocks. Whatever is summed over sampled calls divided by p estimates the sum over all calls without bias
  * (D. G. Horvitz and D. J. Thompson, JASA 47 (1952), equation 5).
  *
@@ -32,8 +32,14 @@ static inline uint64_t sample_random(uint64_t *state) {
     return x * UINT64_C(0x2545F4914F6CDD1D);
 }
 
+/* What each call pays besides its bytes, and 1: S/128. */
+#define SAMPLE_TOLL_SHIFT 7
+
 /* 1 - exp(-bytes / 2^shift). */
 probability sample_probability(uint64_t bytes, unsigned shift);
+
+/* 1 - (1 - p) exp(-1/128 - 2^-shift): that of a call, where p is that of its bytes. */
+probability sample_probability_with_toll(probability p, unsigned shift);
 
 /* An exponentially distributed number of bytes of mean 2^shift. */
 uint64_t sample_gap(uint64_t *state, unsigned shift);

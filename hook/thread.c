@@ -21,10 +21,8 @@ static uint32_t slots_taken;
 /* Thread pointers by slot: glibc puts the control block of a thread at the top of its stack's mapping. */
 static uintptr_t control_blocks[IMAS_SLOTS];
 
-#define FREE_MEAN 64u
-
 void thread_refill_free(struct thread *thread) {
-    uint32_t gap = (uint32_t)(sample_random(&thread->random) >> 32) % (2 * FREE_MEAN - 1);
+    uint32_t gap = (uint32_t)(sample_random(&thread->random) >> 32) % (2 * THREAD_FREE_MEAN - 1);
     *(thread->mode == THREAD_SHARED ? &thread->shared_free_gap : &thread->free_gap) = gap;
 }
 
@@ -35,7 +33,7 @@ void thread_refill(struct thread *thread) {
         thread->shared_gap = gap;
         return;
     }
-    thread->toll = UINT64_C(1) << (thread->shift - 6);
+    thread->toll = UINT64_C(1) << (thread->shift - SAMPLE_TOLL_SHIFT);
     thread->gap = gap;
 }
 

@@ -24,7 +24,7 @@ enum thread_mode {
 
 struct thread {
     uint64_t gap;           /* bytes left until the next sampled allocation */
-    uint64_t toll;          /* bytes that each call pays besides its size: S/64 */
+    uint64_t toll;          /* bytes that each call pays besides its size: S/128 */
     struct imas_slot *slot; /* set unless THREAD_NEW */
     uint32_t free_gap;      /* frees left until the next sampled one */
     uint32_t shared_free_gap;
@@ -36,6 +36,9 @@ struct thread {
     uint8_t mode;            /* enum thread_mode */
 };
 _Static_assert(sizeof(struct thread) <= 128, "static TLS is scarce");
+
+/* One free in so many is timed. */
+#define THREAD_FREE_MEAN 128u
 
 HIDDEN extern __thread struct thread thread_self;
 

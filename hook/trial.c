@@ -10,6 +10,7 @@
 #include "deepbind.h"
 #include "environment.h"
 #include "fatal.h"
+#include "full.h"
 #include "leave.h"
 #include "libc.h"
 #include "lineage.h"
@@ -132,6 +133,7 @@ static void decide(char **arguments, char **environment, bool whole_family) {
         page_use(&page->header);
     enum imas_pass_reason reason = why_pass(environment, whole_family);
     if (reason == IMAS_PASS_NONE && page != NULL) {
+        full_begin(environment);
         start_trial(page, path, tree);
         return;
     }

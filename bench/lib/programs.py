@@ -65,10 +65,10 @@ class _Redis:
             time.sleep(0.02)
         raise RuntimeError("redis-server does not answer")
 
-    def load(self, requests, clients, pipelined):
+    def load(self, requests, clients, pipelined, keys=10000):
         self._wait()
         words = ["-p", self.port, "-q", "-n", str(requests), "-c", str(clients), "-P", str(pipelined)]
-        words += ["-d", "100", "-r", "10000"]
+        words += ["-d", "100", "-r", str(keys)]
         subprocess.run(["redis-benchmark", *words, "-t", self.TESTS], stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=True)
         self._client("shutdown", "nosave")
@@ -82,6 +82,16 @@ def _redis(name, requests, pipelined):
     # One client for the count: then the order of events, and with it the number of instructions, is always the same.
     return Program(name, command, [*command, "--hz", "1"], lambda: redis.load(requests, 20, pipelined),
                    lambda: redis.load(requests // 2, 1, pipelined))
+
+
+def redis_with_keys(keys):
+    """A server that ends up with about two thirds of so many keys."""
+    port = _free_port()
+    redis = _Redis(port)
+    redis.TESTS = "set"
+    command = ["/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+               "--daemonize", "no", "--loglevel", "warning"]
+    return Program("redis-server", command, [], lambda: redis.load(keys, 20, 16, keys))
 
 
 PROGRAMS = {

@@ -176,7 +176,7 @@ pub struct Sampled {
     pub live_samples: u64,
     /// Samples lost because the table was full.
     pub live_dropped: u64,
-    /// Current mean distance between samples, in bytes + 1/64 per call.
+    /// Current mean distance between samples, in bytes + 1/128 per call.
     pub sample_interval_bytes: u64,
     /// Sum of weight * usable size: estimates bytes handed out, in 1/256.
     pub usable_bytes_256: u64,

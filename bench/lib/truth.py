@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the samples of a trial say, against the truth in the same process: live bytes, and the mean time of a call.
+
+The hook is built twice more for this (hook/full.h): once it also adds up the usable size of every block, once it also
+times every call. Sampling is the same code in all three.
+"""
+
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+from typing import NamedTuple
+
+import figures
+import injection
+import programs
+from figures import Interval, Row
+from place import OUT, ROOT
+from programs import INPUTS, Program
+
+WHAT_LIVE = "live bytes by samples against"
+WHAT_TIME = "mean time by samples against every call timed"
+LIVE_BOUND, TIME_BOUND = 0.05, 0.10
+TIME_BOUND_NS = 2  # a tenth of what two readings of the clock cost: less cannot be told
+LIVE_ROUNDS, TIME_ROUNDS = 3, 4
+OPS = ("malloc", "realloc", "memalign", "free")
+FEWEST_SAMPLES = 1000  # of an operation class: a mean of fewer says little
+HEADER, MAPPED_HEADER = 8, 16  # what glibc keeps in front of a block, of its heap and of a mapping of its own
+MOMENTS = 512
+# log2 of ticks, 0.1 ms or so: longer ones are those in which something else had the processor. One such in a million
+# calls moves the mean, and whether it is among the samples is chance.
+LONGEST = 18
+
+
+class Moment(NamedTuple):
+    """See hook/full.h."""
+
+    estimate: int
+    exact: int
+    blocks: int
+    allocator: int
+    cached: int
+    mapped_blocks: int
+
+
+class Times(NamedTuple):
+    """By log2 of the ticks: weights, and weights times ticks."""
+
+    weight: tuple
+    ticks: tuple
+
+    def mean(self):
+        """Of those that are not longer than LONGEST."""
+        return sum(self.ticks[:LONGEST]) / max(sum(self.weight[:LONGEST]), 1)
+
+
+class Record(NamedTuple):
+    all: dict
+    sampled: dict
+    jemalloc: bool
+    moments: list
+
+
+def _times(data, at):
+    return {op: Times(*(struct.unpack_from("=48Q", data, at + 768 * i + 384 * j) for j in (0, 1))) for i, op in enumerate(OPS)}
+
+
+def _read(path):
+    data = path.read_bytes()
+    jemalloc, count = struct.unpack_from("=2Q", data, 6160)
+    moments = [Moment(*struct.unpack_from("=3q3Q", data, 6176 + 48 * i)) for i in range(min(count, MOMENTS))]
+    return Record(_times(data, 0), _times(data, 3072), bool(jemalloc), moments)
+
+
+def _programs():
+    """Five that keep many megabytes, and how much of them malloc sees: Python's small objects and much of a compiler's tree
+    live in mappings of their own."""
+    compiler = subprocess.run(["gcc", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout.strip()
+    source = OUT / "keep.ii"
+    subprocess.run(["g++", "-E", "-P", "-o", source, INPUTS / "keep.cc"], check=True)
+    made = [
+        Program("python3", ["/usr/bin/python3", str(INPUTS / "keep.py")], []),
+        Program("sqlite3", ["/usr/bin/sqlite3", "-batch", "-init", str(INPUTS / "keep.sql"), ":memory:", ".quit"], []),
+        Program("cc1plus", [compiler, "-quiet", "-O2", str(source), "-o", "/dev/null"], []),
+        Program("perl", ["/usr/bin/perl", str(ROOT / "workloads" / "demo" / "words.pl")], []),
+    ]
+    there = [program for program in made if shutil.which(program.command[0])]
+    if shutil.which("redis-server"):
+        there.append(programs.redis_with_keys(300_000))
+    return there
+
+
+def build():
+    subprocess.run(["make", "--no-print-directory", "-s", "-C", ROOT / "hook", f"BUILD={ROOT / 'build'}", "full"], check=True)
+
+
+def _jemalloc():
+    """Debian's: it shows its statistics, which ours keeps to itself."""
+    found = subprocess.run(["gcc", "-print-file-name=libjemalloc.so.2"], capture_output=True, text=True, check=True)
+    path = os.path.realpath(found.stdout.strip())
+    return path if os.path.isabs(path) and os.path.exists(path) else None
+
+
+def _uninterrupted():
+    """What takes the processor away in the middle of a call would count as that call's time, in one of two sums or in both."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pass
+
+
+def _run(place, kind, program, library):
+    """One trial; the page and the record."""
+    path = place.scratch / "full"
+    path.unlink(missing_ok=True)
+    libraries = ":".join(filter(None, (str(OUT / "full" / kind / "libimas.so"), library)))
+    command = [place.program("launch"), "-p", str(place.scratch / "trial.page"), "-l", libraries, "--", *program.command]
+    child = subprocess.Popen(command, env={**place.environment(), "IMAS_FULL_FILE": str(path)}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             preexec_fn=_uninterrupted if kind == "time" else None)
+    if program.drive:
+        program.drive()
+    if child.wait() != 0:
+        raise RuntimeError(f"{command}: ended with {child.returncode}")
+    page = injection.page.read(str(place.scratch / "trial.page"))
+    if page["state"] != "TRIAL":
+        raise RuntimeError(f"no trial: state {page['state']}, {page['pass_reason']}")
+    return page, _read(path)
+
+
+# ---- live bytes ----------------------------------------------------------------------------------------------------------
+
+
+def _told(record, moment):
+    """Usable bytes of live blocks as the allocator has them."""
+    if record.jemalloc:
+        return moment.allocator - moment.cached
+    return moment.allocator - HEADER * moment.blocks - (MAPPED_HEADER - HEADER) * moment.mapped_blocks
+
+
+def _live_once(place, program, library):
+    """Differences as fractions, at the moment of most live bytes: of samples from the allocator's figure, of that from the
+    exact sum; the bytes; whether it was jemalloc."""
+    _, record = _run(place, "live", program, library)
+    peak = max(record.moments, key=lambda moment: moment.exact)
+    told = _told(record, peak)
+    return peak.estimate / told - 1, told / peak.exact - 1, peak.exact, record.jemalloc
+
+
+def _live_row(place, program, candidate, library):
+    rounds = [_live_once(place, program, library) for _ in range(LIVE_ROUNDS)]
+    off = sorted((row[0] for row in rounds), key=abs)
+    name = "jemalloc's stats.allocated" if rounds[0][3] else "mallinfo2"
+    mean = sum(abs(value) for value in off) / len(off)
+    told = sum(row[1] for row in rounds) / len(rounds)
+    measured = (f"{mean:.1%} on average, worst {off[-1]:+.1%} of {len(rounds)} runs at the peak of {rounds[0][2] / 1e6:.1f} MB; "
+                f"the allocator's figure is {told:+.1%} of the exact sum")
+    worst = abs(off[-1])
+    return Row(f"{WHAT_LIVE} {name}, {program.name}, {candidate}", "within 5 %", measured, figures.held(Interval(mean, mean, worst), LIVE_BOUND))
+
+
+# ---- time ----------------------------------------------------------------------------------------------------------------
+
+
+def _ns_per_tick(page):
+    return (page["ns_last"] - page["ns_start"]) / (page["ticks_last"] - page["ticks_start"])
+
+
+def _time_rows(place, program, name, library):
+    rounds = [_run(place, "time", program, library) for _ in range(TIME_ROUNDS)]
+    rows = []
+    for op in OPS:
+        samples = sum(page["sampled"]["op"][op]["sampled"] for page, _ in rounds)
+        if samples < FEWEST_SAMPLES * TIME_ROUNDS:
+            continue
+        taken = []
+        for page, record in rounds:
+            empty, ns = page["empty_pair_ticks_256"] / 256, _ns_per_tick(page)
+            taken.append({"sampled": (record.sampled[op].mean() - empty) * ns, "all": (record.all[op].mean() - empty) * ns})
+        mean = statistics.fmean(each["all"] for each in taken)
+        # of the means, not the medians: what is promised is said of means
+        off = figures.spread(taken, lambda m: m["sampled"] - m["all"], statistics.fmean)
+        least, most = sorted((abs(off.lo), abs(off.hi)))
+        bound = max(TIME_BOUND * mean, TIME_BOUND_NS)
+        least = 0 if off.lo <= 0 <= off.hi else least
+        held = figures.held(Interval(least, abs(off.mid), most), bound)
+        rows.append(Row(f"{WHAT_TIME}, {program.name}, {name}: {op}", "within 10 % or 2 ns",
+                        f"{figures.shown(off, 1, 'ns', '+')} of {mean:.1f} ns ({samples // TIME_ROUNDS} samples a run)", held))
+    return rows
+
+
+def run(place):
+    build()
+    rows, jemalloc = [], _jemalloc()
+    libraries = {"system": None, **({"jemalloc": jemalloc} if jemalloc else {})}
+    for program in _programs():
+        for name, library in libraries.items():
+            rows.append(_live_row(place, program, name, library))
+            rows += _time_rows(place, program, name, library)
+    if not jemalloc:
+        rows.append(Row(f"{WHAT_LIVE} jemalloc's stats.allocated", "within 5 %", "libjemalloc2 is not installed", "-"))
+    return rows

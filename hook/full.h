@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * full.h - the truth beside the samples, for `bench/all IMAS --only truth`. In the product all of this is nothing.
+ *
+ * `make full` builds the hook twice more: with IMAS_FULL_TIME each call is timed, with IMAS_FULL_LIVE the usable size of
+ * each block is added when it is made and taken off when it is freed. The samples are taken as ever, in the same process,
+ * and both stand in the end: those of the page, and these in the file that IMAS_FULL_FILE names.
+ */
+#ifndef IMAS_HOOK_FULL_H
+#define IMAS_HOOK_FULL_H
+
+#include "next.h"
+
+#if defined(IMAS_FULL_TIME) || defined(IMAS_FULL_LIVE)
+
+#include "../abi/imas_abi.h"
+#include "boot.h"
+
+#define FULL_ENV_FILE "IMAS_FULL_FILE"
+#define FULL_MOMENTS 512u
+
+/* Live bytes of one moment, from four who could know. */
+struct full_moment {
+    int64_t estimate;       /* the page's */
+    int64_t exact;          /* usable bytes, added up */
+    int64_t blocks;         /* live blocks, added up */
+    uint64_t allocator;     /* mallinfo2: uordblks + hblkhd; jemalloc: stats.allocated; 0 where it does not tell */
+    uint64_t cached;        /* part of it in jemalloc's thread caches */
+    uint64_t mapped_blocks; /* mallinfo2: hblks */
+};
+
+/* Times by log2 of their ticks, the empty pair not yet subtracted. */
+struct full_times {
+    uint64_t weight[IMAS_LATENCY_BUCKETS];
+    uint64_t ticks[IMAS_LATENCY_BUCKETS]; /* times weight */
+};
+
+struct full_record {
+    struct full_times all[IMAS_OPS];     /* each call with weight 1 */
+    struct full_times sampled[IMAS_OPS]; /* as the page adds them up */
+    int64_t live, blocks;
+    uint64_t kind; /* of `allocator`: 0 mallinfo2, 1 jemalloc */
+    uint64_t moments;
+    struct full_moment moment[FULL_MOMENTS];
+};
+
+void full_begin(char **environment);
+void full_timed(enum imas_op op, uint64_t ticks);
+void full_noted(enum imas_op op, uint64_t ticks, uint64_t weight);
+void full_look(void);
+
+#ifdef IMAS_FULL_TIME
+
+/* Nothing but the call between the clock reads; those of a sampled call are its caller's. */
+#define full_call(op, old, bytes, call)                \
+    ({                                                 \
+        uint64_t full_start = ticks_now();             \
+        void *full_block = (call);                     \
+        full_timed(op, ticks_now() - full_start);      \
+        full_block;                                    \
+    })
+#define full_sampled(op, old, bytes, call) (call)
+#define full_free_sampled(block) next.free(block)
+
+static inline void full_free(void *block) {
+    uint64_t start = ticks_now();
+    next.free(block);
+    full_timed(IMAS_OP_FREE, ticks_now() - start);
+}
+
+#else
+
+/* What a block was before it is changed. */
+struct full_before {
+    uint64_t usable;
+    bool block;
+};
+struct full_before full_before(void *old);
+void full_after(const struct full_before *before, void *block, size_t bytes);
+
+#define full_call(op, old, bytes, call)                       \
+    ({                                                        \
+        struct full_before full_was = full_before(old);       \
+        void *full_block = (call);                            \
+        full_after(&full_was, full_block, bytes);             \
+        full_block;                                           \
+    })
+#define full_sampled full_call
+#define full_free_sampled full_free
+
+static inline void full_free(void *block) {
+    struct full_before before = full_before(block);
+    next.free(block);
+    full_after(&before, NULL, 0);
+}
+
+#endif
+
+#else
+
+#define full_begin(environment) ((void)0)
+#define full_call(op, old, bytes, call) (call)
+#define full_sampled(op, old, bytes, call) (call)
+#define full_timed(op, ticks) ((void)0)
+#define full_noted(op, ticks, weight) ((void)0)
+#define full_look() ((void)0)
+#define full_free(block) next.free(block)
+#define full_free_sampled(block) next.free(block)
+
+#endif
+#endif
