@@ -10,7 +10,7 @@ use imas_core::History;
 use imas_core::adaptive::Settings;
 use imas_core::paper::Limits;
 use imas_core::simulate::{
-    Contender, LeftOut, Plan, PolicyResult, Program, World, assess, data, from_store, programs,
+    Contender, LeftOut, Plan, PolicyResult, Program, World, assess, data, floor, from_store, programs,
 };
 use imas_core::stats::Interval;
 use imas_store::Store;
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
     let plan = Plan { splits: args.splits, seed: args.seed, w: args.weight, ..Plan::default() };
     let results: Vec<PolicyResult> =
         contenders.iter().map(|contender| assess(contender, &source.programs, &plan)).collect();
+    let floor = floor(&source.programs, &plan);
     if args.json {
         output::json(&json!({
             "schema": 1,
@@ -81,9 +82,10 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
             "splits": plan.splits,
             "seed": plan.seed,
             "policies": results,
+            "floor": floor,
         }))?;
     } else {
-        output::text(&page(&source, &plan, &results, args.details))?;
+        output::text(&page(&source, &plan, &results, floor.as_ref(), args.details))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -181,7 +183,13 @@ pub(crate) fn read(file: &Path) -> Result<String> {
     })
 }
 
-fn page(source: &Source, plan: &Plan, results: &[PolicyResult], details: bool) -> String {
+fn page(
+    source: &Source,
+    plan: &Plan,
+    results: &[PolicyResult],
+    floor: Option<&PolicyResult>,
+    details: bool,
+) -> String {
     let mut text = format!(
         "{}; weight of CPU {:.2}, {} splits of each program's rounds, judged on the half not seen\n\n",
         source.says, plan.w, plan.splits
@@ -198,11 +206,16 @@ fn page(source: &Source, plan: &Plan, results: &[PolicyResult], details: bool) -
         "wrong",
         "harmed",
     ];
-    text.push_str(&imas_report::table::plain(&head, results.iter().map(row)));
+    text.push_str(&imas_report::table::plain(&head, results.iter().chain(floor).map(row)));
     text.push_str(
         "\nregret: score lost against the best candidate; gain: score won over system; wrong: regret above the margin;\n\
          harmed: left worse than system by more than the margin. Score: CPU^w x memory^(1-w).\n",
     );
+    if floor.is_some() {
+        text.push_str(
+            "best candidate itself: what this judgement says of it on runs made up with this data's noise; nobody can look better than that for sure.\n",
+        );
+    }
     if details {
         for result in results {
             text.push_str(&format!("\n{}\n", result.policy));

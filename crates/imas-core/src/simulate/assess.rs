@@ -88,13 +88,17 @@ pub struct PolicyResult {
 pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> PolicyResult {
     let details: Vec<ProgramResult> =
         programs.iter().enumerate().filter_map(|(i, p)| one_program(contender, p, plan, i as u64)).collect();
+    summary(contender.name(), details, plan)
+}
+
+pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) -> PolicyResult {
     let of = |figure: fn(&ProgramResult) -> f64| details.iter().map(figure).collect::<Vec<f64>>();
     let interval = |values: &[f64]| bootstrap(values, plan.resamples, plan.seed, mean);
     let margin = Settings::default().margin(plan.w);
     let count = |is: &dyn Fn(&ProgramResult) -> bool| details.iter().filter(|one| is(one)).count();
     let gains = of(|one| -one.score);
     PolicyResult {
-        policy: contender.name(),
+        policy,
         programs: details.len(),
         trials: average(&of(|one| one.trials)),
         regret: average(&of(|one| one.regret)),
@@ -118,7 +122,12 @@ fn average(values: &[f64]) -> f64 {
     mean(values).unwrap_or(0.0)
 }
 
-fn one_program(contender: &Contender, program: &Program, plan: &Plan, number: u64) -> Option<ProgramResult> {
+pub(super) fn one_program(
+    contender: &Contender,
+    program: &Program,
+    plan: &Plan,
+    number: u64,
+) -> Option<ProgramResult> {
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed);
     random.set_stream(number);
     let mut sum = Sum::new(program.candidates.len());
@@ -161,7 +170,7 @@ fn regret(program: &Program, naming: &[usize], judging: &[usize], pick: usize, w
 }
 
 /// Excess of a candidate over `system`: median over the rounds, axis by axis. None when it has no run in them.
-fn cost(program: &Program, rounds: &[usize], candidate: usize) -> Option<Point> {
+pub(super) fn cost(program: &Program, rounds: &[usize], candidate: usize) -> Option<Point> {
     let excess = |&round: &usize| Some(program.rounds[round][candidate]?.over(program.rounds[round][0]?));
     let points: Vec<Point> = rounds.iter().filter_map(excess).collect();
     let axis = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<_>>());

@@ -5,12 +5,14 @@
 pub mod assess;
 pub mod contender;
 pub mod data;
+pub mod floor;
 pub mod program;
 pub mod store;
 pub mod synthetic;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
 pub use contender::{Contender, Outcome};
+pub use floor::floor;
 pub use program::{LeftOut, Program, programs};
 pub use store::from_store;
 pub use synthetic::World;
