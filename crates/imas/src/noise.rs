@@ -16,6 +16,8 @@ use crate::output;
 
 /// A true difference of this size is what is looked for.
 const DIFFERENCE: f64 = 0.03;
+/// So many pairs are a comparison that people wait for.
+const FEW_PAIRS: u32 = 20;
 /// No run takes longer.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// Lines that the program of the house sorts: about half a second of work.
@@ -119,8 +121,23 @@ fn page(words: &[OsString], pairs: u32, rows: &[(&str, Option<Steadiness>)]) -> 
         None => vec![(*name).to_owned(), "not measured here".to_owned(), String::new(), String::new()],
     };
     let head = ["measure", "variation of one run", "of a pair", "pairs for 3 %"];
+    let now = rows.first().and_then(|(_, steady)| *steady).map(advice).unwrap_or_default();
     format!(
-        "{program} against itself under system, {pairs} pairs\n\n{}\npairs for 3 %: paired runs with which a true difference of 3 % is found nine times in ten, at 5 % error\n",
+        "{program} against itself under system, {pairs} pairs\n\n{}\npairs for 3 %: paired runs with which a true difference of 3 % is found nine times in ten, at 5 % error\n{now}",
         imas_report::table::plain(&head, rows.iter().map(row))
+    )
+}
+
+/// What the noise of CPU time means for a comparison made now.
+fn advice(cpu: Steadiness) -> String {
+    let pairs = cpu.pairs_needed;
+    if pairs <= FEW_PAIRS {
+        return format!(
+            "a difference of 3 % in CPU is found with {pairs} paired runs here now: imas bench -n {pairs}\n"
+        );
+    }
+    format!(
+        "a difference of 3 % in CPU takes {pairs} paired runs here now. Fewer do when nothing else runs (see 'uptime'), when the command has a CPU of its own\n\
+         (taskset -c 1 imas bench ...), or with more input: runs of a second are steadier than short ones\n"
     )
 }
