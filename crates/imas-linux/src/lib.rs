@@ -13,6 +13,7 @@
 //! - [`page`]: making trial pages and finding the finished ones
 //! - [`memory`]: the whole machine's memory at one instant
 //! - [`measure`]: running a whole process tree and reading what it cost
+//! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
 //! - [`given`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
@@ -32,6 +33,7 @@ pub mod host;
 pub mod index;
 pub mod measure;
 pub mod memory;
+pub mod one_cpu;
 pub mod package;
 pub mod page;
 pub mod process;

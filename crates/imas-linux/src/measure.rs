@@ -20,6 +20,7 @@ use wait4::Wait4;
 
 use crate::counters::{Counters, Counts};
 use crate::environment::Variables;
+use crate::one_cpu::OneCpu;
 use crate::sampler::{Resident, Sampler};
 
 /// One run to be made.
@@ -39,6 +40,8 @@ pub struct Run<'a> {
     pub show_output: bool,
     /// Ended by SIGKILL after this long.
     pub timeout: Duration,
+    /// The only CPU that it may use; all of ours when there is none.
+    pub cpu: Option<usize>,
 }
 
 /// What one run cost and how it ended.
@@ -76,6 +79,17 @@ pub struct Outcome {
     pub timed_out: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
+}
+
+/// A run that used more CPU time than this share of its elapsed time used several CPUs at once.
+const SEVERAL_CPUS: f64 = 1.05;
+
+impl Outcome {
+    /// It used one CPU at a time, as far as CPU time tells: being kept on one takes nothing from it.
+    #[must_use]
+    pub fn is_serial(&self) -> bool {
+        self.user_s + self.system_s <= SEVERAL_CPUS * self.wall_s
+    }
 }
 
 /// Why a run could not be made.
@@ -189,6 +203,7 @@ impl Run<'_> {
     }
 
     fn spawn(&self) -> Result<Child, RunError> {
+        let _kept = self.cpu.and_then(|cpu| OneCpu::keep(cpu).ok()); // taken away meanwhile: any will do
         let input = match self.input {
             None => Stdio::null(),
             Some(path) => std::fs::File::open(path)

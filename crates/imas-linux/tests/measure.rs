@@ -25,6 +25,7 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
         folder: None,
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
+        cpu: None,
     }
     .measure()
     .unwrap()

@@ -112,6 +112,9 @@ pub struct Report<Host> {
     pub candidates: Vec<Candidate>,
     /// What suits when CPU is short, when memory is short, and otherwise.
     pub picks: BenchPicks,
+    /// The CPU that every run was kept on, as the program uses one at a time; None when all could be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_on_cpu: Option<usize>,
     /// What to beware of.
     pub warnings: Vec<Warning>,
     /// What else was noticed, as sentences.

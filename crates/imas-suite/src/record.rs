@@ -75,6 +75,9 @@ pub struct Line {
     /// Load of the machine before the run, one-minute average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
+    /// The CPU it was kept on; None when it could use all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<usize>,
 }
 
 /// The paper's figures of a counted run, whole tree.

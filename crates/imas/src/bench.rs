@@ -6,6 +6,7 @@ mod plan;
 mod progress;
 mod raw;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,12 +20,13 @@ use imas_linux::catalogue::Candidate;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::host::Host;
 use imas_linux::measure::{self, Outcome};
+use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
 use imas_linux::{conditions, page};
 use imas_report::bench::{Candidate as Row, PaperFigures, Report};
 use imas_store::Store;
 
-use crate::cli::BenchArgs;
+use crate::cli::{BenchArgs, OneCpuName};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::profile::now_unix_s;
@@ -53,7 +55,8 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     }
     let chosen = chosen(args, context, store.as_ref())?;
     check_files(args)?;
-    let bench = Bench { args, context, command, build_id: executable.build_id };
+    let always = (args.one_cpu == OneCpuName::Always).then(steady_cpu).flatten();
+    let bench = Bench { args, context, command, build_id: executable.build_id, cpu: Cell::new(always) };
     let measured = bench.measure(&chosen)?;
     if let Some(store) = &store {
         bench.remember_crashes(store, &chosen, &measured)?;
@@ -112,6 +115,8 @@ struct Bench<'a> {
     context: &'a Context,
     command: Command,
     build_id: String,
+    /// Where the runs are kept, once it is known that the program uses one CPU at a time.
+    cpu: Cell<Option<usize>>,
 }
 
 impl Bench<'_> {
@@ -133,6 +138,9 @@ impl Bench<'_> {
             }
             let patience = timeout.unwrap_or(Duration::from_secs(24 * 3600));
             let outcome = self.step(step, candidate, patience, into, raw.as_mut())?;
+            if step.kind == Kind::Warmup && self.args.one_cpu == OneCpuName::Auto {
+                self.cpu.set(outcome.is_serial().then(steady_cpu).flatten());
+            }
             if timeout.is_none() {
                 timeout = Some(SHORTEST_TIMEOUT.max(Duration::from_secs_f64(outcome.wall_s) * PATIENCE));
             }
@@ -214,6 +222,7 @@ impl Bench<'_> {
             folder: None,
             show_output: self.args.show_output,
             timeout,
+            cpu: self.cpu.get(),
         };
         Ok(run.measure()?)
     }
@@ -255,6 +264,7 @@ impl Bench<'_> {
             host: Host::now(),
             candidates: rows.collect(),
             picks: comparison.picks,
+            kept_on_cpu: self.cpu.get(),
             warnings,
             notes,
         }

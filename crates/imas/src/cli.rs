@@ -153,6 +153,9 @@ pub(crate) struct BenchArgs {
     /// Runs under system before anything is measured
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     pub(crate) warmup: u32,
+    /// Keep every run on one CPU, where CPU time is steadier; auto: when the warm-up used one at a time
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) one_cpu: OneCpuName,
     /// Seed of the order of runs and of the resampling
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
@@ -183,6 +186,18 @@ pub(crate) struct BenchArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// When `bench` keeps its runs on one CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OneCpuName {
+    /// When the warm-up used one CPU at a time
+    #[default]
+    Auto,
+    /// Always: what a program of several threads does to its allocator is then not seen
+    Always,
+    /// Never
+    Never,
 }
 
 /// Rules by which `run` decides.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{self, Outcome};
+use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
 use serde_json::json;
 
@@ -32,8 +33,11 @@ struct Run {
 /// A figure of a run; 0 where it was not measured.
 type Measure = (&'static str, fn(&Run) -> f64);
 
+/// What CPU time is called.
+const CPU_SECONDS: &str = "user + system seconds";
+
 const MEASURES: [Measure; 11] = [
-    ("user + system seconds", |run| run.outcome.user_s + run.outcome.system_s),
+    (CPU_SECONDS, |run| run.outcome.user_s + run.outcome.system_s),
     ("user seconds", |run| run.outcome.user_s),
     ("system seconds", |run| run.outcome.system_s),
     ("elapsed seconds", |run| run.outcome.wall_s),
@@ -56,9 +60,8 @@ pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<Exi
     let own: Vec<OsString> = ["sort", "-k2,2", "-S", "64M"].into_iter().map(OsString::from).collect();
     let own: Vec<OsString> = own.into_iter().chain([lines.path().into()]).collect();
     let words = if command.is_empty() { &own[..] } else { command };
-    let runs = measured(words, pairs)?;
-    let rows: Vec<(&str, Option<Steadiness>)> =
-        MEASURES.iter().map(|(name, of)| (*name, of_pairs(&runs, *of))).collect();
+    let (runs, kept) = measured(words, pairs)?;
+    let rows = rows(&runs, &kept);
     if as_json {
         let measures: Vec<_> =
             rows.iter().map(|(name, steady)| json!({ "measure": name, "steadiness": steady })).collect();
@@ -84,10 +87,19 @@ fn lines() -> Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-fn measured(words: &[OsString], pairs: u32) -> Result<Vec<Run>> {
+/// The measures of runs that could use every CPU, and CPU time of those kept on one.
+fn rows(runs: &[Run], kept: &[Run]) -> Vec<(String, Option<Steadiness>)> {
+    let cpu = MEASURES[0].1;
+    let kept = (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept, cpu));
+    let free = MEASURES.iter().map(|(name, of)| ((*name).to_owned(), of_pairs(runs, *of)));
+    std::iter::once(kept).chain(free).collect()
+}
+
+/// Pairs of runs on all CPUs, and pairs of runs on one, by turns.
+fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Run>, Vec<Run>)> {
     let command = Command::resolve(words, std::env::var_os("PATH").as_deref())?;
     let variables = std::env::vars_os().collect();
-    let once = || -> Result<Run> {
+    let once = |cpu: Option<usize>| -> Result<Run> {
         let spin_s = imas_linux::spin::calibrate();
         let run = measure::Run {
             file: &command.file,
@@ -97,11 +109,20 @@ fn measured(words: &[OsString], pairs: u32) -> Result<Vec<Run>> {
             input: None,
             show_output: false,
             timeout: TIMEOUT,
+            cpu,
         };
         Ok(Run { outcome: run.measure()?, spin_s })
     };
-    once()?; // fills the caches
-    (0..pairs * 2).map(|_| once()).collect()
+    let serial = once(None)?.outcome.is_serial(); // and it fills the caches
+    let one = if serial { steady_cpu() } else { None };
+    let (mut free, mut kept) = (Vec::new(), Vec::new());
+    for _ in 0..pairs {
+        free.extend([once(None)?, once(None)?]);
+        if one.is_some() {
+            kept.extend([once(one)?, once(one)?]);
+        }
+    }
+    Ok((free, kept))
 }
 
 fn of_pairs(runs: &[Run], of: fn(&Run) -> f64) -> Option<Steadiness> {
@@ -109,19 +130,19 @@ fn of_pairs(runs: &[Run], of: fn(&Run) -> f64) -> Option<Steadiness> {
     steadiness(&pairs, DIFFERENCE)
 }
 
-fn page(words: &[OsString], pairs: u32, rows: &[(&str, Option<Steadiness>)]) -> String {
+fn page(words: &[OsString], pairs: u32, rows: &[(String, Option<Steadiness>)]) -> String {
     let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    let row = |(name, steady): &(&str, Option<Steadiness>)| match steady {
+    let row = |(name, steady): &(String, Option<Steadiness>)| match steady {
         Some(s) => vec![
-            (*name).to_owned(),
+            name.clone(),
             format!("{:.1} %", s.variation * 100.0),
             format!("{:.1} %", s.paired * 100.0),
             s.pairs_needed.to_string(),
         ],
-        None => vec![(*name).to_owned(), "not measured here".to_owned(), String::new(), String::new()],
+        None => vec![name.clone(), "not measured here".to_owned(), String::new(), String::new()],
     };
     let head = ["measure", "variation of one run", "of a pair", "pairs for 3 %"];
-    let now = rows.first().and_then(|(_, steady)| *steady).map(advice).unwrap_or_default();
+    let now = rows.iter().find_map(|(_, steady)| *steady).map(advice).unwrap_or_default();
     format!(
         "{program} against itself under system, {pairs} pairs\n\n{}\npairs for 3 %: paired runs with which a true difference of 3 % is found nine times in ten, at 5 % error\n{now}",
         imas_report::table::plain(&head, rows.iter().map(row))
@@ -137,7 +158,7 @@ fn advice(cpu: Steadiness) -> String {
         );
     }
     format!(
-        "a difference of 3 % in CPU takes {pairs} paired runs here now. Fewer do when nothing else runs (see 'uptime'), when the command has a CPU of its own\n\
-         (taskset -c 1 imas bench ...), or with more input: runs of a second are steadier than short ones\n"
+        "a difference of 3 % in CPU takes {pairs} paired runs here now. Fewer do when nothing else runs (see 'uptime'),\n\
+         or with more input: runs of a second are steadier than short ones\n"
     )
 }

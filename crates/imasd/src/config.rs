@@ -41,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) worth_life_s: f64,
     /// A process under trial that lives so long, seconds, gives its sample then, and not at its end.
     pub(crate) sample_after_s: f64,
+    /// Or once it has made so many malloc calls of all classes, whichever comes first; absent: only time closes a sample.
+    pub(crate) sample_after_operations: Option<u64>,
     /// Programs known at most; the index and our memory grow with them.
     pub(crate) most_programs: usize,
     /// Pages at most in one user's folder.
@@ -60,6 +62,7 @@ impl Default for Config {
             worth_cpu_s: 0.1,
             worth_life_s: 30.0,
             sample_after_s: 600.0,
+            sample_after_operations: None,
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
@@ -80,6 +83,9 @@ impl Config {
 
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        if config.sample_after_operations == Some(0) {
+            return Err("sample_after_operations: at least 1, or leave it out".to_owned());
+        }
         let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s, config.sample_after_s];
         match seconds.iter().find(|seconds| !(0.0..=MOST_S).contains(*seconds)) {
             Some(bad) => Err(format!("{bad}: not a number of seconds from 0 to {MOST_S}")),
@@ -114,6 +120,7 @@ mod tests {
             Config::parse("sample_after_s = 1e300").is_err()
                 && Config::parse("sample_after_s = nan").is_err()
         );
+        assert!(Config::parse("sample_after_operations = 0").unwrap_err().contains("at least 1"));
         assert_eq!(Config::parse("retest_s = 0").unwrap().limits(None).retest_s, 0.0);
         assert_eq!(Config::default().limits(Some(5.0)).retest_s, 5.0);
     }

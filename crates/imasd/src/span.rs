@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sample of a trial whose process goes on living: a service that is restarted once a month must not be learned about once a month.
 //!
-//! After a span of its life, page and /proc say what it has cost until then; that is the trial's one sample. Its end adds nothing but a
+//! After a span of its life, or after so many malloc calls, page and /proc say what it has cost until then; that is the trial's one sample. Its end adds nothing but a
 //! crash, if it is one. More spans of the same process would be no more trials: the allocator cannot change while it lives.
 
 use std::time::{Duration, Instant};
 
-use imas_core::TrialRecord;
+use imas_core::{Sample, TrialRecord};
 use imas_store::daemon::Witness;
 
 use crate::daemon::Daemon;
@@ -19,11 +19,17 @@ impl Daemon {
     pub(crate) fn close_spans(&mut self, now: Instant) {
         let span = Duration::from_secs_f64(self.config.sample_after_s);
         let watches = self.watched.watches.iter();
-        let due = watches.filter(|(_, watch)| {
-            watch.token.is_some() && !watch.sampled && !watch.ended && now.duration_since(watch.since) >= span
+        let open = watches.filter(|(_, watch)| watch.token.is_some() && !watch.sampled && !watch.ended);
+        let due = open.filter(|(page, watch)| {
+            now.duration_since(watch.since) >= span || self.has_made_enough_calls(page)
         });
         let due: Vec<_> = due.map(|(page, _)| page.clone()).collect();
         due.iter().for_each(|page| self.close_span(page));
+    }
+
+    fn has_made_enough_calls(&self, page: &PageName) -> bool {
+        let Some(enough) = self.config.sample_after_operations else { return false };
+        self.read(page).is_ok_and(|content| calls(&content.to_sample()) >= enough)
     }
 
     fn close_span(&mut self, page: &PageName) {
@@ -52,11 +58,15 @@ impl Daemon {
         }
         let mut record = self.record(&content, witness, Some(token), None);
         let sample = &mut record.sample;
-        let calls: u64 = sample.classes().iter().map(|class| class.calls).sum();
-        if sample.ended.is_crash() || calls == 0 || sample.memory.snapshots == 0 {
+        if sample.ended.is_crash() || calls(sample) == 0 || sample.memory.snapshots == 0 {
             return None;
         }
         sample.usage = Some(sight::usage(identity)?);
         Some(record)
     }
+}
+
+/// malloc calls of all classes.
+fn calls(sample: &Sample) -> u64 {
+    sample.classes().iter().fold(0, |sum, class| sum.saturating_add(class.calls))
 }

@@ -122,6 +122,21 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
 }
 
 #[test]
+fn a_service_gives_its_sample_after_so_many_calls() {
+    let mut world = World::with(&format!("{TWO_TESTS}sample_after_operations = 5000\n"));
+    world.start();
+    let script = world.script("service.py", SERVICE);
+    let program = world.notice(&script);
+    let mut service = world.command(&python()).arg(&script).arg("on").spawn().unwrap();
+    world.wait("its sample is stored", || world.store().trials(program.id).unwrap().len() == 1);
+    let sample = world.store().trials(program.id).unwrap()[0].sample.clone();
+    let calls: u64 = sample.classes().iter().map(|class| class.calls).sum();
+    assert!(calls >= 5000 && service.try_wait().unwrap().is_none(), "{calls} calls, and it lives");
+    service.kill().unwrap();
+    service.wait().unwrap();
+}
+
+#[test]
 fn another_program_of_the_same_interpreter_is_another_program() {
     let mut world = World::new();
     world.start();

@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use imas_linux::catalogue::Candidate;
 use imas_linux::environment::{Injection, Mode, Reach};
 use imas_linux::measure::{self, Outcome};
+use imas_linux::one_cpu::steady_cpu;
 use imas_suite::record::{Counts, Kind, Line};
 use imas_suite::{Place, Program, Said, Server, Shell, words};
 use nix::sys::signal::Signal;
@@ -84,6 +85,7 @@ impl Once<'_> {
             counts,
             spin_s: Some(spin_s),
             load1,
+            cpu: self.cpu(),
         })
     }
 
@@ -106,6 +108,7 @@ impl Once<'_> {
             folder: Some(shell.folder),
             show_output: false,
             timeout: if self.program.server.is_some() { PATIENCE } else { self.timeout },
+            cpu: self.cpu(),
         };
         let Some(server) = &self.program.server else {
             return Ok((run.measure()?, None));
@@ -113,6 +116,11 @@ impl Once<'_> {
         let load = |pid| self.load(server, shell, pid);
         let (outcome, loaded) = run.measure_serving(signal(&server.stop), load)?;
         Ok((outcome, loaded?))
+    }
+
+    /// A program that does one thing at a time is measured on one CPU, which is steadier.
+    fn cpu(&self) -> Option<usize> {
+        if self.program.threads == 1 { steady_cpu() } else { None }
     }
 
     fn injected(
