@@ -302,6 +302,27 @@ fn a_run_that_hangs_is_ended() {
     assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2);
 }
 
+#[test]
+fn a_serial_program_is_kept_on_one_cpu_and_the_user_may_say_otherwise() {
+    let world = World::new();
+    let script =
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep Cpus_allowed_list /proc/self/status >>seen";
+    let kept = |when: &str| {
+        let flags = ["-n", "1", "--trials", "0", "--with", "hoard", "--one-cpu", when];
+        bench(&world, &flags, &["sh", "-c", script]).0["kept_on_cpu"].as_u64()
+    };
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return;
+    }
+    assert_eq!(kept("never"), None);
+    let cpu = kept("auto").unwrap();
+    assert_eq!(kept("always"), Some(cpu));
+    let seen = std::fs::read_to_string(world.work().join("seen")).unwrap();
+    let kept: Vec<bool> = seen.lines().map(|line| line.ends_with(&format!("\t{cpu}"))).collect();
+    // Warm-up, system and hoard, three times: free; free, then kept; kept.
+    assert_eq!(kept, [false, false, false, false, true, true, true, true, true]);
+}
+
 // ---- whole trees ----------------------------------------------------------------------------------------------
 
 fn operations(world: &World, command: &[&str]) -> f64 {
