@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every strategy on every program, each pick judged on rounds that did not choose it.
 //!
-//! A program's rounds are shuffled and cut in two; one half is seen, the other judges, then they change places; and so again for
-//! each split. The best of several noisy figures looks better than it is on the runs that made it the best.
+//! A program's rounds are shuffled; a third of them, two at least, judges and the others are seen, then another third judges; and so again
+//! for each split. The best of several noisy figures looks better than it is on the runs that made it the best.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::cost::{cost, paper_gain};
-use super::strategy::{Halves, Strategy};
+use super::strategy::{Parts, Strategy};
 
 /// What became of one program under one strategy: means over the splits. Logarithms of ratios to `system`; below 0 is a gain.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,18 +64,35 @@ fn judge_program(
     for _ in 0..plan.splits {
         let (measured, counted) =
             (shuffled(program.rounds.len(), &mut random), shuffled(program.counted.len(), &mut random));
-        let (one, other) = measured.split_at(measured.len() / 2);
-        let (counted_one, counted_other) = counted.split_at(counted.len() / 2);
         let seed = random.random();
-        let turns = [(one, other, counted_one, counted_other), (other, one, counted_other, counted_one)];
-        for (seen, judging, counted_seen, counted_judging) in turns {
-            let halves = Halves { seen, judging, counted_seen, counted_judging };
+        for (measured, counted) in turns(&measured).into_iter().zip(turns(&counted)) {
+            let parts = Parts {
+                seen: &measured.seen,
+                judging: measured.judging,
+                counted_seen: &counted.seen,
+                counted_judging: counted.judging,
+            };
             for (strategy, sum) in strategies.iter().zip(&mut sums) {
-                sum.add(program, &halves, strategy, seed);
+                sum.add(program, &parts, strategy, seed);
             }
         }
     }
     strategies.iter().cloned().zip(sums).filter_map(|(s, sum)| Some((s, sum.outcome(program)?))).collect()
+}
+
+/// Rounds that judge what the others chose.
+struct Turn<'a> {
+    seen: Vec<usize>,
+    judging: &'a [usize],
+}
+
+/// Two turns that judge by different rounds: a third each, two at least, but never more than half.
+fn turns(rounds: &[usize]) -> [Turn<'_>; 2] {
+    let third = (rounds.len() / 3).max(2).min(rounds.len() / 2);
+    [0, third].map(|from| {
+        let judging = &rounds[from..from + third];
+        Turn { seen: rounds.iter().copied().filter(|round| !judging.contains(round)).collect(), judging }
+    })
 }
 
 fn shuffled(len: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
@@ -101,15 +118,15 @@ impl Sum {
         Self { judged: 0.0, cpu: 0.0, memory: 0.0, paper_judged: 0.0, time: 0.0, frag: 0.0, picks }
     }
 
-    fn add(&mut self, program: &Program, halves: &Halves<'_>, strategy: &Strategy, seed: u64) {
-        let Some(pick) = strategy.pick(program, halves, seed) else { return };
-        if let Some(point) = cost(program, halves.judging, pick) {
+    fn add(&mut self, program: &Program, parts: &Parts<'_>, strategy: &Strategy, seed: u64) {
+        let Some(pick) = strategy.pick(program, parts, seed) else { return };
+        if let Some(point) = cost(program, parts.judging, pick) {
             self.judged += 1.0;
             self.cpu += point.cpu;
             self.memory += point.memory;
             self.picks[pick] += 1.0;
         }
-        if let Some(gain) = paper_gain(program, halves.counted_judging, pick) {
+        if let Some(gain) = paper_gain(program, parts.counted_judging, pick) {
             self.paper_judged += 1.0;
             self.time += gain.time;
             self.frag += gain.frag;
@@ -145,6 +162,19 @@ mod tests {
     }
 
     /// The winner's curse: without a difference there is nothing to gain, and only judging on the rounds that chose finds some.
+    #[test]
+    fn a_third_judges_and_nothing_judges_what_it_chose() {
+        for (rounds, judging) in [(2, 1), (3, 1), (4, 2), (7, 2), (8, 2), (12, 4)] {
+            let all: Vec<usize> = (0..rounds).collect();
+            let turns = turns(&all);
+            for turn in &turns {
+                assert_eq!((turn.judging.len(), turn.seen.len()), (judging, rounds - judging));
+                assert!(turn.judging.iter().all(|round| !turn.seen.contains(round)));
+            }
+            assert!(turns[0].judging.iter().all(|round| !turns[1].judging.contains(round)));
+        }
+    }
+
     #[test]
     fn picks_are_judged_on_rounds_that_did_not_choose_them() {
         let programs: Vec<Program> = (0..60).map(alike).collect();

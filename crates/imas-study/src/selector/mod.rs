@@ -39,7 +39,7 @@ const RULE: &str = "Reproduced: our figures say the same; a printed mean lies in
 pub struct SelectorOptions {
     /// Files of raw runs, JSON lines.
     pub data: Vec<PathBuf>,
-    /// Times that the rounds of each program are cut into a half that is seen and one that judges.
+    /// Times that the rounds of each program are cut into those that are seen and a third that judges.
     pub splits: u32,
     /// Seed of splits and resamples.
     pub seed: u64,
@@ -110,8 +110,8 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
             unreadable(source),
         ),
         format!(
-            "Every pick is judged on rounds that did not choose it: the rounds of each program are cut in two at random {} times (seed {}), one half \
-             chooses and the other judges, then they change places. A candidate's cost is the median over the judging rounds of its ratio to \
+            "Every pick is judged on rounds that did not choose it: the rounds of each program are cut at random {} times (seed {}), one third \
+             (two at least) judges what the others chose, then another third does. A candidate's cost is the median over the judging rounds of its ratio to \
              system in the same round. Intervals are 95 %, by resampling the programs. A gain is per cent of system; above 0 is better. A candidate that \
              failed with a program has no figure there; a mean names the programs it rests on.",
             options.splits, options.seed

@@ -68,7 +68,7 @@ pub(crate) enum Strategy {
 }
 
 /// Rounds by what they are used for; indices into those of the program.
-pub(crate) struct Halves<'a> {
+pub(crate) struct Parts<'a> {
     pub(crate) seen: &'a [usize],
     pub(crate) judging: &'a [usize],
     pub(crate) counted_seen: &'a [usize],
@@ -100,20 +100,20 @@ impl Strategy {
     }
 
     /// Index of its candidate for the program. None where it has nothing to go by, or its candidate does not run.
-    pub(crate) fn pick(&self, program: &Program, halves: &Halves<'_>, seed: u64) -> Option<usize> {
+    pub(crate) fn pick(&self, program: &Program, parts: &Parts<'_>, seed: u64) -> Option<usize> {
         match self {
             Self::Always(name) => program.candidates.iter().position(|candidate| candidate == name),
-            Self::Paper(aim) => analyse(program, halves.counted_seen, |_| true).map(|p| aim.of(&p)),
-            Self::PaperFour(aim) => analyse(program, halves.counted_seen, is_papers).map(|p| aim.of(&p)),
+            Self::Paper(aim) => analyse(program, parts.counted_seen, |_| true).map(|p| aim.of(&p)),
+            Self::PaperFour(aim) => analyse(program, parts.counted_seen, is_papers).map(|p| aim.of(&p)),
             Self::PaperAsPrinted(aim) => {
-                analyse(program, halves.counted_judging, is_papers).map(|p| aim.of(&p))
+                analyse(program, parts.counted_judging, is_papers).map(|p| aim.of(&p))
             }
             Self::Adaptive(aim) => {
                 let contender = Contender::Adaptive(Settings::default());
-                Some(contender.settle(program, halves.seen, aim.weight(), seed)?.pick)
+                Some(contender.settle(program, parts.seen, aim.weight(), seed)?.pick)
             }
-            Self::Best(aim) => best(program, halves.seen, *aim),
-            Self::Hindsight(aim) => best(program, halves.judging, *aim),
+            Self::Best(aim) => best(program, parts.seen, *aim),
+            Self::Hindsight(aim) => best(program, parts.judging, *aim),
         }
     }
 }
