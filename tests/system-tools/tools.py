@@ -384,6 +384,9 @@ def what_they_are():
 
 
 def main():
+    for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(sent) == signal.SIG_IGN:
+            signal.signal(sent, signal.SIG_DFL)  # nohup and shells' background jobs ignore some, and programs inherit that
     folder = pathlib.Path(tempfile.mkdtemp(prefix="imas-tools-"))
     try:
         file = folder / "etc/preload"
