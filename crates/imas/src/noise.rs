@@ -57,7 +57,8 @@ fn counted(count: Option<u64>) -> f64 {
 /// Runs `command`, or a sort of lines made up for it, in `pairs` pairs.
 pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<ExitCode> {
     let lines = lines()?;
-    let own: Vec<OsString> = ["sort", "-k2,2", "-S", "64M"].into_iter().map(OsString::from).collect();
+    let own: Vec<OsString> =
+        ["sort", "--parallel=1", "-k2,2", "-S", "64M"].into_iter().map(OsString::from).collect();
     let own: Vec<OsString> = own.into_iter().chain([lines.path().into()]).collect();
     let words = if command.is_empty() { &own[..] } else { command };
     let (runs, kept) = measured(words, pairs)?;
