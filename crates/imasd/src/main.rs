@@ -25,6 +25,7 @@ mod harm;
 mod installation;
 mod judge;
 mod log;
+mod news;
 mod notify;
 mod pages;
 mod programs;

@@ -4,7 +4,7 @@
 //! A page is a claim. It counts only when we have seen, while the process lived, that its owner, id, start and executable are those of
 //! a program that this very trial was offered to. Everything else is dropped, and counted.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
@@ -25,9 +25,6 @@ const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
-
-/// Pages that may come while others are worked on, in one turn of the loop.
-const MOST_AT_ONCE: usize = 256;
 
 /// A page is looked at for the second time after this time.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_millis(200);
@@ -191,36 +188,6 @@ impl Daemon {
             // Its maker is not done; it is told again when it is.
             Err(ReadError::Page(PageError::NotArmed)) => {}
             Err(_) => self.drop_page(&page, Drop::Damaged),
-        }
-    }
-
-    /// What has been written in the folders. All processes behind it are looked at before any of it is worked on: that takes time, for the
-    /// store writes through to the disk, and those that crash at once do not wait for it.
-    pub(crate) fn read_news(&mut self) {
-        let mut pages = VecDeque::new();
-        for _ in 0..MOST_AT_ONCE {
-            let news = self.folders.news();
-            if news.lost {
-                self.counters.events_lost += 1;
-                pages.extend(self.folders.all());
-            }
-            news.written.iter().for_each(|page| self.glimpse(page));
-            pages.extend(news.written);
-            let Some(page) = pages.pop_front() else { break };
-            self.page_written(page);
-        }
-        pages.into_iter().for_each(|page| self.page_written(page));
-        self.glimpses.clear();
-    }
-
-    fn glimpse(&mut self, page: &PageName) {
-        if self.glimpses.len() >= MOST_AT_ONCE {
-            return;
-        }
-        let Ok(content) = self.read(page) else { return };
-        let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
-        if let Some(sight) = sight::look(identity) {
-            self.glimpses.insert(identity, sight);
         }
     }
 

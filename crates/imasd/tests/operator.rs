@@ -107,19 +107,7 @@ fn the_boot_is_the_one_that_root_wrote_down() {
 /// The places of the machine, in a mount namespace of its own; where there is none to be had, there is nothing to see.
 #[test]
 fn with_system_the_store_of_the_machine_is_read_and_written() {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--propagation", "private"]);
-    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
-        return;
-    }
-    let myself = std::env::current_exe().unwrap();
-    let mut unshare = Command::new("unshare");
-    let test = ["--ignored", "--exact", "of_the_machine"];
-    unshare.args(["--mount", "--propagation", "private"]).arg(myself).args(test);
-    let output = unshare.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("1 passed"));
+    support::alone("of_the_machine", &[]);
 }
 
 #[test]

@@ -92,21 +92,7 @@ fn what_ended_while_the_daemon_was_away_is_stored_when_it_comes_back() {
 /// Needs a mount namespace of its own; where there is none to be had, there is nothing to see.
 #[test]
 fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--propagation", "private"]);
-    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
-        return;
-    }
-    let myself = std::env::current_exe().unwrap();
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--propagation", "private"]).arg(myself).args([
-        "--ignored",
-        "--exact",
-        "full_disk",
-    ]);
-    let output = unshare.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    support::alone("full_disk", &[]);
 }
 
 #[test]
@@ -147,18 +133,7 @@ fn full_disk() {
 /// Needs a mount namespace of its own, as above.
 #[test]
 fn whoever_fills_the_place_for_pages_makes_programs_start_untouched_and_no_more() {
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--propagation", "private"]);
-    if !unshare.arg("true").status().is_ok_and(|status| status.success()) {
-        return;
-    }
-    let myself = std::env::current_exe().unwrap();
-    let mut unshare = Command::new("unshare");
-    let test = ["--ignored", "--exact", "full_pages"];
-    let output =
-        unshare.args(["--mount", "--propagation", "private"]).arg(myself).args(test).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    support::alone("full_pages", &[]);
 }
 
 #[test]

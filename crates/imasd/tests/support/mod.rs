@@ -274,6 +274,25 @@ impl Drop for World {
     }
 }
 
+/// Runs the ignored test of that name in a mount namespace of its own, with more namespaces as `unshare` is to be told. Where there are
+/// none to be had, there is nothing to see, and it says so.
+pub(crate) fn alone(test: &str, more: &[&str]) {
+    let unshare = |command: &Path| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--propagation", "private"]).args(more).arg(command);
+        unshare
+    };
+    if !unshare(Path::new("true")).status().is_ok_and(|status| status.success()) {
+        eprintln!("{test}: skipped, there are no namespaces to be had");
+        return;
+    }
+    let myself = std::env::current_exe().unwrap();
+    let output = unshare(&myself).args(["--ignored", "--exact", test]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"), "{said}");
+}
+
 /// The command, built beside the daemon.
 pub(crate) fn imas() -> PathBuf {
     let imas = Path::new(env!("CARGO_BIN_EXE_imasd")).with_file_name("imas");
