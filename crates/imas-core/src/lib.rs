@@ -20,7 +20,9 @@
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
+pub mod curve;
 pub mod decision;
+pub mod latency;
 pub mod paper;
 pub mod policy;
 pub mod profile;

@@ -23,6 +23,8 @@ pub(crate) struct Calls {
     pub(crate) rounding_bytes: u64,
     pub(crate) size_histogram: Vec<u64>,
     pub(crate) live_dropped: u64,
+    /// Not held to any bound but that it is not negative: it is looked at, not stored.
+    pub(crate) live_bytes: u64,
 }
 
 impl Calls {
@@ -48,6 +50,7 @@ impl Calls {
             rounding_bytes: unweighted(usable),
             size_histogram: sampled.size_histogram.iter().copied().map(unweighted).collect(),
             live_dropped: counter("live_dropped", sampled.live_dropped)?,
+            live_bytes: u64::try_from(sampled.live_bytes).unwrap_or(0),
         })
     }
 }

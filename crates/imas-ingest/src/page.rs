@@ -77,6 +77,11 @@ impl Page {
         self.clock.wall_s()
     }
 
+    /// Usable bytes in live blocks as the page has it at the moment, an estimate; 0 on a flight page.
+    pub fn live_bytes_now(&self) -> u64 {
+        self.calls.live_bytes
+    }
+
     /// A page from the future was made with a clock that has since been set back: it is taken for made now,
     /// so that no wait is reckoned from a time that is yet to come.
     pub fn not_after(mut self, now_unix_s: f64) -> Self {
@@ -86,7 +91,7 @@ impl Page {
 
     /// The sample of a trial of this one process.
     pub fn to_sample(&self) -> Sample {
-        let Calls { op, bytes_requested, refused, rounding_bytes, size_histogram, live_dropped } =
+        let Calls { op, bytes_requested, refused, rounding_bytes, size_histogram, live_dropped, .. } =
             self.calls.clone();
         let [malloc, realloc, memalign, free]: [_; OPS] = op;
         Sample {

@@ -8,6 +8,7 @@
 //! - [`program`]: from the words of a command line to the program they name
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
+//! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`running`]: running processes, and which allocator each is on
 //! - [`page`]: making trial pages and finding the finished ones
@@ -28,6 +29,7 @@ pub mod counters;
 pub mod elf;
 pub mod environment;
 mod fnv;
+pub mod footprint;
 pub mod given;
 pub mod host;
 pub mod index;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of raw runs made small enough to be kept with a source tree: gzip, without keys that say nothing.
+//!
+//! Of each program and candidate one counted run keeps its latencies and its memory through time, both rounded and the latter
+//! thinned; the others would fill the file and change no drawing.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::path::Path;
@@ -8,7 +12,14 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use serde_json::{Map, Value};
+use imas_core::curve::Curve;
+use imas_core::latency::Latency;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// Looks that are kept of a run's memory.
+const LOOKS: usize = 24;
 
 /// What a gzip file begins with.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -48,12 +59,14 @@ pub fn write(texts: &[String], path: &Path) -> Result<Packed> {
     let partial = path.with_extension("partial");
     let mut gzip = GzEncoder::new(File::create(&partial)?, Compression::best());
     let mut packed = Packed::default();
+    let mut shown = Shown::default();
     for line in texts.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty()) {
         let Ok(object) = serde_json::from_str::<Map<String, Value>>(line) else {
             packed.skipped += 1;
             continue;
         };
-        let said: Map<String, Value> = object.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        let mut said: Map<String, Value> = object.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        shown.thin(&mut said);
         serde_json::to_writer(&mut gzip, &said)?;
         gzip.write_all(b"\n")?;
         packed.lines += 1;
@@ -63,6 +76,31 @@ pub fn write(texts: &[String], path: &Path) -> Result<Packed> {
     packed.bytes = file.metadata()?.len();
     std::fs::rename(&partial, path)?;
     Ok(packed)
+}
+
+/// What is kept of some run already: program, candidate, key.
+#[derive(Default)]
+struct Shown(HashSet<(Value, Value, &'static str)>);
+
+impl Shown {
+    /// Of a run that counts, the first of its kind keeps it, short. What cannot be read is dropped.
+    fn thin(&mut self, run: &mut Map<String, Value>) {
+        self.keep(run, "latency", |latency: Latency| latency.rounded());
+        self.keep(run, "curve", |curve: Curve| curve.thinned(LOOKS));
+    }
+
+    fn keep<T: Serialize + DeserializeOwned>(
+        &mut self,
+        run: &mut Map<String, Value>,
+        key: &'static str,
+        short: impl Fn(T) -> T,
+    ) {
+        let Some(Ok(whole)) = run.remove(key).map(serde_json::from_value::<T>) else { return };
+        let name = |key: &str| run.get(key).cloned().unwrap_or_default();
+        if name("ok") == true && self.0.insert((name("program"), name("candidate"), key)) {
+            run.insert(key.to_owned(), json!(short(whole)));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -80,5 +118,29 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         std::fs::write(&path, &std::fs::read(&path).unwrap()[..20]).unwrap();
         assert!(read(&path).is_err(), "a damaged file is not taken for a short one");
+    }
+
+    #[test]
+    fn one_run_of_each_keeps_what_is_drawn_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl.gz");
+        let numbers: Vec<u64> = (0..64).map(|i| i * 12_345).collect();
+        let curve = json!({"ms": numbers, "resident_kib": numbers, "heap_kib": numbers, "live_kib": numbers});
+        let run = |candidate: &str, ok: bool| {
+            let latency = json!({"ns_per_tick": 0.5, "malloc": {"from": 3, "calls": [123_456]}});
+            let run =
+                json!({"program": "p", "candidate": candidate, "ok": ok, "latency": latency, "curve": curve});
+            run.to_string()
+        };
+        let torn = json!({"program": "q", "candidate": "a", "ok": true, "curve": {"ms": "soon"}}).to_string();
+        let lines = [run("a", false), run("a", true), run("a", true), run("b", true), torn];
+        write(&[lines.join("\n")], &path).unwrap();
+        let text = read(&path).unwrap();
+        let packed: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let has = |key: &str| packed.iter().map(|run| !run[key].is_null()).collect::<Vec<_>>();
+        assert_eq!(has("curve"), [false, true, false, true, false]);
+        assert_eq!(has("latency"), has("curve"));
+        assert_eq!(packed[1]["latency"]["malloc"], json!({"from": 3, "calls": [123_000]}));
+        assert_eq!(packed[1]["curve"]["ms"].as_array().unwrap().len(), LOOKS);
     }
 }

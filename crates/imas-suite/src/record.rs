@@ -9,6 +9,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use imas_core::bench;
+use imas_core::curve::Curve;
+use imas_core::latency::Latency;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SuiteError};
@@ -69,6 +71,12 @@ pub struct Line {
     /// The figures from inside; counted runs only.
     #[serde(flatten)]
     pub counts: Option<Counts>,
+    /// How long the calls took; counted runs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// Memory through the run; counted runs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
     /// CPU seconds of a fixed amount of work just before the run: how fast the machine was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spin_s: Option<f64>,

@@ -5,6 +5,7 @@ pub(crate) mod counted;
 mod plan;
 mod progress;
 mod raw;
+mod watch;
 
 use std::cell::Cell;
 use std::path::Path;
@@ -159,7 +160,7 @@ impl Bench<'_> {
     ) -> Result<Outcome> {
         let spin_s = if raw.is_some() { imas_linux::spin::calibrate() } else { 0.0 };
         let round;
-        let mut sample = None;
+        let mut counted = None;
         let outcome = match step.kind {
             Kind::Warmup => return self.once(candidate, Mode::Production, None, timeout),
             Kind::Counted { round: of } => {
@@ -167,10 +168,10 @@ impl Bench<'_> {
                 let folder = counted::Folder::new()?;
                 let first = folder.first_page(&self.command, candidate, &self.build_id)?;
                 let outcome = self.once(candidate, Mode::Trial, Some(&first), timeout)?;
-                match folder.sample() {
-                    Ok(counted) => {
-                        into.samples.push(counted.clone());
-                        sample = Some(counted);
+                match folder.counted() {
+                    Ok(brought) => {
+                        into.samples.push(brought.sample.clone());
+                        counted = Some(brought);
                     }
                     Err(error) => into
                         .notes
@@ -185,8 +186,8 @@ impl Bench<'_> {
                 outcome
             }
         };
-        if let Some(raw) = raw.filter(|_| sample.is_some() || matches!(step.kind, Kind::Measured { .. })) {
-            raw.add(&candidate.name, round, &outcome, sample.as_ref(), spin_s)?;
+        if let Some(raw) = raw.filter(|_| counted.is_some() || matches!(step.kind, Kind::Measured { .. })) {
+            raw.add(&candidate.name, round, &outcome, counted.as_ref(), spin_s)?;
         }
         into.signals.extend(outcome.signal);
         into.notes.extend(odd(&outcome, candidate));

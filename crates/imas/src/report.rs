@@ -14,7 +14,7 @@ use imas_report::html::{self, Decision, Latency, Program, Report};
 use imas_store::Store;
 use serde_json::json;
 
-use crate::cli::{ReportArgs, RulesArgs};
+use crate::cli::{Places, ReportArgs, RulesArgs};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::output;
@@ -24,8 +24,11 @@ use crate::show::state;
 /// Decisions shown of a program, the newest.
 const DECISIONS: u32 = 100;
 
-pub(crate) fn run(args: &ReportArgs, context: &Context) -> Result<ExitCode> {
-    let report = if args.data.is_empty() { of_store(args, context)? } else { of_files(&args.data)? };
+pub(crate) fn run(args: &ReportArgs, places: &Places) -> Result<ExitCode> {
+    let report = match args.data.as_slice() {
+        [] => of_store(args, &Context::new(places)?)?,
+        files => of_files(files)?,
+    };
     if report.programs.is_empty() {
         return Err(Hinted::error(
             "there is nothing to report",

@@ -18,14 +18,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_suite::{Place, Set, Suite, SuiteError};
 
-use crate::cli::{SuiteAction, SuitePlaces, SuiteSet};
+use crate::cli::{Places, SuiteAction, SuitePlaces, SuiteSet};
 use crate::context::{Context, xdg};
 use crate::message::Hinted;
 
-pub(crate) fn run(action: &SuiteAction, context: &Context) -> Result<ExitCode> {
+pub(crate) fn run(action: &SuiteAction, places: &Places) -> Result<ExitCode> {
     match action {
-        SuiteAction::List(args) => listing::run(args, context),
-        SuiteAction::Run(args) => session::run(args, context),
+        SuiteAction::List(args) => listing::run(args, &Context::new(places)?),
+        SuiteAction::Run(args) => session::run(args, &Context::new(places)?),
         SuiteAction::Show(args) => show::run(args),
         SuiteAction::Pack(args) => pack::run(args),
     }

@@ -87,12 +87,31 @@ fn real_programs_run_and_are_recorded() {
     for run in &runs {
         assert_eq!(run["ok"], true, "{run:#}");
         assert!(run["user_s"].as_f64().unwrap() > 0.0 && run["peak_bytes"].as_u64().unwrap() > 0, "{run:#}");
-        assert_eq!(run["kind"] == "counted", run["ops"].is_u64(), "{run:#}");
+        let counted = run["kind"] == "counted";
+        assert_eq!(counted, run["ops"].is_u64(), "{run:#}");
+        assert_eq!((counted, counted), (run["latency"].is_object(), run["curve"].is_object()), "{run:#}");
+        if counted {
+            assert_is_drawable(run);
+        }
     }
     assert!(stdout(&ran).contains("mimalloc") && stdout(&ran).contains("lit-phases"), "{}", said(&ran));
     let summary: Value =
         serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
     assert_eq!(list(&summary, "/summary/programs").len(), 2);
+}
+
+/// Every look has all its figures; the calls that were timed are in buckets.
+fn assert_is_drawable(run: &Value) {
+    let lists = ["ms", "resident_kib", "heap_kib", "live_kib"];
+    let lists = lists.map(|name| {
+        let list = list(run, &format!("/curve/{name}")).iter().map(|n| n.as_u64().unwrap());
+        list.collect::<Vec<_>>()
+    });
+    assert!((1..=64).contains(&lists[0].len()), "{run:#}");
+    assert!(lists.iter().all(|list| list.len() == lists[0].len()), "{run:#}");
+    assert!(lists[0].is_sorted() && lists[1].iter().all(|&kib| kib > 0), "{run:#}");
+    let calls = list(run, "/latency/malloc/calls");
+    assert!(calls.iter().filter_map(Value::as_u64).sum::<u64>() > 0, "{run:#}");
 }
 
 /// What a program does when the candidate's library is in it.

@@ -12,6 +12,9 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::curve::Curve;
+use crate::latency::Latency;
+
 /// First line of what one invocation wrote.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
@@ -109,6 +112,12 @@ pub struct RawRun {
     /// Counted runs: calls of all classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
+    /// Counted runs: how long the calls took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// Counted runs: memory through the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
 }
 
 /// What was read.

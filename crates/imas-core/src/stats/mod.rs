@@ -7,6 +7,7 @@ mod median;
 mod noise;
 mod outliers;
 mod paired;
+mod round;
 mod settle;
 mod t_test;
 
@@ -15,5 +16,6 @@ pub use median::{mad, median};
 pub use noise::{Steadiness, steadiness};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use paired::Moments;
+pub use round::significant;
 pub use settle::runs_to_settle;
 pub use t_test::{p_below_zero, t_quantile};

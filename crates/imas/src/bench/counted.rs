@@ -6,24 +6,34 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::Sample;
+use imas_core::curve::Curve;
 use imas_ingest::Expected;
 use imas_linux::catalogue::Candidate;
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
 
+use super::watch::Watch;
 use crate::profile::now_unix_s;
 
-pub(crate) struct Folder(tempfile::TempDir);
+pub(crate) struct Folder {
+    folder: tempfile::TempDir,
+    watch: Watch,
+}
+
+/// What a counted run brought.
+pub(crate) struct Counted {
+    /// The figures of the whole tree.
+    pub(crate) sample: Sample,
+    /// Its memory through the run; None when it was over before anybody looked.
+    pub(crate) curve: Option<Curve>,
+}
 
 impl Folder {
     pub(crate) fn new() -> Result<Self> {
         let parent = page::folder()?;
-        Ok(Self(
-            tempfile::Builder::new()
-                .prefix("bench-")
-                .tempdir_in(parent)
-                .context("a folder for trial pages")?,
-        ))
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(parent);
+        let folder = folder.context("a folder for trial pages")?;
+        Ok(Self { watch: Watch::start(folder.path()), folder })
     }
 
     /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them has: each makes its own.
@@ -41,15 +51,20 @@ impl Folder {
             build_id,
             pid: std::process::id(),
         };
-        Ok(page::create(self.0.path(), &ticket)?)
+        Ok(page::create(self.folder.path(), &ticket)?)
     }
 
-    /// The figures of the whole tree.
-    pub(crate) fn sample(&self) -> Result<Sample> {
+    /// Once all have ended: what it brought.
+    pub(crate) fn counted(mut self) -> Result<Counted> {
+        let curve = self.watch.stop();
+        Ok(Counted { sample: self.sample()?, curve })
+    }
+
+    fn sample(&self) -> Result<Sample> {
         let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
         let me = std::process::id();
         let mut pages = Vec::new();
-        for path in page::list(self.0.path())? {
+        for path in page::list(self.folder.path())? {
             let page =
                 imas_ingest::read_page_file(&path, &expected).with_context(|| path.display().to_string())?;
             if page.pid != me {

@@ -7,10 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_core::Sample;
+use imas_core::latency::Latency;
 use imas_core::simulate::data::{Header, RawRun, RunKind};
 use imas_linux::host::Host;
 use imas_linux::measure::Outcome;
 
+use super::counted::Counted;
 use crate::profile::now_unix_s;
 
 /// The open file.
@@ -36,15 +38,16 @@ impl RawFile {
         Ok(raw)
     }
 
-    /// One run; `sample` is what the pages of a counted one say.
+    /// One run; `counted` is what a counted one brought.
     pub(super) fn add(
         &mut self,
         candidate: &str,
         round: u32,
         outcome: &Outcome,
-        sample: Option<&Sample>,
+        counted: Option<&Counted>,
         spin_s: f64,
     ) -> Result<()> {
+        let sample = counted.map(|counted| &counted.sample);
         let figure = |get: fn(&Sample) -> u64| sample.map(get);
         self.line(&RawRun {
             program: self.program.clone(),
@@ -73,6 +76,8 @@ impl RawFile {
             live_bytes: figure(|s| s.memory.live_mean),
             resident_bytes: figure(|s| s.memory.resident_mean),
             ops: figure(|s| s.classes().iter().map(|class| class.calls).sum()),
+            latency: sample.and_then(Latency::of),
+            curve: counted.and_then(|counted| counted.curve.clone()),
         })
     }
 

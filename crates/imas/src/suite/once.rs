@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_core::latency::Latency;
 use imas_linux::catalogue::Candidate;
 use imas_linux::environment::{Injection, Mode, Reach};
 use imas_linux::measure::{self, Outcome};
@@ -19,7 +20,7 @@ use nix::sys::signal::Signal;
 use siphasher::sip::SipHasher13;
 
 use super::fit::resolve;
-use crate::bench::counted::Folder;
+use crate::bench::counted::{Counted, Folder};
 use crate::bench::run_of;
 use crate::context::Context;
 use crate::profile::now_unix_s;
@@ -62,7 +63,8 @@ impl Once<'_> {
             None => self.check(&shell)?,
             found => found,
         };
-        let counts = folder.and_then(|folder| folder.sample().ok()).map(|sample| Counts {
+        let counted = folder.and_then(|folder| folder.counted().ok());
+        let counts = counted.as_ref().map(|Counted { sample, .. }| Counts {
             ns_per_op: sample.ns_per_op(),
             frag: sample.frag_virtual(),
             heap_bytes: sample.memory.heap_mean,
@@ -83,6 +85,8 @@ impl Once<'_> {
             said,
             run,
             counts,
+            latency: counted.as_ref().and_then(|counted| Latency::of(&counted.sample)),
+            curve: counted.and_then(|counted| counted.curve),
             spin_s: Some(spin_s),
             load1,
             cpu: self.cpu(),
