@@ -23,6 +23,7 @@ pub mod candidate;
 pub mod curve;
 pub mod decision;
 pub mod latency;
+pub mod pace;
 pub mod paper;
 pub mod policy;
 pub mod profile;

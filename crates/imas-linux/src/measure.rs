@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use imas_core::pace::Pace;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -21,6 +22,7 @@ use wait4::Wait4;
 use crate::counters::{Counters, Counts};
 use crate::environment::Variables;
 use crate::one_cpu::OneCpu;
+use crate::pace::Meter;
 use crate::sampler::{Resident, Sampler};
 
 /// One run to be made.
@@ -71,6 +73,8 @@ pub struct Outcome {
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
     pub counts: Counts,
+    /// How slow the CPU was meanwhile; of a server, while it was loaded.
+    pub pace: Option<Pace>,
     /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
     /// The end of what was written to standard error.
@@ -139,9 +143,11 @@ impl Run<'_> {
         let output = hash_output(&mut child, self.show_output);
         let errors = keep_tail(&mut child, self.show_output);
         let sampler = Sampler::start();
+        let meter = Meter::start(self.cpu);
         let watchdog = Watchdog::start(child.id(), self.timeout);
         let ended = child.wait4().map_err(RunError::Wait)?;
         let wall_s = start.elapsed().as_secs_f64();
+        let pace = meter.stop();
         let timed_out = watchdog.stop();
         let left_running = end_orphans()?;
         let resident = sampler.stop();
@@ -151,6 +157,7 @@ impl Run<'_> {
         outcome.timed_out = timed_out;
         outcome.left_running = left_running;
         outcome.resident = resident;
+        outcome.pace = pace;
         outcome.counts = counters.read();
         outcome.output_hash = output.join().unwrap_or_default();
         outcome.stderr_tail = errors.join().unwrap_or_default();
@@ -178,8 +185,10 @@ impl Run<'_> {
         let output = hash_output(&mut child, self.show_output);
         let errors = keep_tail(&mut child, self.show_output);
         let sampler = Sampler::of(child.id());
+        let meter = Meter::start(self.cpu);
         let loaded = load(child.id());
         let wall_s = start.elapsed().as_secs_f64();
+        let pace = meter.stop();
         let resident = sampler.stop();
         // All that was reaped so far belongs to the load; what comes from here on is the server's.
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
@@ -195,6 +204,7 @@ impl Run<'_> {
         outcome.timed_out = timed_out;
         outcome.left_running = left_running;
         outcome.resident = resident;
+        outcome.pace = pace;
         outcome.output_hash = output.join().unwrap_or_default();
         outcome.stderr_tail = errors.join().unwrap_or_default();
         outcome.max_rss_bytes = ended.rusage.maxrss;

@@ -77,9 +77,6 @@ pub struct Line {
     /// Memory through the run; counted runs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
-    /// CPU seconds of a fixed amount of work just before the run: how fast the machine was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spin_s: Option<f64>,
     /// Load of the machine before the run, one-minute average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, mark_outliers};
+use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, even_pace, mark_outliers};
 use imas_core::candidate::SYSTEM;
 use imas_core::stats::{median, relative_spread};
 use serde::Serialize;
@@ -113,7 +113,7 @@ fn program(name: &str, lines: &[&Line], troubles: &[Trouble], seed: u64) -> Prog
     let measured = || lines.iter().filter(|line| line.kind == Kind::Measured && line.ok);
     let mut names: BTreeSet<&str> = lines.iter().map(|line| line.candidate.as_str()).collect();
     names.remove(SYSTEM);
-    let runs: Vec<CandidateRuns> = std::iter::once(SYSTEM)
+    let mut runs: Vec<CandidateRuns> = std::iter::once(SYSTEM)
         .chain(names)
         .map(|name| {
             // A candidate that once did something else is not averaged over the times it did not.
@@ -123,8 +123,9 @@ fn program(name: &str, lines: &[&Line], troubles: &[Trouble], seed: u64) -> Prog
             CandidateRuns { name: name.to_owned(), runs }
         })
         .collect();
+    even_pace(&mut runs);
     let options = Options { seed, ..Options::default() };
-    let cpu: Vec<f64> = runs[0].runs.iter().map(Run::cpu_s).collect();
+    let cpu: Vec<f64> = runs[0].runs.iter().map(Run::compared_cpu_s).collect();
     ProgramSummary {
         name: name.to_owned(),
         rounds: cpu.len(),

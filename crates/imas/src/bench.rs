@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, mark_outliers};
+use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, even_pace, mark_outliers};
 use imas_core::candidate::SYSTEM;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
 use imas_core::{Sample, TrialRecord};
@@ -158,7 +158,6 @@ impl Bench<'_> {
         into: &mut Measured,
         raw: Option<&mut RawFile>,
     ) -> Result<Outcome> {
-        let spin_s = if raw.is_some() { imas_linux::spin::calibrate() } else { 0.0 };
         let round;
         let mut counted = None;
         let outcome = match step.kind {
@@ -187,7 +186,7 @@ impl Bench<'_> {
             }
         };
         if let Some(raw) = raw.filter(|_| counted.is_some() || matches!(step.kind, Kind::Measured { .. })) {
-            raw.add(&candidate.name, round, &outcome, counted.as_ref(), spin_s)?;
+            raw.add(&candidate.name, round, &outcome, counted.as_ref())?;
         }
         into.signals.extend(outcome.signal);
         into.notes.extend(odd(&outcome, candidate));
@@ -232,11 +231,15 @@ impl Bench<'_> {
         for each in &mut measured {
             mark_outliers(&mut each.runs);
         }
-        let runs: Vec<CandidateRuns> = chosen
+        let mut runs: Vec<CandidateRuns> = chosen
             .iter()
             .zip(&measured)
             .map(|(c, m)| CandidateRuns { name: c.candidate.name.clone(), runs: m.runs.clone() })
             .collect();
+        even_pace(&mut runs);
+        for (each, leveled) in measured.iter_mut().zip(&runs) {
+            each.runs.clone_from(&leveled.runs);
+        }
         let options =
             Options { seed: self.args.seed, conditions: conditions::now().ok(), ..Options::default() };
         let comparison = compare(&runs, &options);
@@ -352,6 +355,8 @@ pub(crate) fn run_of(outcome: &Outcome, round: u32) -> Run {
         involuntary_switches: outcome.involuntary_switches,
         outlier: false,
         output: Some(format!("{:016x}", outcome.output_hash)),
+        pace: outcome.pace,
+        even_cpu_s: None,
     }
 }
 

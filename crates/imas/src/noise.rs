@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_core::pace::{EvenPace, Paced};
 use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{self, Outcome};
 use imas_linux::one_cpu::steady_cpu;
@@ -24,30 +25,24 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// Lines that the program of the house sorts: about half a second of work.
 const LINES: u64 = 400_000;
 
-/// One run with what the machine was like just before.
-struct Run {
-    outcome: Outcome,
-    spin_s: f64,
-}
-
 /// A figure of a run; 0 where it was not measured.
-type Measure = (&'static str, fn(&Run) -> f64);
+type Measure = (&'static str, fn(&Outcome) -> f64);
 
 /// What CPU time is called.
 const CPU_SECONDS: &str = "user + system seconds";
+const CPU: Measure = (CPU_SECONDS, |run| run.user_s + run.system_s);
 
-const MEASURES: [Measure; 11] = [
-    (CPU_SECONDS, |run| run.outcome.user_s + run.outcome.system_s),
-    ("user seconds", |run| run.outcome.user_s),
-    ("system seconds", |run| run.outcome.system_s),
-    ("elapsed seconds", |run| run.outcome.wall_s),
-    ("user + system by calibration loop", |run| (run.outcome.user_s + run.outcome.system_s) / run.spin_s),
-    ("instructions", |run| counted(run.outcome.counts.instructions)),
-    ("cycles", |run| counted(run.outcome.counts.cycles)),
-    ("cache misses", |run| counted(run.outcome.counts.cache_misses)),
-    ("page faults", |run| counted(Some(run.outcome.minor_faults))),
-    ("mean memory", |run| counted(Some(run.outcome.resident.mean_bytes))),
-    ("peak memory", |run| counted(Some(run.outcome.resident.peak_bytes))),
+const MEASURES: [Measure; 10] = [
+    CPU,
+    ("user seconds", |run| run.user_s),
+    ("system seconds", |run| run.system_s),
+    ("elapsed seconds", |run| run.wall_s),
+    ("instructions", |run| counted(run.counts.instructions)),
+    ("cycles", |run| counted(run.counts.cycles)),
+    ("cache misses", |run| counted(run.counts.cache_misses)),
+    ("page faults", |run| counted(Some(run.minor_faults))),
+    ("mean memory", |run| counted(Some(run.resident.mean_bytes))),
+    ("peak memory", |run| counted(Some(run.resident.peak_bytes))),
 ];
 
 fn counted(count: Option<u64>) -> f64 {
@@ -89,19 +84,40 @@ fn lines() -> Result<tempfile::NamedTempFile> {
 }
 
 /// The measures of runs that could use every CPU, and CPU time of those kept on one.
-fn rows(runs: &[Run], kept: &[Run]) -> Vec<(String, Option<Steadiness>)> {
-    let cpu = MEASURES[0].1;
-    let kept = (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept, cpu));
-    let free = MEASURES.iter().map(|(name, of)| ((*name).to_owned(), of_pairs(runs, *of)));
-    std::iter::once(kept).chain(free).collect()
+fn rows(runs: &[Outcome], kept: &[Outcome]) -> Vec<(String, Option<Steadiness>)> {
+    let plain = runs.iter().map(CPU.1);
+    let of = |(name, of): &Measure| ((*name).to_owned(), of_pairs(runs.iter().map(of)));
+    vec![
+        (format!("{CPU_SECONDS} at even pace, on one CPU"), of_pairs(even(kept))),
+        (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept.iter().map(CPU.1))),
+        (format!("{CPU_SECONDS} at even pace"), of_pairs(even(runs))),
+        (format!("{CPU_SECONDS}, better of two"), of_pairs(better_of_two(plain))),
+    ]
+    .into_iter()
+    .chain(MEASURES.iter().map(of))
+    .collect()
+}
+
+/// CPU time with the pace taken out.
+fn even(runs: &[Outcome]) -> impl Iterator<Item = f64> {
+    let runs: Vec<Paced> = runs.iter().map(|run| (CPU.1(run), run.pace)).collect();
+    let even = EvenPace::fit(std::slice::from_ref(&runs));
+    runs.into_iter().map(move |run| even.cpu_s(run))
+}
+
+/// The smaller figure of every other run and the next but one, so that the figures of a pair still come from next to each other.
+fn better_of_two(figures: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    let figures: Vec<f64> = figures.collect();
+    let fours: Vec<[f64; 2]> =
+        figures.chunks_exact(4).map(|four| [four[0].min(four[2]), four[1].min(four[3])]).collect();
+    fours.into_iter().flatten()
 }
 
 /// Pairs of runs on all CPUs, and pairs of runs on one, by turns.
-fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Run>, Vec<Run>)> {
+fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
     let command = Command::resolve(words, std::env::var_os("PATH").as_deref())?;
     let variables = std::env::vars_os().collect();
-    let once = |cpu: Option<usize>| -> Result<Run> {
-        let spin_s = imas_linux::spin::calibrate();
+    let once = |cpu: Option<usize>| -> Result<Outcome> {
         let run = measure::Run {
             file: &command.file,
             argv: &command.argv,
@@ -112,9 +128,9 @@ fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Run>, Vec<Run>)> {
             timeout: TIMEOUT,
             cpu,
         };
-        Ok(Run { outcome: run.measure()?, spin_s })
+        Ok(run.measure()?)
     };
-    let serial = once(None)?.outcome.is_serial(); // and it fills the caches
+    let serial = once(None)?.is_serial(); // and it fills the caches
     let one = if serial { steady_cpu() } else { None };
     let (mut free, mut kept) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
@@ -126,8 +142,9 @@ fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Run>, Vec<Run>)> {
     Ok((free, kept))
 }
 
-fn of_pairs(runs: &[Run], of: fn(&Run) -> f64) -> Option<Steadiness> {
-    let pairs: Vec<(f64, f64)> = runs.chunks_exact(2).map(|pair| (of(&pair[0]), of(&pair[1]))).collect();
+fn of_pairs(figures: impl Iterator<Item = f64>) -> Option<Steadiness> {
+    let figures: Vec<f64> = figures.collect();
+    let pairs: Vec<(f64, f64)> = figures.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     steadiness(&pairs, DIFFERENCE)
 }
 

@@ -201,7 +201,7 @@ fn about_system(system: &[Run], options: &Options) -> Vec<Warning> {
     if confidence < TOO_UNSURE {
         warnings.push(Warning::FewRuns { runs, confidence });
     }
-    let cpu: Vec<f64> = system.iter().map(Run::cpu_s).collect();
+    let cpu: Vec<f64> = system.iter().map(Run::compared_cpu_s).collect();
     let spread = relative_spread(&cpu, options.resamples, options.seed);
     warnings.extend(spread.filter(|&s| s > TOO_NOISY).map(|half_width| Warning::TooNoisy { half_width }));
     warnings

@@ -38,7 +38,8 @@ pub(super) struct Pair {
 
 impl Pair {
     fn new(one: &Run, other: &Run) -> Self {
-        Self { cpu: (one.cpu_s(), other.cpu_s()), memory: (one.mean_bytes as f64, other.mean_bytes as f64) }
+        let cpu = (one.compared_cpu_s(), other.compared_cpu_s());
+        Self { cpu, memory: (one.mean_bytes as f64, other.mean_bytes as f64) }
     }
 
     fn ratio(&self, criterion: Criterion) -> f64 {

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::pace::{EvenPace, Pace, Paced};
 use crate::stats::{median, outliers};
 
 /// One execution. The field names are those of the exported JSON.
@@ -43,12 +44,23 @@ pub struct Run {
     pub outlier: bool,
     /// Digest of the standard output; None when it was not looked at.
     pub output: Option<String>,
+    /// How slow the CPU was meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// CPU time at even pace, seconds ([`even_pace`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub even_cpu_s: Option<f64>,
 }
 
 impl Run {
     /// User and system CPU time, seconds.
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
+    }
+
+    /// What runs are compared by: CPU time at even pace where that is known.
+    pub fn compared_cpu_s(&self) -> f64 {
+        self.even_cpu_s.unwrap_or_else(|| self.cpu_s())
     }
 }
 
@@ -59,6 +71,17 @@ pub struct CandidateRuns {
     pub name: String,
     /// Empty when it could not run at all.
     pub runs: Vec<Run>,
+}
+
+/// Writes the CPU time at even pace into the runs of one program ([`EvenPace`]).
+pub fn even_pace(candidates: &mut [CandidateRuns]) {
+    let paced = |run: &Run| (run.cpu_s(), run.pace);
+    let groups: Vec<Vec<Paced>> =
+        candidates.iter().map(|candidate| candidate.runs.iter().map(paced).collect()).collect();
+    let even = EvenPace::fit(&groups);
+    for run in candidates.iter_mut().flat_map(|candidate| &mut candidate.runs) {
+        run.even_cpu_s = run.pace.map(|_| even.cpu_s(paced(run)));
+    }
 }
 
 /// Medians of a candidate's runs, figure by figure (no single run need have them all). Of an even number of integers the

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
 use crate::latency::Latency;
+use crate::pace::Pace;
 
 /// First line of what one invocation wrote.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -91,9 +92,9 @@ pub struct RawRun {
     /// Last-level cache misses, where counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_misses: Option<u64>,
-    /// What a fixed amount of work took just before the run.
+    /// How slow the CPU was meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub spin_s: Option<f64>,
+    pub pace: Option<Pace>,
     /// Counted runs: mean of the four class means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_op: Option<f64>,
@@ -244,8 +245,12 @@ mod tests {
 
     #[test]
     fn a_run_is_read_as_it_was_written() {
-        let run =
-            RawRun { program: "p".into(), candidate: "c".into(), spin_s: Some(0.002), ..RawRun::default() };
+        let run = RawRun {
+            program: "p".into(),
+            candidate: "c".into(),
+            pace: Some(Pace { looks: 2, ..Pace::default() }),
+            ..RawRun::default()
+        };
         let text = serde_json::to_string(&run).unwrap();
         assert_eq!(read(&text).runs, [run]);
     }

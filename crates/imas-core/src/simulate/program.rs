@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::data::{Data, RawRun, RunKind};
 use crate::adaptive::Point;
 use crate::candidate::{Counted, SYSTEM};
+use crate::pace::{EvenPace, Paced};
 
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,7 +62,8 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     if candidates.len() < 2 {
         return Err("no candidate beside system".to_owned());
     }
-    let point = |run: &RawRun| Point::new(run.user_s + run.system_s, run.mean_bytes as f64);
+    let even = even_pace(runs, &candidates);
+    let point = |run: &RawRun| Point::new(even.cpu_s(paced(run)), run.mean_bytes as f64);
     let rounds: Vec<_> = rounds(runs, &candidates, RunKind::Measured, point)
         .into_iter()
         .filter(|round| round[0].is_some() && round.iter().flatten().count() > 1)
@@ -82,6 +84,20 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
         candidates,
         truth: None,
     })
+}
+
+fn paced(run: &RawRun) -> Paced {
+    (run.user_s + run.system_s, run.pace)
+}
+
+/// Learnt from all measured rounds, also those that will judge: it knows no candidate from another, so it can prefer none.
+fn even_pace(runs: &[&RawRun], candidates: &[String]) -> EvenPace {
+    let is_measured = |run: &&&RawRun| run.kind == RunKind::Measured && run.ok;
+    let of = |name: &String| {
+        let mine = runs.iter().filter(is_measured).filter(|run| run.candidate == *name);
+        mine.map(|run| paced(run)).collect()
+    };
+    EvenPace::fit(&candidates.iter().map(of).collect::<Vec<_>>())
 }
 
 /// `system` first, then in the order they appear; without those that failed.

@@ -45,7 +45,6 @@ impl RawFile {
         round: u32,
         outcome: &Outcome,
         counted: Option<&Counted>,
-        spin_s: f64,
     ) -> Result<()> {
         let sample = counted.map(|counted| &counted.sample);
         let figure = |get: fn(&Sample) -> u64| sample.map(get);
@@ -69,7 +68,7 @@ impl RawFile {
             cycles: outcome.counts.cycles,
             dtlb_misses: outcome.counts.dtlb_misses,
             cache_misses: outcome.counts.cache_misses,
-            spin_s: Some(spin_s),
+            pace: outcome.pace,
             ns_per_op: sample.and_then(Sample::ns_per_op),
             frag: sample.and_then(Sample::frag_virtual),
             heap_bytes: figure(|s| s.memory.heap_mean),

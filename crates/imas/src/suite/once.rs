@@ -55,7 +55,6 @@ impl Once<'_> {
             let said = shell.run(prepare, self.timeout)?;
             anyhow::ensure!(said.ok, "{}: prepare: {}: {}", self.program.name, said.how, said.last_line());
         }
-        let spin_s = imas_linux::spin::calibrate();
         let folder = (kind == Kind::Counted).then(Folder::new).transpose()?;
         let (outcome, objection) = self.measured(candidate, folder.as_ref(), &shell)?;
         let objection = objection.or_else(|| objection_to(&outcome, self.program.server.is_some()));
@@ -87,7 +86,6 @@ impl Once<'_> {
             counts,
             latency: counted.as_ref().and_then(|counted| Latency::of(&counted.sample)),
             curve: counted.and_then(|counted| counted.curve),
-            spin_s: Some(spin_s),
             load1,
             cpu: self.cpu(),
         })
