@@ -150,6 +150,22 @@ struct imas_page_header {
      * two, in KiB, times its length in units of 2^16 ns (65.5 us). Growth snapshots come early and close together, so that
      * resident_bytes_sum / snapshots says what a short program held while it began, not what it held. */
     uint64_t resident_kib_time;
+
+    /*
+     * Where the resident bytes are, over time, at moments of their own: 16 ms after the start, then after twice as long each
+     * time until it is every 5 s. Each moment stands for the time since the one before; sums are KiB times units of 2^16 ns.
+     * Pages of earlier versions have zeros here: nothing is known.
+     */
+    uint64_t split_moments;
+    uint64_t split_told; /* moments at which the allocator told the last four; they mean something when it is all of them */
+    uint64_t split_time; /* units the moments stand for */
+    uint64_t split_resident_kib_time;  /* as resident_bytes_sum */
+    uint64_t split_usable_kib_time;    /* the estimate of live_bytes ... */
+    uint64_t split_requested_kib_time; /* ... and of live_requested: rounding is what lies between */
+    uint64_t split_in_use_kib_time;    /* the allocator's account of bytes in live blocks, with its headers */
+    uint64_t split_cached_kib_time;    /* free blocks it keeps: thread caches, bins, holes in pages in use */
+    uint64_t split_dirty_kib_time;     /* pages that hold nothing live and were not given back */
+    uint64_t split_own_kib_time;       /* its own bookkeeping, where it tells */
 };
 
 /* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */
@@ -169,6 +185,7 @@ struct imas_sampled {
     uint64_t sample_interval_bytes;             /* current mean distance between samples, in bytes + 1/128 per call */
     uint64_t usable_bytes_256;                  /* sum of weight * usable size: estimates bytes handed out */
     uint64_t requested_bytes_256;               /* sum of weight * requested size, same samples: rounding = usable - requested */
+    int64_t live_requested;                     /* as live_bytes, of the bytes asked for: by the same blocks, so that both err alike */
 };
 
 /* Exact counts; one thread each up to IMAS_OWN_SLOTS, then shared. A thread may take over the slot of one that has ended

@@ -261,8 +261,9 @@ static void *sampled_call(struct thread *thread, struct call *call) {
     }
     struct live_chance chance = chance_of(call, shift);
     note_sample(thread, call, block, ticks, &chance);
-    snapshot_if_due();
-    if (call->kind == CALL_MALLOC) /* an allocator may hold its locks while libc starts a thread for it by calloc */
+    bool may_ask = call->kind == CALL_MALLOC; /* an allocator may hold its locks while libc starts a thread for it by calloc */
+    snapshot_if_due(may_ask);
+    if (may_ask)
         full_look();
     return block;
 }

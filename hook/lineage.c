@@ -137,6 +137,7 @@ void lineage_lost(void) {
 /* The child has its parent's live blocks, and goes on from that estimate; its calls it counts from nothing. */
 static void count_on(struct imas_page *page, const struct imas_page *parent) {
     page->sampled.live_bytes = parent->sampled.live_bytes;
+    page->sampled.live_requested = parent->sampled.live_requested;
     page->sampled.live_samples = parent->sampled.live_samples;
     page->header.empty_pair_ticks_256 = parent->header.empty_pair_ticks_256;
     text_copy(page->header.served, sizeof page->header.served, parent->header.served);

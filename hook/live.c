@@ -63,6 +63,7 @@ static void set_key(uintptr_t *key, uintptr_t to) {
 static void count_in(const struct live_block *body) {
     struct imas_sampled *sampled = &thread_page->sampled;
     add_relaxed(sampled->live_samples, 1);
+    add_relaxed(sampled->live_requested, (int64_t)body->share_requested);
     int64_t live = add_relaxed(sampled->live_bytes, (int64_t)body->share) + (int64_t)body->share;
     if (live > 0)
         raise_to(&thread_page->header.live_bytes_peak, (uint64_t)live);
@@ -72,6 +73,7 @@ static void count_out(const struct live_block *body) {
     struct imas_sampled *sampled = &thread_page->sampled;
     add_relaxed(sampled->live_samples, (uint64_t)-1);
     add_relaxed(sampled->live_bytes, -(int64_t)body->share);
+    add_relaxed(sampled->live_requested, -(int64_t)body->share_requested);
 }
 
 /* Place `i` of the sixteen in which a block may stand. */
@@ -134,8 +136,11 @@ static bool survives(struct live_block *body, unsigned shift, uint64_t *random) 
     if (!sample_keep(after, before, random))
         return false;
     uint64_t share = sample_share(body->usable, after);
+    uint64_t share_requested = sample_share(body->requested, after);
     add_relaxed(thread_page->sampled.live_bytes, (int64_t)(share - body->share));
+    add_relaxed(thread_page->sampled.live_requested, (int64_t)(share_requested - body->share_requested));
     body->share = share;
+    body->share_requested = share_requested;
     body->shift = shift;
     return true;
 }
@@ -199,6 +204,7 @@ void live_enter(const void *block, uint64_t requested, uint64_t usable, const st
     if (live_maybe(block))
         live_take(block, &stale); /* freed behind our back, by a library that does not reach us */
     body.share = sample_share(usable, chance);
+    body.share_requested = sample_share(body.requested, chance);
     if (enter((uintptr_t)block, &body) && get_relaxed(thread_page->sampled.live_samples) > LIVE_LIMIT)
         live_coarsen(random);
 }

@@ -40,6 +40,7 @@ static inline bool live_maybe(const void *block) {
 struct live_block {
     uint64_t requested, usable;
     uint64_t share; /* bytes it stands for in the sum */
+    uint64_t share_requested;
     unsigned shift; /* log2 of the S it was entered with */
 };
 

@@ -6,6 +6,7 @@
 #include "page.h"
 #include "proc.h"
 #include "quiet.h"
+#include "split.h"
 #include "sys.h"
 #include "thread.h"
 
@@ -27,6 +28,7 @@ void snapshot_start(void) {
     due_ticks = header->ticks_start + (UINT64_C(1) << 26); /* until the clock's rate is known: below 5 s for any */
     due_live = FIRST_LIVE_MARK;
     taken = false;
+    split_start();
 }
 
 void snapshot_after_fork(void) {
@@ -136,11 +138,21 @@ static NOINLINE void take(void) {
     leave();
 }
 
-void snapshot_if_due(void) {
+static NOINLINE void take_split(void) {
+    if (!enter())
+        return;
+    if (split_is_due()) /* still: another thread may have been here */
+        split_take();
+    leave();
+}
+
+void snapshot_if_due(bool may_ask) {
     if (unlikely(quiet_now()))
         return;
     if (unlikely(has_grown() || ticks_now() >= get_relaxed(due_ticks)))
         take();
+    if (may_ask && unlikely(split_is_due()))
+        take_split();
 }
 
 /* ---- the end --------------------------------------------------------------------------------------------- */

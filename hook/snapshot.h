@@ -11,8 +11,8 @@
 /* Starts the clocks. */
 void snapshot_start(void);
 
-/* Takes a snapshot if it is time; cheap if not. */
-void snapshot_if_due(void);
+/* Takes a snapshot if it is time, and looks where the resident bytes are (split.h) if `may_ask`; cheap if not. */
+void snapshot_if_due(bool may_ask);
 
 /* The last one, with what getrusage knows. False in a process that is not the page's. */
 bool snapshot_at_exit(void);

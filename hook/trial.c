@@ -22,6 +22,7 @@
 #include "sys.h"
 #include "text.h"
 #include "thread.h"
+#include "told.h"
 #include "unfit.h"
 
 extern char **environ;
@@ -119,6 +120,7 @@ static void start_trial(struct imas_page *page, const char *page_path, bool tree
     page->header.empty_pair_ticks_256 = call_empty_pair * 256;
     uint64_t stack = soft_limit(RLIMIT_STACK);
     proc_note_stack_size(stack != (uint64_t)RLIM_INFINITY ? stack : UINT64_C(2) << 20);
+    told_find();
     fatal_install();
     leave_install(snapshot_at_exit);
     lineage_install(page_path, tree);

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <strings.h>
 
+#include "jemalloc_info.h"
+
 extern void *mallocx(size_t size, int flags);
 extern void *rallocx(void *block, size_t size, int flags);
 extern void dallocx(void *block, int flags);
@@ -56,4 +58,9 @@ static inline int raw_trim(void)
 #define RAW_TRIM 1
 #define RAW_FREE_SETS_ERRNO 1
 
-#include "family.h"
+static inline struct mallinfo2 raw_info(void)
+{
+    return jemalloc_info(mallctl);
+}
+
+#include "family_info.h"

@@ -8,6 +8,8 @@
 #define NAME_CALLOC je_calloc
 #include "primitives.h"
 
+#include "jemalloc_info.h"
+
 extern int je_mallctl(const char *name, void *old, size_t *old_length, void *new_value, size_t new_length);
 
 // Sizes up to 8 bytes are a class of their own, aligned to 8.
@@ -26,4 +28,9 @@ static inline int raw_trim(void)
     return je_mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
 }
 
-#include "family.h"
+static inline struct mallinfo2 raw_info(void)
+{
+    return jemalloc_info(je_mallctl);
+}
+
+#include "family_info.h"

@@ -8,7 +8,10 @@
 #define NAME_CALLOC tc_calloc
 #include "primitives.h"
 
+#include <malloc.h>
+
 extern void MallocExtension_ReleaseFreeMemory(void);
+extern int MallocExtension_GetNumericProperty(const char *property, size_t *value);
 
 // Sizes up to 8 bytes are a class of their own, aligned to 8.
 #define RAW_SMALL_UNALIGNED 1
@@ -25,4 +28,23 @@ static inline int raw_trim(void)
     return 1;
 }
 
-#include "family.h"
+static inline size_t ask(const char *property)
+{
+    size_t value = 0;
+    return MallocExtension_GetNumericProperty(property, &value) != 0 ? value : 0;
+}
+
+// What it holds of the system is in live blocks, in its three kinds of cache, in free pages, or given back.
+static inline struct mallinfo2 raw_info(void)
+{
+    size_t in_use = ask("generic.current_allocated_bytes"), pages = ask("tcmalloc.pageheap_free_bytes");
+    size_t cached = ask("tcmalloc.current_total_thread_cache_bytes") + ask("tcmalloc.central_cache_free_bytes") +
+        ask("tcmalloc.transfer_cache_free_bytes");
+    return (struct mallinfo2){ .arena = in_use + cached + pages,
+        .uordblks = in_use,
+        .fsmblks = cached,
+        .fordblks = cached + pages,
+        .keepcost = pages };
+}
+
+#include "family_info.h"

@@ -4,7 +4,7 @@
 # answers for nobody but this glue.
 version=installed
 source=system:libjemalloc.so.2
-glue=(distro-jemalloc.c)
+glue=(distro-jemalloc.c jemalloc_info.h family_info.h)
 libraries=(jemalloc)
 hooks=(mallocx rallocx dallocx sallocx mallctl)
 build_seconds=1

@@ -3,7 +3,7 @@
 # jemalloc. TLS 1,968 bytes: the launcher loads it, dlopen in a running process cannot.
 version=5.3.1
 source=crate:tikv-jemalloc-sys
-glue=(jemalloc.c primitives.h)
+glue=(jemalloc.c primitives.h jemalloc_info.h family_info.h)
 needs=(make)
 build_seconds=70
 

@@ -3,7 +3,7 @@
 # gperftools' TCMalloc without its profilers (tcmalloc_minimal).
 version=2.10
 source=debian:google-perftools=2.10-1
-glue=(tcmalloc.c primitives.h cxx_runtime.cpp tcmalloc_override.h)
+glue=(tcmalloc.c primitives.h family_info.h cxx_runtime.cpp tcmalloc_override.h)
 needs=(cmake make dpkg-source)
 build_seconds=45
 

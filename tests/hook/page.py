@@ -24,6 +24,9 @@ HEADER = [
     ("live_bytes_peak", "Q"), ("resident_bytes_sum", "Q"), ("resident_bytes_peak", "Q"),
     ("user_us", "Q"), ("system_us", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("max_rss_bytes", "Q"),
     ("voluntary_switches", "Q"), ("involuntary_switches", "Q"), ("resident_kib_time", "Q"),
+    ("split_moments", "Q"), ("split_told", "Q"), ("split_time", "Q"), ("split_resident_kib_time", "Q"),
+    ("split_usable_kib_time", "Q"), ("split_requested_kib_time", "Q"), ("split_in_use_kib_time", "Q"),
+    ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"),
 ]
 
 
@@ -47,8 +50,8 @@ def read_sampled(data):
         at += 51 * 8
     sampled["size_histogram"] = list(struct.unpack_from("=64Q", data, at))
     names = ["live_bytes", "live_samples", "live_dropped", "sample_interval_bytes", "usable_bytes_256",
-             "requested_bytes_256"]
-    sampled.update(zip(names, struct.unpack_from("=q5Q", data, at + 512)))
+             "requested_bytes_256", "live_requested"]
+    sampled.update(zip(names, struct.unpack_from("=q5Qq", data, at + 512)))
     return sampled
 
 

@@ -146,6 +146,27 @@ pub struct PageHeader {
 
     /// Integral of the resident bytes from start to the latest snapshot: KiB times units of 2^16 ns.
     pub resident_kib_time: u64,
+
+    /// Moments at which it was looked where the resident bytes are.
+    pub split_moments: u64,
+    /// Those at which the allocator told `split_in_use_kib_time` and what follows.
+    pub split_told: u64,
+    /// Time the moments stand for, in units of 2^16 ns; what follows is KiB times such units.
+    pub split_time: u64,
+    /// Resident bytes, as in `resident_bytes_sum`.
+    pub split_resident_kib_time: u64,
+    /// Usable bytes in live blocks (estimate).
+    pub split_usable_kib_time: u64,
+    /// Bytes asked for of them (estimate).
+    pub split_requested_kib_time: u64,
+    /// Bytes in live blocks by the allocator's own account.
+    pub split_in_use_kib_time: u64,
+    /// Free blocks it keeps.
+    pub split_cached_kib_time: u64,
+    /// Pages that hold nothing live and were not given back.
+    pub split_dirty_kib_time: u64,
+    /// Its own bookkeeping.
+    pub split_own_kib_time: u64,
 }
 
 /// Sampled figures of one operation class (`struct imas_sampled_op`).
@@ -182,6 +203,8 @@ pub struct Sampled {
     pub usable_bytes_256: u64,
     /// Sum of weight * requested size over the same samples.
     pub requested_bytes_256: u64,
+    /// Running estimate of the bytes asked for in live blocks.
+    pub live_requested: i64,
 }
 
 /// Exact counts of one thread, or of several from [`OWN_SLOTS`] on (`struct imas_slot`).

@@ -44,12 +44,13 @@ fn layouts() -> Facts {
         forks, threads, served, ticks_start, ns_start, ticks_last, ns_last, empty_pair_ticks_256, snapshots,
         heap_bytes_sum, heap_bytes_peak, live_bytes_sum, live_bytes_peak, resident_bytes_sum, resident_bytes_peak,
         user_us, system_us, minor_faults, major_faults, max_rss_bytes, voluntary_switches, involuntary_switches,
-        resident_kib_time,
+        resident_kib_time, split_moments, split_told, split_time, split_resident_kib_time, split_usable_kib_time,
+        split_requested_kib_time, split_in_use_kib_time, split_cached_kib_time, split_dirty_kib_time, split_own_kib_time,
     ] }
     layout! {facts, "struct imas_sampled_op", SampledOp, [sampled, weight, ticks, histogram] }
     layout! {facts, "struct imas_sampled", Sampled, [
         op, size_histogram, live_bytes, live_samples, live_dropped, sample_interval_bytes, usable_bytes_256,
-        requested_bytes_256,
+        requested_bytes_256, live_requested,
     ] }
     layout! {facts, "struct imas_slot", Slot, [tid, unused, calls, bytes_requested, refused, reserved] }
     layout! {facts, "struct imas_page", Page, [header, header_pad, sampled, sampled_pad, slot] }

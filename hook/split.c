@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "split.h"
+
+#include "proc.h"
+#include "sys.h"
+#include "thread.h"
+#include "told.h"
+
+#define UNIT_SHIFT 16 /* of time: 65.5 us */
+#define FIRST_TICKS (UINT64_C(1) << 25) /* some 10 ms; the clock's rate is not known yet */
+#define AGAIN_TICKS (UINT64_C(1) << 21)
+#define FIRST_STEP_NS (UINT64_C(1) << 24)
+#define LAST_STEP_NS UINT64_C(5000000000)
+#define MOST_COST 256 /* a look may take one part in so many of the time: glibc walks all its free blocks */
+
+static uint64_t due_ticks;
+static uint64_t step_ns;
+static uint64_t last_ns; /* the moment before, in whole units since the start */
+
+void split_start(void) {
+    const struct imas_page_header *header = &thread_page->header;
+    step_ns = FIRST_STEP_NS;
+    last_ns = header->ns_start;
+    set_relaxed(due_ticks, header->ticks_start + FIRST_TICKS);
+}
+
+bool split_is_due(void) {
+    return ticks_now() >= get_relaxed(due_ticks);
+}
+
+/* Ticks of `ns`, by what both clocks did since the start. */
+static uint64_t ticks_of(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
+    const struct imas_page_header *header = &thread_page->header;
+    uint64_t passed_ns = now_ns - header->ns_start;
+    uint64_t passed_ticks = now_ticks - header->ticks_start;
+    return passed_ns != 0 ? (uint64_t)((unsigned __int128)ns * passed_ticks / passed_ns) : ns;
+}
+
+static void plan(uint64_t began_ns) {
+    uint64_t now_ns = sys_monotonic_ns();
+    uint64_t wait_ns = (now_ns - began_ns) * MOST_COST;
+    wait_ns = wait_ns > step_ns ? wait_ns : step_ns;
+    step_ns = step_ns * 2 < LAST_STEP_NS ? step_ns * 2 : LAST_STEP_NS;
+    uint64_t now_ticks = ticks_now();
+    set_relaxed(due_ticks, now_ticks + ticks_of(wait_ns, now_ns, now_ticks));
+}
+
+static uint64_t estimate(const int64_t *sum) {
+    int64_t bytes = get_relaxed(*sum);
+    return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+static void add(uint64_t *sum, uint64_t bytes, uint64_t units) {
+    *sum += (bytes >> 10) * units;
+}
+
+static void note(const struct told *told, bool tells, uint64_t units) {
+    struct imas_page_header *header = &thread_page->header;
+    add(&header->split_resident_kib_time, proc_resident_bytes(), units);
+    add(&header->split_usable_kib_time, estimate(&thread_page->sampled.live_bytes), units);
+    add(&header->split_requested_kib_time, estimate(&thread_page->sampled.live_requested), units);
+    add(&header->split_in_use_kib_time, told->in_use, units);
+    add(&header->split_cached_kib_time, told->cached, units);
+    add(&header->split_dirty_kib_time, told->dirty, units);
+    add(&header->split_own_kib_time, told->own, units);
+    header->split_time += units;
+    header->split_told += tells;
+    header->split_moments++;
+}
+
+void split_take(void) {
+    uint64_t began_ns = sys_monotonic_ns();
+    struct told told = {0};
+    bool later;
+    bool tells = told_now(&told, &later);
+    if (later) {
+        set_relaxed(due_ticks, ticks_now() + AGAIN_TICKS);
+        return;
+    }
+    uint64_t units = (began_ns - last_ns) >> UNIT_SHIFT;
+    last_ns += units << UNIT_SHIFT;
+    note(&told, tells, units);
+    plan(began_ns);
+}
