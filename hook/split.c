@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "split.h"
 
+#include <time.h>
+
 #include "proc.h"
 #include "sys.h"
 #include "thread.h"
@@ -12,15 +14,18 @@
 #define FIRST_STEP_NS (UINT64_C(1) << 24)
 #define LAST_STEP_NS UINT64_C(5000000000)
 #define MOST_COST 256 /* a look may take one part in so many of the time: glibc walks all its free blocks */
+#define MOST_PUT_OFF 8
 
 static uint64_t due_ticks;
 static uint64_t step_ns;
 static uint64_t last_ns; /* the moment before, in whole units since the start */
+static unsigned put_off;
 
 void split_start(void) {
     const struct imas_page_header *header = &thread_page->header;
     step_ns = FIRST_STEP_NS;
     last_ns = header->ns_start;
+    put_off = 0;
     set_relaxed(due_ticks, header->ticks_start + FIRST_TICKS);
 }
 
@@ -36,10 +41,17 @@ static uint64_t ticks_of(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
     return passed_ns != 0 ? (uint64_t)((unsigned __int128)ns * passed_ticks / passed_ns) : ns;
 }
 
-static void plan(uint64_t began_ns) {
+/* Of this thread: that others were let run meanwhile is no cost. */
+static uint64_t cpu_ns(void) {
+    struct timespec time;
+    return sys2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time) == 0
+               ? (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec
+               : 0;
+}
+
+static void plan(uint64_t cost_ns) {
     uint64_t now_ns = sys_monotonic_ns();
-    uint64_t wait_ns = (now_ns - began_ns) * MOST_COST;
-    wait_ns = wait_ns > step_ns ? wait_ns : step_ns;
+    uint64_t wait_ns = cost_ns * MOST_COST > step_ns ? cost_ns * MOST_COST : step_ns;
     step_ns = step_ns * 2 < LAST_STEP_NS ? step_ns * 2 : LAST_STEP_NS;
     uint64_t now_ticks = ticks_now();
     set_relaxed(due_ticks, now_ticks + ticks_of(wait_ns, now_ns, now_ticks));
@@ -69,16 +81,17 @@ static void note(const struct told *told, bool tells, uint64_t units) {
 }
 
 void split_take(void) {
-    uint64_t began_ns = sys_monotonic_ns();
+    uint64_t began_cpu_ns = cpu_ns();
     struct told told = {0};
     bool later;
     bool tells = told_now(&told, &later);
-    if (later) {
+    if (later && put_off++ < MOST_PUT_OFF) {
         set_relaxed(due_ticks, ticks_now() + AGAIN_TICKS);
         return;
     }
-    uint64_t units = (began_ns - last_ns) >> UNIT_SHIFT;
+    put_off = 0;
+    uint64_t units = (sys_monotonic_ns() - last_ns) >> UNIT_SHIFT;
     last_ns += units << UNIT_SHIFT;
     note(&told, tells, units);
-    plan(began_ns);
+    plan(cpu_ns() - began_cpu_ns);
 }

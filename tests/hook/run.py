@@ -261,6 +261,32 @@ def memory(allocators):
         check(f"memory: resident over time {allocator}", 0 < over_time <= left["resident_bytes_peak"], over_time)
 
 
+TELLING = ["system", "jemalloc", "tcmalloc"]
+
+
+def split(allocators):
+    """Where the resident bytes are, of a program that keeps an eighth of what it had: its allocator must own up to the rest."""
+    if not wanted("split"):
+        return
+    for allocator in allocators:
+        _, left = under("trial", allocator, [WORK / "holes"])
+        mib = {name: left[f"split_{name}_kib_time"] / max(left["split_time"], 1) / 1024
+               for name in ("resident", "usable", "requested", "in_use", "cached", "dirty", "own")}
+        label = f"split {allocator}"
+        check(f"{label} looked at", left["split_moments"] >= 3, f"{left['split_moments']} {mib}")
+        check(f"{label} told", left["split_told"] == (left["split_moments"] if allocator in TELLING else 0), left["split_told"])
+        check(f"{label} rounding", mib["requested"] < mib["usable"] < 2 * mib["requested"], mib)
+        known = mib["in_use"] + mib["cached"] + mib["dirty"] + mib["own"]
+        if allocator in TELLING:
+            check(f"{label} in use", abs(mib["in_use"] / mib["usable"] - 1) < 0.5, mib)
+            check(f"{label} free blocks", mib["cached"] + mib["dirty"] > mib["in_use"], mib)
+            check(f"{label} is what is resident", 0.6 * mib["resident"] < known < 1.1 * mib["resident"], mib)
+        else:
+            check(f"{label} nothing guessed", known == 0, mib)
+    _, left = under("trial", "system", [WORK / "holes", "blocked"])
+    check("split with a signal blocked: not asked", left["split_moments"] > 0 and left["split_told"] == 0, left["split_told"])
+
+
 # ---- children ------------------------------------------------------------------------------------------------
 
 
@@ -473,6 +499,7 @@ def main():
     live(core)
     killed(core)
     memory(core)
+    split(core)
     children(core)
     own_malloc(core)
     sanitizers(core)

@@ -32,6 +32,7 @@ pub mod reason;
 pub mod record;
 pub mod sample;
 pub mod simulate;
+pub mod split;
 pub mod stats;
 
 pub use candidate::{Candidate, SYSTEM};

@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
+use crate::split::Split;
 
 /// A finding that no candidate can serve the program is looked at again after this many seconds (one week): the cause
 /// may lie in a library, whose change the program's build-id does not show.
@@ -49,6 +50,8 @@ pub struct CandidateView {
     pub summary: Summary,
     /// Set when the candidate crashed the program.
     pub quarantine: Option<Quarantine>,
+    /// Where the resident memory was, mean over the trials that count and that looked.
+    pub split: Option<Split>,
     /// Trials of this candidate that do not count, in order of time, with the reason.
     pub left_out: Vec<LeftOut>,
 }
@@ -149,10 +152,17 @@ fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<Candidat
             available: candidate.available,
             summary: *summary,
             quarantine: at.map(|at| quarantines.swap_remove(at)),
+            split: split(history, candidate),
             left_out: left_out(history, candidate),
         }
     };
     history.candidates.iter().zip(summaries).map(view).collect()
+}
+
+fn split(history: &History<'_>, candidate: &Candidate) -> Option<Split> {
+    let counted = history.records.iter().filter(|record| count(record, candidate, history.build_id).is_ok());
+    let splits: Vec<Split> = counted.filter_map(|record| record.sample.memory.split).collect();
+    Split::mean(&splits)
 }
 
 fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<LeftOut> {

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::split::Split;
+
 /// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).
 /// FPE is not among them: dividing by zero is the program's own doing.
 const CRASH_SIGNALS: [u32; 5] = [4, 6, 7, 11, 31];
@@ -94,6 +96,9 @@ pub struct Memory {
     /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that lived shorter than
     /// the clock's unit).
     pub resident_over_time: u64,
+    /// Where the resident bytes were; None when nobody looked (a page of an earlier version, a process of some milliseconds).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
 }
 
 impl Memory {

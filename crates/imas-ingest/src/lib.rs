@@ -30,6 +30,7 @@ mod memory;
 mod merge;
 mod page;
 mod parse;
+mod split;
 mod text;
 
 pub use error::{MergeError, PageError, ReadError, TextProblem};

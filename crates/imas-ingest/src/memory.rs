@@ -5,6 +5,7 @@ use imas_abi::PageHeader;
 use imas_core::sample::{Memory, Usage};
 
 use crate::error::PageError;
+use crate::split::split;
 
 /// Most memory believed, bytes: what five-level page tables can address.
 const MOST_BYTES: u64 = 1 << 57;
@@ -14,7 +15,7 @@ pub(crate) fn counter(field: &'static str, value: u64) -> Result<u64, PageError>
     if i64::try_from(value).is_ok() { Ok(value) } else { Err(PageError::Range { field, value }) }
 }
 
-fn bytes(field: &'static str, value: u64) -> Result<u64, PageError> {
+pub(crate) fn bytes(field: &'static str, value: u64) -> Result<u64, PageError> {
     if value <= MOST_BYTES { Ok(value) } else { Err(PageError::Range { field, value }) }
 }
 
@@ -36,6 +37,7 @@ pub(crate) fn memory(header: &PageHeader) -> Result<Memory, PageError> {
         resident_mean: mean(header.resident_bytes_sum, resident_peak),
         resident_peak,
         resident_over_time: over_time(header).min(resident_peak),
+        split: split(header)?,
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use imas_core::Sample;
 use imas_core::sample::{Memory, OpFigures, Usage};
+use imas_core::split::{Split, Told};
 
 use crate::error::MergeError;
 use crate::page::Page;
@@ -152,7 +153,39 @@ fn memory(pages: &[&Page]) -> Result<Memory, MergeError> {
         resident_mean: mean(|m| m.resident_mean)?,
         resident_peak: peak(|m| m.resident_peak)?,
         resident_over_time: mean(|m| m.resident_over_time)?,
+        split: split(pages, span_ns)?,
     })
+}
+
+/// Sums of means, weighted as those of memory, over the processes that were looked at; told only if all of them told.
+fn split(pages: &[&Page], span_ns: u64) -> Result<Option<Split>, MergeError> {
+    let looked: Vec<(Split, u64)> = pages
+        .iter()
+        .filter_map(|page| Some((page.memory.split?, page.clock.last_ns - page.clock.start_ns)))
+        .collect();
+    if looked.is_empty() {
+        return Ok(None);
+    }
+    let mean = |of: &dyn Fn(&Split) -> u64| {
+        add(looked.iter().map(|(split, life_ns)| share(of(split), *life_ns, span_ns)))
+    };
+    let told = |of: fn(&Told) -> u64| mean(&|split| split.told.as_ref().map_or(0, of));
+    let all_told = looked.iter().all(|(split, _)| split.told.is_some());
+    Ok(Some(Split {
+        moments: add(looked.iter().map(|(split, _)| split.moments))?,
+        resident: mean(&|split| split.resident)?,
+        live: mean(&|split| split.live)?,
+        requested: mean(&|split| split.requested)?,
+        told: match all_told {
+            true => Some(Told {
+                in_use: told(|t| t.in_use)?,
+                cached: told(|t| t.cached)?,
+                dirty: told(|t| t.dirty)?,
+                own: told(|t| t.own)?,
+            }),
+            false => None,
+        },
+    }))
 }
 
 /// value * life / span, rounded down; the value itself when no time passed at all.

@@ -45,6 +45,7 @@ fn an_honest_trial_gives_its_sample() {
         resident_mean: 8_000,
         resident_peak: 13_000,
         resident_over_time: 9 * 1024,
+        split: None,
     };
     assert_eq!(sample.memory, memory);
     assert_eq!((sample.frag_virtual(), sample.frag_resident()), (Some(0.25), Some(0.0625)));

@@ -4,9 +4,10 @@
 use imas_core::bench::{
     BenchPicks, CandidateResult, Ineligible, MedianRun, MoreRuns, Ratios, Run, Verdict, Warning, Word,
 };
+use imas_core::split::Split;
 use serde::{Deserialize, Serialize};
 
-use crate::{format, table};
+use crate::{format, split, table};
 
 /// Figures of the paper, from runs in which every call was counted.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -23,6 +24,9 @@ pub struct PaperFigures {
     pub operations: u64,
     /// The object whose malloc served.
     pub served: String,
+    /// Where the resident memory was; None when the runs were too short to look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
 }
 
 /// One candidate.
@@ -129,6 +133,14 @@ impl<Host: Serialize> Report<Host> {
     #[must_use]
     pub fn table(&self) -> String {
         table::plain(&HEAD, self.candidates.iter().map(|candidate| self.row(candidate)))
+    }
+
+    /// Where the resident memory was under each candidate, from the counted runs; empty when they were too short to look.
+    #[must_use]
+    pub fn splits(&self) -> String {
+        let known = |candidate: &Candidate| candidate.paper.as_ref().and_then(|paper| paper.split);
+        let rows = self.candidates.iter().filter_map(|one| Some((one.name.as_str(), known(one)?)));
+        split::text(&rows.collect::<Vec<_>>())
     }
 
     /// The same as Markdown, with command, picks and warnings.

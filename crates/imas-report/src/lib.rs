@@ -3,10 +3,12 @@
 //!
 //! - [`bench`]: the result of `imas bench` in every format
 //! - [`html`]: one page for one program or for all
+//! - [`split`]: where the resident memory is
 //! - [`table`]: plain tables
 //! - [`format`]: figures with their units
 
 pub mod bench;
 pub mod format;
 pub mod html;
+pub mod split;
 pub mod table;

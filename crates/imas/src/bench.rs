@@ -16,6 +16,7 @@ use anyhow::Result;
 use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, even_pace, mark_outliers};
 use imas_core::candidate::SYSTEM;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
+use imas_core::split::Split;
 use imas_core::{Sample, TrialRecord};
 use imas_linux::catalogue::Candidate;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
@@ -388,6 +389,7 @@ fn paper(samples: &[Sample]) -> Option<PaperFigures> {
         heap_bytes: samples.iter().map(|s| s.memory.heap_mean / count).sum(),
         operations: samples.iter().map(|s| s.classes().iter().map(|op| op.calls).sum::<u64>() / count).sum(),
         served: first.served.clone(),
+        split: Split::mean(&samples.iter().filter_map(|s| s.memory.split).collect::<Vec<_>>()),
     })
 }
 
@@ -396,6 +398,9 @@ fn show(args: &BenchArgs, report: &Report<Host>, command: &Command) -> Result<()
         return output::json(report);
     }
     output::text(&format!("\n{}\n{}", report.table(), report.sentence()))?;
+    if args.trials > 0 && !report.splits().is_empty() {
+        output::text(&format!("\n{}", report.splits()))?;
+    }
     output::text(&how_to_use(args, report, command))?;
     for warning in &report.warnings {
         message::warning(&format!("{}\nhint: {}", warning.what(), warning.hint()));

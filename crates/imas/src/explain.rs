@@ -16,7 +16,7 @@ use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
 use crate::profile::find;
-use crate::show::{State, next_line, state, table};
+use crate::show::{State, next_line, splits, state, table};
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;
@@ -81,6 +81,7 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
         }
     }
     writeln!(text, "\n{}", table(state))?;
+    text.push_str(&splits(state));
     if !past.is_empty() {
         writeln!(text, "decisions so far, newest first:")?;
     }

@@ -106,6 +106,12 @@ fn of_program(context: &Context, store: &Store, program: imas_store::samples::Pr
     Ok(Program {
         name: state.known.program.to_string(),
         latencies: names.iter().flat_map(|name| latencies(&records, name)).collect(),
+        splits: state
+            .profile
+            .candidates
+            .iter()
+            .filter_map(|view| Some((view.name.clone(), view.split?)))
+            .collect(),
         runs,
         decisions: decisions
             .into_iter()

@@ -77,6 +77,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> R
     let mut text = format!("{program} (number {})\n\n", program.id);
     text.push_str(&table(&state));
     text.push('\n');
+    text.push_str(&splits(&state));
     text.push_str(&next_line(&state.decision));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -94,6 +95,14 @@ pub(crate) fn table(state: &State) -> String {
         Some(judgement) => adaptive_table(&state.profile, judgement),
         None => paper_table(&state.profile),
     }
+}
+
+/// Where the resident memory was under each candidate, closed by an empty line; empty when no trial says.
+pub(crate) fn splits(state: &State) -> String {
+    let views = state.profile.candidates.iter();
+    let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();
+    let text = imas_report::split::text(&rows);
+    if text.is_empty() { text } else { text + "\n" }
 }
 
 /// Differences to `system` over the rounds, and where each candidate stands.

@@ -234,6 +234,7 @@ fn trial(candidate: &str, build_id: &str, number: usize, resident: u64, cost: f6
         resident_mean: resident,
         resident_peak: resident,
         resident_over_time: resident,
+        split: None,
     };
     let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0 * cost, ..OpFigures::default() };
     let library = |name: &str| format!("lib{name}.so");

@@ -11,12 +11,13 @@ mod scale;
 mod series;
 
 use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare};
+use imas_core::split::Split;
 use imas_core::stats::Interval;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value, context};
 use serde::Serialize;
 
-use crate::format;
+use crate::{format, split};
 use plane::Plane;
 use series::Series;
 
@@ -43,6 +44,8 @@ pub struct Program {
     pub name: String,
     /// Runs by candidate in the catalogue's order, `system` among them. Runs of one round are compared with each other.
     pub runs: Vec<CandidateRuns>,
+    /// Where the resident memory was, by candidate.
+    pub splits: Vec<(String, Split)>,
     /// Decisions, oldest first.
     pub decisions: Vec<Decision>,
     /// Latencies of the calls.
@@ -108,6 +111,8 @@ struct Section {
     plane: Option<Plane>,
     series: Vec<Series>,
     latencies: Vec<bars::Class>,
+    split_head: Vec<&'static str>,
+    splits: Vec<Vec<String>>,
     timeline: Vec<(String, Vec<series::Mark>)>,
     decisions: Vec<DecisionRow>,
     warnings: Vec<String>,
@@ -162,6 +167,8 @@ impl Section {
             plane: Plane::of(&comparison),
             series: series.into_iter().flatten().collect(),
             latencies: bars::classes(&program.latencies, &names),
+            split_head: split::HEAD.to_vec(),
+            splits: program.splits.iter().map(|(name, split)| split::cells(name, split)).collect(),
             timeline: series::timeline(&program.decisions),
             decisions: program.decisions.iter().rev().map(DecisionRow::of).collect(),
             warnings: warnings(program, &comparison),
@@ -281,6 +288,7 @@ mod tests {
                 runs("lean", 1.1, 1 << 19),
                 runs("bad", 1.5, 1 << 21),
             ],
+            splits: vec![(name.to_owned(), Split { resident: 1 << 20, live: 1 << 19, ..Split::default() })],
             decisions: vec![Decision {
                 at: "2026-11-22".into(),
                 candidate: name.into(),
@@ -312,6 +320,7 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("fastest") && page.contains("-20.0 %") && page.contains("Pareto"));
+        assert!(page.contains("rounding %"));
     }
 
     #[test]

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a program's resident memory is larger than what it asked for: the causes of fragmentation, as far as the hook's
+//! samples show them and the allocator tells them.
+
+use serde::{Deserialize, Serialize};
+
+/// Means over the time of a trial, in bytes. The moments looked at are spread over it (abi/imas_abi.h), the end is none.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct Split {
+    /// Moments the means are of.
+    pub moments: u64,
+    /// Resident memory of the process, as in [`crate::sample::Memory::resident_mean`].
+    pub resident: u64,
+    /// Usable bytes in live blocks, estimated from samples.
+    pub live: u64,
+    /// Of these the bytes that were asked for, by the same samples.
+    pub requested: u64,
+    /// The allocator's own account; None when it told nothing, which is not the same as zero.
+    pub told: Option<Told>,
+}
+
+/// What an allocator says of the memory it holds, in bytes.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct Told {
+    /// In live blocks, its headers included: to be compared with [`Split::live`].
+    pub in_use: u64,
+    /// Free blocks it keeps: thread caches, bins, holes in pages in use.
+    pub cached: u64,
+    /// Pages that hold nothing live and were not given back.
+    pub dirty: u64,
+    /// Its bookkeeping, where it tells.
+    pub own: u64,
+}
+
+/// A split in parts of its resident memory, each 0 to 1 as a rule; `other` makes up the sum of 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Shares {
+    /// What the program asked for and has not freed.
+    pub requested: f64,
+    /// Rounding up to the allocator's sizes.
+    pub rounding: f64,
+    /// Free blocks, free pages and bookkeeping; None when it is not told.
+    pub told: Option<[f64; 3]>,
+    /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is not told.
+    /// Below 0 where blocks were asked for and never touched.
+    pub other: f64,
+}
+
+impl Split {
+    /// Bytes in live blocks beyond those asked for.
+    pub fn rounding(&self) -> u64 {
+        self.live.saturating_sub(self.requested)
+    }
+
+    /// None without resident memory.
+    pub fn shares(&self) -> Option<Shares> {
+        if self.resident == 0 {
+            return None;
+        }
+        let share = |bytes: u64| bytes as f64 / self.resident as f64;
+        let (requested, rounding) = (share(self.live.min(self.requested)), share(self.rounding()));
+        let told = self.told.map(|told| [told.cached, told.dirty, told.own].map(share));
+        let known = requested + rounding + told.map_or(0.0, |told| told.iter().sum());
+        Some(Shares { requested, rounding, told, other: 1.0 - known })
+    }
+
+    /// The mean of several trials, each counting alike. Told only if all were. None of none.
+    pub fn mean(splits: &[Self]) -> Option<Self> {
+        let count = splits.len() as u128;
+        let mean = |of: &dyn Fn(&Self) -> u64| {
+            let sum: u128 = splits.iter().map(|split| u128::from(of(split))).sum();
+            sum.checked_div(count).and_then(|mean| u64::try_from(mean).ok())
+        };
+        let all_told = splits.iter().all(|split| split.told.is_some());
+        let told = |of: fn(&Told) -> u64| mean(&|split| split.told.as_ref().map_or(0, of));
+        Some(Self {
+            moments: splits.iter().fold(0, |sum, split| sum.saturating_add(split.moments)),
+            resident: mean(&|split| split.resident)?,
+            live: mean(&|split| split.live)?,
+            requested: mean(&|split| split.requested)?,
+            told: match all_told {
+                true => Some(Told {
+                    in_use: told(|t| t.in_use)?,
+                    cached: told(|t| t.cached)?,
+                    dirty: told(|t| t.dirty)?,
+                    own: told(|t| t.own)?,
+                }),
+                false => None,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split() -> Split {
+        let told = Told { in_use: 620, cached: 100, dirty: 60, own: 40 };
+        Split { moments: 3, resident: 1000, live: 600, requested: 500, told: Some(told) }
+    }
+
+    #[test]
+    fn shares_sum_up_to_the_resident_memory() {
+        let shares = split().shares().unwrap();
+        assert_eq!((shares.requested, shares.rounding), (0.5, 0.1));
+        assert_eq!(shares.told, Some([0.1, 0.06, 0.04]));
+        assert!((shares.other - 0.2).abs() < 1e-12, "{shares:?}");
+        assert_eq!(Split::default().shares(), None);
+    }
+
+    #[test]
+    fn what_is_not_told_is_other_and_not_zero() {
+        let shares = Split { told: None, ..split() }.shares().unwrap();
+        assert_eq!(shares.told, None);
+        assert!((shares.other - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_mean_is_told_only_if_all_were() {
+        let more = Split { resident: 2000, requested: 600, told: Some(Told::default()), ..split() };
+        let mean = Split::mean(&[split(), more]).unwrap();
+        assert_eq!((mean.moments, mean.resident, mean.requested, mean.live), (6, 1500, 550, 600));
+        assert_eq!(mean.told, Some(Told { in_use: 310, cached: 50, dirty: 30, own: 20 }));
+        assert_eq!(Split::mean(&[split(), Split { told: None, ..split() }]).unwrap().told, None);
+        assert_eq!(Split::mean(&[]), None);
+    }
+
+    #[test]
+    fn requested_is_never_above_live() {
+        let shares = Split { requested: 700, ..split() }.shares().unwrap();
+        assert_eq!((shares.requested, shares.rounding), (0.6, 0.0));
+    }
+}
