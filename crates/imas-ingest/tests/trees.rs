@@ -43,6 +43,33 @@ fn means_of_memory_are_weighted_by_time() {
     assert_eq!(sum.memory.live_mean, 7_500 + 7_500 / 2);
 }
 
+/// Three moments over a tenth of a second: 100 KiB resident, 60 live, 50 asked for.
+fn looked_at(page: &mut Raw, told: u64) {
+    let h = &mut page.header;
+    (h.split_moments, h.split_told, h.split_time) = (3, told, 1500);
+    (h.split_resident_kib_time, h.split_usable_kib_time) = (150_000, 90_000);
+    (h.split_requested_kib_time, h.split_in_use_kib_time) = (75_000, 93_000);
+    h.split_cached_kib_time = 15_000;
+}
+
+#[test]
+fn splits_add_like_means_and_are_told_only_if_all_told() {
+    let root = page(|p| looked_at(p, 3));
+    let of = |child: Page| merge(&[root.clone(), child]).unwrap().memory.split.unwrap();
+    let both = of(child(|p| looked_at(p, 3)));
+    assert_eq!((both.moments, both.resident, both.live, both.requested), (6, 150 << 10, 90 << 10, 75 << 10));
+    assert_eq!(both.told.unwrap().cached, 15 << 10);
+    assert_eq!(of(child(|p| looked_at(p, 2))).told, None);
+    let alone = of(child(|_| ()));
+    assert_eq!(
+        (alone.moments, alone.resident),
+        (3, 100 << 10),
+        "a process too short to be looked at adds nothing"
+    );
+    assert!(alone.told.is_some());
+    assert_eq!(merge(&[page(|_| ())]).unwrap().memory.split, None);
+}
+
 #[test]
 fn the_span_reaches_from_first_start_to_last_snapshot() {
     let later = child(|p| (p.header.ns_start, p.header.ns_last) = (6_500_000_000, 7_000_000_000));

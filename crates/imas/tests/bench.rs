@@ -107,6 +107,9 @@ fn check_candidate(row: &Value, name: &str) {
     }
     assert!(paper["heap_bytes"].as_u64().unwrap() > 1_000_000, "{paper:#}");
     assert!(paper["operations"].as_u64().unwrap() > 10_000, "{paper:#}");
+    if matches!(name, "system" | "jemalloc" | "tcmalloc") && !paper["split"].is_null() {
+        assert!(paper["split"]["told"]["in_use"].as_u64().unwrap() > 0, "{paper:#}");
+    }
     let served = text(paper, "/served");
     match LIBRARIES.contains(&name) {
         true => assert!(served.starts_with(&format!("{name} ")), "{name} served by {served}"),

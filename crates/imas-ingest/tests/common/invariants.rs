@@ -40,6 +40,12 @@ fn check_sample(sample: &Sample) {
     for fragmentation in [sample.frag_virtual(), sample.frag_resident()].into_iter().flatten() {
         assert!((0.0..=1.0).contains(&fragmentation), "{fragmentation}");
     }
+    if let Some(split) = &m.split {
+        let told = split.told.map_or([0; 4], |t| [t.in_use, t.cached, t.dirty, t.own]);
+        let figures = [split.moments, split.resident, split.live, split.requested];
+        assert!(figures.into_iter().chain(told).all(|n| i64::try_from(n).is_ok()));
+        assert!(split.shares().is_none_or(|shares| shares.other.is_finite() && shares.other <= 1.0));
+    }
     assert!(sample.ns_per_op().is_none_or(|ns| (0.0..=1e10).contains(&ns)));
     if let Some(usage) = &sample.usage {
         assert!(usage.user_s.is_finite() && usage.user_s >= 0.0 && usage.system_s >= 0.0);
