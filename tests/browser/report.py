@@ -86,10 +86,11 @@ def sorting(driver):
 
 def numbers(driver, section):
     """Columns of figures sort by value, not as text."""
-    heads = section.find_elements(By.CSS_SELECTOR, "table.sortable thead th")
+    table = section.find_element(By.CSS_SELECTOR, "table.sortable")
+    heads = table.find_elements(By.CSS_SELECTOR, "thead th")
     at = next(i for i, head in enumerate(heads) if head.text.startswith("CPU change"))
     heads[at].find_element(By.TAG_NAME, "button").click()
-    cells = section.find_elements(By.CSS_SELECTOR, f"table.sortable tbody tr td:nth-child({at + 1})")
+    cells = table.find_elements(By.CSS_SELECTOR, f"tbody tr td:nth-child({at + 1})")
     values = [float(cell.get_attribute("data-sort")) for cell in cells if cell.get_attribute("data-sort")]
     check("figures sort by value", len(values) > 1 and values == sorted(values), values)
 
@@ -107,16 +108,29 @@ def choosing(driver, section):
     check("hovering says what it is", says.text.startswith(name), says.text)
 
     def chosen():
-        return [row.get_attribute("data-candidate") for row in section.find_elements(By.CSS_SELECTOR, "tr.chosen")]
+        return {row.get_attribute("data-candidate") for row in section.find_elements(By.CSS_SELECTOR, "tr.chosen")}
 
-    check("its row is marked", chosen() == [name], chosen())
+    check("its rows are marked", chosen() == {name}, chosen())
     ActionChains(driver).click(circle).move_to_element(says).perform()
-    check("a click holds it", chosen() == [name], chosen())
+    check("a click holds it", chosen() == {name}, chosen())
     other = dots[0].get_attribute("data-candidate")
     rows = section.find_elements(By.CSS_SELECTOR, "tr[data-candidate]")
     next(row for row in rows if row.get_attribute("data-candidate") == other).click()
     dots = [dot.get_attribute("data-candidate") for dot in section.find_elements(By.CSS_SELECTOR, ".dot.chosen")]
     check("a row chooses its dot", dots == [other], dots)
+
+
+def latencies(section):
+    """Percentiles rise from left to right, and sort by value."""
+    rows = section.find_elements(By.CSS_SELECTOR, "table.percentiles tbody tr")
+    check("percentiles", len(rows) >= 4, len(rows))
+    for row in rows:
+        values = [float(cell.get_attribute("data-sort")) for cell in row.find_elements(By.CSS_SELECTOR, "td.n")]
+        check("percentiles rise", len(values) == 4 and values == sorted(values) and values[0] >= 0, values)
+    section.find_elements(By.CSS_SELECTOR, "table.percentiles thead th button")[-1].click()
+    last = section.find_elements(By.CSS_SELECTOR, "table.percentiles tbody td:last-child")
+    values = [float(cell.get_attribute("data-sort")) for cell in last]
+    check("percentiles sort by value", values == sorted(values), values)
 
 
 def learned(command, folder):
@@ -152,6 +166,41 @@ def from_runs(command, work, folder):
             driver.quit()
 
 
+def from_counted(command, work, folder):
+    """Raw runs that were counted, packed as those in results/ are: memory through a run, latencies, percentiles."""
+    runs, packed, page = work / "counted.jsonl", work / "counted.jsonl.gz", work / "counted.html"
+    script = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..400000; print scalar(keys %h), \"\\n\""
+    for name, code in (("hashes", script), ("lists", "my @l = map { [$_] } 1..200000; print scalar(@l)")):
+        bench = ("bench", "-n", "2", "--trials", "2", "--with", "jemalloc,mimalloc", "--name", name, "--export-runs", runs)
+        imas(command, *bench, "--", "perl", "-e", code, IMAS_STORE=str(work / "counted.db"))
+    imas(command, "suite", "pack", runs, "--to", packed)
+    imas(command, "report", "hashes", "--html", page, "--data", packed)
+    for dark in (False, True):
+        driver = browser(dark)
+        try:
+            opened(driver, page)
+            check("the program that was named alone", driver.title == "hashes", driver.title)
+            section = driver.find_element(By.CSS_SELECTOR, ".program")
+            everybody = {"system", "jemalloc", "mimalloc"}
+            for drawing in ("Resident memory through", "Heap in address space", "Latency of malloc", "Latency of free"):
+                svg = section.find_elements(By.CSS_SELECTOR, f"svg[aria-label^='{drawing}']")
+                check(drawing, len(svg) == 1, len(svg))
+                named = {line.get_attribute("data-candidate") for line in svg[0].find_elements(By.CSS_SELECTOR, ".curve")}
+                told = svg[0].find_element(By.XPATH, "../figcaption").text.partition("Not drawn")[2]
+                named |= {candidate for candidate in everybody if f"{candidate} (" in told}
+                check(f"{drawing}: every candidate is drawn or told", named == everybody, named)
+            check("live blocks", len(section.find_elements(By.CSS_SELECTOR, "polyline.live")) == 2)
+            latencies(section)
+            row = section.find_element(By.CSS_SELECTOR, "table.percentiles tr[data-candidate='mimalloc']")
+            driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", row)
+            row.click()
+            curves = section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Resident'] .curve.chosen")
+            check("a row chooses its curve", [c.get_attribute("data-candidate") for c in curves] == ["mimalloc"])
+            photo(driver, folder, "report-counted" + ("-dark" if dark else ""))
+        finally:
+            driver.quit()
+
+
 def from_store(command, work, folder):
     store = learned(command, work)
     page = work / "store.html"
@@ -162,6 +211,7 @@ def from_store(command, work, folder):
         section = driver.find_element(By.CSS_SELECTOR, ".program")
         check("decisions through time", len(section.find_elements(By.CSS_SELECTOR, "circle.trial")) >= 6)
         check("latencies", len(section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Latency of']")) >= 2)
+        latencies(section)
         numbers(driver, section)
         choosing(driver, section)
         photo(driver, folder, "report-store")
@@ -211,6 +261,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
         from_runs(command, work, folder)
+        from_counted(command, work, folder)
         from_store(command, work, folder)
         hostile(command, work)
         study(command, work, folder)

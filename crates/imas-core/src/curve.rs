@@ -62,14 +62,15 @@ impl Curve {
             .collect()
     }
 
-    /// At most `most` of its looks, evenly chosen, the first and the last among them; memory rounded to three digits.
+    /// At most `most` of its looks, evenly chosen, the first and the last among them, rounded to three digits.
     #[must_use]
     pub fn thinned(&self, most: usize) -> Self {
+        const DIGITS: u32 = 3;
         let rounded = |look: Look| Look {
-            ms: look.ms,
-            resident_kib: significant(look.resident_kib),
-            heap_kib: significant(look.heap_kib),
-            live_kib: significant(look.live_kib),
+            ms: significant(look.ms, DIGITS),
+            resident_kib: significant(look.resident_kib, DIGITS),
+            heap_kib: significant(look.heap_kib, DIGITS),
+            live_kib: significant(look.live_kib, DIGITS),
         };
         let looks: Vec<Look> = evenly(&self.looks(), most).into_iter().map(rounded).collect();
         Self::through(&looks)

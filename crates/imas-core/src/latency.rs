@@ -61,11 +61,12 @@ impl Latency {
         [&self.malloc, &self.realloc, &self.memalign, &self.free]
     }
 
-    /// With calls rounded to three digits.
+    /// With calls rounded to two digits, which is closer than samples know them, and the clock's rate to four.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let [malloc, realloc, memalign, free] = self.classes().map(Buckets::rounded);
-        Self { ns_per_tick: self.ns_per_tick, malloc, realloc, memalign, free }
+        let ns_per_tick = (self.ns_per_tick * 1e4).round() / 1e4;
+        Self { ns_per_tick, malloc, realloc, memalign, free }
     }
 }
 
@@ -97,7 +98,7 @@ impl Buckets {
     }
 
     fn rounded(&self) -> Self {
-        Self { from: self.from, calls: self.calls.iter().copied().map(significant).collect() }
+        Self { from: self.from, calls: self.calls.iter().map(|&calls| significant(calls, 2)).collect() }
     }
 }
 
@@ -116,7 +117,7 @@ mod tests {
         let latency = Latency::of(&sample).unwrap();
         assert_eq!(latency.malloc, Buckets { from: 2, calls: vec![3, 0, 123_456] });
         assert_eq!(latency.malloc.histogram(), [0, 0, 3, 0, 123_456]);
-        assert_eq!(latency.rounded().malloc.calls, [3, 0, 123_000]);
+        assert_eq!(latency.rounded().malloc.calls, [3, 0, 120_000]);
         let text = serde_json::to_string(&latency).unwrap();
         assert_eq!(text, "{\"ns_per_tick\":0.5,\"malloc\":{\"from\":2,\"calls\":[3,0,123456]}}");
         assert_eq!(serde_json::from_str::<Latency>(&text).unwrap(), latency);

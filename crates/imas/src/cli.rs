@@ -269,8 +269,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A path, a name found in PATH, or the number that `imas show` prints [default: every program known]
-    #[arg(value_name = "PROGRAM", conflicts_with = "data")]
+    /// A path, a name found in PATH, or the number that `imas show` prints; with --data the name it has there [default: every program]
+    #[arg(value_name = "PROGRAM")]
     pub(crate) program: Option<OsString>,
     /// The file to write; it needs no network and no other file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas report --html`: what is known, as one page, from the store or from files of raw runs.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_core::bench::{CandidateRuns, Run};
+use imas_core::latency::Latency;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, Sample};
 use imas_core::simulate::data::{Data, RawRun, RunKind};
 use imas_core::{SYSTEM, TrialRecord};
-use imas_report::html::{self, Decision, Latency, Program, Report};
+use imas_report::html::{self, Decision, Memory, Program, Report};
 use imas_store::Store;
 use serde_json::json;
 
@@ -27,7 +29,7 @@ const DECISIONS: u32 = 100;
 pub(crate) fn run(args: &ReportArgs, places: &Places) -> Result<ExitCode> {
     let report = match args.data.as_slice() {
         [] => of_store(args, &Context::new(places)?)?,
-        files => of_files(files)?,
+        files => of_files(files, args.program.as_deref())?,
     };
     if report.programs.is_empty() {
         return Err(Hinted::error(
@@ -123,6 +125,7 @@ fn of_program(context: &Context, store: &Store, program: imas_store::samples::Pr
             })
             .collect(),
         remarks,
+        memory: vec![],
     })
 }
 
@@ -150,25 +153,29 @@ fn as_run(sample: &Sample) -> Option<Run> {
 }
 
 /// Of every class, the histograms of all trials of a candidate added up.
-fn latencies(records: &[&TrialRecord], name: &str) -> Vec<Latency> {
-    let samples: Vec<&Sample> =
-        records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name).collect();
-    let classes = ["malloc", "realloc", "memalign", "free"].into_iter().enumerate();
+fn latencies(records: &[&TrialRecord], name: &str) -> Vec<html::Latency> {
+    let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
+    let of_each: Vec<Latency> = samples.filter_map(Latency::of).collect();
+    added_up(name, &of_each)
+}
+
+/// One for each class of calls.
+fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::Latency> {
+    let ns_per_tick = of_each.iter().map(|latency| latency.ns_per_tick).find(|ns| *ns > 0.0);
+    let classes = Latency::CLASSES.into_iter().enumerate();
     classes
         .map(|(i, class)| {
             let mut sum: Vec<u64> = vec![];
-            for histogram in samples.iter().map(|sample| &sample.classes()[i].histogram_ticks) {
+            for histogram in of_each.iter().map(|latency| latency.classes()[i].histogram()) {
                 sum.resize(sum.len().max(histogram.len()), 0);
-                sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+                sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(n));
             }
-            let ns_per_tick =
-                samples.iter().map(|sample| sample.classes()[i].ns_per_tick).find(|ns| *ns > 0.0);
-            Latency { class, candidate: name.to_owned(), histogram_ticks: sum, ns_per_tick }
+            html::Latency { class, candidate: candidate.to_owned(), histogram_ticks: sum, ns_per_tick }
         })
         .collect()
 }
 
-fn of_files(files: &[PathBuf]) -> Result<Report> {
+fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
     let data = crate::simulate::read_data(files)?;
     if !data.unreadable.is_empty() {
         message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
@@ -176,8 +183,19 @@ fn of_files(files: &[PathBuf]) -> Result<Report> {
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();
+    if let Some(word) = program {
+        let wanted = word.to_string_lossy();
+        if !names.contains(&&*wanted) {
+            let hint = format!("these files have {}", names.join(", "));
+            return Err(Hinted::error(format!("{wanted}: no such program in the runs"), hint));
+        }
+        names.retain(|name| *name == wanted);
+    }
     Ok(Report {
-        title: "Memory allocators, program by program".to_owned(),
+        title: program.map_or_else(
+            || "Memory allocators, program by program".to_owned(),
+            |word| word.to_string_lossy().into_owned(),
+        ),
         notes: notes_of_files(&data),
         programs: names.into_iter().map(|name| of_raw(&data, name)).collect(),
     })
@@ -232,7 +250,29 @@ fn of_raw(data: &Data, name: &str) -> Program {
             runs: of_it().filter(counts).map(as_measured).collect(),
         }
     });
-    Program { name: name.to_owned(), runs: runs.collect(), remarks, ..Program::default() }
+    let counted = |candidate: &str| {
+        let counts = |run: &&RawRun| run.ok && run.kind == RunKind::Counted && run.candidate == candidate;
+        if is_out(candidate) { vec![] } else { of_it().filter(counts).collect::<Vec<_>>() }
+    };
+    let latencies = candidates.iter().flat_map(|candidate| {
+        let of_each: Vec<Latency> = counted(candidate).iter().filter_map(|run| run.latency.clone()).collect();
+        added_up(candidate, &of_each)
+    });
+    let memory = candidates.iter().filter_map(|candidate| memory(candidate, &counted(candidate)));
+    Program {
+        name: name.to_owned(),
+        runs: runs.collect(),
+        latencies: latencies.collect(),
+        memory: memory.collect(),
+        remarks,
+        ..Program::default()
+    }
+}
+
+/// Of the first run that has it: a mean of runs, each with its own speed, would smooth away what is to be seen.
+fn memory(candidate: &str, counted: &[&RawRun]) -> Option<Memory> {
+    let curve = counted.iter().find_map(|run| run.curve.as_ref())?;
+    Some(Memory { candidate: candidate.to_owned(), looks: curve.looks() })
 }
 
 fn as_measured(run: &RawRun) -> Run {

@@ -98,6 +98,36 @@ fn real_programs_run_and_are_recorded() {
     let summary: Value =
         serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
     assert_eq!(list(&summary, "/summary/programs").len(), 2);
+    assert_can_be_packed_and_shown(&world);
+}
+
+/// Neither reads an allocator: both work where none is installed.
+fn assert_can_be_packed_and_shown(world: &World) {
+    let [packed, page] = ["runs.jsonl.gz", "page.html"].map(|name| world.work().join(name));
+    let mut pack = world.imas(["suite", "pack"]);
+    pack.arg(world.work().join("out/runs.jsonl")).arg("--to").arg(&packed);
+    pack.arg("--json").env("IMAS_LIB_DIR", world.work().join("nothing"));
+    let packing = output(&mut pack);
+    assert!(packing.status.success(), "{}", said(&packing));
+    let written: Value = serde_json::from_slice(&packing.stdout).unwrap();
+    assert_eq!(written["runs"], 12, "{written:#}");
+    let report = |program: &str| {
+        let mut report = world.imas(["report", program, "--html"]);
+        report.arg(&page).arg("--data").arg(&packed).env("IMAS_LIB_DIR", world.work().join("nothing"));
+        output(&mut report)
+    };
+    let reporting = report("lit-phases");
+    assert!(reporting.status.success(), "{}", said(&reporting));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(!text.contains(">sed<") && text.contains("<title>lit-phases</title>"));
+    for drawing in
+        ["Resident memory through one counted run", "Latency of malloc", "class=\"sortable percentiles\""]
+    {
+        assert!(text.contains(drawing), "no {drawing}");
+    }
+    let unknown = report("gcc");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_hinted(&unknown, "gcc: no such program in the runs");
 }
 
 /// Every look has all its figures; the calls that were timed are in buckets.

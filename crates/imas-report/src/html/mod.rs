@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One self-contained page: candidates in the CPU-memory plane, runs and decisions through time, latencies. It needs no network, and no script
+//! One self-contained page: candidates in the CPU-memory plane, runs and decisions through time, memory within a run, latencies. It needs no network, and no script
 //! to be read; the script in it sorts tables and connects dots with rows.
 //!
 //! [`Program`] is what the caller knows; [`plane`], [`series`] and the like turn it into coordinates, `page.html` into text. Every
 //! name comes from outside and is escaped by the template.
 
 mod bars;
+mod memory;
+mod percentile;
 mod plane;
 mod scale;
 mod series;
 
 use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare};
+use imas_core::curve::Look;
 use imas_core::split::Split;
 use imas_core::stats::Interval;
 use minijinja::value::Serde;
@@ -50,6 +53,8 @@ pub struct Program {
     pub decisions: Vec<Decision>,
     /// Latencies of the calls.
     pub latencies: Vec<Latency>,
+    /// Memory through one run of each candidate.
+    pub memory: Vec<Memory>,
     /// What was not counted, and other remarks.
     pub remarks: Vec<String>,
 }
@@ -78,6 +83,15 @@ pub struct Latency {
     pub histogram_ticks: Vec<u64>,
     /// Nanoseconds of one tick; None where no trial says.
     pub ns_per_tick: Option<f64>,
+}
+
+/// What a process tree held through one run.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Name of the candidate.
+    pub candidate: String,
+    /// In order of time.
+    pub looks: Vec<Look>,
 }
 
 /// The page.
@@ -110,9 +124,12 @@ struct Section {
     rounds: usize,
     plane: Option<Plane>,
     series: Vec<Series>,
+    memory: Vec<memory::Figure>,
     latencies: Vec<bars::Class>,
     split_head: Vec<&'static str>,
     splits: Vec<Vec<String>>,
+    percents: [f64; 4],
+    percentiles: Vec<percentile::Row>,
     timeline: Vec<(String, Vec<series::Mark>)>,
     decisions: Vec<DecisionRow>,
     warnings: Vec<String>,
@@ -166,9 +183,12 @@ impl Section {
             rounds: rows.iter().map(|row| row.runs).max().unwrap_or(0),
             plane: Plane::of(&comparison),
             series: series.into_iter().flatten().collect(),
+            memory: memory::figures(&program.memory, &names),
             latencies: bars::classes(&program.latencies, &names),
             split_head: split::HEAD.to_vec(),
             splits: program.splits.iter().map(|(name, split)| split::cells(name, split)).collect(),
+            percents: percentile::PERCENTS,
+            percentiles: percentile::rows(&program.latencies, &names),
             timeline: series::timeline(&program.decisions),
             decisions: program.decisions.iter().rev().map(DecisionRow::of).collect(),
             warnings: warnings(program, &comparison),
@@ -301,6 +321,10 @@ mod tests {
                 histogram_ticks: vec![0, 0, 3, 9, 1],
                 ns_per_tick: Some(0.4),
             }],
+            memory: vec![Memory {
+                candidate: name.into(),
+                looks: [0, 500].map(|ms| Look { ms, resident_kib: 9, heap_kib: 9, live_kib: 5 }).to_vec(),
+            }],
             remarks: vec![name.to_owned()],
         };
         Report { title: name.to_owned(), notes: vec![name.to_owned()], programs: vec![program] }
@@ -321,6 +345,7 @@ mod tests {
         }
         assert!(page.contains("fastest") && page.contains("-20.0 %") && page.contains("Pareto"));
         assert!(page.contains("rounding %"));
+        assert!(page.contains("Resident memory through one counted run") && page.contains("99.9 %"));
     }
 
     #[test]
