@@ -51,7 +51,8 @@ impl Pace {
     }
 
     /// Logarithm of the geometric mean of the three; None when one is 0.
-    fn slowness(&self) -> Option<f64> {
+    #[must_use]
+    pub fn slowness(&self) -> Option<f64> {
         let kinds = [self.arithmetic_ns, self.branches_ns, self.faults_ns];
         let sum: f64 = kinds.iter().map(|ns| ns.ln()).sum();
         sum.is_finite().then_some(sum / 3.0)

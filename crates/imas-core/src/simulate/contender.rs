@@ -75,7 +75,7 @@ fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> O
 fn paper(program: &Program, seen: &[usize], limits: &Limits, seed: u64) -> Option<Outcome> {
     let rounds = counted(program, seen);
     let limits = Limits { retest_s: 0.0, ..*limits };
-    let eligible = vec![true; program.candidates.len()];
+    let eligible = in_all(&rounds, program.candidates.len());
     let mut summaries = vec![Summary::default(); program.candidates.len()];
     let (mut trials, mut last) = (0, None);
     while let Some(next) = paper::next_test(&summaries, last, &eligible, &limits, f64::from(trials)) {
@@ -89,9 +89,14 @@ fn paper(program: &Program, seen: &[usize], limits: &Limits, seed: u64) -> Optio
     Some(Outcome { trials, pick: picks.balanced })
 }
 
-/// The counted rounds that may be seen and are complete.
+/// Which candidates have figures in every one of these rounds.
+pub fn in_all(rounds: &[&[Option<Counted>]], candidates: usize) -> Vec<bool> {
+    (0..candidates).map(|i| rounds.iter().all(|round| round[i].is_some())).collect()
+}
+
+/// The counted rounds that may be seen, with figures of `system`.
 fn counted<'a>(program: &'a Program, seen: &[usize]) -> Vec<&'a [Option<Counted>]> {
     let is_seen = |number: &usize| !program.same_runs || seen.contains(number);
     let rounds = program.counted.iter().enumerate().filter(|(number, _)| is_seen(number));
-    rounds.map(|(_, round)| round.as_slice()).filter(|round| round.iter().all(Option::is_some)).collect()
+    rounds.map(|(_, round)| round.as_slice()).filter(|round| round[0].is_some()).collect()
 }

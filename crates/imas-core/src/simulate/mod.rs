@@ -11,7 +11,7 @@ pub mod store;
 pub mod synthetic;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
-pub use contender::{Contender, Outcome};
+pub use contender::{Contender, Outcome, in_all};
 pub use floor::floor;
 pub use program::{LeftOut, Program, programs};
 pub use store::from_store;

@@ -38,7 +38,8 @@ pub struct LeftOut {
 pub const MIN_ROUNDS: usize = 4;
 
 /// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, other exit or output) is out
-/// for it. Counted rounds are kept only when complete for all that take part.
+/// for it. Counted rounds need `system`; a candidate without runs of its own
+/// in them is none that `paper` can pick.
 pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
     let mut by_name: BTreeMap<&str, Vec<&RawRun>> = BTreeMap::new();
     for run in &data.runs {
@@ -75,10 +76,10 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
         ));
     }
     let counted = self::rounds(runs, &candidates, RunKind::Counted, counted);
-    let is_whole = |round: &Vec<Option<Counted>>| round.iter().all(Option::is_some);
+    let has_system = |round: &Vec<Option<Counted>>| round[0].is_some();
     Ok(Program {
         name: name.to_owned(),
-        counted: counted.into_iter().filter(is_whole).collect(),
+        counted: counted.into_iter().filter(has_system).collect(),
         same_runs: false,
         rounds,
         candidates,

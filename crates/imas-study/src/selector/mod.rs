@@ -13,6 +13,7 @@ mod figures;
 mod findings;
 mod judge;
 mod noise;
+mod pace;
 mod source;
 mod strategy;
 mod tables;
@@ -112,7 +113,7 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
         format!(
             "Every pick is judged on rounds that did not choose it: the rounds of each program are cut at random {} times (seed {}), one third \
              (two at least) judges what the others chose, then another third does. A candidate's cost is the median over the judging rounds of its ratio to \
-             system in the same round. Intervals are 95 %, by resampling the programs. A gain is per cent of system; above 0 is better. A candidate that \
+             system in the same round, CPU time at even pace where the runs tell it (docs/decisions/0012). Intervals are 95 %, by resampling the programs. A gain is per cent of system; above 0 is better. A candidate that \
              failed with a program has no figure there; a mean names the programs it rests on.",
             options.splits, options.seed
         ),

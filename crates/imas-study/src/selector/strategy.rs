@@ -2,9 +2,9 @@
 //! What might decide which candidate a program gets.
 
 use imas_core::adaptive::Settings;
-use imas_core::candidate::SYSTEM;
+use imas_core::candidate::{Counted, SYSTEM};
 use imas_core::paper::{self, Limits, Picks, Summary};
-use imas_core::simulate::{Contender, Program};
+use imas_core::simulate::{Contender, Program, in_all};
 
 use super::cost::cost;
 
@@ -126,12 +126,18 @@ fn is_papers(candidate: &str) -> bool {
 pub(crate) fn analyse(program: &Program, rounds: &[usize], may: impl Fn(&str) -> bool) -> Option<Picks> {
     let limits = Limits { retest_s: 0.0, ..Limits::default() };
     let mut summaries = vec![Summary::default(); program.candidates.len()];
-    for (&round, time_s) in rounds.iter().zip(0u32..) {
-        for (summary, counted) in summaries.iter_mut().zip(&program.counted[round]) {
-            paper::add(summary, counted.as_ref()?, f64::from(time_s), &limits);
+    let rounds: Vec<&[Option<Counted>]> =
+        rounds.iter().map(|&round| program.counted[round].as_slice()).collect();
+    let counted = in_all(&rounds, program.candidates.len());
+    for (round, time_s) in rounds.iter().zip(0u32..) {
+        for (summary, counted) in summaries.iter_mut().zip(*round) {
+            counted.iter().for_each(|counted| {
+                paper::add(summary, counted, f64::from(time_s), &limits);
+            });
         }
     }
-    let eligible: Vec<bool> = program.candidates.iter().map(|name| may(name)).collect();
+    let eligible: Vec<bool> =
+        program.candidates.iter().zip(counted).map(|(name, counted)| counted && may(name)).collect();
     paper::analyse(&summaries, &eligible)
 }
 

@@ -9,6 +9,7 @@ use super::Judged;
 use super::aims;
 use super::best_worst;
 use super::cost::cost;
+use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, total, with_interval};
 use crate::table::Table;
@@ -16,7 +17,7 @@ use crate::table::Table;
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
-    vec![
+    let all = [
         aims::table(judged),
         totals(judged),
         leads(judged),
@@ -25,7 +26,8 @@ pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
         programs(judged),
         measurements(judged),
         left_out(judged),
-    ]
+    ];
+    all.into_iter().chain(pace::table(judged)).collect()
 }
 
 /// Strategies with an outcome, in the order they are compared.

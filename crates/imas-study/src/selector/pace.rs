@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether the probe that tells how fast the CPU was is itself moved by the candidate it runs beside: it should not be.
+
+use std::collections::BTreeMap;
+
+use imas_core::candidate::SYSTEM;
+use imas_core::pace::Pace;
+use imas_core::simulate::data::{RawRun, RunKind};
+use imas_core::stats::bootstrap;
+
+use super::Judged;
+use super::total::{average, with_interval};
+use crate::table::Table;
+
+/// One kind of the probe's work, or all of them: logarithm of its time.
+type Kind = fn(&Pace) -> Option<f64>;
+
+const KINDS: [Kind; 4] = [
+    |pace| Some(pace.arithmetic_ns.ln()),
+    |pace| Some(pace.branches_ns.ln()),
+    |pace| Some(pace.faults_ns.ln()),
+    Pace::slowness,
+];
+
+/// A program's round.
+type Place<'a> = (&'a str, u32);
+
+/// Slowness of the CPU beside each candidate, over that beside `system` in the same round; None when the runs have no pace.
+pub(crate) fn table(judged: &Judged) -> Option<Table> {
+    let mut paces: BTreeMap<&str, BTreeMap<Place<'_>, Pace>> = BTreeMap::new();
+    for run in judged.source.data.runs.iter().filter(|run| run.ok && run.kind == RunKind::Measured) {
+        let Some(pace) = run.pace else { continue };
+        paces.entry(&run.candidate).or_default().insert(place(run), pace);
+    }
+    let system = paces.remove(SYSTEM)?;
+    let columns = ["beside", "rounds", "arithmetic %", "jumps %", "page faults %", "all three %"];
+    let title = "Slowness of the CPU beside each candidate, over that beside system (95 % intervals); 0 is as it should be";
+    let mut table = Table::new("pace", title, &columns);
+    for (candidate, of) in &paces {
+        let both = of.iter().filter_map(|(place, pace)| Some((place, (pace, system.get(place)?))));
+        let both: BTreeMap<_, _> = both.collect();
+        let cell = |kind: &Kind| over_system(judged, &both, *kind).unwrap_or_else(|| "-".to_owned());
+        let head = [(*candidate).to_owned(), both.len().to_string()];
+        table.push(head.into_iter().chain(KINDS.iter().map(cell)).collect());
+    }
+    Some(table)
+}
+
+fn place(run: &RawRun) -> Place<'_> {
+    (&run.program, run.round)
+}
+
+/// Mean over the programs of the mean over their rounds.
+fn over_system(judged: &Judged, both: &BTreeMap<&Place<'_>, (&Pace, &Pace)>, kind: Kind) -> Option<String> {
+    let mut by_program: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for ((program, _), (one, system)) in both {
+        let excess = kind(one).zip(kind(system)).map(|(one, system)| one - system);
+        by_program.entry(program).or_default().extend(excess.filter(|excess| excess.is_finite()));
+    }
+    let means: Vec<f64> =
+        by_program.values().filter_map(|excesses| average(excesses.iter().copied())).collect();
+    let mean = |values: &[f64]| average(values.iter().copied()).map(|mean| mean.exp_m1() * 100.0);
+    Some(with_interval(&bootstrap(&means, judged.by.resamples, judged.by.seed, mean)?))
+}
