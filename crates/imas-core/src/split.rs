@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats::significant;
+
 /// Means over the time of a trial, in bytes. The moments looked at are spread over it (abi/imas_abi.h), the end is none.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
@@ -52,6 +54,24 @@ impl Split {
     /// Bytes in live blocks beyond those asked for.
     pub fn rounding(&self) -> u64 {
         self.live.saturating_sub(self.requested)
+    }
+
+    /// With all bytes rounded to three digits.
+    #[must_use]
+    pub fn rounded(&self) -> Self {
+        let short = |bytes| significant(bytes, 3);
+        Self {
+            moments: self.moments,
+            resident: short(self.resident),
+            live: short(self.live),
+            requested: short(self.requested),
+            told: self.told.map(|told| Told {
+                in_use: short(told.in_use),
+                cached: short(told.cached),
+                dirty: short(told.dirty),
+                own: short(told.own),
+            }),
+        }
     }
 
     /// None without resident memory.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of raw runs made small enough to be kept with a source tree: gzip, without keys that say nothing.
 //!
-//! Of each program and candidate one counted run keeps its latencies and its memory through time, both rounded and the latter
-//! thinned; the others would fill the file and change no drawing.
+//! Of each program and candidate one counted run keeps its latencies, where its memory was and its memory through time, rounded and the
+//! last thinned; the others would fill the file and change no drawing.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,6 +14,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
+use imas_core::split::Split;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -93,6 +94,7 @@ struct Shown {
 
 const LATENCY: &str = "latency";
 const CURVE: &str = "curve";
+const SPLIT: &str = "split";
 
 impl Shown {
     /// Nothing yet, of these runs.
@@ -108,6 +110,7 @@ impl Shown {
     fn thin(&mut self, run: &mut Map<String, Value>) {
         let looks = self.looks;
         self.keep(run, LATENCY, |latency: Latency| latency.rounded());
+        self.keep(run, SPLIT, |split: Split| split.rounded());
         self.keep(run, CURVE, |curve: Curve| curve.thinned(looks));
     }
 

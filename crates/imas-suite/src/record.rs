@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use imas_core::bench;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
+use imas_core::split::Split;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SuiteError};
@@ -74,6 +75,9 @@ pub struct Line {
     /// How long the calls took; counted runs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Where the resident memory was, as far as the hook and the allocator tell; counted runs only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// Memory through the run; counted runs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,

@@ -11,6 +11,7 @@ use imas_core::latency::Latency;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, Sample};
 use imas_core::simulate::data::{Data, RawRun, RunKind};
+use imas_core::split::Split;
 use imas_core::{SYSTEM, TrialRecord};
 use imas_report::html::{self, Decision, Memory, Program, Report};
 use imas_store::Store;
@@ -258,11 +259,16 @@ fn of_raw(data: &Data, name: &str) -> Program {
         let of_each: Vec<Latency> = counted(candidate).iter().filter_map(|run| run.latency.clone()).collect();
         added_up(candidate, &of_each)
     });
+    let splits = candidates.iter().filter_map(|candidate| {
+        let of_each: Vec<Split> = counted(candidate).iter().filter_map(|run| run.split).collect();
+        Some(((*candidate).to_owned(), Split::mean(&of_each)?))
+    });
     let memory = candidates.iter().filter_map(|candidate| memory(candidate, &counted(candidate)));
     Program {
         name: name.to_owned(),
         runs: runs.collect(),
         latencies: latencies.collect(),
+        splits: splits.collect(),
         memory: memory.collect(),
         remarks,
         ..Program::default()

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::curve::Curve;
 use crate::latency::Latency;
 use crate::pace::Pace;
+use crate::split::Split;
 
 /// First line of what one invocation wrote.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -116,6 +117,9 @@ pub struct RawRun {
     /// Counted runs: how long the calls took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Counted runs: where the resident memory was, as far as the hook and the allocator tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
     /// Counted runs: memory through the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,

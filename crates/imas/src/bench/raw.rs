@@ -76,6 +76,7 @@ impl RawFile {
             resident_bytes: figure(|s| s.memory.resident_mean),
             ops: figure(|s| s.classes().iter().map(|class| class.calls).sum()),
             latency: sample.and_then(Latency::of),
+            split: sample.and_then(|sample| sample.memory.split),
             curve: counted.and_then(|counted| counted.curve.clone()),
         })
     }

@@ -85,6 +85,7 @@ impl Once<'_> {
             run,
             counts,
             latency: counted.as_ref().and_then(|counted| Latency::of(&counted.sample)),
+            split: counted.as_ref().and_then(|counted| counted.sample.memory.split),
             curve: counted.and_then(|counted| counted.curve),
             load1,
             cpu: self.cpu(),
