@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::adaptive::{Judgement, Known, Standing, Status, weight};
+use crate::adaptive::{Judgement, Known, Proof, Standing, Status, weight};
 use crate::candidate::SYSTEM;
 use crate::paper::{Pick, Picks, choose, cpu_load_pct};
 use crate::profile::{Bar, CandidateView, ProfileView};
@@ -185,14 +185,16 @@ fn runner_up(profile: &ProfileView, judgement: &Judgement) -> Option<Evidence> {
 
 /// What a candidate gains over `system`, in words.
 fn gains(name: &str, standing: &Standing) -> Evidence {
-    let Standing { cpu, memory, gain, within, rounds, .. } = standing;
+    let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
     let of = |difference: f64| format!("{:+.1} %", difference.exp_m1() * 100.0);
     let text = format!(
-        "CPU {}, memory {}, together {} +- {:.1} % against system over {rounds} rounds",
+        "CPU {}, memory {}, together {} +- {:.1} % against system over {rounds} rounds{}",
         of(*cpu),
         of(*memory),
         of(-gain),
-        within * 100.0
+        within * 100.0,
+        // The interval of both together may reach across 0 all the same.
+        if *proof == Some(Proof::Memory) { ", proven by its memory" } else { "" }
     );
     Evidence::new(name, text)
 }

@@ -368,8 +368,8 @@ pub(crate) struct SimulateArgs {
     /// A store was named on the command line, not only in the environment.
     #[arg(skip)]
     pub(crate) store_named: bool,
-    /// Policies to compare: adaptive, paper, always:CANDIDATE; always stands for `system` with programs that have no runs of it [default:
-    /// adaptive, paper, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
+    /// Policies to compare: adaptive, paper, all (everything is tried in every round), always:CANDIDATE; always stands for `system` with programs that have no
+    /// runs of it [default: adaptive, paper, all, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest

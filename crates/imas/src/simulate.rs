@@ -94,12 +94,13 @@ fn contender(name: &str) -> Result<Contender> {
     Ok(match name {
         "adaptive" => Contender::Adaptive(Settings::default()),
         "paper" => Contender::Paper(Limits::default()),
+        "all" => Contender::All,
         candidate => match candidate.strip_prefix("always:") {
             Some(candidate) if !candidate.is_empty() => Contender::Always(candidate.to_owned()),
             _ => {
                 return Err(Hinted::error(
                     format!("{name}: no such policy"),
-                    "there are adaptive, paper and always:CANDIDATE",
+                    "there are adaptive, paper, all and always:CANDIDATE",
                 ));
             }
         },
@@ -112,6 +113,7 @@ fn baselines() -> Vec<Contender> {
     vec![
         Contender::Adaptive(Settings::default()),
         Contender::Paper(Limits::default()),
+        Contender::All,
         always("system"),
         always("jemalloc"),
         always("glibc:arena1"),
@@ -191,7 +193,7 @@ fn page(
     details: bool,
 ) -> String {
     let mut text = format!(
-        "{}; weight of CPU {:.2}, {} splits of each program's rounds, judged on the half not seen\n\n",
+        "{}; weight of CPU {:.2}, {} splits of each program's rounds, judged on a third not seen\n\n",
         source.says, plan.w, plan.splits
     );
     let head = [
@@ -203,17 +205,21 @@ fn page(
         "CPU %",
         "memory %",
         "within 3 %",
+        "less noise",
+        "beyond",
         "wrong",
         "harmed",
     ];
     text.push_str(&imas_report::table::plain(&head, results.iter().chain(floor).map(row)));
     text.push_str(
-        "\nregret: score lost against the best candidate; gain: score won over system; wrong: regret above the margin;\n\
-         harmed: left worse than system by more than the margin. Score: CPU^w x memory^(1-w).\n",
+        "\nregret: score lost against the best candidate; gain: score won over system; within 3 %: programs whose regret is at most that;\n\
+         less noise: the same with the noise of the runs that judge taken out; beyond: programs shown to lose more; wrong: regret above\n\
+         the margin; harmed: left worse than system by more than the margin. Score: CPU^w x memory^(1-w).\n",
     );
     if floor.is_some() {
         text.push_str(
-            "best candidate itself: what this judgement says of it on runs made up with this data's noise; nobody can look better than that for sure.\n",
+            "The best candidate is the one that all rounds which do not judge call best, with every candidate in each of them and without proof: 'best of all seen'.\n\
+             best candidate itself: what this judgement says of it on runs made up with this data's noise; nobody can look better than that for sure.\n",
         );
     }
     if details {
@@ -235,10 +241,16 @@ fn row(result: &PolicyResult) -> Vec<String> {
         with_interval(result.gain, result.gain_interval),
         percent(result.gain_cpu),
         percent(result.gain_memory),
-        format!("{:.0} %", result.within_3_pct * 100.0),
+        share(Some(result.within_3_pct)),
+        share(result.within_3_pct_less_noise),
+        result.beyond_3_pct.to_string(),
         result.wrong.to_string(),
         result.harmed.to_string(),
     ]
+}
+
+fn share(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
 fn detail(one: &imas_core::simulate::ProgramResult) -> Vec<String> {

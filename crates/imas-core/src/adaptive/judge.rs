@@ -5,21 +5,18 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+mod proof;
+
+use self::proof::{Direction, directions};
 use super::board::RECENT;
 use super::noise::{Noise, Spread};
 use super::worth::Belief;
 use super::{Board, Settings};
 
+pub use self::proof::Proof;
+
 /// A candidate is given up when this much score is all that is expected to be lost by it, as a difference of logarithms.
-const PRICE: f64 = 0.004;
-/// The same for the gain to be expected from its still being proven better than the incumbent.
-const HOPE: f64 = 0.004;
-/// Exponent of the share of the error that is spent by a round (K. Kim and D. L. DeMets, "Design and analysis of group sequential tests based on the type I error
-/// spending rate function", Biometrika 74, 1987): the first rounds can prove little whatever they get.
-const SPENDING: f64 = 2.0;
-/// Looks at the same growing set of rounds are lucky together: their shares may sum to more than the error allowed. By as much more as leaves the incumbent in place
-/// in 95 % of runs at the worst of 24 kinds of pure noise (docs/decisions/0010).
-const TOGETHER: f64 = 1.2;
+const PRICE: f64 = 0.006;
 /// How far apart allocators usually are: standard deviations of ln CPU and ln memory over `system`, about those of data/first.jsonl.
 const USUAL: [f64; 2] = [0.08, 0.25];
 /// Trials without figures after which a candidate that never had any is given up.
@@ -64,6 +61,9 @@ pub struct Standing {
     pub cpu: f64,
     /// Mean difference of ln memory to `system`.
     pub memory: f64,
+    /// In what it is proven better than the incumbent; None where it is not.
+    #[serde(default)]
+    pub proof: Option<Proof>,
 }
 
 /// What the policy makes of a board.
@@ -93,7 +93,9 @@ struct Judge<'a> {
     w: f64,
     settings: &'a Settings,
     noise: Noise,
-    /// The same of CPU alone and of memory alone.
+    /// In what a challenger may be proven to differ for the better.
+    directions: Vec<Direction>,
+    /// Noise of CPU alone and of memory alone.
     axes: [Noise; 2],
     /// Candidates that could replace the incumbent.
     challengers: f64,
@@ -108,14 +110,17 @@ impl<'a> Judge<'a> {
         let challengers = eligible.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
         let incumbent =
             if incumbent == board.system || eligible[incumbent] { incumbent } else { board.system };
+        let noise = Noise::of(board, w);
+        let axes = [1.0, 0.0].map(|axis| Noise::of(board, axis));
         let mut judge = Self {
             board,
             eligible,
             incumbent,
             w,
             settings,
-            noise: Noise::of(board, w),
-            axes: [1.0, 0.0].map(|axis| Noise::of(board, axis)),
+            directions: directions(w, noise, axes[1]),
+            noise,
+            axes,
             challengers: challengers.max(1) as f64,
             apart: USUAL,
             best: incumbent,
@@ -194,25 +199,10 @@ impl<'a> Judge<'a> {
         self.noise.expected(&self.board.pairs[i])
     }
 
-    fn shown(&self, i: usize) -> Spread {
-        self.noise.shown(&self.board.pairs[i])
-    }
-
     /// Rounds that speak about the difference of two candidates.
     fn common_rounds(&self, i: usize, other: usize) -> u32 {
         let rounds = |i: usize| if i == self.board.system { u32::MAX } else { self.rounds(i) };
         rounds(i).min(rounds(other))
-    }
-
-    /// Share of the error that the look at one candidate after so many rounds may spend. Candidates count for n / (2 - 1/n) instead of n: they are measured
-    /// against the same runs of `system`, so that they are lucky together.
-    fn tail(&self, rounds: u32) -> f64 {
-        let most = self.settings.max_rounds.max(1);
-        let rounds = rounds.min(most);
-        let spent = |rounds: u32| (f64::from(rounds) / f64::from(most)).powf(SPENDING);
-        let before = if rounds <= self.settings.min_rounds { 0.0 } else { spent(rounds - 1) };
-        let n = self.challengers;
-        TOGETHER * (1.0 - self.settings.confidence) * (spent(rounds) - before) * (2.0 - 1.0 / n) / n
     }
 
     /// Three rounds in a row worse than `system`: of a candidate that is better this happens less than once in a hundred times. It is seen
@@ -222,30 +212,6 @@ impl<'a> Judge<'a> {
         i != self.board.system
             && recent.len() == RECENT
             && recent.iter().all(|point| point.score(self.w) > 0.0)
-    }
-
-    /// Beats the incumbent by the margin, beyond doubt.
-    fn is_proven(&self, i: usize) -> bool {
-        let rounds = self.common_rounds(i, self.incumbent);
-        let lead = self.gain(i) - self.gain(self.incumbent);
-        !self.is_regressed(i)
-            && rounds >= self.settings.min_rounds
-            && lead >= self.settings.margin(self.w)
-            && lead > self.shown(i).bound(self.tail(rounds), rounds)
-    }
-
-    /// The gain to be expected from its being proven in the rounds that are left is not worth them.
-    fn is_hopeless(&self, i: usize) -> bool {
-        let rounds = self.common_rounds(i, self.incumbent);
-        let most = self.settings.max_rounds;
-        let lead = self.gain(i) - self.gain(self.incumbent);
-        let spread = self.expected(i);
-        let more = most.saturating_sub(rounds);
-        // Every round of two candidates adds at least one degree of freedom.
-        let then = Spread { freedom: self.shown(i).freedom + f64::from(more), ..spread };
-        let needed = self.settings.margin(self.w).max(then.bound(self.tail(most), most));
-        let belief = self.belief(i, self.incumbent);
-        belief.gain_if_proven(rounds, lead, more, spread.sigma, needed) < HOPE
     }
 
     fn status(&self, i: usize) -> Status {
@@ -295,12 +261,13 @@ impl<'a> Judge<'a> {
             within: if is_system { 0.0 } else { self.within(i, rounds) },
             cpu: if known { pairs.mean_x } else { 0.0 },
             memory: if known { pairs.mean_y } else { 0.0 },
+            proof: if i == self.incumbent || rounds == 0 { None } else { self.proof(i) },
         }
     }
 
     /// By the program's own trials as soon as they say anything about their spread.
     fn within(&self, i: usize, rounds: u32) -> f64 {
-        let shown = self.shown(i).bound(0.025, rounds);
+        let shown = self.noise.shown(&self.board.pairs[i]).bound(0.025, rounds);
         if shown.is_finite() { shown } else { self.expected(i).bound(0.025, rounds) }
     }
 

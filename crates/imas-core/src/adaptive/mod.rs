@@ -8,9 +8,10 @@
 //! Trials go in rounds: `system` and every candidate still in the running, once each, in a seeded random order. What counts
 //! is the difference of logarithms to `system` in the same round, so that what slows the machine for a while falls out; a run that does not fit the others of its
 //! candidate and its round is drawn in ([`steady`]). A candidate leaves the running when what it may still be better by, or still be proven to be better by, is not
-//! worth its trials ([`worth`]): in that, memory is believed after a round or two, CPU later. To replace the incumbent a candidate must beat it by the margin with
-//! 95 % confidence over all candidates and all looks, by the spread that the program's own trials show (a variance moderated towards the common one: G. K. Smyth,
-//! "Linear models and empirical Bayes methods", SAGMB 3, 2004): what is usual for programs decides who leaves the running, but proves nothing.
+//! worth its trials ([`worth`]): in that, memory is believed after a round or two, CPU later. To replace the incumbent a candidate must beat it by the margin, differ from
+//! it for the better with 95 % confidence over all candidates and all looks, by the spread that the program's own trials show (a variance moderated towards the common one:
+//! G. K. Smyth, "Linear models and empirical Bayes methods", SAGMB 3, 2004), and be believed better on the whole with as much ([`judge`]'s `proof`): what is usual for
+//! programs decides who leaves the running, but is never the proof that there is a difference.
 //!
 //! - [`settings`]: margins, confidence, limits
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
@@ -36,7 +37,7 @@ pub mod worth;
 
 pub use board::Board;
 pub use expected::{Expected, expected};
-pub use judge::{Judgement, Standing, Status, judge};
+pub use judge::{Judgement, Proof, Standing, Status, judge};
 pub use known::Known;
 pub use point::Point;
 pub use settings::{Objective, Settings};

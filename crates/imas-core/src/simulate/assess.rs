@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Judging picks on runs that did not choose them.
 //!
-//! The rounds of a program are split at random, again and again: one half for the policy, of the other half one part names the oracle and one part judges
-//! both, then the parts change places. An oracle that was chosen on the runs that judge it would look better than any candidate is (winner's curse), and every
-//! policy worse. Where the truth is known it judges instead.
+//! A third of a program's rounds judges what was chosen on the others ([`super::turns`]). The pick is compared there with the candidate that those others
+//! call best when all of them are looked at, without margin or proof: what could be known without the runs that judge. (Naming it on the runs that judge would make
+//! it look better than any candidate is, and every policy worse.) Where the truth is known it judges instead.
+//!
+//! The runs that judge are noisy too. How far a program's regret may be off is told by how much its rounds disagree, and the share of programs within
+//! 3 % is given three ways: as counted, with that noise taken out ([`true_share_at_most`]), and the number of those that are shown to be beyond.
 
 use rand::rngs::ChaCha8Rng;
-use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
+use super::cost::{best, cost};
 use super::program::Program;
+use super::turns::{Turn, shuffled, turns};
 use crate::adaptive::{Point, Settings};
-use crate::stats::{Interval, bootstrap, median};
+use crate::stats::{Blurred, Interval, Moments, bootstrap, t_quantile, true_share_at_most};
+
+/// The regret that a program is to stay within.
+const WITHIN: f64 = 0.03;
+/// No program's regret is taken to be known better than this.
+const LEAST_ERROR: f64 = 0.001;
 
 /// How the laboratory works.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
-    /// Splits of each program's rounds.
+    /// Splits of each program's rounds, of two turns each.
     pub splits: u32,
     /// Seed of everything.
     pub seed: u64,
@@ -43,6 +52,8 @@ pub struct ProgramResult {
     pub trials: f64,
     /// Score of the pick over that of the best candidate.
     pub regret: f64,
+    /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known.
+    pub regret_error: Option<(f64, f64)>,
     /// Score of the pick over `system`; below 0 is better.
     pub score: f64,
     /// ln CPU of the pick over `system`.
@@ -80,6 +91,10 @@ pub struct PolicyResult {
     pub harmed: usize,
     /// Share of programs whose regret is at most 3 %.
     pub within_3_pct: f64,
+    /// The same with the noise of the judgement taken out. None where the truth is known.
+    pub within_3_pct_less_noise: Option<f64>,
+    /// Programs whose regret is above 3 % beyond doubt (95 %, each for itself).
+    pub beyond_3_pct: usize,
     /// Program by program.
     pub details: Vec<ProgramResult>,
 }
@@ -109,9 +124,25 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
         gain_memory: average(&of(|one| -one.memory)),
         wrong: count(&|one| one.regret > margin),
         harmed: count(&|one| one.score > margin),
-        within_3_pct: count(&|one| one.regret <= 0.03) as f64 / details.len().max(1) as f64,
+        within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / details.len().max(1) as f64,
+        within_3_pct_less_noise: less_noise(&details),
+        beyond_3_pct: count(&|one| one.regret - doubt(one) > WITHIN),
         details,
     }
+}
+
+fn less_noise(details: &[ProgramResult]) -> Option<f64> {
+    let blurred = |one: &ProgramResult| {
+        let (error, freedom) = one.regret_error?;
+        Some(Blurred { value: one.regret, error, freedom })
+    };
+    let values = details.iter().map(blurred).collect::<Option<Vec<_>>>()?;
+    true_share_at_most(&values, WITHIN, LEAST_ERROR)
+}
+
+/// By how much the regret may be too high, one-sided.
+fn doubt(one: &ProgramResult) -> f64 {
+    one.regret_error.map_or(0.0, |(error, freedom)| t_quantile(0.05, freedom) * error.max(LEAST_ERROR))
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -130,15 +161,16 @@ pub(super) fn one_program(
 ) -> Option<ProgramResult> {
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed);
     random.set_stream(number);
-    let mut sum = Sum::new(program.candidates.len());
+    let mut sum = Sum::new(program);
     for _ in 0..plan.splits {
-        let mut rounds: Vec<usize> = (0..program.rounds.len()).collect();
-        rounds.shuffle(&mut random);
-        let (seen, held_out) = rounds.split_at(rounds.len().div_ceil(2));
-        let outcome = contender.settle(program, seen, plan.w, random.random())?;
-        sum.add(&Verdict::new(program, held_out, outcome.pick, plan.w)?, outcome.trials, outcome.pick);
+        let rounds = shuffled(program.rounds.len(), &mut random);
+        let seed = random.random();
+        for turn in turns(&rounds) {
+            let outcome = contender.settle(program, &turn.seen, plan.w, seed)?;
+            sum.add(&Verdict::new(program, &turn, outcome.pick, plan.w)?, outcome.trials, outcome.pick);
+        }
     }
-    Some(sum.result(program, f64::from(plan.splits)))
+    Some(sum.result(program))
 }
 
 /// A pick on runs that did not choose it.
@@ -146,35 +178,27 @@ struct Verdict {
     regret: f64,
     point: Point,
     score: f64,
+    /// Regret in each judging round that has both; empty where the truth is known.
+    by_round: Vec<(usize, f64)>,
 }
 
 impl Verdict {
-    fn new(program: &Program, held_out: &[usize], pick: usize, w: f64) -> Option<Self> {
+    fn new(program: &Program, turn: &Turn<'_>, pick: usize, w: f64) -> Option<Self> {
         if let Some(truth) = &program.truth {
             let best = truth.iter().map(|point| point.score(w)).fold(f64::INFINITY, f64::min);
             let score = truth[pick].score(w);
-            return Some(Self { regret: score - best, point: truth[pick], score });
+            return Some(Self { regret: score - best, point: truth[pick], score, by_round: vec![] });
         }
-        let (one, other) = held_out.split_at(held_out.len() / 2);
-        let regret = (regret(program, one, other, pick, w)? + regret(program, other, one, pick, w)?) / 2.0;
-        let point = cost(program, held_out, pick)?;
-        Some(Self { regret, point, score: point.score(w) })
+        let best = best(program, &turn.seen, w)?;
+        let point = cost(program, turn.judging, pick)?;
+        let score = point.score(w);
+        let regret = score - cost(program, turn.judging, best)?.score(w);
+        let of = |&round: &usize| {
+            let row = &program.rounds[round];
+            Some((round, row[pick]?.over(row[best]?).score(w)))
+        };
+        Some(Self { regret, point, score, by_round: turn.judging.iter().filter_map(of).collect() })
     }
-}
-
-/// Of the pick against the candidate that `naming` rounds call best, on `judging` rounds.
-fn regret(program: &Program, naming: &[usize], judging: &[usize], pick: usize, w: f64) -> Option<f64> {
-    let scores = (0..program.candidates.len()).filter_map(|i| Some((i, cost(program, naming, i)?.score(w))));
-    let (best, _) = scores.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(cost(program, judging, pick)?.score(w) - cost(program, judging, best)?.score(w))
-}
-
-/// Excess of a candidate over `system`: median over the rounds, axis by axis. None when it has no run in them.
-pub(super) fn cost(program: &Program, rounds: &[usize], candidate: usize) -> Option<Point> {
-    let excess = |&round: &usize| Some(program.rounds[round][candidate]?.over(program.rounds[round][0]?));
-    let points: Vec<Point> = rounds.iter().filter_map(excess).collect();
-    let axis = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<_>>());
-    Some(Point { cpu: axis(|p| p.cpu)?, memory: axis(|p| p.memory)? })
 }
 
 /// Over the splits.
@@ -184,12 +208,22 @@ struct Sum {
     score: f64,
     point: Point,
     picks: Vec<f64>,
+    turns: f64,
+    /// Regret by round (x).
+    by_round: Vec<Moments>,
 }
 
 impl Sum {
-    fn new(candidates: usize) -> Self {
-        let point = Point { cpu: 0.0, memory: 0.0 };
-        Self { trials: 0.0, regret: 0.0, score: 0.0, point, picks: vec![0.0; candidates] }
+    fn new(program: &Program) -> Self {
+        Self {
+            trials: 0.0,
+            regret: 0.0,
+            score: 0.0,
+            point: Point { cpu: 0.0, memory: 0.0 },
+            picks: vec![0.0; program.candidates.len()],
+            turns: 0.0,
+            by_round: vec![Moments::default(); program.rounds.len()],
+        }
     }
 
     fn add(&mut self, verdict: &Verdict, trials: u32, pick: usize) {
@@ -199,18 +233,75 @@ impl Sum {
         self.point.cpu += verdict.point.cpu;
         self.point.memory += verdict.point.memory;
         self.picks[pick] += 1.0;
+        self.turns += 1.0;
+        for &(round, regret) in &verdict.by_round {
+            self.by_round[round] = self.by_round[round].merge(Moments::of(regret, 0.0));
+        }
     }
 
-    fn result(self, program: &Program, splits: f64) -> ProgramResult {
-        let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / splits));
+    /// Of the mean over the rounds, each with its mean over the turns in which it judged.
+    fn error(&self) -> Option<(f64, f64)> {
+        let judged = self.by_round.iter().filter(|round| round.count > 0);
+        let rounds: Moments = judged.map(|round| (round.mean_x, 0.0)).collect();
+        let freedom = f64::from(rounds.count.checked_sub(1).filter(|freedom| *freedom > 0)?);
+        Some(((rounds.xx / freedom / f64::from(rounds.count)).sqrt(), freedom))
+    }
+
+    fn result(self, program: &Program) -> ProgramResult {
+        let turns = self.turns;
+        let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / turns));
         ProgramResult {
             program: program.name.clone(),
-            trials: self.trials / splits,
-            regret: self.regret / splits,
-            score: self.score / splits,
-            cpu: self.point.cpu / splits,
-            memory: self.point.memory / splits,
+            trials: self.trials / turns,
+            regret: self.regret / turns,
+            regret_error: self.error(),
+            score: self.score / turns,
+            cpu: self.point.cpu / turns,
+            memory: self.point.memory / turns,
             picks: shares.filter(|(_, share)| *share > 0.0).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::World;
+
+    /// With the truth hidden the judgement says about what the truth does, of a policy, of what is never right and of what could be known.
+    #[test]
+    fn the_noise_of_judging_is_taken_out() {
+        let world = World { programs: 150, rounds: 12, ..World::default() };
+        let known = world.programs(31);
+        let mut hidden = known.clone();
+        hidden.iter_mut().for_each(|program| program.truth = None);
+        let plan = Plan { splits: 6, resamples: 20, ..Plan::default() };
+        let contenders = [
+            Contender::Adaptive(Settings::default()),
+            Contender::Always("jemalloc".to_owned()),
+            Contender::All,
+        ];
+        for contender in contenders {
+            let truth = assess(&contender, &known, &plan);
+            let judged = assess(&contender, &hidden, &plan);
+            let share = judged.within_3_pct_less_noise.unwrap();
+            assert!(
+                (share - truth.within_3_pct).abs() < 0.08,
+                "{}: {share} {}",
+                judged.policy,
+                truth.within_3_pct
+            );
+            assert!(judged.beyond_3_pct <= truth.beyond_3_pct, "{judged:?}");
+            assert!(truth.within_3_pct_less_noise.is_none());
+        }
+    }
+
+    /// What could be known without the runs that judge is the measure itself.
+    #[test]
+    fn nobody_is_ahead_of_all_that_was_seen_but_by_luck() {
+        let mut programs = World { programs: 10, ..World::default() }.programs(3);
+        programs.iter_mut().for_each(|program| program.truth = None);
+        let all = assess(&Contender::All, &programs, &Plan { splits: 4, resamples: 20, ..Plan::default() });
+        assert!(all.details.iter().all(|one| one.regret == 0.0 && one.trials == 66.0), "{all:?}");
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
+use super::cost::best;
 use super::program::Program;
 use crate::adaptive::{self, Board, Settings, board::Trial};
 use crate::candidate::Counted;
@@ -15,6 +16,8 @@ pub enum Contender {
     Paper(Limits),
     /// One candidate for every program; `system` where it does not run.
     Always(String),
+    /// Every candidate in every round, then the best of them without margin or proof: nobody knows more.
+    All,
 }
 
 /// What a policy did with a program.
@@ -33,6 +36,7 @@ impl Contender {
             Self::Adaptive(_) => "adaptive".to_owned(),
             Self::Paper(_) => "paper".to_owned(),
             Self::Always(candidate) => format!("always {candidate}"),
+            Self::All => "best of all seen".to_owned(),
         }
     }
 
@@ -45,6 +49,10 @@ impl Contender {
             Self::Always(name) => {
                 let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
                 Some(Outcome { trials: 0, pick })
+            }
+            Self::All => {
+                let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
+                Some(Outcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
             }
         }
     }

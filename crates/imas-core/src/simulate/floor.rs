@@ -5,8 +5,9 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::assess::{Plan, PolicyResult, cost, one_program, summary};
+use super::assess::{Plan, PolicyResult, one_program, summary};
 use super::contender::Contender;
+use super::cost::cost;
 use super::program::Program;
 use crate::adaptive::Point;
 

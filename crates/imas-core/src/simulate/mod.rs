@@ -4,15 +4,19 @@
 
 pub mod assess;
 pub mod contender;
+pub mod cost;
 pub mod data;
 pub mod floor;
 pub mod program;
 pub mod store;
 pub mod synthetic;
+pub mod turns;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
 pub use contender::{Contender, Outcome, in_all};
+pub use cost::{best, cost};
 pub use floor::floor;
 pub use program::{LeftOut, Program, programs};
 pub use store::from_store;
 pub use synthetic::World;
+pub use turns::{Turn, shuffled, turns};

@@ -2,6 +2,7 @@
 //! Textbook statistics that no crate gives in the form needed: robust spread and outliers, and the bootstrap
 //! interval of a figure of paired rounds.
 
+mod blur;
 mod bootstrap;
 mod median;
 mod noise;
@@ -11,6 +12,7 @@ mod round;
 mod settle;
 mod t_test;
 
+pub use blur::{Blurred, true_share_at_most};
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
 pub use median::{mad, median};
 pub use noise::{Steadiness, steadiness};

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a candidate costs a program on some of its rounds, beside `system` in the same rounds.
+//! What a candidate gains a program in the figures of the paper, beside `system` in the same rounds.
 
-use imas_core::adaptive::Point;
 use imas_core::candidate::Counted;
 use imas_core::simulate::Program;
-use imas_core::stats::median;
-
-/// Excess of a candidate over `system`, logarithms: median over the measured rounds, axis by axis. None without rounds.
-pub(crate) fn cost(program: &Program, rounds: &[usize], candidate: usize) -> Option<Point> {
-    let excess = |&round: &usize| Some(program.rounds[round][candidate]?.over(program.rounds[round][0]?));
-    let points: Vec<Point> = rounds.iter().filter_map(excess).collect();
-    let axis = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<_>>());
-    Some(Point { cpu: axis(|p| p.cpu)?, memory: axis(|p| p.memory)? })
-}
 
 /// Gains over `system` in the paper's figures.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every strategy on every program, each pick judged on rounds that did not choose it.
 //!
-//! A program's rounds are shuffled; a third of them, two at least, judges and the others are seen, then another third judges; and so again
-//! for each split. The best of several noisy figures looks better than it is on the runs that made it the best.
+//! Which rounds judge and which are seen is as in `imas simulate` ([`imas_core::simulate::turns`]).
 
 use std::collections::BTreeMap;
 
-use imas_core::simulate::Program;
+use imas_core::simulate::{Program, cost, shuffled, turns};
 use rand::rngs::ChaCha8Rng;
-use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::cost::{cost, paper_gain};
+use super::cost::paper_gain;
 use super::strategy::{Parts, Strategy};
 
 /// What became of one program under one strategy: means over the splits. Logarithms of ratios to `system`; below 0 is a gain.
@@ -80,27 +78,6 @@ fn judge_program(
     strategies.iter().cloned().zip(sums).filter_map(|(s, sum)| Some((s, sum.outcome(program)?))).collect()
 }
 
-/// Rounds that judge what the others chose.
-struct Turn<'a> {
-    seen: Vec<usize>,
-    judging: &'a [usize],
-}
-
-/// Two turns that judge by different rounds: a third each, two at least, but never more than half.
-fn turns(rounds: &[usize]) -> [Turn<'_>; 2] {
-    let third = (rounds.len() / 3).max(2).min(rounds.len() / 2);
-    [0, third].map(|from| {
-        let judging = &rounds[from..from + third];
-        Turn { seen: rounds.iter().copied().filter(|round| !judging.contains(round)).collect(), judging }
-    })
-}
-
-fn shuffled(len: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
-    let mut rounds: Vec<usize> = (0..len).collect();
-    rounds.shuffle(random);
-    rounds
-}
-
 /// Over the splits.
 struct Sum {
     judged: f64,
@@ -162,19 +139,6 @@ mod tests {
     }
 
     /// The winner's curse: without a difference there is nothing to gain, and only judging on the rounds that chose finds some.
-    #[test]
-    fn a_third_judges_and_nothing_judges_what_it_chose() {
-        for (rounds, judging) in [(2, 1), (3, 1), (4, 2), (7, 2), (8, 2), (12, 4)] {
-            let all: Vec<usize> = (0..rounds).collect();
-            let turns = turns(&all);
-            for turn in &turns {
-                assert_eq!((turn.judging.len(), turn.seen.len()), (judging, rounds - judging));
-                assert!(turn.judging.iter().all(|round| !turn.seen.contains(round)));
-            }
-            assert!(turns[0].judging.iter().all(|round| !turns[1].judging.contains(round)));
-        }
-    }
-
     #[test]
     fn picks_are_judged_on_rounds_that_did_not_choose_them() {
         let programs: Vec<Program> = (0..60).map(alike).collect();

@@ -4,9 +4,7 @@
 use imas_core::adaptive::Settings;
 use imas_core::candidate::{Counted, SYSTEM};
 use imas_core::paper::{self, Limits, Picks, Summary};
-use imas_core::simulate::{Contender, Program, in_all};
-
-use super::cost::cost;
+use imas_core::simulate::{Contender, Program, best, in_all};
 
 /// What a pick is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -112,8 +110,8 @@ impl Strategy {
                 let contender = Contender::Adaptive(Settings::default());
                 Some(contender.settle(program, parts.seen, aim.weight(), seed)?.pick)
             }
-            Self::Best(aim) => best(program, parts.seen, *aim),
-            Self::Hindsight(aim) => best(program, parts.judging, *aim),
+            Self::Best(aim) => best(program, parts.seen, aim.weight()),
+            Self::Hindsight(aim) => best(program, parts.judging, aim.weight()),
         }
     }
 }
@@ -139,10 +137,4 @@ pub(crate) fn analyse(program: &Program, rounds: &[usize], may: impl Fn(&str) ->
     let eligible: Vec<bool> =
         program.candidates.iter().zip(counted).map(|(name, counted)| counted && may(name)).collect();
     paper::analyse(&summaries, &eligible)
-}
-
-fn best(program: &Program, rounds: &[usize], aim: Aim) -> Option<usize> {
-    let score = |i| Some(cost(program, rounds, i)?.score(aim.weight()));
-    let scored = (0..program.candidates.len()).filter_map(|i| Some((i, score(i)?)));
-    scored.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }

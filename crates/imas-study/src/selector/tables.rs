@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Totals, leads, every program under every candidate, and what was left out.
 
-use imas_core::simulate::Program;
 use imas_core::simulate::data::{RawRun, RunKind};
+use imas_core::simulate::{Program, cost};
 use imas_core::stats::median;
 
 use super::Judged;
 use super::aims;
 use super::best_worst;
-use super::cost::cost;
 use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, total, with_interval};
