@@ -20,6 +20,7 @@
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
+pub mod cost;
 pub mod curve;
 pub mod decision;
 pub mod latency;

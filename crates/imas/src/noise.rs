@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_core::cost::{Priced, cost_by_others};
 use imas_core::pace::{EvenPace, Paced};
 use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{self, Outcome};
@@ -92,10 +93,24 @@ fn rows(runs: &[Outcome], kept: &[Outcome]) -> Vec<(String, Option<Steadiness>)>
         (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept.iter().map(CPU.1))),
         (format!("{CPU_SECONDS} at even pace"), of_pairs(even(runs))),
         (format!("{CPU_SECONDS}, better of two"), of_pairs(better_of_two(plain))),
+        (COST.to_owned(), cost(runs).and_then(|costs| of_pairs(costs.into_iter()))),
     ]
     .into_iter()
     .chain(MEASURES.iter().map(of))
     .collect()
+}
+
+/// What the counters say a run cost.
+const COST: &str = "instructions, faults and misses, priced";
+
+/// None where one of them is not counted.
+fn cost(runs: &[Outcome]) -> Option<Vec<f64>> {
+    let priced = |run: &Outcome| {
+        let counts =
+            [run.counts.instructions?, run.minor_faults, run.counts.cache_misses?, run.counts.dtlb_misses?];
+        Some(Priced { cpu_s: CPU.1(run), counts: counts.map(|count| count as f64) })
+    };
+    cost_by_others(&runs.iter().map(priced).collect::<Option<Vec<_>>>()?)
 }
 
 /// CPU time with the pace taken out.
