@@ -30,7 +30,6 @@ struct call {
     size_t size;
     size_t bytes; /* requested in all: what is counted */
     int error;    /* answer of posix_memalign */
-    bool plain;   /* malloc, calloc, or realloc of a block that is not of the arena: one call of the next function */
 };
 
 /* Makes the call, counts it, samples it if the purse is empty. */
