@@ -2,7 +2,8 @@
 //! FNV-1a (G. Fowler, L. C. Noll, P. Vo), as `abi/imas_index.h` uses it; `hook/fnv.h` is the same.
 
 /// The 64-bit hash, of keys and texts.
-pub(crate) fn fnv64(bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn fnv64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(imas_abi::FNV64_START, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(imas_abi::FNV64_PRIME)
     })

@@ -3,11 +3,13 @@
 //!
 //! - [`boot`]: which boot this is, as programs see it
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
+//! - [`clock`]: the time of day
 //! - [`contract`]: whether a library that we did not build keeps malloc's contract here
 //! - [`elf`]: what an executable is, so that a preload is never given to one that cannot bear it
 //! - [`program`]: from the words of a command line to the program they name
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
+//! - [`fnv`]: the hash that Rust and C code share
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`running`]: running processes, and which allocator each is on
@@ -23,12 +25,13 @@
 pub mod boot;
 pub mod catalogue;
 pub mod catalogue_table;
+pub mod clock;
 pub mod conditions;
 pub mod contract;
 pub mod counters;
 pub mod elf;
 pub mod environment;
-mod fnv;
+pub mod fnv;
 pub mod footprint;
 pub mod given;
 pub mod host;

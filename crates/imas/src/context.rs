@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_core::paper::Limits;
 use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
+use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_store::Store;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use crate::cli::Places;
 use crate::config::Config;
 use crate::message::Hinted;
-use crate::profile::now_unix_s;
 
 /// The store of the whole machine, which imasd keeps.
 const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";

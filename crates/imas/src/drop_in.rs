@@ -91,8 +91,7 @@ pub(crate) fn remove(file: &Path) -> Result<()> {
 
 /// FNV-1a, 64 bits: against editing, not against forgery.
 fn check_sum(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    imas_linux::fnv::fnv64(text.as_bytes())
 }
 
 #[cfg(test)]

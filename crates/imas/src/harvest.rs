@@ -29,7 +29,8 @@ const YOUNG: Duration = Duration::from_secs(60);
 /// Stores every finished page of the folder and removes it. A page leaves the folder only after its sample is committed.
 pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result<Harvest> {
     let mut harvest = Harvest::default();
-    let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: crate::profile::now_unix_s() };
+    let expected =
+        Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::clock::now_unix_s() };
     for path in page::list(folder)? {
         match imas_ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {

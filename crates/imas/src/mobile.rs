@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::{conditions, measure};
 use imas_study::{MobileHeader, MobileRecord, StudyError};
@@ -22,7 +23,6 @@ use imas_study::{MobileHeader, MobileRecord, StudyError};
 use crate::cli::MobileArgs;
 use crate::context::Context;
 use crate::message::{self, Hinted};
-use crate::profile::now_unix_s;
 use session::Session;
 
 /// Those of the paper, in the order of its text, beside `system`; what is not built here is left out with a word.

@@ -15,7 +15,7 @@ use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
 use serde_json::json;
 
-use crate::output;
+use crate::{message, output};
 
 /// A true difference of this size is what is looked for.
 const DIFFERENCE: f64 = 0.03;
@@ -58,6 +58,7 @@ pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<Exi
     let own: Vec<OsString> = own.into_iter().chain([lines.path().into()]).collect();
     let words = if command.is_empty() { &own[..] } else { command };
     let (runs, kept) = measured(words, pairs)?;
+    warn_of_failures(words, &[&runs[..], &kept].concat());
     let rows = rows(&runs, &kept);
     if as_json {
         let measures: Vec<_> =
@@ -69,6 +70,26 @@ pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<Exi
         output::text(&page(words, pairs, &rows))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A program that fails at once is steady, and says nothing of the one that was meant.
+fn warn_of_failures(words: &[OsString], runs: &[Outcome]) {
+    let failed: Vec<&Outcome> = runs.iter().filter(|run| run.exit != 0 || run.timed_out).collect();
+    let Some(last) = failed.last() else { return };
+    let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let how = match last.signal {
+        _ if last.timed_out => "for taking too long".to_owned(),
+        Some(signal) => format!("with signal {signal}"),
+        None => format!("with exit {}", last.exit),
+    };
+    let said = last.stderr_tail.lines().rev().find(|line| !line.trim().is_empty());
+    let said = said.map_or_else(String::new, |said| format!(": {}", said.trim()));
+    message::warning(&format!(
+        "{program}: {} of {} runs failed, the last {how}{said}",
+        failed.len(),
+        runs.len()
+    ));
+    message::say("hint: the figures are of a program that fails; give words with which it does its work");
 }
 
 fn lines() -> Result<tempfile::NamedTempFile> {

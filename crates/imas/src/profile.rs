@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue;
+use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use imas_store::samples::Program;
 
@@ -87,12 +88,6 @@ fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Can
         }
     };
     Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none() }
-}
-
-/// Seconds since the epoch.
-pub(crate) fn now_unix_s() -> f64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// The program of the store that the user means: a number, a path, or a name found in PATH.

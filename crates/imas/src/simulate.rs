@@ -149,7 +149,7 @@ fn store(context: &Context) -> Result<Source> {
             excluded: false,
             lifted_at: &BTreeMap::new(),
             limits: context.limits,
-            now_unix_s: profile::now_unix_s(),
+            now_unix_s: imas_linux::clock::now_unix_s(),
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

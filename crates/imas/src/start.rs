@@ -18,6 +18,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision, Evidence};
 use imas_core::{Reason, decide};
 use imas_linux::catalogue::{Candidate, SYSTEM};
+use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
@@ -27,7 +28,7 @@ use imas_store::decisions::Decided;
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::message;
-use crate::profile::{Known, now_unix_s};
+use crate::profile::Known;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes take milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);

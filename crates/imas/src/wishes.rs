@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_linux::clock::now_unix_s;
 use imas_linux::program::Command;
 use imas_store::Store;
 use imas_store::domain::Domain;
@@ -15,7 +16,7 @@ use crate::cli::{ExcludeAction, LiftArgs, PinArgs, ProgramArgs};
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::output;
-use crate::profile::{find, now_unix_s, resolved};
+use crate::profile::{find, resolved};
 
 /// Exit status for "done, and the answer is no": there was nothing to undo.
 const NOTHING_TO_DO: u8 = 1;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
+use imas_linux::clock::now_unix_s;
 use imas_linux::index::Executable;
 use imas_store::daemon::Disabled;
 use imas_store::{Store, StoreError};
@@ -590,10 +591,4 @@ fn differ(before: &Conditions, now: &Conditions) -> bool {
         || (load(now) - load(before)).abs() >= LOAD_STEP
         || moved >= MEMORY_STEP
         || now.cpus != before.cpus
-}
-
-/// Seconds since the epoch.
-pub(crate) fn now_unix_s() -> f64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0.0, |since| since.as_secs_f64())
 }

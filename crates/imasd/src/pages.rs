@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
 use imas_ingest::{Expected, Page, PageError, ReadError};
+use imas_linux::clock::now_unix_s;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 use imas_store::domain::Domain;
 
 use crate::counters::Counters;
-use crate::daemon::{Daemon, now_unix_s};
+use crate::daemon::Daemon;
 use crate::folders::PageName;
 use crate::harm::START_S;
 use crate::sight::{self, Identity};

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use imas_core::Reason;
+use imas_linux::clock::now_unix_s;
 use imas_linux::elf;
 use imas_linux::index::Executable;
 use imas_store::RowId;
@@ -16,7 +17,7 @@ use imas_store::samples::Program;
 use serde::{Deserialize, Serialize};
 
 use crate::book::{Known, untouched};
-use crate::daemon::{Daemon, now_unix_s};
+use crate::daemon::Daemon;
 use crate::harm::{VICTIMS, VICTIMS_WITHIN_S, Victims};
 use crate::judge::{self, Question};
 use crate::sight::{self, Identity, Sight};

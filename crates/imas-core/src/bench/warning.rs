@@ -90,7 +90,8 @@ impl Warning {
                 format!("the CPU time of system alone is known to +-{:.1} % only", half_width * 100.0)
             }
             Self::FewRuns { runs, confidence } => {
-                format!("{runs} runs give {:.0} % confidence at most, not 95 %", confidence * 100.0)
+                let give = if *runs == 1 { "run gives" } else { "runs give" };
+                format!("{runs} {give} {:.0} % confidence at most, not 95 %", confidence * 100.0)
             }
             Self::Outliers { candidate, outliers, runs } => {
                 format!("{outliers} of {runs} runs under {candidate} took an odd time")

@@ -9,11 +9,11 @@ use imas_core::Sample;
 use imas_core::curve::Curve;
 use imas_ingest::Expected;
 use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
 
 use super::watch::Watch;
-use crate::profile::now_unix_s;
 
 pub(crate) struct Folder {
     folder: tempfile::TempDir,

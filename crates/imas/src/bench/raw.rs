@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result};
 use imas_core::Sample;
 use imas_core::latency::Latency;
 use imas_core::simulate::data::{Header, RawRun, RunKind};
+use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::measure::Outcome;
 
 use super::counted::Counted;
-use crate::profile::now_unix_s;
 
 /// The open file.
 pub(super) struct RawFile {

@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use imas_core::curve::{Curve, Look, evenly};
 use imas_ingest::{Expected, Page};
+use imas_linux::clock::now_unix_s;
 use imas_linux::footprint::Footprint;
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
-
-use crate::profile::now_unix_s;
 
 /// Between the first looks.
 const FIRST_GAP: Duration = Duration::from_millis(1);

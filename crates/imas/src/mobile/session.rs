@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::elf::Sizes;
 use imas_study::{MobileKey, MobilePart, MobileRecord, MobileSample};
@@ -23,7 +24,6 @@ use super::{SEED, inputs, start};
 use crate::cli::MobileArgs;
 use crate::context::Context;
 use crate::message;
-use crate::profile::now_unix_s;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::latency::Latency;
 use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach};
 use imas_linux::measure::{self, Outcome};
 use imas_linux::one_cpu::steady_cpu;
@@ -23,7 +24,6 @@ use super::fit::resolve;
 use crate::bench::counted::{Counted, Folder};
 use crate::bench::run_of;
 use crate::context::Context;
-use crate::profile::now_unix_s;
 
 /// What a run is made with.
 pub(super) struct Once<'a> {

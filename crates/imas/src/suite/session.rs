@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_core::candidate::SYSTEM;
 use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::{conditions, measure};
 use imas_suite::record::{Header, Key, Kind, Line, Record};
@@ -21,7 +22,6 @@ use super::show;
 use crate::cli::SuiteRunArgs;
 use crate::context::Context;
 use crate::message::{self, Hinted};
-use crate::profile::now_unix_s;
 
 /// A run may take at least this long, and so many times what the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas doctor --noise`: a real program against itself. What it finds depends on the machine; what it says of it does not.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use serde_json::Value;
+use support::{World, assert_hinted, list, output, said, stderr, stdout, text};
+
+const ROWS: [&str; 7] = [
+    "user + system seconds at even pace",
+    "user + system seconds, better of two",
+    "user + system seconds",
+    "elapsed seconds",
+    "instructions",
+    "page faults",
+    "peak memory",
+];
+
+/// `imas doctor --noise MORE`, on a machine without an installation of allocators: it needs none.
+fn noise(world: &World, more: &[&str]) -> std::process::Output {
+    let mut command = world.imas(["doctor", "--noise"]);
+    output(command.args(more).env("IMAS_LIB_DIR", world.work().join("nothing")))
+}
+
+/// Appends a line and works a little.
+fn work(world: &World) -> String {
+    let made = world.work().join("made");
+    format!("echo run >> {}; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done", made.display())
+}
+
+#[test]
+fn the_page_names_every_measure_and_what_a_comparison_takes() {
+    let world = World::new();
+    let said_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
+    assert!(said_here.status.success(), "{}", said(&said_here));
+    let page = stdout(&said_here);
+    assert!(page.starts_with("sh against itself under system, 3 pairs\n"), "{page}");
+    for row in ROWS {
+        assert!(page.lines().any(|line| line.trim_start().starts_with(row)), "no {row}: {page}");
+    }
+    // Elapsed time is measured everywhere: two figures and a number of pairs.
+    let elapsed = page.lines().find(|line| line.trim_start().starts_with("elapsed seconds")).unwrap();
+    let cells: Vec<&str> = elapsed.split_whitespace().collect();
+    assert_eq!((cells.len(), cells[3], cells[5]), (7, "%", "%"), "{elapsed}");
+    assert!(cells[2].parse::<f64>().unwrap() >= 0.0 && cells[6].parse::<u32>().unwrap() >= 2, "{elapsed}");
+    assert!(page.contains("a difference of 3 % in CPU"), "{page}");
+    // One to fill the caches, then pairs; where there is a choice of CPUs, as many again that are kept on one.
+    let runs = std::fs::read_to_string(world.work().join("made")).unwrap().lines().count();
+    assert!([1 + 6, 1 + 12].contains(&runs), "{runs} runs");
+}
+
+#[test]
+fn json_says_the_same_in_figures() {
+    let world = World::new();
+    let pairs = ["--pairs", "6", "--json", "--", "sh", "-c"];
+    let found = noise(&world, &[&pairs[..], &[&work(&world)]].concat());
+    assert!(found.status.success(), "{}", said(&found));
+    let found: Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!(
+        (&found["schema"], &found["pairs"], &found["difference"]),
+        (&1.into(), &6.into(), &0.03.into())
+    );
+    let steadiness = |name: &str| {
+        let measures = list(&found, "/measures");
+        let row = measures.iter().find(|row| text(row, "/measure") == name);
+        row.unwrap_or_else(|| panic!("no {name} in {found:#}"))["steadiness"].clone()
+    };
+    for row in ROWS {
+        steadiness(row);
+    }
+    // Six pairs are three of the better of two.
+    for row in
+        ["elapsed seconds", "user + system seconds", "user + system seconds, better of two", "page faults"]
+    {
+        let steady = steadiness(row);
+        let figure = |name: &str| steady[name].as_f64().unwrap_or(f64::NAN);
+        assert!(figure("variation") >= 0.0 && figure("paired") >= 0.0, "{row}: {steady}");
+        assert!(steady["pairs_needed"].as_u64().is_some_and(|pairs| pairs >= 2), "{row}: {steady}");
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_told() {
+    let world = World::new();
+    let failing = noise(&world, &["--pairs", "3", "--", "sh", "-c", "echo no such table >&2; exit 7"]);
+    assert!(failing.status.success(), "{}", said(&failing));
+    let what = |runs: u32| format!("sh: {runs} of {runs} runs failed, the last with exit 7: no such table");
+    assert!([6, 12].iter().any(|&runs| stderr(&failing).contains(&what(runs))), "{}", said(&failing));
+    let fine = noise(&world, &["--pairs", "3", "--", "true"]);
+    assert!(!stderr(&fine).contains("failed"), "{}", said(&fine));
+}
+
+#[test]
+fn bad_input_is_named() {
+    let world = World::new();
+    let missing = noise(&world, &["--", "no-such-program"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert_hinted(&missing, "no-such-program: not found");
+    let too_few = noise(&world, &["--pairs", "2", "--", "true"]);
+    assert_eq!(too_few.status.code(), Some(2));
+    assert!(stderr(&too_few).contains("2 is not in 3..=10000"), "{}", said(&too_few));
+    let alone = output(&mut world.imas(["doctor", "--pairs", "3"]));
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(stderr(&alone).contains("--noise"), "{}", said(&alone));
+}
