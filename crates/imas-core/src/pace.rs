@@ -10,15 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::median;
 
-/// CPU time of three kinds of work at one instant, ns.
+/// CPU time of two kinds of work at one instant, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// Arithmetic in chains that do not wait for each other.
     pub arithmetic_ns: u64,
     /// A small interpreter: jumps that cannot be foreseen.
     pub branches_ns: u64,
-    /// Pages touched for the first time.
-    pub faults_ns: u64,
 }
 
 /// How slow the CPU was during a run: means over the looks, ns.
@@ -29,8 +27,6 @@ pub struct Pace {
     pub arithmetic_ns: f64,
     /// See [`Look`].
     pub branches_ns: f64,
-    /// See [`Look`].
-    pub faults_ns: f64,
     /// How many looks.
     pub looks: u32,
 }
@@ -45,17 +41,15 @@ impl Pace {
         Some(Self {
             arithmetic_ns: mean(looks, |look| look.arithmetic_ns)?,
             branches_ns: mean(looks, |look| look.branches_ns)?,
-            faults_ns: mean(looks, |look| look.faults_ns)?,
             looks: u32::try_from(looks.len()).unwrap_or(u32::MAX),
         })
     }
 
-    /// Logarithm of the geometric mean of the three; None when one is 0.
+    /// Logarithm of the geometric mean of both; None when one is 0.
     #[must_use]
     pub fn slowness(&self) -> Option<f64> {
-        let kinds = [self.arithmetic_ns, self.branches_ns, self.faults_ns];
-        let sum: f64 = kinds.iter().map(|ns| ns.ln()).sum();
-        sum.is_finite().then_some(sum / 3.0)
+        let sum = self.arithmetic_ns.ln() + self.branches_ns.ln();
+        sum.is_finite().then_some(sum / 2.0)
     }
 }
 
@@ -79,7 +73,7 @@ pub struct EvenPace {
     middle: f64,
 }
 
-/// The slope while nothing else is known: the middle of five real programs, 25 runs each, which had 1.4 to 1.8 (docs/decisions/0012).
+/// The slope while nothing else is known: the middle of five real programs, 25 runs each, which had 1.3 to 2.2 (docs/decisions/0012).
 const USUAL_SLOPE: f64 = 1.6;
 /// What knowing it is worth beside the runs: variance of a run at even pace (0.07 squared) by that of the slope between programs (0.25 squared).
 const WORTH: f64 = 0.08;
@@ -145,7 +139,7 @@ mod tests {
 
     fn pace(slowness: f64) -> Option<Pace> {
         let ns = |base: f64| base * slowness;
-        Some(Pace { arithmetic_ns: ns(8e6), branches_ns: ns(4e7), faults_ns: ns(4e7), looks: 60 })
+        Some(Pace { arithmetic_ns: ns(8e3), branches_ns: ns(3e4), looks: 60 })
     }
 
     fn spread(values: &[f64]) -> f64 {
@@ -182,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_look_does_not_count() {
-        let look = |ns| Look { arithmetic_ns: ns, branches_ns: ns, faults_ns: ns };
+        let look = |ns| Look { arithmetic_ns: ns, branches_ns: ns };
         let pace = Pace::of(&[look(10), look(12), look(11), look(1000)]).unwrap();
         assert_eq!((pace.arithmetic_ns, pace.looks), (11.0, 4));
         assert_eq!(Pace::of(&[]), None);
@@ -195,7 +189,7 @@ mod tests {
                 .chunks(3)
                 .map(|some| {
                     some.iter()
-                        .map(|&(cpu_s, a, b)| (cpu_s, Some(Pace { arithmetic_ns: a, branches_ns: b, faults_ns: a, looks: 1 })))
+                        .map(|&(cpu_s, a, b)| (cpu_s, Some(Pace { arithmetic_ns: a, branches_ns: b, looks: 1 })))
                         .collect()
                 })
                 .collect();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, even_pace, mark_outliers};
+use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, prepare};
 use imas_core::candidate::SYSTEM;
 use imas_core::stats::{median, relative_spread};
 use serde::Serialize;
@@ -118,12 +118,10 @@ fn program(name: &str, lines: &[&Line], troubles: &[Trouble], seed: u64) -> Prog
         .map(|name| {
             // A candidate that once did something else is not averaged over the times it did not.
             let mine = measured().filter(|line| line.candidate == name && !left_out.contains_key(name));
-            let mut runs: Vec<Run> = mine.map(|line| line.run.clone()).collect();
-            mark_outliers(&mut runs);
-            CandidateRuns { name: name.to_owned(), runs }
+            CandidateRuns { name: name.to_owned(), runs: mine.map(|line| line.run.clone()).collect() }
         })
         .collect();
-    even_pace(&mut runs);
+    prepare(&mut runs);
     let options = Options { seed, ..Options::default() };
     let cpu: Vec<f64> = runs[0].runs.iter().map(Run::compared_cpu_s).collect();
     ProgramSummary {

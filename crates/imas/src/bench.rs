@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, even_pace, mark_outliers};
+use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, prepare};
 use imas_core::candidate::SYSTEM;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
 use imas_core::split::Split;
@@ -229,17 +229,14 @@ impl Bench<'_> {
     }
 
     fn report(&self, chosen: Vec<Chosen<'_>>, mut measured: Vec<Measured>) -> Report<Host> {
-        for each in &mut measured {
-            mark_outliers(&mut each.runs);
-        }
         let mut runs: Vec<CandidateRuns> = chosen
             .iter()
             .zip(&measured)
             .map(|(c, m)| CandidateRuns { name: c.candidate.name.clone(), runs: m.runs.clone() })
             .collect();
-        even_pace(&mut runs);
-        for (each, leveled) in measured.iter_mut().zip(&runs) {
-            each.runs.clone_from(&leveled.runs);
+        prepare(&mut runs);
+        for (each, ready) in measured.iter_mut().zip(&runs) {
+            each.runs.clone_from(&ready.runs);
         }
         let options =
             Options { seed: self.args.seed, conditions: conditions::now().ok(), ..Options::default() };

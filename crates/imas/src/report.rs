@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::bench::{CandidateRuns, Run};
+use imas_core::bench::{CandidateRuns, Run, prepare};
 use imas_core::latency::Latency;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, Sample};
@@ -264,9 +264,11 @@ fn of_raw(data: &Data, name: &str) -> Program {
         Some(((*candidate).to_owned(), Split::mean(&of_each)?))
     });
     let memory = candidates.iter().filter_map(|candidate| memory(candidate, &counted(candidate)));
+    let mut runs: Vec<CandidateRuns> = runs.collect();
+    prepare(&mut runs);
     Program {
         name: name.to_owned(),
-        runs: runs.collect(),
+        runs,
         latencies: latencies.collect(),
         splits: splits.collect(),
         memory: memory.collect(),
@@ -292,6 +294,7 @@ fn as_measured(run: &RawRun) -> Run {
         mean_bytes: run.mean_bytes,
         minor_faults: run.minor_faults,
         major_faults: run.major_faults,
+        pace: run.pace,
         ..Run::default()
     }
 }

@@ -18,6 +18,6 @@ pub use comparison::{CandidateResult, Comparison, MoreRuns, Ratios, compare};
 pub use eligibility::Ineligible;
 pub use options::Options;
 pub use picks::BenchPicks;
-pub use run::{CandidateRuns, MedianRun, Run, even_pace, mark_outliers};
+pub use run::{CandidateRuns, MedianRun, Run, prepare};
 pub use verdict::{Verdict, Word};
 pub use warning::Warning;

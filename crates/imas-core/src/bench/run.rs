@@ -40,14 +40,14 @@ pub struct Run {
     pub voluntary_switches: u64,
     /// Context switches by preemption.
     pub involuntary_switches: u64,
-    /// Its time is far from that of the candidate's other runs ([`mark_outliers`]).
+    /// Its time is far from that of the candidate's other runs ([`prepare`]).
     pub outlier: bool,
     /// Digest of the standard output; None when it was not looked at.
     pub output: Option<String>,
     /// How slow the CPU was meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// CPU time at even pace, seconds ([`even_pace`]).
+    /// CPU time at even pace, seconds ([`prepare`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub even_cpu_s: Option<f64>,
 }
@@ -73,8 +73,16 @@ pub struct CandidateRuns {
     pub runs: Vec<Run>,
 }
 
+/// Makes the runs of one program ready to be compared: CPU time at even pace, then marks on odd runs.
+pub fn prepare(candidates: &mut [CandidateRuns]) {
+    even_pace(candidates);
+    for candidate in candidates {
+        mark_outliers(&mut candidate.runs);
+    }
+}
+
 /// Writes the CPU time at even pace into the runs of one program ([`EvenPace`]).
-pub fn even_pace(candidates: &mut [CandidateRuns]) {
+fn even_pace(candidates: &mut [CandidateRuns]) {
     let paced = |run: &Run| (run.cpu_s(), run.pace);
     let groups: Vec<Vec<Paced>> =
         candidates.iter().map(|candidate| candidate.runs.iter().map(paced).collect()).collect();
@@ -156,9 +164,9 @@ fn median_count(values: impl Iterator<Item = u64>) -> Option<u64> {
 
 /// Sets [`Run::outlier`] on those of a candidate's runs whose elapsed or CPU time is an outlier among them. They stay
 /// in the comparison, where medians keep them harmless, and become a warning.
-pub fn mark_outliers(runs: &mut [Run]) {
+fn mark_outliers(runs: &mut [Run]) {
     let wall = outliers(&runs.iter().map(|run| run.wall_s).collect::<Vec<_>>());
-    let cpu = outliers(&runs.iter().map(Run::cpu_s).collect::<Vec<_>>());
+    let cpu = outliers(&runs.iter().map(Run::compared_cpu_s).collect::<Vec<_>>());
     for ((run, wall), cpu) in runs.iter_mut().zip(wall).zip(cpu) {
         run.outlier = wall || cpu;
     }
@@ -186,6 +194,20 @@ mod tests {
         assert_eq!(median_count([u64::MAX, u64::MAX - 1, 5].into_iter()), Some(u64::MAX - 1));
         assert_eq!(median_count([3, 6].into_iter()), Some(5));
         assert_eq!(median_count([].into_iter()), None);
+    }
+
+    #[test]
+    fn a_run_on_a_slow_cpu_is_not_odd_at_even_pace() {
+        let slow = |factor: f64| Pace { arithmetic_ns: 8e3 * factor, branches_ns: 4e4 * factor, looks: 9 };
+        let of = |factor: f64| Run { pace: Some(slow(factor)), ..run(1.5 * factor.powf(1.6), 0.0, 0, None) };
+        let runs: Vec<Run> = [1.0, 1.02, 0.99, 1.01, 1.4].map(of).to_vec();
+        let mut candidates = [CandidateRuns { name: "a".into(), runs }];
+        candidates[0].runs.iter_mut().for_each(|run| run.wall_s = 2.0);
+        prepare(&mut candidates);
+        let [CandidateRuns { runs, .. }] = &candidates;
+        assert!(runs.iter().all(|run| !run.outlier), "{runs:?}");
+        assert!((runs[4].compared_cpu_s() / runs[0].compared_cpu_s() - 1.0).abs() < 0.01);
+        assert!(runs[4].cpu_s() > 2.0, "what the kernel counted stays");
     }
 
     #[test]

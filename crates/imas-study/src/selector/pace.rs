@@ -12,15 +12,11 @@ use super::Judged;
 use super::total::{average, with_interval};
 use crate::table::Table;
 
-/// One kind of the probe's work, or all of them: logarithm of its time.
+/// One kind of the probe's work, or both: logarithm of its time.
 type Kind = fn(&Pace) -> Option<f64>;
 
-const KINDS: [Kind; 4] = [
-    |pace| Some(pace.arithmetic_ns.ln()),
-    |pace| Some(pace.branches_ns.ln()),
-    |pace| Some(pace.faults_ns.ln()),
-    Pace::slowness,
-];
+const KINDS: [Kind; 3] =
+    [|pace| Some(pace.arithmetic_ns.ln()), |pace| Some(pace.branches_ns.ln()), Pace::slowness];
 
 /// A program's round.
 type Place<'a> = (&'a str, u32);
@@ -33,7 +29,7 @@ pub(crate) fn table(judged: &Judged) -> Option<Table> {
         paces.entry(&run.candidate).or_default().insert(place(run), pace);
     }
     let system = paces.remove(SYSTEM)?;
-    let columns = ["beside", "rounds", "arithmetic %", "jumps %", "page faults %", "all three %"];
+    let columns = ["beside", "rounds", "arithmetic %", "jumps %", "both %"];
     let title = "Slowness of the CPU beside each candidate, over that beside system (95 % intervals); 0 is as it should be";
     let mut table = Table::new("pace", title, &columns);
     for (candidate, of) in &paces {
