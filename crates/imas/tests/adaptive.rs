@@ -128,7 +128,7 @@ fn the_laboratory_replays_the_users_own_store() {
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
     let policies = result["policies"].as_array().unwrap();
     let names: Vec<_> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
-    assert!(names.starts_with(&["adaptive", "paper", "always system"]), "{names:?}");
+    assert!(names.starts_with(&["adaptive", "paper", "best of all seen", "always system"]), "{names:?}");
     for one in policies {
         for key in ["trials", "regret", "wrong", "harmed"] {
             assert!(one[key].is_number(), "{key} of {one}");
