@@ -4,14 +4,15 @@
 use super::Board;
 use crate::stats::{Moments, t_quantile};
 
-/// Standard deviation of one paired difference of ln CPU before anything is known of the program, from docs/measuring.md.
-const PRIOR_CPU: f64 = 0.08;
+/// Standard deviation of one paired difference of ln CPU before anything is known of the program: between that of docs/measuring.md and what CPU time at even pace
+/// leaves of it. Too high a figure gives up good candidates of quiet programs after one round; too low a one costs trials of loud ones (docs/decisions/0013).
+const PRIOR_CPU: f64 = 0.05;
 /// The same of ln memory.
 const PRIOR_MEMORY: f64 = 0.03;
 /// How many degrees of freedom that prior is worth; fewer as the program shows itself louder.
 ///
 /// It serves to drop candidates and to give up, never to prove. This and the constants below were set on made-up programs (`imas simulate`).
-const PRIOR_FREEDOM: f64 = 4.0;
+const PRIOR_FREEDOM: f64 = 2.0;
 /// How many degrees of freedom the program's common variance is worth against a candidate's own.
 const COMMON_FREEDOM: f64 = 20.0;
 
