@@ -5,7 +5,7 @@ use imas_core::stats::Interval;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::chart::{Area, BLUE_LINE, GREEN_LINE, GRID, INK, RED_LINE, failed};
+use crate::chart::{Area, BLUE_LINE, Chart, GREEN_LINE, GRID, INK, RED_LINE, failed, legend};
 use crate::error::Result;
 
 const WIDTH: u32 = 760;
@@ -106,7 +106,7 @@ fn draw_bars(area: &Area<'_>, panel: &Bars<'_>) -> Result<()> {
     }
     match panel.series {
         [_] => Ok(()),
-        series => legend(&mut chart, series),
+        series => name_series(&mut chart, series),
     }
 }
 
@@ -115,14 +115,8 @@ fn area_top(area: &Area<'_>) -> i32 {
     area.get_pixel_range().1.start
 }
 
-type Plane<'a, 'b> = ChartContext<
-    'a,
-    SVGBackend<'b>,
-    Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
->;
-
 fn draw_bar(
-    chart: &mut Plane<'_, '_>,
+    chart: &mut Chart<'_, '_>,
     (bar, number): (&Interval, String),
     (y0, y1): (f64, f64),
     colour: RGBColor,
@@ -141,7 +135,7 @@ fn draw_bar(
     Ok(())
 }
 
-fn legend<'a, 'b: 'a>(chart: &mut Plane<'a, 'b>, series: &[&str]) -> Result<()> {
+fn name_series<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, series: &[&str]) -> Result<()> {
     for (name, colour) in series.iter().zip(COLOURS) {
         chart
             .draw_series(std::iter::empty::<Rectangle<(f64, f64)>>())
@@ -149,14 +143,7 @@ fn legend<'a, 'b: 'a>(chart: &mut Plane<'a, 'b>, series: &[&str]) -> Result<()> 
             .label(*name)
             .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.mix(0.45).filled()));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font(("sans-serif", 12).into_font().color(&INK))
-        .draw()
-        .map_err(failed)
+    legend(chart, SeriesLabelPosition::LowerRight)
 }
 
 /// A panel of gains in descending order, each series on its own.
@@ -208,14 +195,7 @@ fn draw_sorted(area: &Area<'_>, panel: &Sorted<'_>) -> Result<()> {
             .label(*name)
             .legend(move |(x, y)| Circle::new((x + 7, y), 3, colour.filled()));
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(GRID)
-        .label_font(("sans-serif", 12).into_font().color(&INK))
-        .draw()
-        .map_err(failed)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Result<()> {
     for mark in &panel.marks {
         draw_mark(&mut chart, mark, x_range.end, scale)?;
     }
-    draw_legend(&mut chart)
+    legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
 pub(crate) fn axes<'a, 'b>(
@@ -189,10 +189,11 @@ fn draw_mark(chart: &mut Chart<'_, '_>, mark: &Mark<'_>, to_x: f64, scale: Scale
     Ok(())
 }
 
-fn draw_legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Result<()> {
+/// Names of what was drawn with a label so far, in a box.
+pub(crate) fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>, position: SeriesLabelPosition) -> Result<()> {
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(position)
         .background_style(WHITE.mix(0.85))
         .border_style(GRID)
         .label_font(("sans-serif", 12).into_font().color(&INK))
