@@ -19,9 +19,10 @@ use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 
 /// Between the first looks.
-const FIRST_GAP: Duration = Duration::from_millis(1);
-/// The gap is at least so many times the CPU time that a look took: a twentieth of one CPU.
-const PATIENCE: u32 = 19;
+const FIRST_GAP: Duration = Duration::from_millis(2);
+/// The gap is at least so many times the CPU time that a look took, a fiftieth of one CPU: where it takes the program's, a timed
+/// call that it falls into looks long.
+const PATIENCE: u32 = 49;
 
 /// A thread that looks until it is told to stop, or dropped.
 pub(super) struct Watch {
