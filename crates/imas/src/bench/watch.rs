@@ -21,8 +21,10 @@ use nix::time::{ClockId, clock_gettime};
 /// Between the first looks.
 const FIRST_GAP: Duration = Duration::from_millis(2);
 /// The gap is at least so many times the CPU time that a look took, a fiftieth of one CPU: where it takes the program's, a timed
-/// call that it falls into looks long.
+/// call that it falls into looks long. The first looks come sooner, so that a short run has some.
 const PATIENCE: u32 = 49;
+/// How much the patience grows with each look.
+const STEP: u32 = 2;
 
 /// A thread that looks until it is told to stop, or dropped.
 pub(super) struct Watch {
@@ -69,7 +71,9 @@ fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
             looks = looks.into_iter().step_by(2).collect();
             gap *= 2;
         }
-        std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * PATIENCE));
+        let patience =
+            u32::try_from(looks.len()).map_or(PATIENCE, |looks| (looks * STEP + STEP).min(PATIENCE));
+        std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * patience));
     }
     Curve::through(&evenly(&looks, Curve::MOST))
 }
