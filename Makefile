@@ -76,12 +76,12 @@ bench: build ## the figures of SPECIFICATION.md, printed as ratios with their sp
 
 STUDY ?= build/study
 STUDY_SET ?= study
-# Candidates beside system, separated by commas; the catalogue's default set if empty.
-STUDY_WITH ?=
+# Candidates beside system, separated by commas: those of results/.
+STUDY_WITH ?= glibc:arena2,glibc:lean,jemalloc,jemalloc:small,tcmalloc,hoard,snmalloc,mimalloc2,dlmalloc
 STUDY_LIMIT ?= 12h
 study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 2 hours, study: 4, full: a night; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)
-	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 $(if $(STUDY_WITH),--with $(STUDY_WITH)) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
 	$(IMAS) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
 	$(IMAS) study selector --data $(STUDY)/runs.jsonl.gz --out $(STUDY)/page
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz
