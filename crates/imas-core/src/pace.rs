@@ -98,7 +98,7 @@ impl EvenPace {
         let (xx, xy, yy) = (sum(|(x, _)| x * x), sum(|(x, y)| x * y), sum(|(_, y)| y * y));
         let slope = ((xy + WORTH * USUAL_SLOPE) / (xx + WORTH)).clamp(0.0, STEEPEST);
         let left = yy - 2.0 * slope * xy + slope * slope * xx;
-        let helps = left <= WORTHWHILE * yy;
+        let helps = yy > 0.0 && left <= WORTHWHILE * yy;
         Self { slope: if helps { slope } else { 0.0 }, middle }
     }
 
@@ -169,6 +169,9 @@ mod tests {
             .collect();
         let even = EvenPace::fit(std::slice::from_ref(&group));
         assert!(group.iter().all(|&run| (even.cpu_s(run) - run.0).abs() < 1e-12));
+        let [one, other] = [[(1.0, pace(1.0))], [(1.0, pace(1.5))]].map(Vec::from);
+        let single = EvenPace::fit(&[one, other.clone()]);
+        assert_eq!(single.cpu_s(other[0]), 1.0, "one run of each candidate shows no slope");
         let none: Vec<Paced> = vec![(1.0, None), (2.0, None)];
         assert_eq!(EvenPace::fit(std::slice::from_ref(&none)).cpu_s(none[1]), 2.0);
         assert_eq!(EvenPace::fit(&[]).cpu_s((3.0, pace(1.0))), 3.0);

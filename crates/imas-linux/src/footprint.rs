@@ -15,6 +15,8 @@ pub struct Footprint {
 
 /// File name of the hook, whose tables follow it in the address space.
 const HOOK: &str = "libimas.so";
+/// What libc gives to the stacks of threads where the limit is none, on most machines.
+const UNLIMITED: u64 = 2 << 20;
 /// Guards of thread stacks are no larger.
 const LARGEST_GUARD: u64 = 1 << 20;
 
@@ -24,7 +26,7 @@ impl Footprint {
     pub fn of(pid: u32) -> Option<Self> {
         let total = crate::sampler::resident_bytes(pid)?;
         let maps = Process::new(i32::try_from(pid).ok()?).ok()?.smaps().ok()?.0;
-        let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
+        let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
         let found = sum(&maps, stack);
         Some(Self { resident: total.saturating_sub(found.tables_resident), heap: found.heap })
     }

@@ -52,14 +52,26 @@ impl Meter {
 
     /// Ends the looking; None when nothing was seen.
     #[must_use]
-    pub fn stop(self) -> Option<Pace> {
+    pub fn stop(mut self) -> Option<Pace> {
+        self.end();
+        let threads = std::mem::take(&mut self.threads);
+        let looks: Vec<Look> =
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();
+        Pace::of(&looks)
+    }
+
+    fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in &self.threads {
             thread.thread().unpark();
         }
-        let looks: Vec<Look> =
-            self.threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();
-        Pace::of(&looks)
+    }
+}
+
+/// A run that could not be measured to its end must not leave threads behind that disturb the next.
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -180,6 +180,7 @@ impl<Host: Serialize> Report<Host> {
             dtlb_misses: Option<u64>,
             cache_misses: Option<u64>,
             outlier: bool,
+            even_cpu_s: Option<f64>,
         }
         let mut writer = csv::Writer::from_writer(Vec::new());
         for candidate in &self.candidates {
@@ -203,6 +204,7 @@ impl<Host: Serialize> Report<Host> {
                     dtlb_misses: run.dtlb_misses,
                     cache_misses: run.cache_misses,
                     outlier: run.outlier,
+                    even_cpu_s: run.even_cpu_s,
                 })?;
             }
         }

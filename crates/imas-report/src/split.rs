@@ -29,7 +29,7 @@ pub fn cells(name: &str, split: &Split) -> Vec<String> {
 }
 
 fn shares(shares: Option<Shares>) -> [String; 6] {
-    let percent = |share: f64| format!("{:.0}", share * 100.0 + 0.0);
+    let percent = |share: f64| format!("{:.0}", (share * 100.0).round() + 0.0);
     let Some(Shares { requested, rounding, told, other }) = shares else {
         return [""; 6].map(|_| "-".to_owned());
     };

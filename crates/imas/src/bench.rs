@@ -245,6 +245,7 @@ impl Bench<'_> {
             .iter()
             .flat_map(|m| m.notes.clone())
             .chain(self.system_note(&chosen, &measured))
+            .chain(pace_note(&runs))
             .collect();
         let unusable: Vec<&str> =
             chosen.iter().filter(|c| c.obstacle.is_some()).map(|c| c.candidate.name.as_str()).collect();
@@ -356,6 +357,25 @@ pub(crate) fn run_of(outcome: &Outcome, round: u32) -> Run {
         pace: outcome.pace,
         even_cpu_s: None,
     }
+}
+
+/// Changes of pace below this are not worth a word.
+const EVEN: f64 = 0.02;
+
+/// The changes that are printed are not the ratios of the medians beside them, where the pace was taken out.
+fn pace_note(candidates: &[CandidateRuns]) -> Option<String> {
+    let runs = candidates.iter().flat_map(|candidate| &candidate.runs);
+    let paces: Vec<f64> = runs.filter_map(|run| Some(run.cpu_s() / run.even_cpu_s? - 1.0)).collect();
+    let most = paces.iter().copied().fold(0.0, f64::max);
+    let least = paces.iter().copied().fold(0.0, f64::min);
+    (most > EVEN || least < -EVEN).then(|| {
+        format!(
+            "the CPU did not always work equally fast: runs took from {:.0} % less to {:.0} % more CPU time by that alone; it is taken out of what is compared \
+             (CPU time at even pace)",
+            -least * 100.0,
+            most * 100.0
+        )
+    })
 }
 
 /// What a reader of the figures should know of a run beyond them.

@@ -52,7 +52,8 @@ pub struct ProgramResult {
     pub trials: f64,
     /// Score of the pick over that of the best candidate.
     pub regret: f64,
-    /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known.
+    /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known
+    /// or fewer than two rounds judged.
     pub regret_error: Option<(f64, f64)>,
     /// Score of the pick over `system`; below 0 is better.
     pub score: f64,
@@ -131,12 +132,13 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
     }
 }
 
+/// Of the programs whose error is known; None when that is none.
 fn less_noise(details: &[ProgramResult]) -> Option<f64> {
     let blurred = |one: &ProgramResult| {
         let (error, freedom) = one.regret_error?;
         Some(Blurred { value: one.regret, error, freedom })
     };
-    let values = details.iter().map(blurred).collect::<Option<Vec<_>>>()?;
+    let values: Vec<_> = details.iter().filter_map(blurred).collect();
     true_share_at_most(&values, WITHIN, LEAST_ERROR)
 }
 

@@ -34,7 +34,7 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Fewest complete rounds: two for the policy and one for each half of the judgement.
+/// Fewest complete rounds: two to be seen and two that judge.
 pub const MIN_ROUNDS: usize = 4;
 
 /// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, other exit or output) is out

@@ -173,7 +173,7 @@ impl Section {
         let figure = |title: &str, get: fn(&Run) -> f64| Series::of(title, &program.runs, get);
         const MIB: f64 = 1_048_576.0;
         let series = [
-            figure("CPU time by run, seconds", Run::cpu_s),
+            figure("CPU time by run, seconds (at even pace where it is known)", Run::compared_cpu_s),
             figure("Mean resident memory by run, MiB", |run| run.mean_bytes as f64 / MIB),
         ];
         Self {
