@@ -152,8 +152,8 @@ struct imas_page_header {
     uint64_t resident_kib_time;
 
     /*
-     * Where the resident bytes are, over time, at moments of their own: 16 ms after the start, then after twice as long each
-     * time until it is every 5 s. Each moment stands for the time since the one before; sums are KiB times units of 2^16 ns.
+     * Where the resident bytes are, over time, at moments of their own: some 10 ms after the start, then after twice as long
+     * each time until it is every 5 s. Each moment stands for the time since the one before; sums are KiB times units of 2^16 ns.
      * Pages of earlier versions have zeros here: nothing is known.
      */
     uint64_t split_moments;
@@ -166,6 +166,10 @@ struct imas_page_header {
     uint64_t split_cached_kib_time;    /* free blocks it keeps: thread caches, bins, holes in pages in use */
     uint64_t split_dirty_kib_time;     /* pages that hold nothing live and were not given back */
     uint64_t split_own_kib_time;       /* its own bookkeeping, where it tells */
+
+    /* 1: made for a child of fork, that goes on from its parent's live blocks: they are in both pages' figures. 0 in pages
+     * of earlier versions. After an exec the process has another page. */
+    uint64_t forked;
 };
 
 /* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */

@@ -140,6 +140,7 @@ static void count_on(struct imas_page *page, const struct imas_page *parent) {
     page->sampled.live_requested = parent->sampled.live_requested;
     page->sampled.live_samples = parent->sampled.live_samples;
     page->header.empty_pair_ticks_256 = parent->header.empty_pair_ticks_256;
+    page->header.forked = 1;
     text_copy(page->header.served, sizeof page->header.served, parent->header.served);
     page_use(&page->header);
     thread_restart_in_child(page);

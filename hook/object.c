@@ -71,13 +71,21 @@ void *object_next(const char *name) {
     return found;
 }
 
+static const char *own_name(const void *object) {
+    const char *name = object == object_libc() ? NULL : object_next("imas_allocator_name");
+    return name != NULL && object_of(name) == object ? name : NULL;
+}
+
+bool object_is_ours(const void *object) {
+    return own_name(object) != NULL;
+}
+
 void object_allocator_name(const void *function, char *name, size_t size) {
     struct holder holder = find_holder(function);
     if (holder.object == NULL)
         return;
-    const char *own = holder.object == object_libc() ? NULL : object_next("imas_allocator_name");
-    bool names_itself = own != NULL && object_of(own) == holder.object;
-    text_copy(name, size, names_itself ? own : text_base_name(holder.file));
+    const char *own = own_name(holder.object);
+    text_copy(name, size, own != NULL ? own : text_base_name(holder.file));
 }
 
 static bool starts_with_one_of(const char *text, const char *const *names, size_t count) {

@@ -19,6 +19,9 @@ const void *object_reached(const char *name);
 /* The definition of `name` in the objects after ours, or NULL. */
 void *object_next(const char *name);
 
+/* Whether `object` (object_of) is one of our allocators: it exports imas_allocator_name. */
+bool object_is_ours(const void *object);
+
 /* Writes the name of the allocator in whose object `function` lies into `name`: its imas_allocator_name, else the
  * file's base name. */
 void object_allocator_name(const void *function, char *name, size_t size);

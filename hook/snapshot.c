@@ -2,7 +2,9 @@
 #include "snapshot.h"
 
 #include <sys/resource.h>
+#include <time.h>
 
+#include "estimate.h"
 #include "page.h"
 #include "proc.h"
 #include "quiet.h"
@@ -10,12 +12,14 @@
 #include "sys.h"
 #include "thread.h"
 
+#define MOST_WAITS 20 /* of a millisecond, at the end */
 #define PERIOD_NS UINT64_C(5000000000)
-#define FIRST_LIVE_MARK (INT64_C(1) << 20)
+#define FIRST_LIVE_MARK (UINT64_C(1) << 20)
 
 static uint64_t due_ticks;
-static int64_t due_live;
-static bool taken;
+static uint64_t due_live;
+static bool taken;     /* proc.c's buffer, and the snapshots' figures */
+static bool splitting; /* told.c may walk all free blocks: no snapshot waits for that */
 
 /* The snapshot before, from which resident memory is integrated. */
 static uint64_t last_ns;
@@ -27,35 +31,33 @@ void snapshot_start(void) {
     header->ticks_start = ticks_now();
     due_ticks = header->ticks_start + (UINT64_C(1) << 26); /* until the clock's rate is known: below 5 s for any */
     due_live = FIRST_LIVE_MARK;
-    taken = false;
+    snapshot_after_fork();
     split_start();
 }
 
 void snapshot_after_fork(void) {
     taken = false;
+    splitting = false;
 }
 
-static bool enter(void) {
-    return !__atomic_exchange_n(&taken, true, __ATOMIC_ACQUIRE);
+static bool enter(bool *flag) {
+    return !__atomic_exchange_n(flag, true, __ATOMIC_ACQUIRE);
 }
 
-static void leave(void) {
-    __atomic_store_n(&taken, false, __ATOMIC_RELEASE);
+static void leave(bool *flag) {
+    __atomic_store_n(flag, false, __ATOMIC_RELEASE);
 }
 
-/* Ticks of `ns` nanoseconds, by what both clocks did since the start. */
-static uint64_t ticks_of(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
-    const struct imas_page_header *header = &thread_page->header;
-    uint64_t passed_ns = now_ns - header->ns_start;
-    uint64_t passed_ticks = now_ticks - header->ticks_start;
-    if (passed_ns == 0)
-        return 0;
-    return (uint64_t)((unsigned __int128)ns * (passed_ticks << 16) / passed_ns >> 16);
+bool snapshot_resident(uint64_t *bytes) {
+    if (!enter(&taken))
+        return false;
+    *bytes = proc_resident_bytes();
+    leave(&taken);
+    return true;
 }
 
-static int64_t live_bytes(void) {
-    int64_t live = get_relaxed(thread_page->sampled.live_bytes);
-    return live > 0 ? live : 0;
+static uint64_t live_bytes(void) {
+    return estimate(&thread_page->sampled.live_bytes);
 }
 
 struct memory {
@@ -63,7 +65,7 @@ struct memory {
 };
 
 static struct memory look(void) {
-    uint64_t live = (uint64_t)live_bytes(); /* first: what other threads add while we look makes another snapshot due */
+    uint64_t live = live_bytes(); /* first: what other threads add while we look makes another snapshot due */
     return (struct memory){proc_heap_bytes(), proc_resident_bytes(), live};
 }
 
@@ -99,11 +101,11 @@ static void note_clocks(struct imas_page_header *header) {
 static void plan_period(const struct imas_page_header *header) {
     uint64_t since_start = header->ns_last - header->ns_start;
     uint64_t wait = PERIOD_NS - since_start % PERIOD_NS;
-    set_relaxed(due_ticks, header->ticks_last + ticks_of(wait, header->ns_last, header->ticks_last));
+    set_relaxed(due_ticks, header->ticks_last + estimate_ticks(wait, header->ns_last, header->ticks_last));
 }
 
-static void plan_growth(int64_t seen) {
-    int64_t due = due_live;
+static void plan_growth(uint64_t seen) {
+    uint64_t due = due_live;
     while (due <= seen)
         due *= 2;
     set_relaxed(due_live, due);
@@ -122,11 +124,11 @@ static void look_and_note(struct imas_page_header *header) {
     note_peaks(header, &memory);
     note_sums(header, &memory);
     note_time(header, memory.resident);
-    plan_growth((int64_t)memory.live);
+    plan_growth(memory.live);
 }
 
 static NOINLINE void take(void) {
-    if (!enter())
+    if (!enter(&taken))
         return;
     struct imas_page_header *header = &thread_page->header;
     if (!has_grown() && period_is_over(header))
@@ -135,15 +137,15 @@ static NOINLINE void take(void) {
         look_and_note(header);
     note_clocks(header);
     plan_period(header);
-    leave();
+    leave(&taken);
 }
 
 static NOINLINE void take_split(void) {
-    if (!enter())
+    if (!enter(&splitting))
         return;
     if (split_is_due()) /* still: another thread may have been here */
         split_take();
-    leave();
+    leave(&splitting);
 }
 
 void snapshot_if_due(bool may_ask) {
@@ -186,13 +188,25 @@ static void note_end(struct imas_page_header *header) {
     note_clocks(header);
 }
 
+/* Another thread may be reading /proc, for some milliseconds at most. No longer: it may be this one, that a handler
+ * has interrupted and now ends. */
+static bool enter_at_last(void) {
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    bool entered = enter(&taken);
+    for (int waits = 0; !entered && waits < MOST_WAITS; waits++) {
+        sys2(SYS_nanosleep, &millisecond, NULL);
+        entered = enter(&taken);
+    }
+    return entered;
+}
+
 bool snapshot_at_exit(void) {
     if (quiet_now())
         return true; /* vfork cannot be told from the program without a system call */
     struct imas_page_header *header = &thread_page->header;
     if ((long)header->pid != sys0(SYS_getpid))
         return false;
-    if (enter())
+    if (enter_at_last())
         note_end(header); /* and nobody comes after */
     return true;
 }

@@ -7,6 +7,7 @@
 #define IMAS_HOOK_SNAPSHOT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Starts the clocks. */
 void snapshot_start(void);
@@ -14,10 +15,13 @@ void snapshot_start(void);
 /* Takes a snapshot if it is time, and looks where the resident bytes are (split.h) if `may_ask`; cheap if not. */
 void snapshot_if_due(bool may_ask);
 
+/* Resident bytes at this moment (proc.h); false while a snapshot is taken. */
+bool snapshot_resident(uint64_t *bytes);
+
 /* The last one, with what getrusage knows. False in a process that is not the page's. */
 bool snapshot_at_exit(void);
 
-/* In a child: a thread of the parent may have been taking one. */
+/* In a child: a thread of the parent may have been taking one, or a look of split.h. */
 void snapshot_after_fork(void);
 
 #endif

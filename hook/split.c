@@ -3,14 +3,15 @@
 
 #include <time.h>
 
-#include "proc.h"
+#include "estimate.h"
+#include "snapshot.h"
 #include "sys.h"
 #include "thread.h"
 #include "told.h"
 
 #define UNIT_SHIFT 16 /* of time: 65.5 us */
-#define FIRST_TICKS (UINT64_C(1) << 25) /* some 10 ms; the clock's rate is not known yet */
-#define AGAIN_TICKS (UINT64_C(1) << 21)
+#define FIRST_PART 64  /* of a second, before the clock's rate is known */
+#define AGAIN_PART 1024
 #define FIRST_STEP_NS (UINT64_C(1) << 24)
 #define LAST_STEP_NS UINT64_C(5000000000)
 #define MOST_COST 256 /* a look may take one part in so many of the time: glibc walks all its free blocks */
@@ -26,19 +27,11 @@ void split_start(void) {
     step_ns = FIRST_STEP_NS;
     last_ns = header->ns_start;
     put_off = 0;
-    set_relaxed(due_ticks, header->ticks_start + FIRST_TICKS);
+    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / FIRST_PART);
 }
 
 bool split_is_due(void) {
     return ticks_now() >= get_relaxed(due_ticks);
-}
-
-/* Ticks of `ns`, by what both clocks did since the start. */
-static uint64_t ticks_of(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
-    const struct imas_page_header *header = &thread_page->header;
-    uint64_t passed_ns = now_ns - header->ns_start;
-    uint64_t passed_ticks = now_ticks - header->ticks_start;
-    return passed_ns != 0 ? (uint64_t)((unsigned __int128)ns * passed_ticks / passed_ns) : ns;
 }
 
 /* Of this thread: that others were let run meanwhile is no cost. */
@@ -54,21 +47,18 @@ static void plan(uint64_t cost_ns) {
     uint64_t wait_ns = cost_ns * MOST_COST > step_ns ? cost_ns * MOST_COST : step_ns;
     step_ns = step_ns * 2 < LAST_STEP_NS ? step_ns * 2 : LAST_STEP_NS;
     uint64_t now_ticks = ticks_now();
-    set_relaxed(due_ticks, now_ticks + ticks_of(wait_ns, now_ns, now_ticks));
-}
-
-static uint64_t estimate(const int64_t *sum) {
-    int64_t bytes = get_relaxed(*sum);
-    return bytes > 0 ? (uint64_t)bytes : 0;
+    set_relaxed(due_ticks, now_ticks + estimate_ticks(wait_ns, now_ns, now_ticks));
 }
 
 static void add(uint64_t *sum, uint64_t bytes, uint64_t units) {
     *sum += (bytes >> 10) * units;
 }
 
-static void note(const struct told *told, bool tells, uint64_t units) {
+static void note(const struct told *told, bool tells, uint64_t resident) {
     struct imas_page_header *header = &thread_page->header;
-    add(&header->split_resident_kib_time, proc_resident_bytes(), units);
+    uint64_t units = (sys_monotonic_ns() - last_ns) >> UNIT_SHIFT;
+    last_ns += units << UNIT_SHIFT;
+    add(&header->split_resident_kib_time, resident, units);
     add(&header->split_usable_kib_time, estimate(&thread_page->sampled.live_bytes), units);
     add(&header->split_requested_kib_time, estimate(&thread_page->sampled.live_requested), units);
     add(&header->split_in_use_kib_time, told->in_use, units);
@@ -86,12 +76,12 @@ void split_take(void) {
     bool later;
     bool tells = told_now(&told, &later);
     if (later && put_off++ < MOST_PUT_OFF) {
-        set_relaxed(due_ticks, ticks_now() + AGAIN_TICKS);
+        set_relaxed(due_ticks, ticks_now() + ticks_per_second() / AGAIN_PART);
         return;
     }
     put_off = 0;
-    uint64_t units = (sys_monotonic_ns() - last_ns) >> UNIT_SHIFT;
-    last_ns += units << UNIT_SHIFT;
-    note(&told, tells, units);
+    uint64_t resident;
+    if (snapshot_resident(&resident)) /* else the next moment stands for this time too */
+        note(&told, tells, resident);
     plan(cpu_ns() - began_cpu_ns);
 }

@@ -14,7 +14,7 @@ void split_start(void);
 /* Whether it is time: one comparison. */
 bool split_is_due(void);
 
-/* Looks and notes. One thread at a time, behind a malloc of the program's own, not once the process is quiet. */
+/* Looks and notes, unless a snapshot is being taken just then. One thread at a time, behind a malloc of the program's own, not once the process is quiet. */
 void split_take(void);
 
 #endif

@@ -41,6 +41,11 @@ static inline uint64_t ticks_now(void) {
     __asm__ volatile("lfence\n\trdtsc" : "=a"(low), "=d"(high)::"memory");
     return (uint64_t)high << 32 | low;
 }
+
+/* Of the clock above, roughly; what it is shows only after a while. */
+static inline uint64_t ticks_per_second(void) {
+    return UINT64_C(1) << 31;
+}
 #elif defined(__aarch64__)
 static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
     register long x8 __asm__("x8") = nr;
@@ -58,6 +63,12 @@ static inline uint64_t ticks_now(void) {
     uint64_t ticks;
     __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
     return ticks;
+}
+
+static inline uint64_t ticks_per_second(void) {
+    uint64_t rate;
+    __asm__("mrs %0, cntfrq_el0" : "=r"(rate));
+    return rate;
 }
 #endif
 

@@ -11,7 +11,7 @@
 
 static struct mallinfo2 (*info)(void);
 static jemalloc_control *control;
-static uint64_t blocked_at_start;
+static uint64_t always_blocked; /* since the start, at every look so far */
 
 /* Bit s - 1 for signal s. */
 #define BIT(signal) (UINT64_C(1) << ((signal) - 1))
@@ -26,9 +26,11 @@ static uint64_t set_blocked(int how, uint64_t signals) {
 }
 
 void told_find(void) {
-    blocked_at_start = set_blocked(SIG_BLOCK, 0);
+    always_blocked = set_blocked(SIG_BLOCK, 0);
     const void *object = object_of((const void *)next.malloc);
-    if (next.mallinfo2 != NULL && object_of((const void *)next.mallinfo2) == object) {
+    /* Others have a mallinfo2 too, and mean other things by its fields. */
+    bool is_known = object == object_libc() || object_is_ours(object);
+    if (is_known && next.mallinfo2 != NULL && object_of((const void *)next.mallinfo2) == object) {
         info = next.mallinfo2;
         return;
     }
@@ -61,7 +63,8 @@ bool told_now(struct told *told, bool *later) {
     if (info == NULL && control == NULL)
         return false;
     uint64_t blocked = set_blocked(SIG_BLOCK, ~FAULTS);
-    *later = (blocked & ~blocked_at_start) != 0;
+    always_blocked &= blocked; /* what was let go since may be blocked by a handler next time */
+    *later = (blocked & ~always_blocked) != 0;
     if (!*later)
         *told = ask();
     set_blocked(SIG_SETMASK, blocked);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * told.h - what the allocator itself says about the memory it holds: mallinfo2 of the object whose malloc serves (glibc's,
- * or one of our allocators' that keeps count), or a jemalloc's mallctl. Of all others nothing is told, and nothing guessed.
+ * told.h - what the allocator itself says about the memory it holds: mallinfo2 of the object whose malloc serves, if that is
+ * glibc or one of our allocators, or a jemalloc's mallctl. Of all others nothing is told, and nothing guessed.
  */
 #ifndef IMAS_HOOK_TOLD_H
 #define IMAS_HOOK_TOLD_H
@@ -22,9 +22,9 @@ void told_find(void);
 
 /*
  * Asks. False when nobody tells, or when now is no time: whoever is asked takes the allocator's locks, and a signal handler
- * may have interrupted a call that holds them. A handler runs with its signal blocked, so while more is blocked than at the
- * start nothing is asked, and while it is asked no handler may come in between. The caller stands behind a finished malloc of the program's own, never at its end: _exit may be
- * called from a handler. `later` is set where another moment may do.
+ * may have interrupted a call that holds them. A handler runs with its signal blocked, so while more is blocked than always
+ * was nothing is asked, and while it is asked no handler may come in between. The caller stands behind a finished malloc of
+ * the program's own, never at its end: _exit may be called from a handler. `later` is set where another moment may do.
  */
 bool told_now(struct told *told, bool *later);
 

@@ -26,7 +26,7 @@ HEADER = [
     ("voluntary_switches", "Q"), ("involuntary_switches", "Q"), ("resident_kib_time", "Q"),
     ("split_moments", "Q"), ("split_told", "Q"), ("split_time", "Q"), ("split_resident_kib_time", "Q"),
     ("split_usable_kib_time", "Q"), ("split_requested_kib_time", "Q"), ("split_in_use_kib_time", "Q"),
-    ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"),
+    ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"), ("forked", "Q"),
 ]
 
 

@@ -167,6 +167,9 @@ pub struct PageHeader {
     pub split_dirty_kib_time: u64,
     /// Its own bookkeeping.
     pub split_own_kib_time: u64,
+
+    /// 1 in the page of a child of fork, whose figures of live blocks begin with its parent's.
+    pub forked: u64,
 }
 
 /// Sampled figures of one operation class (`struct imas_sampled_op`).

@@ -46,6 +46,7 @@ fn layouts() -> Facts {
         user_us, system_us, minor_faults, major_faults, max_rss_bytes, voluntary_switches, involuntary_switches,
         resident_kib_time, split_moments, split_told, split_time, split_resident_kib_time, split_usable_kib_time,
         split_requested_kib_time, split_in_use_kib_time, split_cached_kib_time, split_dirty_kib_time, split_own_kib_time,
+        forked,
     ] }
     layout! {facts, "struct imas_sampled_op", SampledOp, [sampled, weight, ticks, histogram] }
     layout! {facts, "struct imas_sampled", Sampled, [

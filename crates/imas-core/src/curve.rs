@@ -15,7 +15,7 @@ pub struct Curve {
     pub resident_kib: Vec<u64>,
     /// rw-p anonymous and `[heap]` mappings, thread stacks and the hook's tables left out: the paper's heap, virtual.
     pub heap_kib: Vec<u64>,
-    /// Usable bytes in live blocks, as the hook estimates them.
+    /// Usable bytes in live blocks, as the hook estimates them; zeros where forked children went on with their parent's.
     pub live_kib: Vec<u64>,
 }
 

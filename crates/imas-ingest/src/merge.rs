@@ -17,6 +17,7 @@ use crate::page::Page;
 /// - Peaks of memory and of the resident set add, which is an upper bound: they need not have been at one instant.
 /// - Means of memory are weighted by each process's share of the tree's time (first start to last snapshot), so that a
 ///   thousand short children weigh what they held on average, not a thousand times that.
+/// - No split of a tree in which forked children went on without exec: they would count their parent's blocks again.
 /// - CPU seconds, faults and switches add over the processes that came to write them.
 /// - The end is that of the first crashed process, else the root's.
 /// - Where different objects served, `served` names them all, joined by commas, so that the sample is not taken for one of
@@ -39,7 +40,10 @@ pub fn merge(pages: &[Page]) -> Result<Sample, MergeError> {
         pass_reason: None,
         served: served(&counted),
         processes,
-        memory: memory(&counted)?,
+        memory: match pages.iter().any(|page| shares_blocks(page, pages)) {
+            true => Memory { split: None, ..memory(&counted)? },
+            false => memory(&counted)?,
+        },
         wall_s: span_ns(&counted) as f64 / 1e9,
         ..sums(root, &samples)?
     })
@@ -54,6 +58,13 @@ fn same_trial(root: &Page, page: &Page) -> Result<(), MergeError> {
         return Err(MergeError::Contradiction(root.trial_id.clone()));
     }
     Ok(())
+}
+
+/// Whether it counts blocks that another process counts too: a child of fork has its parent's, and its allocator tells of
+/// them, until it replaces itself and has another page.
+fn shares_blocks(page: &Page, pages: &[Page]) -> bool {
+    let has_replaced_itself = || pages.iter().any(|other| !other.is_forked && other.is_same_process(page));
+    pages.len() > 1 && page.is_forked && !has_replaced_itself()
 }
 
 /// All that simply adds.

@@ -59,6 +59,8 @@ pub struct Page {
     pub fatal_code: u32,
     /// Children made by fork.
     pub forks: u32,
+    /// Made for a child of fork: its figures of live blocks begin with its parent's. After an exec a process has another page.
+    pub is_forked: bool,
     /// Threads that ever allocated.
     pub threads: u32,
     /// The object whose malloc serves; empty when it was not found out.
@@ -80,6 +82,12 @@ impl Page {
     /// Usable bytes in live blocks as the page has it at the moment, an estimate; 0 on a flight page.
     pub fn live_bytes_now(&self) -> u64 {
         self.calls.live_bytes
+    }
+
+    /// Whether another image of the same process.
+    pub fn is_same_process(&self, other: &Self) -> bool {
+        (self.pid, self.process_start_ticks, &self.boot_id)
+            == (other.pid, other.process_start_ticks, &other.boot_id)
     }
 
     /// A page from the future was made with a clock that has since been set back: it is taken for made now,

@@ -73,6 +73,7 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
         ended: ended(header, state)?,
         fatal_code: header.fatal_code,
         forks: header.forks,
+        is_forked: flag("forked", header.forked)?,
         threads: header.threads,
         served: text::free("served", &header.served)?,
         memory: memory(header)?,
@@ -82,12 +83,12 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
     })
 }
 
-fn range(field: &'static str, value: u32) -> PageError {
+fn range(field: &'static str, value: impl Into<u64>) -> PageError {
     PageError::Range { field, value: value.into() }
 }
 
-fn flag(field: &'static str, value: u32) -> Result<bool, PageError> {
-    match value {
+fn flag(field: &'static str, value: impl Into<u64>) -> Result<bool, PageError> {
+    match value.into() {
         0 => Ok(false),
         1 => Ok(true),
         other => Err(range(field, other)),

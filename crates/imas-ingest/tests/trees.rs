@@ -71,6 +71,27 @@ fn splits_add_like_means_and_are_told_only_if_all_told() {
 }
 
 #[test]
+fn forked_children_do_not_count_their_parents_blocks_again() {
+    let root = page(|p| looked_at(p, 3));
+    let split = |children: &[Page]| {
+        let pages = [std::slice::from_ref(&root), children].concat();
+        merge(&pages).unwrap().memory.split
+    };
+    let image = |forked, pid| {
+        child(|p| {
+            looked_at(p, 3);
+            (p.header.forked, p.header.pid) = (forked, pid);
+        })
+    };
+    assert_eq!(split(&[image(1, 5)]), None);
+    assert_eq!(split(&[image(1, 5), image(0, 6)]), None, "another process's exec");
+    assert!(split(&[image(1, 5), image(0, 5)]).is_some(), "an exec leaves the parent's blocks behind");
+    let alone = image(1, 5);
+    assert_eq!(merge(std::slice::from_ref(&alone)).unwrap().memory.split, alone.memory.split);
+    assert!(parse(&changed(|p| p.header.forked = 2)).is_err());
+}
+
+#[test]
 fn the_span_reaches_from_first_start_to_last_snapshot() {
     let later = child(|p| (p.header.ns_start, p.header.ns_last) = (6_500_000_000, 7_000_000_000));
     let sum = merge(&[page(|_| ()), later]).unwrap();

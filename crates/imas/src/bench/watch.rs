@@ -57,7 +57,7 @@ impl Drop for Watch {
 }
 
 fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
-    let mut tree = Tree { folder: folder.to_owned(), ended: HashSet::new() };
+    let mut tree = Tree { folder: folder.to_owned(), ended: HashSet::new(), forked: HashSet::new() };
     let mut looks: Vec<Look> = vec![];
     let mut first = None;
     let mut gap = FIRST_GAP;
@@ -75,6 +75,9 @@ fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
             u32::try_from(looks.len()).map_or(PATIENCE, |looks| (looks * STEP + STEP).min(PATIENCE));
         std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * patience));
     }
+    if !tree.forked.is_empty() {
+        looks.iter_mut().for_each(|look| look.live_kib = 0);
+    }
     Curve::through(&evenly(&looks, Curve::MOST))
 }
 
@@ -87,6 +90,9 @@ struct Tree {
     folder: PathBuf,
     /// Pages of processes that are gone: a tree may have thousands, and none comes back.
     ended: HashSet<PathBuf>,
+    /// Pid and start of processes seen to run on after a fork, without exec: they count their parent's live blocks again, so
+    /// that live bytes of the tree are not known.
+    forked: HashSet<(u32, u64)>,
 }
 
 impl Tree {
@@ -100,6 +106,9 @@ impl Tree {
             }
             // One that is just being made is looked at next time.
             let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
+            if !page.is_forked {
+                self.forked.remove(&(page.pid, page.process_start_ticks));
+            }
             if page.pid == std::process::id() || !process::is_running(page.pid, page.process_start_ticks) {
                 self.ended.insert(path);
                 continue;
@@ -109,8 +118,12 @@ impl Tree {
                 running.insert(page.pid, page);
             }
         }
+        let several = running.len() > 1;
         let (mut resident, mut heap, mut live) = (0, 0, 0u64);
         for (pid, page) in running {
+            if several && page.is_forked {
+                self.forked.insert((pid, page.process_start_ticks));
+            }
             let Some(found) = Footprint::of(pid) else { continue };
             resident += found.resident;
             heap += found.heap;
