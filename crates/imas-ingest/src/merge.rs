@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pages of a process tree as one sample.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use imas_core::Sample;
 use imas_core::sample::{Memory, OpFigures, Usage};
@@ -40,7 +40,7 @@ pub fn merge(pages: &[Page]) -> Result<Sample, MergeError> {
         pass_reason: None,
         served: served(&counted),
         processes,
-        memory: match pages.iter().any(|page| shares_blocks(page, pages)) {
+        memory: match share_blocks(pages) {
             true => Memory { split: None, ..memory(&counted)? },
             false => memory(&counted)?,
         },
@@ -60,11 +60,12 @@ fn same_trial(root: &Page, page: &Page) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether it counts blocks that another process counts too: a child of fork has its parent's, and its allocator tells of
-/// them, until it replaces itself and has another page.
-fn shares_blocks(page: &Page, pages: &[Page]) -> bool {
-    let has_replaced_itself = || pages.iter().any(|other| !other.is_forked && other.is_same_process(page));
-    pages.len() > 1 && page.is_forked && !has_replaced_itself()
+/// Whether blocks are counted by two processes: a child of fork has its parent's, and its allocator tells of them, until it
+/// replaces itself and has another page.
+fn share_blocks(pages: &[Page]) -> bool {
+    let process = |page: &Page| (page.pid, page.process_start_ticks);
+    let replaced: HashSet<_> = pages.iter().filter(|page| !page.is_forked).map(process).collect();
+    pages.len() > 1 && pages.iter().any(|page| page.is_forked && !replaced.contains(&process(page)))
 }
 
 /// All that simply adds.

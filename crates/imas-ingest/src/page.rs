@@ -84,12 +84,6 @@ impl Page {
         self.calls.live_bytes
     }
 
-    /// Whether another image of the same process.
-    pub fn is_same_process(&self, other: &Self) -> bool {
-        (self.pid, self.process_start_ticks, &self.boot_id)
-            == (other.pid, other.process_start_ticks, &other.boot_id)
-    }
-
     /// A page from the future was made with a clock that has since been set back: it is taken for made now,
     /// so that no wait is reckoned from a time that is yet to come.
     pub fn not_after(mut self, now_unix_s: f64) -> Self {
