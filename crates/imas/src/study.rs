@@ -80,7 +80,7 @@ fn study(args: &StudyArgs, context: &Context, progress: Progress) -> Result<Stud
 }
 
 /// Tables that are the answer rather than the evidence.
-const TOTALS: [&str; 3] = ["aims", "totals", "leads"];
+const TOTALS: [&str; 5] = ["aims", "aims-everyday", "totals", "totals-everyday", "leads"];
 
 fn page(study: &Study) -> String {
     // The remarks are sentences: they stand in the page and in the CSV, a terminal has no room for them.

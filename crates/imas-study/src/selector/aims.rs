@@ -2,6 +2,7 @@
 //! What the project set itself, and what the default policy reaches.
 
 use super::Judged;
+use super::judge::Outcomes;
 use super::strategy::{Aim, Strategy};
 use super::total::{Metric, ahead, total, with_interval};
 use crate::table::Table;
@@ -54,13 +55,13 @@ const WANTED: [Wanted; 5] = [
     },
 ];
 
-pub(crate) fn table(judged: &Judged) -> Table {
+pub(crate) fn table(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     let columns = ["aim", "wanted %", "reached %, mean [95 %]", "reached", "beside it"];
-    let mut table = Table::new("aims", "What IMAS set itself", &columns);
+    let mut table = Table::new(id, title, &columns);
     for wanted in &WANTED {
-        table.push(row(judged, wanted).unwrap_or_else(|| no_row(wanted)));
+        table.push(row(judged, outcomes, wanted).unwrap_or_else(|| no_row(wanted)));
     }
-    table.push(ahead_of_all(judged));
+    table.push(ahead_of_all(judged, outcomes));
     table
 }
 
@@ -70,8 +71,8 @@ fn no_row(wanted: &Wanted) -> Vec<String> {
         .to_vec()
 }
 
-fn row(judged: &Judged, wanted: &Wanted) -> Option<Vec<String>> {
-    let of = |strategy: Strategy, metric| total(&judged.outcomes, &strategy, metric, judged.by);
+fn row(judged: &Judged, outcomes: &Outcomes, wanted: &Wanted) -> Option<Vec<String>> {
+    let of = |strategy: Strategy, metric| total(outcomes, &strategy, metric, judged.by);
     let policy = match wanted.metric {
         Metric::Time | Metric::Frag => Strategy::Paper(wanted.aim),
         _ => Strategy::Adaptive(wanted.aim),
@@ -97,12 +98,12 @@ fn row(judged: &Judged, wanted: &Wanted) -> Option<Vec<String>> {
     ])
 }
 
-fn ahead_of_all(judged: &Judged) -> Vec<String> {
+fn ahead_of_all(judged: &Judged, outcomes: &Outcomes) -> Vec<String> {
     let (mut behind, mut unsure) = (vec![], vec![]);
     for (aim, metric) in Aim::ALL.into_iter().zip(Metric::OURS) {
         for candidate in &judged.source.candidates {
             let other = Strategy::Always(candidate.clone());
-            let lead = ahead(&judged.outcomes, (&Strategy::Adaptive(aim), &other), metric, judged.by);
+            let lead = ahead(outcomes, (&Strategy::Adaptive(aim), &other), metric, judged.by);
             let Some((_, lead)) = lead else { continue };
             let text = format!("{candidate} in {} ({})", metric.name(), with_interval(&lead));
             match lead.mid <= 0.0 {

@@ -9,6 +9,7 @@
 mod aims;
 mod best_worst;
 mod cost;
+mod everyday;
 mod figures;
 mod findings;
 mod judge;

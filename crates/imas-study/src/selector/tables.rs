@@ -8,6 +8,8 @@ use imas_core::stats::median;
 use super::Judged;
 use super::aims;
 use super::best_worst;
+use super::everyday;
+use super::judge::Outcomes;
 use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, total, with_interval};
@@ -16,17 +18,39 @@ use crate::table::Table;
 const MIB: f64 = 1_048_576.0;
 
 pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
-    let all = [
-        aims::table(judged),
-        totals(judged),
-        leads(judged),
+    let of_all = three(judged, &judged.outcomes, ["aims", "totals", "leads"], TITLES);
+    let both: Vec<Table> = match everyday::outcomes(judged) {
+        None => of_all.into(),
+        // Each beside its like: they are to be read together.
+        Some(outcomes) => {
+            let ids = ["aims-everyday", "totals-everyday", "leads-everyday"];
+            let everyday = three(judged, &outcomes, ids, [everyday::TITLE; 3]);
+            of_all.into_iter().zip(everyday).flat_map(|(all, everyday)| [all, everyday]).collect()
+        }
+    };
+    let others = [
         papers_totals(judged),
         best_worst::table(judged),
         programs(judged),
         measurements(judged),
         left_out(judged),
     ];
-    all.into_iter().chain(pace::table(judged)).collect()
+    both.into_iter().chain(others).chain(pace::table(judged)).collect()
+}
+
+const TITLES: [&str; 3] = [
+    "What IMAS set itself",
+    "Gains over system, over all programs (95 % intervals)",
+    "IMAS against every single candidate (geometric means over the programs under which it runs, paired)",
+];
+
+/// Aims, totals and leads.
+fn three(judged: &Judged, outcomes: &Outcomes, ids: [&str; 3], titles: [&str; 3]) -> [Table; 3] {
+    [
+        aims::table(judged, outcomes, ids[0], titles[0]),
+        totals(judged, outcomes, ids[1], titles[1]),
+        leads(judged, outcomes, ids[2], titles[2]),
+    ]
 }
 
 /// Strategies with an outcome, in the order they are compared.
@@ -35,7 +59,7 @@ pub(crate) fn strategies(judged: &Judged) -> Vec<Strategy> {
     Strategy::all(&judged.source.candidates).into_iter().filter(is_judged).collect()
 }
 
-fn totals(judged: &Judged) -> Table {
+fn totals(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     let columns = [
         "what decides",
         "programs",
@@ -46,11 +70,11 @@ fn totals(judged: &Judged) -> Table {
         "balanced gain %, mean",
         "balanced gain %, geometric",
     ];
-    let mut table = Table::new("totals", "Gains over system, over all programs (95 % intervals)", &columns);
+    let mut table = Table::new(id, title, &columns);
     for strategy in strategies(judged) {
         let mut row = vec![strategy.name()];
         for metric in Metric::OURS {
-            let total = total(&judged.outcomes, &strategy, metric, judged.by);
+            let total = total(outcomes, &strategy, metric, judged.by);
             if row.len() == 1 {
                 row.push(total.map_or(0, |t| t.programs).to_string());
             }
@@ -86,7 +110,7 @@ fn papers_totals(judged: &Judged) -> Table {
     table
 }
 
-fn leads(judged: &Judged) -> Table {
+fn leads(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     let columns = [
         "IMAS under",
         "against, for all programs",
@@ -95,17 +119,13 @@ fn leads(judged: &Judged) -> Table {
         "memory: leanest picks ahead by %",
         "both: balanced picks ahead by %",
     ];
-    let mut table = Table::new(
-        "leads",
-        "IMAS against every single candidate (geometric means over the programs under which it runs, paired)",
-        &columns,
-    );
+    let mut table = Table::new(id, title, &columns);
     type Of = fn(Aim) -> Strategy;
     let policies: [(&str, Of); 2] = [("adaptive", Strategy::Adaptive), ("paper", Strategy::Paper)];
     for (policy, of) in policies {
         for candidate in &judged.source.candidates {
             let other = Strategy::Always(candidate.clone());
-            let lead = |(aim, metric)| ahead(&judged.outcomes, (&of(aim), &other), metric, judged.by);
+            let lead = |(aim, metric)| ahead(outcomes, (&of(aim), &other), metric, judged.by);
             let found = Aim::ALL.into_iter().zip(Metric::OURS).map(lead).collect::<Vec<_>>();
             let Some((programs, _)) = found[0] else { continue };
             let cells = found.iter().map(|f| f.map_or_else(no_figure, |(_, i)| with_interval(&i)));

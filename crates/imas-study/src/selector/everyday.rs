@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs that people use, apart from those of the allocator literature.
+//!
+//! The literature's programs do little but allocate, so their gains are many times those of others: a mean over both says nothing of either.
+
+use std::collections::BTreeMap;
+
+use super::Judged;
+use super::judge::Outcomes;
+
+/// Of the tables that leave them out.
+pub(crate) const TITLE: &str = "The same without the programs of the allocator literature";
+/// Their names in `workloads/suite.toml` begin so.
+const LITERATURE: &str = "lit-";
+
+/// Outcomes without the programs of the literature; None when there are no such programs, or no others.
+pub(crate) fn outcomes(judged: &Judged) -> Option<Outcomes> {
+    let is_everyday = |program: usize| !judged.source.programs[program].name.starts_with(LITERATURE);
+    let all = judged.source.programs.len();
+    let everyday = (0..all).filter(|&program| is_everyday(program)).count();
+    let of = |of: &BTreeMap<usize, _>| {
+        of.clone().into_iter().filter(|(program, _)| is_everyday(*program)).collect()
+    };
+    (0 < everyday && everyday < all).then(|| {
+        judged.outcomes.iter().map(|(strategy, outcomes)| (strategy.clone(), of(outcomes))).collect()
+    })
+}
