@@ -93,9 +93,20 @@ impl Split {
             let sum: u128 = splits.iter().map(|split| u128::from(of(split))).sum();
             sum.checked_div(count).and_then(|mean| u64::try_from(mean).ok())
         };
-        let all_told = splits.iter().all(|split| split.told.is_some());
+        Self::combined(splits, |of| mean(of).ok_or(())).ok()
+    }
+
+    /// Each figure by `mean`; what the allocators tell only where all of them do.
+    ///
+    /// # Errors
+    /// Those of `mean`.
+    pub fn combined<E>(
+        splits: &[Self],
+        mean: impl Fn(&dyn Fn(&Self) -> u64) -> Result<u64, E>,
+    ) -> Result<Self, E> {
         let told = |of: fn(&Told) -> u64| mean(&|split| split.told.as_ref().map_or(0, of));
-        Some(Self {
+        let all_told = splits.iter().all(|split| split.told.is_some());
+        Ok(Self {
             moments: splits.iter().fold(0, |sum, split| sum.saturating_add(split.moments)),
             resident: mean(&|split| split.resident)?,
             live: mean(&|split| split.live)?,

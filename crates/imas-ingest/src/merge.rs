@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use imas_core::Sample;
 use imas_core::sample::{Memory, OpFigures, Usage};
-use imas_core::split::{Split, Told};
+use imas_core::split::Split;
 
 use crate::error::MergeError;
 use crate::page::Page;
@@ -181,23 +181,8 @@ fn split(pages: &[&Page], span_ns: u64) -> Result<Option<Split>, MergeError> {
     let mean = |of: &dyn Fn(&Split) -> u64| {
         add(looked.iter().map(|(split, life_ns)| share(of(split), *life_ns, span_ns)))
     };
-    let told = |of: fn(&Told) -> u64| mean(&|split| split.told.as_ref().map_or(0, of));
-    let all_told = looked.iter().all(|(split, _)| split.told.is_some());
-    Ok(Some(Split {
-        moments: add(looked.iter().map(|(split, _)| split.moments))?,
-        resident: mean(&|split| split.resident)?,
-        live: mean(&|split| split.live)?,
-        requested: mean(&|split| split.requested)?,
-        told: match all_told {
-            true => Some(Told {
-                in_use: told(|t| t.in_use)?,
-                cached: told(|t| t.cached)?,
-                dirty: told(|t| t.dirty)?,
-                own: told(|t| t.own)?,
-            }),
-            false => None,
-        },
-    }))
+    let splits: Vec<Split> = looked.iter().map(|(split, _)| *split).collect();
+    Split::combined(&splits, mean).map(Some)
 }
 
 /// value * life / span, rounded down; the value itself when no time passed at all.

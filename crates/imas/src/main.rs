@@ -30,6 +30,7 @@ mod simulate;
 mod start;
 mod status;
 mod study;
+mod study_args;
 mod suite;
 mod system;
 mod unit;

@@ -20,9 +20,9 @@ use imas_linux::host::Host;
 use imas_linux::{conditions, measure};
 use imas_study::{MobileHeader, MobileRecord, StudyError};
 
-use crate::cli::MobileArgs;
 use crate::context::Context;
 use crate::message::{self, Hinted};
+use crate::study_args::MobileArgs;
 use session::Session;
 
 /// Those of the paper, in the order of its text, beside `system`; what is not built here is left out with a word.

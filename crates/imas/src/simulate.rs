@@ -16,9 +16,10 @@ use imas_core::stats::Interval;
 use imas_store::Store;
 use serde_json::json;
 
-use crate::cli::{Places, SimulateArgs};
+use crate::cli::Places;
 use crate::context::Context;
 use crate::message::{self, Hinted};
+use crate::study_args::SimulateArgs;
 use crate::{output, profile};
 
 /// Programs to replay and where they come from.

@@ -12,10 +12,10 @@ use imas_study::{
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::cli::{StudyArgs, StudyName};
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::output;
+use crate::study_args::{StudyArgs, StudyName};
 
 pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
     match (args.name, args.data.is_empty()) {

@@ -18,9 +18,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_suite::{Place, Set, Suite, SuiteError};
 
-use crate::cli::{Places, SuiteAction, SuitePlaces, SuiteSet};
+use crate::cli::Places;
 use crate::context::{Context, xdg};
 use crate::message::Hinted;
+use crate::study_args::{SuiteAction, SuitePlaces, SuiteSet};
 
 pub(crate) fn run(action: &SuiteAction, places: &Places) -> Result<ExitCode> {
     match action {

@@ -44,7 +44,9 @@ struct Line {
 pub(super) fn figures(memories: &[Memory], names: &[&str]) -> Vec<Figure> {
     // A line needs two points.
     let drawn: Vec<&Memory> = memories.iter().filter(|memory| memory.looks.len() > 1).collect();
-    let live = drawn.iter().find(|memory| memory.candidate == SYSTEM).map(|memory| &memory.looks[..]);
+    let looks = drawn.iter().find(|memory| memory.candidate == SYSTEM).map(|memory| &memory.looks[..]);
+    // It is 0 throughout where forked processes share their blocks: nothing is known then.
+    let live = looks.filter(|looks| looks.iter().any(|look| look.live_kib > 0));
     let resident = Figure::of("Resident memory through one counted run, MiB", &drawn, names, live, |look| {
         look.resident_kib
     });

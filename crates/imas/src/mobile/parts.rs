@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use imas_suite::packages;
 
-use crate::cli::{MobileArgs, MobilePartName};
 use crate::context::Context;
 use crate::message::{self, Hinted};
+use crate::study_args::{MobileArgs, MobilePartName};
 
 /// The programs of benchmarks and sizes, in `study/` of the library folder.
 const PROGRAMS: [&str; 4] = ["mobile-minimal", "mobile-chunks", "mobile-threads", "mobile-timed"];

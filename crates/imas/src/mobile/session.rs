@@ -21,9 +21,9 @@ use super::parts::Parts;
 use super::server::Files;
 use super::use_case::UseCase;
 use super::{SEED, inputs, start};
-use crate::cli::MobileArgs;
 use crate::context::Context;
 use crate::message;
+use crate::study_args::MobileArgs;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -10,9 +10,9 @@ use imas_suite::{Place, Program, Set, Suite, packages};
 use serde::Serialize;
 
 use super::fit::{Fit, fit};
-use crate::cli::SuiteListArgs;
 use crate::context::Context;
 use crate::output;
+use crate::study_args::SuiteListArgs;
 
 /// One program; the shape of `--json`.
 #[derive(Debug, Serialize)]

@@ -7,8 +7,8 @@ use anyhow::Result;
 use imas_suite::packed;
 use serde_json::json;
 
-use crate::cli::SuitePackArgs;
 use crate::message::{self, Hinted};
+use crate::study_args::SuitePackArgs;
 use crate::{output, simulate};
 
 pub(super) fn run(args: &SuitePackArgs) -> Result<ExitCode> {

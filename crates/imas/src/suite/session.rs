@@ -19,9 +19,9 @@ use super::limit::Limit;
 use super::once::Once;
 use super::progress::Progress;
 use super::show;
-use crate::cli::SuiteRunArgs;
 use crate::context::Context;
 use crate::message::{self, Hinted};
+use crate::study_args::SuiteRunArgs;
 
 /// A run may take at least this long, and so many times what the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;

@@ -11,8 +11,8 @@ use imas_report::{format, table};
 use imas_suite::{ProgramSummary, Summary, record};
 use serde_json::json;
 
-use crate::cli::SuiteShowArgs;
 use crate::message::Hinted;
+use crate::study_args::SuiteShowArgs;
 use crate::{message, output};
 
 /// Seed of the resampling behind the intervals.
