@@ -182,6 +182,7 @@ fn split(pages: &[&Page], span_ns: u64) -> Result<Option<Split>, MergeError> {
         add(looked.iter().map(|(split, life_ns)| share(of(split), *life_ns, span_ns)))
     };
     let splits: Vec<Split> = looked.iter().map(|(split, _)| *split).collect();
+    add(splits.iter().map(|split| split.moments))?; // more than can be stored is refused, not cut
     Split::combined(&splits, mean).map(Some)
 }
 
