@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine's CPU and memory pressure at this moment.
 
+use std::path::{Path, PathBuf};
+
 use imas_core::decision::Conditions;
 use procfs::{CpuPressure, Current, LoadAverage, Meminfo, MemoryPressure};
 
@@ -43,20 +45,38 @@ pub fn load1() -> Option<f64> {
     LoadAverage::current().ok().map(|load| f64::from(load.one))
 }
 
-/// Use of memory as a share of the limit, the highest over this process' control group (version 2) and those above it.
-fn group_memory_used() -> Option<f64> {
-    let groups = procfs::process::Process::myself().ok()?.cgroups().ok()?;
-    let own = groups.into_iter().find(|group| group.hierarchy == 0)?;
-    let folder = std::path::Path::new("/sys/fs/cgroup").join(own.pathname.trim_start_matches('/'));
-    let above = folder.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup"));
-    above.filter_map(share_used).max_by(f64::total_cmp)
+/// Memory that this process may still take without harm, in bytes: what the machine has available, or its control group's limit leaves; 0 when unknown.
+#[must_use]
+pub fn room_bytes() -> u64 {
+    let available = Meminfo::current().ok().and_then(|memory| memory.mem_available).unwrap_or(0);
+    let left = |(used, limit): (u64, u64)| limit.saturating_sub(used);
+    groups().unwrap_or_default().iter().filter_map(|group| use_of(group)).map(left).fold(available, u64::min)
 }
 
-fn share_used(group: &std::path::Path) -> Option<f64> {
-    let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<f64>().ok();
+/// Use of memory as a share of the limit, the highest over this process' control group (version 2) and those above it.
+fn group_memory_used() -> Option<f64> {
+    groups()?
+        .iter()
+        .filter_map(|group| use_of(group))
+        .map(|(used, limit)| used as f64 / limit as f64)
+        .max_by(f64::total_cmp)
+}
+
+/// The folders of this process' control group and of those above it.
+fn groups() -> Option<Vec<PathBuf>> {
+    let groups = procfs::process::Process::myself().ok()?.cgroups().ok()?;
+    let own = groups.into_iter().find(|group| group.hierarchy == 0)?;
+    let folder = Path::new("/sys/fs/cgroup").join(own.pathname.trim_start_matches('/'));
+    let above = folder.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup"));
+    Some(above.map(Path::to_owned).collect())
+}
+
+/// Bytes used, and the limit, of a group that has one.
+fn use_of(group: &Path) -> Option<(u64, u64)> {
+    let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
     // `max`, which is no number, means no limit.
-    let limit = read("memory.max").filter(|limit| *limit > 0.0)?;
-    Some(read("memory.current")? / limit)
+    let limit = read("memory.max").filter(|limit| *limit > 0)?;
+    Some((read("memory.current")?, limit))
 }
 
 /// CPUs this process may run on; at least one.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What IMAS asks of Linux, and nothing else of IMAS.
 //!
+//! - [`backed`]: free memory with the host's memory behind it
 //! - [`boot`]: which boot this is, as programs see it
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
 //! - [`clock`]: the time of day
@@ -22,6 +23,7 @@
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`catalogue_table`]: the candidates that root approved for it
 
+pub mod backed;
 pub mod boot;
 pub mod catalogue;
 pub mod catalogue_table;

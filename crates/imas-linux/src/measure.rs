@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 use siphasher::sip::SipHasher13;
 use wait4::Wait4;
 
+use crate::backed::{Touch, back};
 use crate::counters::{Counters, Counts};
 use crate::environment::Variables;
 use crate::one_cpu::OneCpu;
@@ -44,6 +45,8 @@ pub struct Run<'a> {
     pub timeout: Duration,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
+    /// Free memory is touched before the run, so much of it, so that none of it must be fetched from the host first; 0: none.
+    pub backed_bytes: u64,
 }
 
 /// What one run cost and how it ended.
@@ -75,6 +78,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// How slow the CPU was meanwhile; of a server, while it was loaded.
     pub pace: Option<Pace>,
+    /// What touching free memory before the run took.
+    pub backed: Option<Touch>,
     /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
     /// The end of what was written to standard error.
@@ -136,6 +141,7 @@ impl Run<'_> {
     pub fn measure(&self) -> Result<Outcome, RunError> {
         // Orphans of the tree become ours, so that their CPU time is counted and they can be ended.
         adopt_orphans()?;
+        let backed = back(self.backed_bytes);
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let counters = Counters::open();
         let mut child = self.spawn()?;
@@ -154,6 +160,7 @@ impl Run<'_> {
         let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let mut outcome = usage_between(&before, &after);
         outcome.wall_s = wall_s;
+        outcome.backed = backed;
         outcome.timed_out = timed_out;
         outcome.left_running = left_running;
         outcome.resident = resident;
@@ -180,6 +187,7 @@ impl Run<'_> {
         load: impl FnOnce(u32) -> T,
     ) -> Result<(Outcome, T), RunError> {
         adopt_orphans()?;
+        let backed = back(self.backed_bytes);
         let mut child = self.spawn()?;
         let start = Instant::now();
         let output = hash_output(&mut child, self.show_output);
@@ -201,6 +209,7 @@ impl Run<'_> {
         let left_running = end_orphans()?;
         let mut outcome = usage_between(&before, &getrusage(UsageWho::RUSAGE_CHILDREN)?);
         outcome.wall_s = wall_s;
+        outcome.backed = backed;
         outcome.timed_out = timed_out;
         outcome.left_running = left_running;
         outcome.resident = resident;

@@ -26,6 +26,7 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
         cpu: None,
+        backed_bytes: 0,
     }
     .measure()
     .unwrap()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: a command under every candidate, interleaved, and what that says.
 
+pub(crate) mod backing;
 pub(crate) mod counted;
 mod plan;
 mod progress;
@@ -33,6 +34,7 @@ use crate::cli::{BenchArgs, OneCpuName};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::{export, output};
+use backing::Backing;
 use plan::{Kind, Step};
 use progress::Progress;
 use raw::RawFile;
@@ -58,7 +60,14 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let chosen = chosen(args, context, store.as_ref())?;
     check_files(args)?;
     let always = (args.one_cpu == OneCpuName::Always).then(steady_cpu).flatten();
-    let bench = Bench { args, context, command, build_id: executable.build_id, cpu: Cell::new(always) };
+    let bench = Bench {
+        args,
+        context,
+        command,
+        build_id: executable.build_id,
+        cpu: Cell::new(always),
+        backing: Backing::default(),
+    };
     let measured = bench.measure(&chosen)?;
     if let Some(store) = &store {
         bench.remember_crashes(store, &chosen, &measured)?;
@@ -119,6 +128,7 @@ struct Bench<'a> {
     build_id: String,
     /// Where the runs are kept, once it is known that the program uses one CPU at a time.
     cpu: Cell<Option<usize>>,
+    backing: Backing,
 }
 
 impl Bench<'_> {
@@ -224,8 +234,11 @@ impl Bench<'_> {
             show_output: self.args.show_output,
             timeout,
             cpu: self.cpu.get(),
+            backed_bytes: self.backing.bytes(),
         };
-        Ok(run.measure()?)
+        let outcome = run.measure()?;
+        self.backing.saw(&outcome);
+        Ok(outcome)
     }
 
     fn report(&self, chosen: Vec<Chosen<'_>>, mut measured: Vec<Measured>) -> Report<Host> {
@@ -246,6 +259,7 @@ impl Bench<'_> {
             .flat_map(|m| m.notes.clone())
             .chain(self.system_note(&chosen, &measured))
             .chain(pace_note(&runs))
+            .chain(self.backing.note())
             .collect();
         let unusable: Vec<&str> =
             chosen.iter().filter(|c| c.obstacle.is_some()).map(|c| c.candidate.name.as_str()).collect();

@@ -15,6 +15,7 @@ use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
 use serde_json::json;
 
+use crate::bench::backing::{Backing, Extremes};
 use crate::{message, output};
 
 /// A true difference of this size is what is looked for.
@@ -57,17 +58,23 @@ pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<Exi
         ["sort", "--parallel=1", "-k2,2", "-S", "64M"].into_iter().map(OsString::from).collect();
     let own: Vec<OsString> = own.into_iter().chain([lines.path().into()]).collect();
     let words = if command.is_empty() { &own[..] } else { command };
-    let (runs, kept) = measured(words, pairs)?;
+    let backing = Backing::default();
+    let (runs, kept) = measured(words, pairs, &backing)?;
+    backing.look_after_a_while();
+    let touches = backing.extremes();
     warn_of_failures(words, &[&runs[..], &kept].concat());
     let rows = rows(&runs, &kept);
     if as_json {
         let measures: Vec<_> =
             rows.iter().map(|(name, steady)| json!({ "measure": name, "steadiness": steady })).collect();
+        let first_touch = touches
+            .map(|Extremes { least, most }| json!({ "least_s_per_gib": least, "most_s_per_gib": most }));
         output::json(
-            &json!({ "schema": 1, "pairs": pairs, "difference": DIFFERENCE, "measures": measures }),
+            &json!({ "schema": 1, "pairs": pairs, "difference": DIFFERENCE, "measures": measures, "first_touch": first_touch }),
         )?;
     } else {
         output::text(&page(words, pairs, &rows))?;
+        output::text(&touches.map(said_of_touches).unwrap_or_default())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -150,7 +157,7 @@ fn better_of_two(figures: impl Iterator<Item = f64>) -> impl Iterator<Item = f64
 }
 
 /// Pairs of runs on all CPUs, and pairs of runs on one, by turns.
-fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
+fn measured(words: &[OsString], pairs: u32, backing: &Backing) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
     let command = Command::resolve(words, std::env::var_os("PATH").as_deref())?;
     let variables = std::env::vars_os().collect();
     let once = |cpu: Option<usize>| -> Result<Outcome> {
@@ -163,8 +170,11 @@ fn measured(words: &[OsString], pairs: u32) -> Result<(Vec<Outcome>, Vec<Outcome
             show_output: false,
             timeout: TIMEOUT,
             cpu,
+            backed_bytes: backing.bytes(),
         };
-        Ok(run.measure()?)
+        let outcome = run.measure()?;
+        backing.saw(&outcome);
+        Ok(outcome)
     };
     let serial = once(None)?.is_serial(); // and it fills the caches
     let one = if serial { steady_cpu() } else { None };
@@ -201,6 +211,17 @@ fn page(words: &[OsString], pairs: u32, rows: &[(String, Option<Steadiness>)]) -
         "{program} against itself under system, {pairs} pairs\n\n{}\npairs for 3 %: paired runs with which a true difference of 3 % is found nine times in ten, at 5 % error\n{now}",
         imas_report::table::plain(&head, rows.iter().map(row))
     )
+}
+
+/// What a page of free memory costs who touches it first.
+fn said_of_touches(touches: Extremes) -> String {
+    let Extremes { least, most } = touches;
+    let what = if touches.is_given_back() {
+        "it goes back to the host when nobody takes it for seconds, and who takes it then waits, most for huge pages"
+    } else {
+        "it stays here"
+    };
+    format!("free memory: touching a GiB of it takes {least:.2} to {most:.2} s: {what}\n")
 }
 
 /// What the noise of CPU time means for a comparison made now.

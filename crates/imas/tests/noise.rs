@@ -46,6 +46,9 @@ fn the_page_names_every_measure_and_what_a_comparison_takes() {
     assert_eq!((cells.len(), cells[3], cells[5]), (7, "%", "%"), "{elapsed}");
     assert!(cells[2].parse::<f64>().unwrap() >= 0.0 && cells[6].parse::<u32>().unwrap() >= 2, "{elapsed}");
     assert!(page.contains("a difference of 3 % in CPU"), "{page}");
+    let memory =
+        page.lines().find(|line| line.starts_with("free memory: touching a GiB of it takes ")).unwrap();
+    assert!(memory.ends_with("it stays here") || memory.contains("goes back to the host"), "{memory}");
     // One to fill the caches, then pairs; where there is a choice of CPUs, as many again that are kept on one.
     let runs = std::fs::read_to_string(world.work().join("made")).unwrap().lines().count();
     assert!([1 + 6, 1 + 12].contains(&runs), "{runs} runs");
@@ -70,6 +73,8 @@ fn json_says_the_same_in_figures() {
     for row in ROWS {
         steadiness(row);
     }
+    let touch = |name: &str| found["first_touch"][name].as_f64().unwrap();
+    assert!(0.0 < touch("least_s_per_gib") && touch("least_s_per_gib") <= touch("most_s_per_gib"));
     // Six pairs are three of the better of two.
     for row in
         ["elapsed seconds", "user + system seconds", "user + system seconds, better of two", "page faults"]

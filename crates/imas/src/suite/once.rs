@@ -32,6 +32,8 @@ pub(super) struct Once<'a> {
     pub(super) program: &'a Program,
     pub(super) build_id: &'a str,
     pub(super) timeout: Duration,
+    /// Free memory that is touched before the run.
+    pub(super) backed_bytes: u64,
 }
 
 /// A server may take this long until it answers, and to end.
@@ -112,6 +114,7 @@ impl Once<'_> {
             show_output: false,
             timeout: if self.program.server.is_some() { PATIENCE } else { self.timeout },
             cpu: self.cpu(),
+            backed_bytes: self.backed_bytes,
         };
         let Some(server) = &self.program.server else {
             return Ok((run.measure()?, None));

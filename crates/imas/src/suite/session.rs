@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_core::candidate::SYSTEM;
+use imas_linux::backed::enough_for;
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
@@ -157,6 +158,8 @@ struct Subject<'a> {
     confirmed: bool,
     /// Two runs of `system` gave different things: outputs are not compared.
     varies: bool,
+    /// The most memory that a run of it took.
+    most_bytes: u64,
     /// Runs that do not count, by candidate.
     failures: BTreeMap<String, usize>,
 }
@@ -181,6 +184,7 @@ impl<'a> Subject<'a> {
             expected: outputs.first().map(|output| (*output).clone()),
             confirmed: outputs.len() > 1,
             varies: different.len() > 1,
+            most_bytes: mine().map(|line| line.run.peak_bytes).max().unwrap_or(0),
             failures,
         }
     }
@@ -358,6 +362,7 @@ impl Session<'_> {
             program: subject.program,
             build_id: &subject.build_id,
             timeout: Duration::from_secs_f64(timeout),
+            backed_bytes: enough_for(subject.most_bytes),
         };
         once.run(candidate, kind, round)
     }
@@ -403,6 +408,8 @@ impl Session<'_> {
     fn keep(&mut self, at: usize, line: &Line, progress: &Progress) -> Result<()> {
         self.record.append(line).map_err(super::hinted)?;
         self.done.insert(line.key());
+        let subject = &mut self.subjects[at];
+        subject.most_bytes = subject.most_bytes.max(line.run.peak_bytes);
         if let Some(why) = &line.why {
             let said = line.said.as_deref().unwrap_or_default();
             progress.say(&format!("imas: {} under {}: {why}: {said}", line.program, line.candidate));
