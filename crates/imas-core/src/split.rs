@@ -43,7 +43,8 @@ pub struct Shares {
     pub requested: f64,
     /// Rounding up to the allocator's sizes.
     pub rounding: f64,
-    /// Free blocks, free pages and bookkeeping; None when it is not told.
+    /// Free blocks, free pages and bookkeeping; None when it is not told. In this order each is at most what is left of the
+    /// resident memory: allocators tell of address space, of which they may never have touched a part.
     pub told: Option<[f64; 3]>,
     /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is not told.
     /// Below 0 where blocks were asked for and never touched.
@@ -81,9 +82,14 @@ impl Split {
         }
         let share = |bytes: u64| bytes as f64 / self.resident as f64;
         let (requested, rounding) = (share(self.live.min(self.requested)), share(self.rounding()));
-        let told = self.told.map(|told| [told.cached, told.dirty, told.own].map(share));
-        let known = requested + rounding + told.map_or(0.0, |told| told.iter().sum());
-        Some(Shares { requested, rounding, told, other: 1.0 - known })
+        let mut left = 1.0 - requested - rounding;
+        let mut of_the_rest = |bytes| {
+            let part = share(bytes).min(left.max(0.0));
+            left -= part;
+            part
+        };
+        let told = self.told.map(|told| [told.cached, told.dirty, told.own].map(&mut of_the_rest));
+        Some(Shares { requested, rounding, told, other: left })
     }
 
     /// The mean of several trials, each counting alike. Told only if all were. None of none.
@@ -147,6 +153,23 @@ mod tests {
         let shares = Split { told: None, ..split() }.shares().unwrap();
         assert_eq!(shares.told, None);
         assert!((shares.other - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_told_is_never_more_than_what_is_resident() {
+        let of = |cached, dirty, own| {
+            let told = Told { in_use: 0, cached, dirty, own };
+            Split { told: Some(told), ..split() }.shares().unwrap()
+        };
+        let shares = of(100, 60, 4000);
+        let [cached, dirty, own] = shares.told.unwrap();
+        assert!((cached - 0.1).abs() < 1e-12 && (dirty - 0.06).abs() < 1e-12 && (own - 0.24).abs() < 1e-12);
+        assert!(shares.other.abs() < 1e-12, "{shares:?}");
+        let [cached, dirty, own] = of(300, 200, 10).told.unwrap();
+        assert!((cached - 0.3).abs() < 1e-12 && (dirty - 0.1).abs() < 1e-12 && own.abs() < 1e-12);
+        // What was asked for and never touched stays visible.
+        let untouched = Split { live: 3000, requested: 3000, ..split() }.shares().unwrap();
+        assert_eq!((untouched.told, untouched.other), (Some([0.0; 3]), -2.0));
     }
 
     #[test]

@@ -99,8 +99,10 @@ fn draw_bars(area: &Area<'_>, panel: &Bars<'_>) -> Result<()> {
         area.draw(&Text::new(name.clone(), (left - 2, at.1 - area_top(area)), style)).map_err(failed)?;
         for ((interval, colour), i) in row.iter().zip(COLOURS).zip(0u32..) {
             let y = top + slot * f64::from(i);
+            // Without a minus before a zero.
+            let shown = (interval.mid * 10.0).round() / 10.0 + 0.0;
             let number =
-                if panel.signed { format!("{:+.1}", interval.mid) } else { format!("{:.1}", interval.mid) };
+                if panel.signed { format!("{shown:+.1}") } else { format!("{shown:.1}") };
             draw_bar(&mut chart, (interval, number), (y, y + slot * 0.86), colour)?;
         }
     }
@@ -210,6 +212,13 @@ mod tests {
         assert!(panel.range().start > -200.0);
         let svg = bars(&[panel]).unwrap();
         assert!(svg.contains("-8000.0") && svg.contains("mimalloc"));
+    }
+
+    #[test]
+    fn a_share_of_nothing_has_no_minus() {
+        let nothing = Interval { lo: -0.0, mid: -0.0, hi: -0.0 };
+        let panel = Bars { title: "t", series: &["a"], rows: vec![("x".to_owned(), vec![nothing])], signed: false };
+        assert!(!bars(&[panel]).unwrap().contains("-0.0"));
     }
 
     #[test]

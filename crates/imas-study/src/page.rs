@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::study::Study;
 use minijinja::value::Serde;
-use minijinja::{Environment, Value, context};
+use minijinja::{Environment, HtmlEscape, Value, context};
 
 const TEMPLATE: &str = include_str!("page.html");
 const NAME: &str = "page.html";
@@ -13,13 +13,28 @@ const NAME: &str = "page.html";
 pub(crate) fn render(study: &Study) -> Result<String> {
     let mut environment = Environment::new();
     environment.add_template(NAME, TEMPLATE)?;
+    environment.add_filter("cell", |text: &str| Value::from_safe_string(cell(text)));
     let drawings: Vec<Value> = study.figures.iter().map(|f| Value::from_safe_string(f.svg.clone())).collect();
     Ok(environment.get_template(NAME)?.render(context! { study => Value::from(Serde(study)), drawings })?)
 }
 
+/// Escaped; an interval stays on one line, so that a narrow column breaks before it and not within.
+fn cell(text: &str) -> String {
+    let is_figure = text.starts_with(['+', '-']);
+    match text.split_once(" [").and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
+        Some((before, (interval, after))) if is_figure => format!(
+            "{} <span class=\"interval\">[{}]</span>{}",
+            HtmlEscape(before),
+            HtmlEscape(interval),
+            HtmlEscape(after)
+        ),
+        _ => HtmlEscape(text).to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::render;
+    use super::{cell, render};
     use crate::study::Study;
     use crate::table::Table;
     use crate::verdict::{Finding, Verdict};
@@ -50,6 +65,16 @@ mod tests {
         let page = render(&study()).unwrap();
         assert!(page.contains("a &lt; b") && page.contains("&lt;cell&gt;"));
         assert!(page.contains("not reproduced"));
+    }
+
+    #[test]
+    fn an_interval_is_kept_together() {
+        let interval = "+1.0 <span class=\"interval\">[-2.0, +3.0]</span> (4 programs)";
+        assert_eq!(cell("+1.0 [-2.0, +3.0] (4 programs)"), interval);
+        assert_eq!(cell("a [b] <c>"), "a [b] &lt;c&gt;");
+        assert_eq!(cell("+<a> [<b>]<c>"), "+&lt;a&gt; <span class=\"interval\">[&lt;b&gt;]</span>&lt;c&gt;");
+        let nothing = Study { tables: vec![Table::new("t", "A table", &["a", "b"])], ..study() };
+        assert!(render(&nothing).unwrap().contains("<td colspan=\"2\">none</td>"));
     }
 
     #[test]

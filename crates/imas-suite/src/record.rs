@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use imas_core::bench;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
+use imas_core::simulate::data::NotRun;
 use imas_core::split::Split;
 use serde::{Deserialize, Serialize};
 
@@ -181,8 +182,23 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     Ok(parse(&text))
 }
 
+/// What was left out as a whole: programs without any run, by name, with the reason that was given last.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn without_runs(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read(path).map_err(SuiteError::file(path))?;
+    let ran: BTreeSet<String> = parse(&text).into_iter().map(|line| line.program).collect();
+    let said = whole_lines(&text).filter_map(|line| serde_json::from_slice::<NotRun>(line).ok());
+    Ok(said.map(|one| (one.left_out, one.why)).filter(|(name, _)| !ran.contains(name)).collect())
+}
+
+fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"))
+}
+
 fn parse(text: &[u8]) -> Vec<Line> {
-    let lines = text.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let lines = whole_lines(text);
     let mut seen = BTreeSet::new();
     let runs = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
     runs.filter(|line| !line.program.is_empty() && seen.insert(line.key())).collect()
@@ -216,6 +232,18 @@ mod tests {
             record.append(&line("a", round)).unwrap();
         }
         assert_eq!(read(record.path()).unwrap(), [line("a", 0), line("a", 1)]);
+    }
+
+    #[test]
+    fn what_was_not_run_is_read_back_unless_it_ran() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut record, _) = Record::open(folder.path(), false).unwrap();
+        for (name, why) in [("a", "gone"), ("b", "gone"), ("b", "fails")] {
+            record.append(&NotRun { left_out: name.into(), why: why.into(), at_s: 1.0 }).unwrap();
+        }
+        record.append(&line("a", 0)).unwrap();
+        assert_eq!(without_runs(record.path()).unwrap(), BTreeMap::from([("b".into(), "fails".into())]));
+        assert_eq!(read(record.path()).unwrap().len(), 1);
     }
 
     #[test]

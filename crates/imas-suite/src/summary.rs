@@ -17,8 +17,10 @@ pub struct Summary {
     pub programs: Vec<ProgramSummary>,
     /// One entry per candidate but `system`, in the order of their names.
     pub overall: Vec<Overall>,
-    /// What was left out, and why.
+    /// Candidates that were left out of a program, and why.
     pub troubles: Vec<Trouble>,
+    /// Programs that were left out as a whole, and why: missing, failing under `system` itself.
+    pub left_out: BTreeMap<String, String>,
     /// Median over the programs of the half-width of the 95 % interval of `system`'s own CPU time, relative to it; None
     /// with too few runs. What is smaller than this cannot be told from noise.
     pub noise: Option<f64>,
@@ -72,9 +74,9 @@ pub struct Trouble {
 }
 
 impl Summary {
-    /// Summarises runs; counted ones are looked at for trouble only, as counting costs CPU time.
+    /// Summarises runs, and what [`crate::record::without_runs`] says; counted ones are looked at for trouble only, as counting costs CPU time.
     #[must_use]
-    pub fn of(lines: &[Line], seed: u64) -> Self {
+    pub fn of(lines: &[Line], left_out: BTreeMap<String, String>, seed: u64) -> Self {
         let mut by_program: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
         for line in lines {
             by_program.entry(&line.program).or_default().push(line);
@@ -83,7 +85,7 @@ impl Summary {
         let programs: Vec<ProgramSummary> =
             by_program.iter().map(|(name, lines)| program(name, lines, &troubles, seed)).collect();
         let noise: Vec<f64> = programs.iter().filter_map(|program| program.noise).collect();
-        Self { overall: overall(&programs), noise: median(&noise), programs, troubles }
+        Self { overall: overall(&programs), noise: median(&noise), programs, troubles, left_out }
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
             lines.push(line("good", round, 0.5, None));
             lines.push(line("bad", round, 0.1, (round == 3).then_some("crash")));
         }
-        let summary = Summary::of(&lines, 1);
+        let summary = Summary::of(&lines, BTreeMap::new(), 1);
         let [bad, good] = summary.overall.as_slice() else { panic!("{summary:?}") };
         assert_eq!((bad.programs, bad.left_out, bad.cpu), (0, 1, None));
         assert_eq!((good.programs, good.left_out), (1, 0));
@@ -196,7 +198,7 @@ mod tests {
     fn counted_runs_are_not_compared() {
         let mut counted = line(SYSTEM, 0, 9.0, None);
         counted.kind = Kind::Counted;
-        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], 1);
+        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], BTreeMap::new(), 1);
         assert_eq!(summary.programs[0].rounds, 1);
     }
 }

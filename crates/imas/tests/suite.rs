@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{World, assert_hinted, keys, lib_dir, list, output, said, stderr, stdout, text, wait_until};
 
 /// An installation like the built one, with a suite of the test's own.
@@ -170,7 +170,7 @@ fn what_goes_wrong_under_a_candidate_is_said_and_left_out() {
         program("slow", &under("mimalloc", "sleep 60")),
     ];
     let ran =
-        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "3", "--timeout", "5"]);
+        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "5"]);
     assert!(ran.status.success(), "{}", said(&ran));
     let summary: Value =
         serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
@@ -186,8 +186,32 @@ fn what_goes_wrong_under_a_candidate_is_said_and_left_out() {
     assert_eq!((&of("mimalloc")["programs"], &of("mimalloc")["left_out"]), (&2.into(), &4.into()));
     assert_eq!(of("jemalloc")["programs"], 6);
     assert!(stderr(&ran).contains("never: left out: it fails under system"), "{}", said(&ran));
-    // Two chances each, of three rounds.
+    let why = "it fails under system (exit): exit 4";
+    assert_eq!(summary["summary"]["left_out"], json!({ "never": why }), "{}", said(&ran));
+    let row = |words: [&str; 3]| {
+        let table = stdout(&ran).split("Left out of every figure").nth(1).unwrap_or_default().to_owned();
+        table.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(row(["never", "all", why]), "{}", said(&ran));
+    assert!(row(["slow", "mimalloc", "timeout in 2 of 2 runs"]), "{}", said(&ran));
+    assert_in_the_study(&world, why);
+    // Two chances each, of four rounds.
     assert_eq!(runs(&world).iter().filter(|run| run["ok"] == false).count(), 8);
+}
+
+/// The study names them in its table of what is left out.
+fn assert_in_the_study(world: &World, why: &str) {
+    let out = world.work().join("study");
+    let mut study = world.imas(["study", "selector", "--data"]);
+    let studied = output(study.arg(world.work().join("out/runs.jsonl")).arg("--out").arg(&out));
+    assert!(studied.status.success(), "{}", said(&studied));
+    let table = std::fs::read_to_string(out.join("selector-left-out.csv")).unwrap();
+    for row in [format!("never,all,{why}"), "slow,mimalloc,2 x timeout".into(), "differs,mimalloc,2 x output".into()] {
+        assert!(table.contains(&row), "no {row} in {table}");
+    }
+    let measurements = std::fs::read_to_string(out.join("selector-measurements.csv")).unwrap();
+    let slow = measurements.lines().find(|line| line.starts_with("slow,mimalloc")).unwrap();
+    assert!(slow.ends_with("-,-,2 x timeout"), "{slow}");
 }
 
 #[test]

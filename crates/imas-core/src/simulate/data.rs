@@ -8,7 +8,7 @@
 //! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
 //! is there twice, in the same instant, counts once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct Header {
     /// The machine, as the runner describes it.
     pub host: serde_json::Value,
     /// Version by candidate.
-    pub versions: std::collections::BTreeMap<String, String>,
+    pub versions: BTreeMap<String, String>,
 }
 
 /// How a run was made.
@@ -125,6 +125,18 @@ pub struct RawRun {
     pub curve: Option<Curve>,
 }
 
+/// A program that a start wanted to measure and could not: it is missing, or fails by itself.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct NotRun {
+    /// Name of the program.
+    pub left_out: String,
+    /// Why, in words.
+    pub why: String,
+    /// When, seconds since the epoch.
+    #[serde(default)]
+    pub at_s: f64,
+}
+
 /// What was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
@@ -132,8 +144,20 @@ pub struct Data {
     pub headers: Vec<Header>,
     /// In the order of the lines.
     pub runs: Vec<RawRun>,
-    /// Numbers, from 1, of lines that are neither.
+    /// In the order of the lines.
+    pub not_run: Vec<NotRun>,
+    /// Numbers, from 1, of lines that are none of these.
     pub unreadable: Vec<usize>,
+}
+
+impl Data {
+    /// Programs without any run, by name, each with what was said of it last.
+    #[must_use]
+    pub fn without_runs(&self) -> BTreeMap<&str, &str> {
+        let ran: HashSet<&str> = self.runs.iter().map(|run| run.program.as_str()).collect();
+        let said = self.not_run.iter().map(|one| (one.left_out.as_str(), one.why.as_str()));
+        said.filter(|(name, _)| !ran.contains(name)).collect()
+    }
 }
 
 /// Reads the text of a file.
@@ -156,6 +180,8 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
                 data.runs.extend(rounds.join(std::mem::take(&mut start)));
             } else if let Some(run) = run(line) {
                 start.push(run);
+            } else if let Some(not_run) = not_run(line) {
+                data.not_run.push(not_run);
             } else {
                 data.unreadable.push(number);
             }
@@ -209,9 +235,26 @@ fn run(line: &str) -> Option<RawRun> {
     serde_json::from_str::<RawRun>(line).ok().filter(named)
 }
 
+fn not_run(line: &str) -> Option<NotRun> {
+    serde_json::from_str::<NotRun>(line).ok().filter(|one| !one.left_out.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_not_run_is_known_unless_it_was_later() {
+        let text = concat!(
+            "{\"left_out\":\"a\",\"why\":\"not installed\",\"at_s\":1.0}\n",
+            "{\"left_out\":\"a\",\"why\":\"fails\"}\n",
+            "{\"left_out\":\"b\",\"why\":\"not installed\"}\n",
+            "{\"program\":\"b\",\"candidate\":\"system\",\"ok\":true}\n",
+        );
+        let data = read(text);
+        assert_eq!((data.not_run.len(), data.unreadable.len()), (3, 0));
+        assert_eq!(data.without_runs(), BTreeMap::from([("a", "fails")]));
+    }
 
     #[test]
     fn tolerates_what_it_does_not_know() {

@@ -37,8 +37,8 @@ pub struct LeftOut {
 /// Fewest complete rounds: two to be seen and two that judge.
 pub const MIN_ROUNDS: usize = 4;
 
-/// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, other exit or output) is out
-/// for it. Counted rounds need `system`; a candidate without runs of its own
+/// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, timeout, other exit or
+/// output) is out for it. Counted rounds need `system`; a candidate without runs of its own
 /// in them is none that `paper` can pick.
 pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
     let mut by_name: BTreeMap<&str, Vec<&RawRun>> = BTreeMap::new();
@@ -52,13 +52,19 @@ pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
             Err(why) => left_out.push(LeftOut { name: name.to_owned(), why }),
         }
     }
+    let missing = data.without_runs().into_iter();
+    left_out.extend(missing.map(|(name, why)| LeftOut { name: name.to_owned(), why: why.to_owned() }));
     (programs, left_out)
 }
 
 fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     let candidates = candidates(runs);
     if candidates.first().is_none_or(|first| first != SYSTEM) {
-        return Err("no run under system counts".to_owned());
+        let failed = runs.iter().find(|run| run.candidate == SYSTEM && !run.ok);
+        return Err(match failed.map(|run| run.why.clone().unwrap_or_else(|| format!("exit {}", run.exit))) {
+            Some(why) => format!("it fails under system itself ({why})"),
+            None => "no run under system counts".to_owned(),
+        });
     }
     if candidates.len() < 2 {
         return Err("no candidate beside system".to_owned());
@@ -103,9 +109,7 @@ fn even_pace(runs: &[&RawRun], candidates: &[String]) -> EvenPace {
 
 /// `system` first, then in the order they appear; without those that failed.
 fn candidates(runs: &[&RawRun]) -> Vec<String> {
-    let failed = |name: &str| {
-        runs.iter().any(|run| run.candidate == name && !run.ok && run.why.as_deref() != Some("timeout"))
-    };
+    let failed = |name: &str| runs.iter().any(|run| run.candidate == name && !run.ok);
     let mut names: Vec<String> = vec![];
     for run in runs.iter().filter(|run| run.ok) {
         if !names.contains(&run.candidate) && !failed(&run.candidate) {

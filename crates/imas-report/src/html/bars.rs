@@ -4,33 +4,20 @@
 use serde::Serialize;
 
 use super::Latency;
-use super::scale::{Scale, Tick};
+use super::lines::{Frame, Lines};
 
-const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 170.0;
-const LEFT: f64 = 58.0;
-const BOTTOM: f64 = 140.0;
+/// Pixels between two labels of durations.
+const DURATIONS_APART: f64 = 48.0;
 
 /// The drawing of one class.
 #[derive(Serialize)]
 pub(super) struct Class {
     name: &'static str,
-    width: f64,
-    height: f64,
-    left: f64,
-    bottom: f64,
-    lines: Vec<Line>,
+    #[serde(flatten)]
+    drawing: Lines,
     /// What the axis shows.
     unit: &'static str,
-    x_ticks: Vec<Tick>,
-    y_ticks: Vec<Tick>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    name: String,
-    colour: usize,
-    points: String,
 }
 
 /// Classes that were called at all. `names` gives each candidate its colour.
@@ -52,17 +39,12 @@ impl Class {
         let last = latencies.iter().map(|l| shares(l).len().saturating_sub(1)).max()?.max(6);
         let last = f64::from(u32::try_from(last).unwrap_or(64));
         let top = latencies.iter().flat_map(|l| shares(l)).fold(0.0, f64::max);
-        let x = Scale::new((0.0, last), (LEFT + 8.0, WIDTH - 16.0));
-        let y = Scale::new((0.0, top * 105.0), (BOTTOM, 10.0));
+        let frame = Frame::new(HEIGHT, (0.0, last), top * 100.0);
         let line = |latency: &&Latency| {
-            let points = (0u32..).map(f64::from).zip(shares(latency));
-            let points = points.map(|(b, share)| format!("{},{}", x.place(b), y.place(share * 100.0)));
-            Line {
-                name: latency.candidate.clone(),
-                colour: names.iter().position(|n| *n == latency.candidate).unwrap_or(0),
-                points: points.collect::<Vec<_>>().join(" "),
-            }
+            let values = (0u32..).map(f64::from).zip(shares(latency).into_iter().map(|share| share * 100.0));
+            frame.line(&latency.candidate, names, values)
         };
+        let lines = latencies.iter().map(line).collect();
         let ns_per_tick = latencies.iter().find_map(|latency| latency.ns_per_tick);
         let marks = match ns_per_tick {
             Some(ns_per_tick) => durations(ns_per_tick),
@@ -71,13 +53,10 @@ impl Class {
         Some(Self {
             name,
             unit: if ns_per_tick.is_some() { "nanoseconds" } else { "clock ticks" },
-            width: WIDTH,
-            height: HEIGHT,
-            left: LEFT,
-            bottom: BOTTOM,
-            lines: latencies.iter().map(line).collect(),
-            x_ticks: x.ticks(&marks, 48.0),
-            y_ticks: y.round_ticks(18.0),
+            drawing: {
+                let ticks = frame.x.ticks(&marks, DURATIONS_APART);
+                frame.with(lines, ticks)
+            },
         })
     }
 }
@@ -134,7 +113,7 @@ mod tests {
         };
         let drawn = classes(&[of("malloc", vec![0, 4, 0]), of("free", vec![0, 0])], &["system", "a"]);
         assert_eq!(drawn.iter().map(|class| class.name).collect::<Vec<_>>(), ["malloc"]);
-        assert_eq!((drawn[0].lines.len(), drawn[0].lines[0].colour), (1, 1));
+        assert_eq!((drawn[0].drawing.lines.len(), drawn[0].drawing.lines[0].colour), (1, 1));
     }
 
     #[test]
@@ -153,7 +132,7 @@ mod tests {
         };
         let drawn = classes(&[latency], &["a"]);
         assert_eq!(drawn[0].unit, "nanoseconds");
-        assert!(drawn[0].x_ticks.iter().all(|tick| tick.text.ends_with("ns")));
+        assert!(drawn[0].drawing.x_ticks.iter().all(|tick| tick.text.ends_with("ns")));
     }
 
     #[test]

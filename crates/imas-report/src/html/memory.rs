@@ -6,13 +6,12 @@ use imas_core::curve::Look;
 use serde::Serialize;
 
 use super::Memory;
-use super::scale::{Scale, Tick};
+use super::lines::{Frame, Lines};
 use crate::format;
 
-const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 58.0;
-const BOTTOM: f64 = 160.0;
+/// Pixels between two labels of time.
+const TIMES_APART: f64 = 40.0;
 const KIB_OF_MIB: f64 = 1024.0;
 /// An allocator that reserves address space at its start would flatten all others: beyond so many times the least it is told, not drawn.
 const FAR_OUT: u64 = 16;
@@ -22,22 +21,10 @@ const FAR_OUT: u64 = 16;
 pub(super) struct Figure {
     title: &'static str,
     caption: String,
-    width: f64,
-    height: f64,
-    left: f64,
-    bottom: f64,
-    lines: Vec<Line>,
+    #[serde(flatten)]
+    drawing: Lines,
     /// Live blocks under `system`, beneath which nobody can come.
     live: Option<String>,
-    x_ticks: Vec<Tick>,
-    y_ticks: Vec<Tick>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    name: String,
-    colour: usize,
-    points: String,
 }
 
 /// Resident memory and heap; those that have anything to draw. `names` gives each candidate its colour.
@@ -85,31 +72,22 @@ impl Figure {
     ) -> Option<Self> {
         let top = memories.iter().map(|memory| peak(memory, get)).max().filter(|&top| top > 0)?;
         let last_ms = memories.iter().filter_map(|memory| memory.looks.last()).map(|look| look.ms).max()?;
-        let x = Scale::new((0.0, last_ms as f64 / 1000.0), (LEFT + 8.0, WIDTH - 16.0));
-        let y = Scale::new((0.0, top as f64 / KIB_OF_MIB * 1.05), (BOTTOM, 10.0));
-        let path = |looks: &[Look], get: fn(&Look) -> u64| {
-            let point = |look: &Look| {
-                format!("{},{}", x.place(look.ms as f64 / 1000.0), y.place(get(look) as f64 / KIB_OF_MIB))
-            };
-            looks.iter().map(point).collect::<Vec<_>>().join(" ")
-        };
-        let line = |memory: &&Memory| Line {
-            name: memory.candidate.clone(),
-            colour: names.iter().position(|name| *name == memory.candidate).unwrap_or(0),
-            points: path(&memory.looks, get),
-        };
+        let frame = Frame::new(HEIGHT, (0.0, last_ms as f64 / 1000.0), top as f64 / KIB_OF_MIB);
+        fn values(looks: &[Look], get: fn(&Look) -> u64) -> impl Iterator<Item = (f64, f64)> {
+            looks.iter().map(move |look| (look.ms as f64 / 1000.0, get(look) as f64 / KIB_OF_MIB))
+        }
+        let line = |memory: &&Memory| frame.line(&memory.candidate, names, values(&memory.looks, get));
+        let lines = memories.iter().map(line).collect();
+        let live = live.map(|looks| frame.points(values(looks, |look| look.live_kib)));
         let dashed = if live.is_some() { " Dashed: bytes in live blocks under system." } else { "" };
         Some(Self {
             title,
             caption: format!("{title}, by seconds since its start.{dashed}"),
-            width: WIDTH,
-            height: HEIGHT,
-            left: LEFT,
-            bottom: BOTTOM,
-            lines: memories.iter().map(line).collect(),
-            live: live.map(|looks| path(looks, |look| look.live_kib)),
-            x_ticks: x.round_ticks(40.0),
-            y_ticks: y.round_ticks(18.0),
+            live,
+            drawing: {
+                let ticks = frame.x.round_ticks(TIMES_APART);
+                frame.with(lines, ticks)
+            },
         })
     }
 }
@@ -129,10 +107,10 @@ mod tests {
             &[memory("system", 2000), memory("lean", 1500), memory("vast", 1 << 28)],
             &["system", "lean", "vast"],
         );
-        let names = |at: usize| drawn[at].lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>();
+        let names = |at: usize| drawn[at].drawing.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>();
         assert_eq!((names(0), names(1)), (vec!["system", "lean", "vast"], vec!["system", "lean"]));
         assert!(drawn[1].caption.contains("vast (262144.0 MiB)"), "{}", drawn[1].caption);
-        assert_eq!(drawn[0].lines[2].colour, 2);
+        assert_eq!(drawn[0].drawing.lines[2].colour, 2);
         assert!(drawn[0].live.is_some());
     }
 

@@ -6,6 +6,7 @@
 //! name comes from outside and is escaped by the template.
 
 mod bars;
+mod lines;
 mod memory;
 mod percentile;
 mod plane;

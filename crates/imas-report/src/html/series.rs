@@ -5,12 +5,11 @@ use imas_core::bench::{CandidateRuns, Run};
 use serde::Serialize;
 
 use super::Decision;
-use super::scale::{Scale, Tick};
+use super::lines::{Frame, Lines};
 
-const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 58.0;
-const BOTTOM: f64 = 160.0;
+/// Pixels between two labels of rounds.
+const ROUNDS_APART: f64 = 30.0;
 /// Pixels between two decisions.
 const STEP: f64 = 11.0;
 
@@ -18,20 +17,8 @@ const STEP: f64 = 11.0;
 #[derive(Serialize)]
 pub(super) struct Series {
     title: String,
-    width: f64,
-    height: f64,
-    left: f64,
-    bottom: f64,
-    lines: Vec<Line>,
-    x_ticks: Vec<Tick>,
-    y_ticks: Vec<Tick>,
-}
-
-#[derive(Serialize)]
-struct Line {
-    name: String,
-    colour: usize,
-    points: String,
+    #[serde(flatten)]
+    drawing: Lines,
 }
 
 impl Series {
@@ -43,24 +30,15 @@ impl Series {
         if last == 0 || top <= 0.0 {
             return None;
         }
-        let x = Scale::new((0.0, f64::from(last)), (LEFT + 8.0, WIDTH - 16.0));
-        let y = Scale::new((0.0, top * 1.05), (BOTTOM, 10.0));
-        let point = |run: &Run| format!("{},{}", x.place(f64::from(run.round)), y.place(get(run)));
-        let line = |(colour, candidate): (usize, &CandidateRuns)| Line {
-            name: candidate.name.clone(),
-            colour,
-            points: candidate.runs.iter().map(point).collect::<Vec<_>>().join(" "),
+        let frame = Frame::new(HEIGHT, (0.0, f64::from(last)), top);
+        let names: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+        let line = |candidate: &CandidateRuns| {
+            let values = candidate.runs.iter().map(|run| (f64::from(run.round), get(run)));
+            frame.line(&candidate.name, &names, values)
         };
-        Some(Self {
-            title: title.to_owned(),
-            width: WIDTH,
-            height: HEIGHT,
-            left: LEFT,
-            bottom: BOTTOM,
-            lines: candidates.iter().enumerate().map(line).collect(),
-            x_ticks: x.round_ticks(30.0),
-            y_ticks: y.round_ticks(18.0),
-        })
+        let lines = candidates.iter().map(line).collect();
+        let ticks = frame.x.round_ticks(ROUNDS_APART);
+        Some(Self { title: title.to_owned(), drawing: frame.with(lines, ticks) })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Judged;
 use super::strategy::{Aim, Strategy};
-use super::total::Metric;
+use super::total::{Metric, signed};
 use crate::table::Table;
 
 /// Programs shown at each end.
@@ -18,7 +18,7 @@ pub(crate) fn table(judged: &Judged) -> Table {
                 strategy.name(),
                 metric.name().to_owned(),
                 program.to_owned(),
-                format!("{:+.1}", metric.gain(value)),
+                signed(metric.gain(value)),
                 picks,
             ]);
         }

@@ -107,14 +107,16 @@ fn hoard(judged: &Judged) -> Finding {
         printed: printed.to_owned(),
         ours: format!("{} points more ({programs} programs)", with_interval(&lead)),
         verdict: match lead.lo > 0.0 {
-            true if hoard.mean.mid <= 0.0 || ratio >= 0.23 => Verdict::Reproduced,
+            // Where both lose, who loses less has not saved anything.
+            true if imas.mean.mid > 0.0 && (hoard.mean.mid <= 0.0 || ratio >= 0.23) => Verdict::Reproduced,
             true => Verdict::Differs,
             false => Verdict::NotReproduced,
         },
         remark: format!(
-            "Gains against system, in points: IMAS {}, Hoard {}.",
+            "Gains against system, in points: IMAS {}, Hoard {}.{}",
             with_interval(&imas.mean),
-            with_interval(&hoard.mean)
+            with_interval(&hoard.mean),
+            if imas.mean.mid > 0.0 { "" } else { " IMAS loses less than Hoard, and both lose." }
         ),
     }
 }

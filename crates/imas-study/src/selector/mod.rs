@@ -102,12 +102,11 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
     let noises: Vec<Noise> = judged.noises.iter().flatten().copied().collect();
     vec![
         format!(
-            "{} programs, {} raw runs, {} candidates; {} programs are left out and named in the table of what is left out, with the reason. \
-             {}{}",
+            "{} programs, {} raw runs, {} candidates; {}. {}{}",
             source.programs.len(),
             source.data.runs.len(),
             source.candidates.len(),
-            source.left_out.len(),
+            left_out(source.left_out.len()),
             machine(source),
             unreadable(source),
         ),
@@ -125,6 +124,15 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
             .to_owned(),
         noise::sentence(&noises),
     ]
+}
+
+fn left_out(programs: usize) -> String {
+    const WHERE: &str = "named in the table of what is left out, with the reason";
+    match programs {
+        0 => "no program is left out".to_owned(),
+        1 => format!("one more program is left out and {WHERE}"),
+        n => format!("{n} more programs are left out and {WHERE}"),
+    }
 }
 
 fn machine(source: &Source) -> String {

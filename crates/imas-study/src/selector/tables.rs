@@ -12,7 +12,7 @@ use super::everyday;
 use super::judge::Outcomes;
 use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
-use super::total::{Metric, ahead, total, with_interval};
+use super::total::{Metric, ahead, signed, total, with_interval};
 use crate::table::Table;
 
 const MIB: f64 = 1_048_576.0;
@@ -164,7 +164,7 @@ fn programs(judged: &Judged) -> Table {
         let gain = |aim, metric: Metric| {
             let outcome = judged.outcomes.get(&Strategy::Adaptive(aim)).and_then(|o| o.get(&i));
             let value = outcome.and_then(|o| metric.of(o));
-            value.map_or_else(no_figure, |value| format!("{:+.1}", metric.gain(value)))
+            value.map_or_else(no_figure, |value| signed(metric.gain(value)))
         };
         let noise = judged.noises[i];
         let percent = |x: Option<f64>| x.map_or_else(no_figure, |x| format!("{:.1}", x * 100.0));
@@ -252,10 +252,32 @@ fn left_out(judged: &Judged) -> Table {
     for one in &judged.source.left_out {
         table.push(vec![one.name.clone(), "all".to_owned(), one.why.clone()]);
     }
+    for (name, why) in without_the_papers_figures(judged) {
+        table.push(vec![name.to_owned(), "all, in the paper's policy and metric".to_owned(), why]);
+    }
     for ((program, candidate), failure) in &judged.source.failures {
         table.push(vec![program.clone(), candidate.clone(), failure.text()]);
     }
     table
+}
+
+/// Programs that the paper's policy and metric have no outcome of, where others do.
+fn without_the_papers_figures(judged: &Judged) -> Vec<(&str, String)> {
+    let judged_by_it = judged.outcomes.get(&Strategy::Paper(Aim::Balanced));
+    let has = |i: &usize| judged_by_it.is_some_and(|o| o.get(i).is_some_and(|o| o.paper.is_some()));
+    let all = judged.source.programs.iter().enumerate();
+    let without: Vec<_> = all.filter(|(i, _)| !has(i)).map(|(_, program)| program).collect();
+    if without.len() == judged.source.programs.len() {
+        return vec![];
+    }
+    let why = |program: &Program| {
+        let all = judged.source.data.runs.iter();
+        match all.filter(|run| run.kind == RunKind::Counted && run.program == program.name).count() {
+            0 => "it was not run counted".to_owned(),
+            n => format!("{n} counted runs, of which {} rounds have figures of system", program.counted.len()),
+        }
+    };
+    without.into_iter().map(|program| (program.name.as_str(), why(program))).collect()
 }
 
 fn no_figure() -> String {

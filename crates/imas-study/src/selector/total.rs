@@ -109,6 +109,11 @@ pub(crate) fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0.0).then_some(sum / count)
 }
 
+/// `+7.2`, and never `-0.0`.
+pub(crate) fn signed(gain: f64) -> String {
+    format!("{:+.1}", (gain * 10.0).round() / 10.0 + 0.0)
+}
+
 /// `+7.2 [+5.1, +9.0]`.
 pub(crate) fn with_interval(interval: &Interval) -> String {
     format!("{:+.2} [{:+.2}, {:+.2}]", interval.mid, interval.lo, interval.hi)
@@ -124,6 +129,11 @@ mod tests {
             (i, Outcome { cpu: cpu.ln(), memory: 0.0, paper: None, picks: vec![] })
         };
         BTreeMap::from([(Strategy::Always("a".into()), cpu.iter().enumerate().map(one).collect())])
+    }
+
+    #[test]
+    fn a_gain_of_nothing_has_no_minus() {
+        assert_eq!([-0.04, 0.0, -0.06, 7.24].map(signed), ["+0.0", "+0.0", "-0.1", "+7.2"]);
     }
 
     const BY: Resampling = Resampling { resamples: 200, seed: 1 };

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_core::candidate::SYSTEM;
+use imas_core::simulate::data::NotRun;
 use imas_linux::backed::enough_for;
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
@@ -48,7 +49,7 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
     }
     super::install::missing(&suite, &programs, &place, args.install)?;
     end_children_with_us()?;
-    let usable = usable(&programs, &place);
+    let (usable, not_run) = usable(&programs, &place);
     if usable.is_empty() {
         return Err(Hinted::error("none of these programs can be run here", "'imas suite list' says why"));
     }
@@ -59,6 +60,9 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
     let mut session =
         Session { args, context, suite: &suite, place: &place, candidates, subjects, done, record };
     session.begin()?;
+    for (name, why) in not_run {
+        session.not_run(&name, &why)?;
+    }
     session.all()?;
     let path = session.record.path().to_owned();
     show::show(&path, args.json.json)
@@ -94,21 +98,25 @@ fn candidates<'a>(args: &SuiteRunArgs, context: &'a Context) -> Result<Vec<&'a C
     Ok(usable)
 }
 
-/// Those that can be measured, with their build ids; the others are said with the reason.
-fn usable<'a>(programs: &[&'a Program], place: &Place) -> Vec<(&'a Program, String)> {
-    let mut usable = Vec::new();
+/// What cannot be measured: the program's name and why.
+type NotRunHere = (String, String);
+
+/// Those that can be measured, with their build ids; the others are said, too.
+fn usable<'a>(programs: &[&'a Program], place: &Place) -> (Vec<(&'a Program, String)>, Vec<NotRunHere>) {
+    let (mut usable, mut not_run) = (Vec::new(), Vec::new());
     for program in programs {
-        match fit(program, place) {
-            Fit::Yes { build_id } => usable.push((*program, build_id)),
-            Fit::No(why) => message::say(&format!("imas: {}: not run: {why}", program.name)),
-            Fit::Absent => message::say(&format!(
-                "imas: {}: not run: {} is not installed",
-                program.name,
-                program.executable()
-            )),
-        }
+        let why = match fit(program, place) {
+            Fit::Yes { build_id } => {
+                usable.push((*program, build_id));
+                continue;
+            }
+            Fit::No(why) => why,
+            Fit::Absent => format!("{} is not installed", program.executable()),
+        };
+        message::say(&format!("imas: {}: not run: {why}", program.name));
+        not_run.push((program.name.clone(), why));
     }
-    usable
+    (usable, not_run)
 }
 
 /// A server of the suite must not go on when we are told to end.
@@ -312,8 +320,7 @@ impl Session<'_> {
                 Ok(line) => line,
                 // Not the candidate's doing, and no reason to lose the other programs; --resume makes the run again.
                 Err(error) => {
-                    progress.say(&format!("imas: {name}: left out from here on: {error:#}"));
-                    self.subjects[at].dropped = true;
+                    self.leave_out(at, &format!("{error:#}"), progress)?;
                     continue;
                 }
             };
@@ -331,25 +338,32 @@ impl Session<'_> {
         let program = self.subjects[at].program;
         progress.step(&program.name, "warm-up");
         if let Err(error) = self.place.prepare(self.suite, program) {
-            progress.say(&format!("imas: {}: left out: {error}", program.name));
-            self.subjects[at].dropped = true;
-            return Ok(());
+            return self.leave_out(at, &error.to_string(), progress);
         }
         let line = match self.once(at, self.candidates[0], Kind::Measured, 0) {
             Ok(line) => line,
-            Err(error) => {
-                progress.say(&format!("imas: {}: left out: {error:#}", program.name));
-                self.subjects[at].dropped = true;
-                return Ok(());
-            }
+            Err(error) => return self.leave_out(at, &format!("{error:#}"), progress),
         };
         if let Some(why) = &line.why {
             let said = line.said.as_deref().unwrap_or_default();
-            progress.say(&format!("imas: {}: left out: it fails under system ({why}): {said}", program.name));
-            self.subjects[at].dropped = true;
+            return self.leave_out(at, &format!("it fails under system ({why}): {said}"), progress);
         }
         self.see(at, line.run.output);
         Ok(())
+    }
+
+    /// Nothing more is done with the program in this session; the record says why.
+    fn leave_out(&mut self, at: usize, why: &str, progress: &Progress) -> Result<()> {
+        let subject = &mut self.subjects[at];
+        subject.dropped = true;
+        let name = subject.program.name.clone();
+        progress.say(&format!("imas: {name}: left out: {why}"));
+        self.not_run(&name, why)
+    }
+
+    fn not_run(&mut self, name: &str, why: &str) -> Result<()> {
+        let line = NotRun { left_out: name.to_owned(), why: why.to_owned(), at_s: now_unix_s() };
+        self.record.append(&line).map_err(super::hinted)
     }
 
     fn once(&self, at: usize, candidate: &Candidate, kind: Kind, round: u32) -> Result<Line> {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
 use imas_report::{format, table};
-use imas_suite::{ProgramSummary, Summary, record};
+use imas_suite::{ProgramSummary, Summary, Trouble, record};
 use serde_json::json;
 
 use crate::message::Hinted;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SuiteShowArgs) -> Result<ExitCode> {
 /// Shows a record; the answer is no when not one program could be compared.
 pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
     let lines = record::read(path).map_err(super::hinted)?;
-    let summary = Summary::of(&lines, SEED);
+    let summary = Summary::of(&lines, record::without_runs(path).map_err(super::hinted)?, SEED);
     if as_json {
         let value = json!({ "schema": 1, "runs": lines.len(), "record": path, "summary": summary });
         output::json(&value)?;
@@ -67,7 +67,22 @@ fn text(summary: &Summary) -> String {
     format!(
         "{programs}\nPer candidate: change of CPU / memory against system in percent; * beyond the noise.\n\n{}\nGeometric means over programs against system.\n",
         table::plain(&head, rows)
-    )
+    ) + &left_out(summary)
+}
+
+/// Everything that is in no figure, with the reason; nothing when all is.
+fn left_out(summary: &Summary) -> String {
+    let programs = summary.left_out.iter().map(|(name, why)| vec![name.clone(), "all".to_owned(), why.clone()]);
+    let candidates = summary.troubles.iter().map(|trouble| {
+        let Trouble { why, runs, of, said, .. } = trouble;
+        let why = format!("{why} in {runs} of {of} runs: {said}");
+        vec![trouble.program.clone(), trouble.candidate.clone(), why]
+    });
+    let rows: Vec<Vec<String>> = programs.chain(candidates).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\nLeft out of every figure:\n{}", table::plain(&["program", "under", "why"], rows.into_iter()))
 }
 
 fn dash() -> String {
@@ -103,12 +118,6 @@ fn cell(result: &CandidateResult) -> String {
 }
 
 fn remarks(summary: &Summary, path: &Path) {
-    for trouble in &summary.troubles {
-        message::say(&format!(
-            "imas: {} under {}: {} in {} of {} runs, left out: {}",
-            trouble.program, trouble.candidate, trouble.why, trouble.runs, trouble.of, trouble.said
-        ));
-    }
     if let Some(noise) = summary.noise.filter(|noise| *noise > NOISY) {
         message::warning(&format!(
             "the machine is noisy: CPU time under system alone is certain to +-{:.1} % only (median over the programs)\nhint: run it on a quiet machine, or make more rounds with --resume --rounds N",
