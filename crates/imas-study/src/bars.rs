@@ -101,8 +101,7 @@ fn draw_bars(area: &Area<'_>, panel: &Bars<'_>) -> Result<()> {
             let y = top + slot * f64::from(i);
             // Without a minus before a zero.
             let shown = (interval.mid * 10.0).round() / 10.0 + 0.0;
-            let number =
-                if panel.signed { format!("{shown:+.1}") } else { format!("{shown:.1}") };
+            let number = if panel.signed { format!("{shown:+.1}") } else { format!("{shown:.1}") };
             draw_bar(&mut chart, (interval, number), (y, y + slot * 0.86), colour)?;
         }
     }
@@ -217,7 +216,8 @@ mod tests {
     #[test]
     fn a_share_of_nothing_has_no_minus() {
         let nothing = Interval { lo: -0.0, mid: -0.0, hi: -0.0 };
-        let panel = Bars { title: "t", series: &["a"], rows: vec![("x".to_owned(), vec![nothing])], signed: false };
+        let panel =
+            Bars { title: "t", series: &["a"], rows: vec![("x".to_owned(), vec![nothing])], signed: false };
         assert!(!bars(&[panel]).unwrap().contains("-0.0"));
     }
 

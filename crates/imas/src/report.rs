@@ -30,7 +30,10 @@ const DECISIONS: u32 = 100;
 pub(crate) fn run(args: &ReportArgs, places: &Places) -> Result<ExitCode> {
     let report = match args.data.as_slice() {
         [] => of_store(args, &Context::new(places)?)?,
-        files => of_files(files, args.program.as_deref())?,
+        files => {
+            let program = args.program.as_deref();
+            of_files(files, program).map_err(|error| program_among_files(error, files, program))?
+        }
     };
     if report.programs.is_empty() {
         return Err(Hinted::error(
@@ -49,13 +52,32 @@ pub(crate) fn run(args: &ReportArgs, places: &Places) -> Result<ExitCode> {
     match args.json.json {
         true => output::json(&json!({ "schema": 1, "written": args.html, "programs": programs }))?,
         false => output::text(&format!(
-            "written: {} ({} programs, {} kB)",
+            "written: {} ({}, {} kB)",
             args.html.display(),
-            programs.len(),
+            counted(programs.len(), "program"),
             page.len() / 1000
         ))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `--data FILE PROGRAM`: the option takes all words behind it, and the last of them is no file.
+fn program_among_files(error: anyhow::Error, files: &[PathBuf], program: Option<&OsStr>) -> anyhow::Error {
+    match files {
+        [.., file, last] if program.is_none() && !last.exists() && file.exists() => {
+            let last = last.display();
+            let hint = format!(
+                "if it is a program, name it first: imas report {last} --html FILE --data {}",
+                file.display()
+            );
+            Hinted::error(format!("{last}: there is no such file of runs"), hint)
+        }
+        _ => error,
+    }
 }
 
 fn of_store(args: &ReportArgs, context: &Context) -> Result<Report> {
@@ -188,7 +210,11 @@ fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
         let wanted = word.to_string_lossy();
         if !names.contains(&&*wanted) {
             let hint = format!("these files have {}", names.join(", "));
-            return Err(Hinted::error(format!("{wanted}: no such program in the runs"), hint));
+            let what = match data.without_runs().get(&*wanted) {
+                Some(why) => format!("{wanted}: has no runs: {why}"),
+                None => format!("{wanted}: no such program in the runs"),
+            };
+            return Err(Hinted::error(what, hint));
         }
         names.retain(|name| *name == wanted);
     }
@@ -197,16 +223,25 @@ fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
             || "Memory allocators, program by program".to_owned(),
             |word| word.to_string_lossy().into_owned(),
         ),
-        notes: notes_of_files(&data),
+        notes: notes_of_files(&data, program),
         programs: names.into_iter().map(|name| of_raw(&data, name)).collect(),
     })
 }
 
-fn notes_of_files(data: &Data) -> Vec<String> {
+fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
+    let is_shown = |name: &str| program.is_none_or(|wanted| wanted.to_string_lossy() == name);
+    let shown = data.runs.iter().filter(|run| is_shown(&run.program)).count();
     let mut notes = vec![format!(
-        "From {} raw runs. Every pick here was chosen by the runs shown; 'imas study selector' judges picks on others.",
-        data.runs.len()
+        "From {}. Every pick here was chosen by the runs shown; 'imas study selector' judges picks on others.",
+        counted(shown, "raw run")
     )];
+    let left_out: Vec<String> = match program {
+        None => data.without_runs().iter().map(|(name, why)| format!("{name} ({why})")).collect(),
+        Some(_) => vec![],
+    };
+    if !left_out.is_empty() {
+        notes.push(format!("Left out: {}.", left_out.join("; ")));
+    }
     if let Some(header) = data.headers.last() {
         let text = |key: &str| header.host[key].as_str().unwrap_or("unknown").to_owned();
         notes.push(format!(
@@ -239,9 +274,7 @@ fn of_raw(data: &Data, name: &str) -> Program {
             remarks.push(format!("{candidate}: {} runs do not count ({why})", failed.len()));
         }
     }
-    let is_out = |candidate: &str| {
-        of_it().any(|run| run.candidate == candidate && !run.ok && run.why.as_deref() != Some("timeout"))
-    };
+    let is_out = |candidate: &str| of_it().any(|run| run.candidate == candidate && !run.ok);
     let runs = candidates.iter().map(|candidate| {
         let counts = |run: &&RawRun| {
             run.ok && run.kind == RunKind::Measured && run.candidate == *candidate && !is_out(candidate)

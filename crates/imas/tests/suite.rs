@@ -133,6 +133,11 @@ fn assert_can_be_packed_and_shown(world: &World) {
     ] {
         assert!(text.contains(drawing), "no {drawing}");
     }
+    let mut behind = world.imas(["report", "--html"]);
+    let behind = output(behind.arg(&page).arg("--data").arg(&packed).arg("lit-phases"));
+    assert_eq!(behind.status.code(), Some(2));
+    assert_hinted(&behind, "lit-phases: there is no such file of runs");
+    assert!(stderr(&behind).contains("name it first: imas report lit-phases"), "{}", said(&behind));
     let unknown = report("gcc");
     assert_eq!(unknown.status.code(), Some(2));
     assert_hinted(&unknown, "gcc: no such program in the runs");
@@ -206,7 +211,9 @@ fn assert_in_the_study(world: &World, why: &str) {
     let studied = output(study.arg(world.work().join("out/runs.jsonl")).arg("--out").arg(&out));
     assert!(studied.status.success(), "{}", said(&studied));
     let table = std::fs::read_to_string(out.join("selector-left-out.csv")).unwrap();
-    for row in [format!("never,all,{why}"), "slow,mimalloc,2 x timeout".into(), "differs,mimalloc,2 x output".into()] {
+    for row in
+        [format!("never,all,{why}"), "slow,mimalloc,2 x timeout".into(), "differs,mimalloc,2 x output".into()]
+    {
         assert!(table.contains(&row), "no {row} in {table}");
     }
     let measurements = std::fs::read_to_string(out.join("selector-measurements.csv")).unwrap();

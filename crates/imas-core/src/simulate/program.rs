@@ -61,10 +61,12 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     let candidates = candidates(runs);
     if candidates.first().is_none_or(|first| first != SYSTEM) {
         let failed = runs.iter().find(|run| run.candidate == SYSTEM && !run.ok);
-        return Err(match failed.map(|run| run.why.clone().unwrap_or_else(|| format!("exit {}", run.exit))) {
-            Some(why) => format!("it fails under system itself ({why})"),
-            None => "no run under system counts".to_owned(),
-        });
+        return Err(
+            match failed.map(|run| run.why.clone().unwrap_or_else(|| format!("exit {}", run.exit))) {
+                Some(why) => format!("it fails under system itself ({why})"),
+                None => "no run under system counts".to_owned(),
+            },
+        );
     }
     if candidates.len() < 2 {
         return Err("no candidate beside system".to_owned());

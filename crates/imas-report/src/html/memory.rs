@@ -107,7 +107,8 @@ mod tests {
             &[memory("system", 2000), memory("lean", 1500), memory("vast", 1 << 28)],
             &["system", "lean", "vast"],
         );
-        let names = |at: usize| drawn[at].drawing.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>();
+        let names =
+            |at: usize| drawn[at].drawing.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>();
         assert_eq!((names(0), names(1)), (vec!["system", "lean", "vast"], vec!["system", "lean"]));
         assert!(drawn[1].caption.contains("vast (262144.0 MiB)"), "{}", drawn[1].caption);
         assert_eq!(drawn[0].drawing.lines[2].colour, 2);

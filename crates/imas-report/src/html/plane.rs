@@ -76,7 +76,7 @@ impl Plane {
         let front = front(&places);
         let on_front = |place: &Place<'_>| front.iter().any(|one| one.index == place.index);
         let mut dots: Vec<Dot> = places.iter().map(|p| p.dot(&x, &y, on_front(p))).collect();
-        part_labels(&mut dots);
+        place_labels(&mut dots);
         let ticks = CHANGES.map(|change| ((change / 100.0).ln_1p(), format!("{change:+.0} %")));
         Some(Self {
             width: WIDTH,
@@ -106,8 +106,6 @@ impl<'a> Place<'a> {
 
     fn dot(&self, x: &Scale, y: &Scale, on_front: bool) -> Dot {
         let (at_x, at_y) = (x.place(self.cpu.mid), y.place(self.memory.mid));
-        let to_the_left = at_x > WIDTH - 120.0;
-        let (label_x, anchor) = if to_the_left { (at_x - 9.0, "end") } else { (at_x + 9.0, "start") };
         let change = |i: &Option<Interval>| i.as_ref().map_or_else(String::new, crate::format::change);
         Dot {
             name: self.result.name.clone(),
@@ -118,9 +116,9 @@ impl<'a> Place<'a> {
             x_to: x.place(self.cpu.hi),
             y_from: y.place(self.memory.lo),
             y_to: y.place(self.memory.hi),
-            label_x: round(label_x),
-            label_y: round(at_y - 6.0),
-            anchor,
+            label_x: at_x,
+            label_y: at_y,
+            anchor: START,
             on_front,
             says: format!(
                 "{}: CPU {}, memory {}",
@@ -170,19 +168,65 @@ fn path(front: &[&Place<'_>], x: &Scale, y: &Scale) -> String {
     path + &format!("H{}", WIDTH - RIGHT)
 }
 
-/// Moves labels apart that would stand on each other, downwards.
-fn part_labels(dots: &mut [Dot]) {
+/// Where a label may stand beside its dot: across, down, and which end of it is there; those named first are preferred.
+const BESIDE: [(f64, f64, &str); 8] = [
+    (9.0, -6.0, START),
+    (9.0, 15.0, START),
+    (-9.0, -6.0, END),
+    (-9.0, 15.0, END),
+    (9.0, -20.0, START),
+    (-9.0, -20.0, END),
+    (9.0, 29.0, START),
+    (-9.0, 29.0, END),
+];
+const START: &str = "start";
+const END: &str = "end";
+/// Of a character of a label, in pixels; labels are 12 pixels high.
+const CHARACTER: f64 = 6.8;
+
+/// A rectangle: left, top, right, bottom.
+#[derive(Clone, Copy)]
+struct Area(f64, f64, f64, f64);
+
+impl Area {
+    fn of_label(dot: &Dot, (across, down, end): (f64, f64, &str)) -> Self {
+        let width = dot.name.chars().fold(0.0, |width, _| width + CHARACTER);
+        let left = dot.x + across - if end == END { width } else { 0.0 };
+        Self(left, dot.y + down - 10.0, left + width, dot.y + down + 3.0)
+    }
+
+    fn of_dot(dot: &Dot) -> Self {
+        Self(dot.x - 6.0, dot.y - 6.0, dot.x + 6.0, dot.y + 6.0)
+    }
+
+    fn is_within_the_drawing(&self) -> bool {
+        self.0 >= LEFT && self.1 >= 0.0 && self.2 <= WIDTH && self.3 <= HEIGHT - BOTTOM
+    }
+
+    fn touches(&self, other: &Self) -> bool {
+        self.0 < other.2 && other.0 < self.2 && self.1 < other.3 && other.1 < self.3
+    }
+}
+
+/// Gives each label the place beside its dot where it hides least: those of the front first.
+fn place_labels(dots: &mut [Dot]) {
+    let circles: Vec<Area> = dots.iter().map(Area::of_dot).collect();
+    let whiskers: Vec<Area> =
+        dots.iter().map(|dot| Area(dot.x_from, dot.y - 1.0, dot.x_to, dot.y + 1.0)).collect();
     let mut order: Vec<usize> = (0..dots.len()).collect();
-    order.sort_by(|&a, &b| dots[a].label_y.total_cmp(&dots[b].label_y));
-    for i in 1..order.len() {
-        for j in 0..i {
-            let (above, below) = (&dots[order[j]], &dots[order[i]]);
-            let near = (above.label_x - below.label_x).abs() < 90.0;
-            let overlap = 13.0 - (below.label_y - above.label_y);
-            if near && overlap > 0.0 {
-                dots[order[i]].label_y = round(dots[order[i]].label_y + overlap);
-            }
-        }
+    order.sort_by_key(|&i| !dots[i].on_front);
+    let mut labels: Vec<Area> = vec![];
+    for i in order {
+        let hidden = |place: &(f64, f64, &str)| {
+            let area = Area::of_label(&dots[i], *place);
+            let touched = |others: &[Area]| others.iter().filter(|other| area.touches(other)).count();
+            let outside = usize::from(!area.is_within_the_drawing());
+            1000 * outside + 100 * touched(&labels) + 30 * touched(&circles) + touched(&whiskers)
+        };
+        let Some(place) = BESIDE.into_iter().min_by_key(hidden) else { continue };
+        labels.push(Area::of_label(&dots[i], place));
+        let dot = &mut dots[i];
+        (dot.label_x, dot.label_y, dot.anchor) = (round(dot.x + place.0), round(dot.y + place.1), place.2);
     }
 }
 
@@ -210,5 +254,44 @@ mod tests {
         let dot = |name: &str| plane.dots.iter().find(|d| d.name == name).unwrap();
         assert!(dot("fast").x < dot("system").x && dot("lean").y > dot("system").y);
         assert!(!dot("beaten").on_front);
+    }
+
+    #[test]
+    fn labels_stand_beside_each_other() {
+        let dot = |name: &str, x: f64, y: f64| Dot {
+            name: name.to_owned(),
+            colour: 0,
+            x,
+            y,
+            x_from: x - 5.0,
+            x_to: x + 5.0,
+            y_from: y,
+            y_to: y,
+            label_x: x,
+            label_y: y,
+            anchor: START,
+            on_front: false,
+            says: String::new(),
+        };
+        let mut dots = [
+            dot("jemalloc:small", 300.0, 100.0),
+            dot("jemalloc", 310.0, 104.0),
+            dot("snmalloc", 306.0, 96.0),
+            dot("system", 550.0, 98.0),
+        ];
+        place_labels(&mut dots);
+        let area = |dot: &Dot| Area::of_label(dot, (dot.label_x - dot.x, dot.label_y - dot.y, dot.anchor));
+        for (i, one) in dots.iter().enumerate() {
+            assert!(area(one).is_within_the_drawing(), "{}", one.name);
+            for other in &dots[i + 1..] {
+                assert!(!area(one).touches(&area(other)), "{} on {}", one.name, other.name);
+                assert!(
+                    !area(one).touches(&Area::of_dot(other)),
+                    "{} on the dot of {}",
+                    one.name,
+                    other.name
+                );
+            }
+        }
     }
 }

@@ -274,7 +274,9 @@ fn without_the_papers_figures(judged: &Judged) -> Vec<(&str, String)> {
         let all = judged.source.data.runs.iter();
         match all.filter(|run| run.kind == RunKind::Counted && run.program == program.name).count() {
             0 => "it was not run counted".to_owned(),
-            n => format!("{n} counted runs, of which {} rounds have figures of system", program.counted.len()),
+            n => {
+                format!("{n} counted runs, of which {} rounds have figures of system", program.counted.len())
+            }
         }
     };
     without.into_iter().map(|program| (program.name.as_str(), why(program))).collect()

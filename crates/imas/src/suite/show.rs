@@ -72,7 +72,8 @@ fn text(summary: &Summary) -> String {
 
 /// Everything that is in no figure, with the reason; nothing when all is.
 fn left_out(summary: &Summary) -> String {
-    let programs = summary.left_out.iter().map(|(name, why)| vec![name.clone(), "all".to_owned(), why.clone()]);
+    let programs =
+        summary.left_out.iter().map(|(name, why)| vec![name.clone(), "all".to_owned(), why.clone()]);
     let candidates = summary.troubles.iter().map(|trouble| {
         let Trouble { why, runs, of, said, .. } = trouble;
         let why = format!("{why} in {runs} of {of} runs: {said}");
