@@ -37,6 +37,8 @@ pub struct History<'a> {
     pub limits: Limits,
     /// Now, seconds since the epoch.
     pub now_unix_s: f64,
+    /// The machine as it is now, in the words of [`crate::Sample::machine`]; empty: as at the newest trial.
+    pub machine: &'a str,
 }
 
 /// What is known of a program under one candidate.

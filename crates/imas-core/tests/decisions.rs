@@ -88,6 +88,7 @@ impl Program {
             lifted_at: &self.lifted_at,
             limits: Limits { max_tests: 5, retest_s: 0.0 },
             now_unix_s: self.now_unix_s,
+            machine: "",
         })
     }
 

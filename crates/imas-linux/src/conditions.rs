@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine's CPU and memory pressure at this moment.
 
-use std::path::{Path, PathBuf};
-
 use imas_core::decision::Conditions;
 use procfs::{CpuPressure, Current, LoadAverage, Meminfo, MemoryPressure};
 
@@ -17,7 +15,7 @@ pub enum ConditionsError {
     NoMemAvailable,
 }
 
-/// Five-minute load average, CPUs this process may use, and MemAvailable.
+/// Load, run queue, CPUs, memory and waiting of the whole machine; [`crate::control_group::narrowed`] adds what limits this process.
 ///
 /// # Errors
 /// When /proc cannot be read.
@@ -27,14 +25,14 @@ pub fn now() -> Result<Conditions, ConditionsError> {
     let pressure = MemoryPressure::current().ok();
     Ok(Conditions {
         load5: f64::from(load.five),
-        cpus: cpus(),
+        cpus: online(),
         mem_available_bytes: memory.mem_available.ok_or(ConditionsError::NoMemAvailable)?,
         mem_total_bytes: Some(memory.mem_total),
         running: Some(load.cur.saturating_sub(1)),
         cpu_some_pct: CpuPressure::current().ok().map(|psi| f64::from(psi.some.avg60)),
         memory_some_pct: pressure.as_ref().map(|psi| f64::from(psi.some.avg60)),
         memory_full_pct: pressure.as_ref().map(|psi| f64::from(psi.full.avg60)),
-        group_memory_used: group_memory_used(),
+        group_memory_used: None,
         weight_before: None,
     })
 }
@@ -49,34 +47,23 @@ pub fn load1() -> Option<f64> {
 #[must_use]
 pub fn room_bytes() -> u64 {
     let available = Meminfo::current().ok().and_then(|memory| memory.mem_available).unwrap_or(0);
-    let left = |(used, limit): (u64, u64)| limit.saturating_sub(used);
-    groups().unwrap_or_default().iter().filter_map(|group| use_of(group)).map(left).fold(available, u64::min)
+    crate::control_group::memory_left().map_or(available, |left| left.min(available))
 }
 
-/// Use of memory as a share of the limit, the highest over this process' control group (version 2) and those above it.
-fn group_memory_used() -> Option<f64> {
-    groups()?
-        .iter()
-        .filter_map(|group| use_of(group))
-        .map(|(used, limit)| used as f64 / limit as f64)
-        .max_by(f64::total_cmp)
+/// CPUs of the machine that are online, whatever this process may use of them: load and run queue are those of the whole machine.
+fn online() -> u32 {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    listed(list.trim()).unwrap_or_else(cpus)
 }
 
-/// The folders of this process' control group and of those above it.
-fn groups() -> Option<Vec<PathBuf>> {
-    let groups = procfs::process::Process::myself().ok()?.cgroups().ok()?;
-    let own = groups.into_iter().find(|group| group.hierarchy == 0)?;
-    let folder = Path::new("/sys/fs/cgroup").join(own.pathname.trim_start_matches('/'));
-    let above = folder.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup"));
-    Some(above.map(Path::to_owned).collect())
-}
-
-/// Bytes used, and the limit, of a group that has one.
-fn use_of(group: &Path) -> Option<(u64, u64)> {
-    let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // `max`, which is no number, means no limit.
-    let limit = read("memory.max").filter(|limit| *limit > 0)?;
-    Some((read("memory.current")?, limit))
+/// How many a list such as `0-3,6` names; None for what is none.
+fn listed(list: &str) -> Option<u32> {
+    let count = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.split(',').map(count).try_fold(0u32, |sum, part| sum.checked_add(part?)).filter(|&sum| sum > 0)
 }
 
 /// CPUs this process may run on; at least one.
@@ -87,6 +74,13 @@ pub fn cpus() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        let of = super::listed;
+        assert_eq!((of("0"), of("0-1"), of("0-3,6,8-9")), (Some(1), Some(2), Some(7)));
+        assert_eq!((of(""), of("3-1"), of("x"), of("0-4294967295")), (None, None, None, None));
+    }
+
     #[test]
     fn this_machine_answers() {
         let now = super::now().unwrap();

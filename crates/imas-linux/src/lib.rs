@@ -9,6 +9,7 @@
 //! - [`elf`]: what an executable is, so that a preload is never given to one that cannot bear it
 //! - [`program`]: from the words of a command line to the program they name
 //! - [`conditions`]: the machine's CPU and memory pressure now
+//! - [`control_group`]: how near its limits this process' group is
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
 //! - [`fnv`]: the hash that Rust and C code share
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
@@ -30,6 +31,7 @@ pub mod catalogue_table;
 pub mod clock;
 pub mod conditions;
 pub mod contract;
+pub mod control_group;
 pub mod counters;
 pub mod elf;
 pub mod environment;

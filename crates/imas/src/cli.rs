@@ -41,6 +41,9 @@ pub(crate) struct Places {
     /// The store [default: $XDG_DATA_HOME/imas/imas.db]
     #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
+    /// The store was named on the command line.
+    #[arg(skip)]
+    pub(crate) store_named: bool,
     /// Seconds between two tests of one candidate [default: 3600]
     #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) retest: Option<f64>,
@@ -51,8 +54,9 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = Self::command().try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;
+        let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        cli.places.store_named = named("store");
         if let Command::Simulate(args) = &mut cli.command {
-            let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
             args.store_named = named("store") || named("system");
         }
         Ok(cli)

@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) store_path: PathBuf,
     /// The store is the one that imasd keeps: programs of everybody, and no pages of ours.
     pub(crate) of_the_system: bool,
+    /// The words that name this store on the command line; empty for the user's own.
+    store_words: String,
     own_obstacle: OnceCell<Option<String>>,
 }
 
@@ -52,6 +54,7 @@ impl Context {
                 store_path(places.store.as_deref())?
             },
             of_the_system: places.system,
+            store_words: store_words(places),
             own_obstacle: OnceCell::new(),
             lib_dir,
         })
@@ -71,8 +74,17 @@ impl Context {
             config,
             store_path: SYSTEM_STORE.into(),
             of_the_system: true,
+            store_words: "--system".to_owned(),
             own_obstacle: OnceCell::new(),
             lib_dir: lib_dir.to_owned(),
+        }
+    }
+
+    /// A command that begins with `imas`, on the store that this context is of: program numbers are those of one store.
+    pub(crate) fn on_this_store(&self, command: &str) -> String {
+        match (self.store_words.as_str(), command.strip_prefix("imas ")) {
+            ("", _) | (_, None) => command.to_owned(),
+            (words, Some(rest)) => format!("imas {words} {rest}"),
         }
     }
 
@@ -174,6 +186,16 @@ impl Context {
     fn probe(&self, candidate: &Candidate, mode: Mode, library: &Path) -> Option<String> {
         let injection = Injection { candidate, mode, reach: Reach::Program, page: None };
         imas_linux::process::probe(&injection, &self.libraries, library).err()
+    }
+}
+
+fn store_words(places: &Places) -> String {
+    match &places.store {
+        _ if places.system => "--system".to_owned(),
+        Some(file) if places.store_named => {
+            format!("--store {}", shell_words::quote(&file.to_string_lossy()))
+        }
+        _ => String::new(),
     }
 }
 

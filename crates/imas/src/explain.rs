@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::adaptive::{self, Expected};
+use imas_core::adaptive::{self, Expected, Expired};
 use imas_core::paper::Pick;
+use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
 use imas_store::decisions::Decided;
 use serde_json::json;
 
+use crate::again::again;
 use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
             "program": state.known.program,
             "next": state.decision,
             "sentence": state.decision.reason.sentence(),
-            "undo": undo(&state),
+            "undo": undo(&state, context),
             "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
             "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
             "expected_gain": expected_gains(&state)
@@ -48,17 +50,18 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
                 }))
                 .collect::<Vec<_>>(),
             "looked_at_again": again(&state),
+            "expired": expired(&state),
             "quarantined": quarantines,
             "candidates": state.profile.candidates,
             "past": past,
         }))?;
     } else {
-        output::text(&page(&state, &past)?)?;
+        output::text(&page(&state, &past, context)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(state: &State, past: &[Decided]) -> Result<String> {
+fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
     let mut text = format!("{}\n\n{}", state.known.program, next_line(&state.decision));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
@@ -66,18 +69,23 @@ fn page(state: &State, past: &[Decided]) -> Result<String> {
     for one in expected_gains(state) {
         writeln!(text, "  {}", gain_line(&one, &state.profile.candidates[one.candidate].name))?;
     }
-    if let Some(undo) = undo(state) {
+    if let Some(confidence) = confidence(state) {
+        writeln!(text, "  confidence: {confidence}")?;
+    }
+    if let Some(undo) = undo(state, context) {
         writeln!(text, "  to change it: {undo}")?;
     }
-    if let Some(again) = again(state) {
-        writeln!(text, "  looked at again: {again}")?;
+    writeln!(text, "  looked at again: {}", again(state))?;
+    if let Some(expired) = expired(state) {
+        writeln!(text, "  {expired}")?;
     }
     for view in &state.profile.candidates {
         if let Some(quarantine) = &view.quarantine {
-            writeln!(text, "\n{}", quarantined(quarantine, state.known.program.id))?;
+            writeln!(text, "\n{}", quarantined(quarantine, state.known.program.id, context))?;
         }
-        for left_out in &view.left_out {
-            writeln!(text, "a trial of {} does not count: {}", view.name, why(&left_out.why)?)?;
+        for (why, trials) in left_out(view)? {
+            let (s, does) = if trials == 1 { ("", "does") } else { ("s", "do") };
+            writeln!(text, "{trials} trial{s} of {} {does} not count: {why}", view.name)?;
         }
     }
     writeln!(text, "\n{}", table(state))?;
@@ -116,30 +124,41 @@ fn gain_line(one: &Expected, candidate: &str) -> String {
     }
 }
 
-/// When the decision is looked at again, and what would change it sooner.
-fn again(state: &State) -> Option<String> {
+/// How sure the answer is.
+fn confidence(state: &State) -> Option<String> {
     let known = state.profile.adaptive.as_ref()?;
-    let judgement = state.judgement.as_ref()?;
-    if judgement.next.is_some() {
-        return Some("at the next start".to_owned());
-    }
-    let days = known.settings.max_age_s / (24.0 * 3600.0);
-    let changes = "when the program, an allocator, the page settings or the CPUs change";
-    Some(match known.watch_at_s(judgement.pick) {
-        Some(at_s) => format!("from {} on, or {changes}", when(at_s)),
-        None => format!("when its trials are {days:.0} days old, or {changes}"),
+    let standing = state.judgement.as_ref()?.standings.iter().find(|one| one.proof.is_some());
+    let percent = known.settings.confidence * 100.0;
+    Some(match standing {
+        Some(_) => format!(
+            "{percent:.0} % that a pick beside system truly differs for the better, over all candidates and looks"
+        ),
+        None => format!("nothing is proven yet with {percent:.0} %, over all candidates and looks"),
     })
 }
 
-fn undo(state: &State) -> Option<String> {
-    let undo = state.decision.reason.undo()?;
-    let program = &state.known.program;
-    // The number always names exactly this program; exclusions go by path.
-    let word = if undo.contains("exclude") { program.path.clone() } else { program.id.to_string() };
-    Some(undo.replace("PROGRAM", &word))
+/// Trials of this build that no longer count, in words.
+fn expired(state: &State) -> Option<String> {
+    let known = state.profile.adaptive.as_ref()?;
+    let Expired { by_age, by_machine } = known.expired;
+    let days = known.settings.max_age_s / (24.0 * 3600.0);
+    let age = (by_age > 0).then(|| format!("{by_age} are older than {days:.0} days"));
+    let machine = (by_machine > 0)
+        .then(|| format!("{by_machine} are of another machine state than now ({})", state.known.machine));
+    let said: Vec<_> = age.into_iter().chain(machine).collect();
+    (!said.is_empty()).then(|| format!("trials that no longer count: {}", said.join("; ")))
 }
 
-fn quarantined(quarantine: &Quarantine, program: i64) -> String {
+fn undo(state: &State, context: &Context) -> Option<String> {
+    let undo = state.decision.reason.undo()?;
+    let program = &state.known.program;
+    // The number always names exactly this program of this store; exclusions go by path.
+    let word = if undo.contains("exclude") { program.path.clone() } else { program.id.to_string() };
+    Some(context.on_this_store(&undo.replace("PROGRAM", &word)))
+}
+
+fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
+    let lift = context.on_this_store(&format!("imas pin --lift {program} {}", quarantine.candidate));
     let how = match quarantine.ended {
         Ended::Signal { signal } => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
         _ => "death before its first instruction".to_owned(),
@@ -148,13 +167,26 @@ fn quarantined(quarantine: &Quarantine, program: i64) -> String {
     let (crashes, system) = (quarantine.under_candidate, quarantine.under_system);
     format!(
         "{name} is quarantined since {}: {how}; {} of {} starts under it crashed, {} of {} under system.\n  \
-         It is tried again when the program or {name} changes, or after: imas pin --lift {program} {name}",
+         It is tried again when the program or {name} changes, or after: {lift}",
         when(quarantine.since_unix_s),
         crashes.crashed,
         crashes.starts,
         system.crashed,
         system.starts
     )
+}
+
+/// How many trials do not count for each reason, in the order in which they first occur.
+fn left_out(view: &CandidateView) -> Result<Vec<(String, usize)>> {
+    let mut counts: Vec<(String, usize)> = vec![];
+    for one in &view.left_out {
+        let why = why(&one.why)?;
+        match counts.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((why, 1)),
+        }
+    }
+    Ok(counts)
 }
 
 /// The reason as its word, with what it names.

@@ -4,6 +4,7 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it is only put together.
 
 mod advise;
+mod again;
 mod apply;
 mod bench;
 mod choice;

@@ -26,6 +26,8 @@ pub(crate) struct Known {
     pinned: Option<String>,
     excluded: bool,
     lifted_at: BTreeMap<String, f64>,
+    /// Pages and CPUs as they are now.
+    pub(crate) machine: String,
 }
 
 impl Known {
@@ -39,6 +41,7 @@ impl Known {
             candidates: candidates(context, store, pinned.as_deref()),
             pinned,
             build_id: build_id.to_owned(),
+            machine: imas_linux::host::machine_state(),
             program,
         })
     }
@@ -55,6 +58,7 @@ impl Known {
             lifted_at: &self.lifted_at,
             limits: context.limits,
             now_unix_s: now_unix_s(),
+            machine: &self.machine,
         };
         ProfileView::under(&history, &policy)
     }

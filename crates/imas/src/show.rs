@@ -36,6 +36,10 @@ pub(crate) struct State {
     pub(crate) decision: Decision,
     /// How `adaptive` sees the candidates now; None under `paper`.
     pub(crate) judgement: Option<Judgement>,
+    /// Of CPU in the score, by the machine's state or the user's word.
+    pub(crate) weight: f64,
+    /// Nothing may be preloaded into the program as it is on disk now.
+    pub(crate) unfit: bool,
 }
 
 /// Works both out from the store, for the executable as it is on disk now.
@@ -55,16 +59,20 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     let known = Known::gather(context, store, program, &build_id)?;
     let profile = known.profile(context, rules);
-    let conditions = conditions()?;
-    let decision = match executable.and_then(|executable| executable.unfit) {
-        Some(why) => unfit_decision(&why),
+    // imasd decides by the machine alone, whatever group we are in.
+    let conditions = match context.of_the_system {
+        true => imas_linux::conditions::now()?,
+        false => conditions()?,
+    };
+    let unfit = executable.and_then(|executable| executable.unfit);
+    let decision = match &unfit {
+        Some(why) => unfit_decision(why),
         None => decide(&profile, &conditions),
     };
-    let judged = |adaptive: &adaptive::Known| {
-        adaptive.judge(adaptive::weight(&conditions, adaptive.settings.objective).w)
-    };
-    let judgement = profile.adaptive.as_ref().map(judged);
-    Ok(State { known, profile, decision, judgement })
+    let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
+    let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
+    let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
+    Ok(State { known, profile, decision, judgement, weight, unfit: unfit.is_some() })
 }
 
 fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> Result<ExitCode> {

@@ -200,9 +200,10 @@ fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> R
     })
 }
 
-/// What /proc says of the machine; without it nothing is decided, and the program is started untouched.
+/// What /proc says of the machine and of our control group, in which the program will run; without it nothing is decided, and the program is started untouched.
 pub(crate) fn conditions() -> Result<Conditions> {
-    let mut now = imas_linux::conditions::now().context("the machine's load and memory")?;
+    let machine = imas_linux::conditions::now().context("the machine's load and memory")?;
+    let mut now = imas_linux::control_group::narrowed(machine);
     now.weight_before =
         weight_file().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
     Ok(now)

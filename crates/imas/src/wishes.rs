@@ -37,11 +37,8 @@ pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
         store.lift(program.id, &candidate.name, now_s)?;
     }
     // The number is one of this store.
-    let system = if context.of_the_system { "--system " } else { "" };
-    output::text(&format!(
-        "{program} is pinned to {}; undo: imas unpin {system}{}",
-        candidate.name, program.id
-    ))?;
+    let undo = context.on_this_store(&format!("imas unpin {}", program.id));
+    output::text(&format!("{program} is pinned to {}; undo: {undo}", candidate.name))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -140,3 +140,59 @@ fn the_laboratory_replays_the_users_own_store() {
     let output = world.imas(["simulate", "--store", absent.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// Between two trials the question is open, not answered for 90 days; what the operator decided is not looked at again; commands name the store they are about.
+#[test]
+fn it_says_when_a_decision_is_looked_at_again_and_on_which_store_it_is_undone() {
+    let world = World::new();
+    world.configure("retest_s = 3600\ncandidates = ['mimalloc']\n");
+    let start = || {
+        let words = ["run", "--policy", "adaptive", "--", "/usr/bin/sort", "/etc/services"];
+        said(&world.imas(words).output().unwrap())
+    };
+    let explain = |more: &[&str]| {
+        let words = [&["explain", "--json", "/usr/bin/sort"], more].concat();
+        json(&world.imas(words).output().unwrap())
+    };
+    (0..2).for_each(|_| drop(start()));
+    let trials = world.trials();
+    assert_eq!(trials.len(), 2);
+    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
+    let sort = store.programs().unwrap().remove(0);
+    store.forget(sort.id).unwrap();
+    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    // A third less memory, seen once: worth another round, whatever the machine does meanwhile.
+    for mut trial in trials {
+        let mebibytes = if trial.sample.candidate == "system" { 90 } else { 60 };
+        trial.sample.memory.resident_over_time = mebibytes << 20;
+        trial.sample.usage.as_mut().unwrap().user_s = 1.0;
+        assert!(store.add_trial(sort.id, &trial).unwrap(), "{trial:?}");
+    }
+    drop(store);
+    let waiting = explain(&["--policy", "adaptive", "--objective", "memory"]);
+    assert_eq!(waiting["next"]["trial"], false, "{waiting}");
+    let again = waiting["looked_at_again"].as_str().unwrap();
+    assert!(again.starts_with("from ") && again.contains("open: a trial of"), "{again}");
+    let paper = explain(&["--policy", "paper"]);
+    assert!(paper["looked_at_again"].as_str().unwrap().contains("further test"), "{paper}");
+    said(&world.imas(["pin", "/usr/bin/sort", "mimalloc"]).output().unwrap());
+    let pinned = explain(&[]);
+    assert_eq!(
+        (&pinned["looked_at_again"], &pinned["undo"]),
+        (&"not before it is unpinned".into(), &format!("imas unpin {}", sort.id).into())
+    );
+    let elsewhere = world.work().join("else where.db");
+    said(
+        &world
+            .imas(["pin", "--store", elsewhere.to_str().unwrap(), "/usr/bin/sort", "mimalloc"])
+            .output()
+            .unwrap(),
+    );
+    let named = explain(&["--store", elsewhere.to_str().unwrap()]);
+    let undo = named["undo"].as_str().unwrap();
+    let words = shell_words::split(undo).unwrap();
+    assert_eq!(words[..3], ["imas", "--store", elsewhere.to_str().unwrap()], "{undo}");
+    said(&world.imas(&words[1..]).output().unwrap());
+    assert_ne!(explain(&["--store", elsewhere.to_str().unwrap()])["next"]["reason"], "pinned");
+    assert_eq!(explain(&[])["next"]["reason"], "pinned", "the other store was not touched");
+}

@@ -575,10 +575,10 @@ fn connector() -> Option<Connector> {
     }
 }
 
-/// The machine's state, without that of our own control group, and with the weight that was in force.
+/// The machine's state, with the weight that was in force.
 fn conditions(before: Option<&Conditions>) -> Result<Conditions> {
     let weight_before = before.map(|before| weight(before, Objective::Auto).w);
-    Ok(Conditions { group_memory_used: None, weight_before, ..imas_linux::conditions::now()? })
+    Ok(Conditions { weight_before, ..imas_linux::conditions::now()? })
 }
 
 /// Whether conditions differ enough to decide anew.

@@ -37,6 +37,8 @@ pub(crate) struct Question<'a> {
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
     pub(crate) now_unix_s: f64,
+    /// Pages and CPUs as they are now.
+    pub(crate) machine: String,
 }
 
 /// The profile, from everything that the store has of the program.
@@ -52,6 +54,7 @@ pub(crate) fn profile(store: &Store, question: &Question<'_>) -> Result<ProfileV
         lifted_at: &store.lifts(id)?,
         limits: question.limits,
         now_unix_s: question.now_unix_s,
+        machine: &question.machine,
     };
     Ok(ProfileView::under(&history, &question.policy))
 }

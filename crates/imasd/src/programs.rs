@@ -183,6 +183,7 @@ impl Daemon {
             limits: self.config.limits(self.options.retest),
             policy: self.config.policy(),
             now_unix_s: now_s,
+            machine: imas_linux::host::machine_state(),
         };
         let profile = judge::profile(&self.store, &question)?;
         self.tell_of_quarantines(known, &profile);

@@ -33,6 +33,8 @@ pub struct Board {
     pub in_round: Vec<usize>,
     /// Complete and begun rounds.
     pub rounds: u32,
+    /// By candidate: rounds before its first trial, figures or not; all rounds where it had none.
+    pub came_after: Vec<u32>,
     /// Index of `system`.
     pub system: usize,
     /// What is left of the figures when candidates and rounds are accounted for.
@@ -64,6 +66,7 @@ impl Board {
             void: vec![0; len],
             in_round: rounds.last().map_or_else(Vec::new, |r| r.iter().map(|t| t.candidate).collect()),
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            came_after: came_after(&rounds, len),
             system,
             residue: residue(&rounds, len),
         };
@@ -107,6 +110,12 @@ impl Board {
     pub fn trials(&self) -> u32 {
         self.counted.iter().sum::<u32>() + self.void.iter().sum::<u32>()
     }
+}
+
+fn came_after(rounds: &[&[Trial]], len: usize) -> Vec<u32> {
+    let is_in = |round: &&[Trial], candidate: usize| round.iter().any(|trial| trial.candidate == candidate);
+    let before = |i: usize| rounds.iter().position(|round| is_in(round, i)).unwrap_or(rounds.len());
+    (0..len).map(|i| u32::try_from(before(i)).unwrap_or(u32::MAX)).collect()
 }
 
 /// Each round against the mean of those before it: a contrast whose variance is that of one run.

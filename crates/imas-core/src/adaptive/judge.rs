@@ -281,31 +281,31 @@ impl<'a> Judge<'a> {
 
     /// The next trial: of those in the running that have none in this round, in seeded order; None when the answer is known.
     fn next(&self, standings: &[Standing], pick: usize) -> Option<usize> {
-        let running: Vec<usize> = (0..standings.len()).filter(|&i| self.is_running(i, standings)).collect();
-        let is_answered = match running[..] {
-            [] => true,
-            [last] => last == pick,
-            _ => false,
-        };
-        if is_answered || self.board.rounds > self.settings.max_rounds {
-            return None;
-        }
-        let mut candidates = running;
-        candidates.extend([self.incumbent, self.board.system]);
-        candidates.sort_unstable();
-        candidates.dedup();
-        let waiting =
-            |round: &[usize]| candidates.iter().copied().filter(|i| !round.contains(i)).collect::<Vec<_>>();
-        let in_this = waiting(&self.board.in_round);
+        let begun = self.board.rounds.max(1);
+        let in_this = self.among(standings, pick, begun, &self.board.in_round);
         let (among, round) = match in_this.is_empty() {
-            true => (waiting(&[]), self.board.rounds + 1),
-            false => (in_this, self.board.rounds.max(1)),
+            true => (self.among(standings, pick, begun + 1, &[]), begun + 1),
+            false => (in_this, begun),
         };
-        if round > self.settings.max_rounds {
-            return None;
-        }
         let places = places(self.settings.seed, round, standings.len());
         among.into_iter().min_by_key(|&i| places[i])
+    }
+
+    /// Who is still to be tried in a round; nobody where it is not worth a round. Rounds are counted from each candidate's first: one that comes later (an
+    /// allocator's new version, one installed since) has as many as the others had, with the pick beside it.
+    fn among(&self, standings: &[Standing], pick: usize, round: u32, done: &[usize]) -> Vec<usize> {
+        let may_go_on = |i: usize| round.saturating_sub(self.board.came_after[i]) <= self.settings.max_rounds;
+        let mut among: Vec<usize> = (0..standings.len())
+            .filter(|&i| self.is_running(i, standings) && (i == pick || may_go_on(i)))
+            .collect();
+        if among.iter().all(|&i| i == pick) {
+            return vec![];
+        }
+        among.extend([self.incumbent, self.board.system]);
+        among.sort_unstable();
+        among.dedup();
+        among.retain(|i| !done.contains(i));
+        among
     }
 
     fn is_running(&self, i: usize, standings: &[Standing]) -> bool {

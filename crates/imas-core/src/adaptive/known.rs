@@ -23,6 +23,8 @@ pub struct Known {
     pub eligible: Vec<bool>,
     /// The trials did different amounts of work, so that their figures are taken per call and per live byte.
     pub per_operation: bool,
+    /// Trials that no longer count.
+    pub expired: Expired,
     /// By candidate: time of the latest trial, seconds since the epoch.
     last_s: Vec<Option<f64>>,
     limits: Limits,
@@ -50,6 +52,7 @@ impl Known {
             settings: *settings,
             eligible: (0..len).map(|i| usable[i] && fits(i)).collect(),
             per_operation,
+            expired: expired(history, settings),
             last_s,
             limits: history.limits,
             now_s: history.now_unix_s,
@@ -59,33 +62,69 @@ impl Known {
     /// The judgement at weight `w`. Its `next` is due now: not while the candidate's wait lasts; and once the answer is known, `system` and the pick
     /// are looked at again from time to time.
     pub fn judge(&self, w: f64) -> Judgement {
-        if self.eligible.is_empty() {
-            return Judgement { standings: vec![], next: None, pick: 0 };
-        }
-        let mut judgement = judge(&self.board, &self.eligible, self.board.system, w, &self.settings);
-        let next = judgement.next.or_else(|| self.watched(judgement.pick));
-        judgement.next = next.filter(|&next| self.limits.wait_is_over(self.last_s[next], self.now_s));
+        let mut judgement = self.judge_at_leisure(w);
+        judgement.next = self.due(&judgement, w).filter(|due| due.is_now).map(|due| due.candidate);
         judgement
     }
 
+    /// The trial that comes next at weight `w`, now or later; None where the answer is known and there is nothing to watch.
+    pub fn next_trial(&self, w: f64) -> Option<Due> {
+        self.due(&self.judge_at_leisure(w), w)
+    }
+
+    /// As if nothing had to be waited for.
+    fn judge_at_leisure(&self, w: f64) -> Judgement {
+        if self.eligible.is_empty() {
+            return Judgement { standings: vec![], next: None, pick: 0 };
+        }
+        judge(&self.board, &self.eligible, self.board.system, w, &self.settings)
+    }
+
+    fn due(&self, judgement: &Judgement, w: f64) -> Option<Due> {
+        let of = |candidate: usize, is_watch| Due {
+            candidate,
+            is_watch,
+            at_s: self.last_s[candidate].map_or(self.now_s, |last_s| last_s + self.limits.retest_s),
+            is_now: self.limits.wait_is_over(self.last_s[candidate], self.now_s),
+        };
+        if let Some(next) = judgement.next {
+            return Some(of(next, false));
+        }
+        let watch_at_s = self.watch_at_s(judgement.pick, w)?;
+        let due = of(self.older(judgement.pick), true);
+        Some(Due { at_s: due.at_s.max(watch_at_s), is_now: due.is_now && self.now_s >= watch_at_s, ..due })
+    }
+
     /// When the settled answer is looked at again, seconds since the epoch; None where there is nothing to watch.
-    pub fn watch_at_s(&self, pick: usize) -> Option<f64> {
+    fn watch_at_s(&self, pick: usize, w: f64) -> Option<f64> {
         if pick == self.board.system {
             return None;
         }
-        let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]).fold(None, least);
-        last_s.map(|last_s| last_s + self.settings.watch_s)
+        let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
+        let last_s = last_s.fold(None, least)?;
+        // Where the newest look says worse, the next ones are not put off: three of them make it step back.
+        let is_doubtful = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
+        Some(if is_doubtful { last_s } else { last_s + self.settings.watch_s })
     }
 
-    fn watched(&self, pick: usize) -> Option<usize> {
-        if self.now_s < self.watch_at_s(pick)? {
-            return None;
-        }
-        // Whose last trial is the older one; the other follows by the same rule.
-        [self.board.system, pick]
-            .into_iter()
-            .min_by(|&a, &b| self.last_s[a].unwrap_or(0.0).total_cmp(&self.last_s[b].unwrap_or(0.0)))
+    /// Of `system` and the pick the one whose last trial is the older; the other follows by the same rule.
+    fn older(&self, pick: usize) -> usize {
+        let last_s = |i: usize| self.last_s[i].unwrap_or(0.0);
+        if last_s(pick) < last_s(self.board.system) { pick } else { self.board.system }
     }
+}
+
+/// A trial that is to come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Due {
+    /// Of which candidate.
+    pub candidate: usize,
+    /// From when on, seconds since the epoch.
+    pub at_s: f64,
+    /// The time has come.
+    pub is_now: bool,
+    /// The answer is known; it is looked at whether it still holds.
+    pub is_watch: bool,
 }
 
 fn least(least: Option<f64>, one: f64) -> Option<f64> {
@@ -109,13 +148,9 @@ struct Made<'a> {
 
 /// Trials that speak for the program as it is now, in order of time.
 fn made<'a>(history: &History<'a>, settings: &Settings) -> Vec<Made<'a>> {
-    let is_fresh = |record: &&TrialRecord| {
-        let age_s = history.now_unix_s - record.sample.made_unix_s;
-        age_s <= settings.max_age_s
-    };
-    let machine = newest_machine(history);
+    let machine = machine(history);
     let of = |record: &'a TrialRecord| {
-        if !is_of_machine(record, machine) {
+        if !is_fresh(record, history, settings) || !is_of_machine(record, machine) {
             return None;
         }
         let candidate = history.candidates.iter().position(|c| c.name == record.sample.candidate)?;
@@ -125,12 +160,39 @@ fn made<'a>(history: &History<'a>, settings: &Settings) -> Vec<Made<'a>> {
             Err(why) => why.is_candidates_doing().then_some(Made { candidate, record, cost: None }),
         }
     };
-    trials(history).into_iter().filter(is_fresh).filter_map(of).collect()
+    trials(history).into_iter().filter_map(of).collect()
 }
 
-/// Trials under other page settings or CPUs than the newest one's say nothing of this machine.
-fn newest_machine<'a>(history: &History<'a>) -> &'a str {
-    trials(history).last().map_or("", |record| record.sample.machine.as_str())
+fn is_fresh(record: &TrialRecord, history: &History<'_>, settings: &Settings) -> bool {
+    history.now_unix_s - record.sample.made_unix_s <= settings.max_age_s
+}
+
+/// Trials under other page settings or CPUs than now say nothing of this machine; where nobody says what is now, than the newest trial's.
+fn machine<'a>(history: &History<'a>) -> &'a str {
+    match history.machine {
+        "" => trials(history).last().map_or("", |record| record.sample.machine.as_str()),
+        now => now,
+    }
+}
+
+/// Trials of this build that no longer count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Expired {
+    /// Too old.
+    pub by_age: usize,
+    /// Made under other page settings or CPUs.
+    pub by_machine: usize,
+}
+
+fn expired(history: &History<'_>, settings: &Settings) -> Expired {
+    let machine = machine(history);
+    trials(history).into_iter().fold(Expired::default(), |sum, record| {
+        let (is_fresh, is_of_machine) = (is_fresh(record, history, settings), is_of_machine(record, machine));
+        Expired {
+            by_age: sum.by_age + usize::from(!is_fresh),
+            by_machine: sum.by_machine + usize::from(is_fresh && !is_of_machine),
+        }
+    })
 }
 
 fn is_of_machine(record: &TrialRecord, machine: &str) -> bool {

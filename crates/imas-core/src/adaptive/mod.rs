@@ -38,7 +38,7 @@ pub mod worth;
 pub use board::Board;
 pub use expected::{Expected, expected};
 pub use judge::{Judgement, Proof, Standing, Status, judge};
-pub use known::Known;
+pub use known::{Due, Expired, Known};
 pub use point::Point;
 pub use settings::{Objective, Settings};
 pub use weight::{Weight, weight};

@@ -120,6 +120,7 @@ mod tests {
             lifted_at: &BTreeMap::new(),
             limits: Limits::default(),
             now_unix_s: 1e9,
+            machine: "",
         };
         from_store("p", &history)
     }

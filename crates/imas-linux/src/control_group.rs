@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control group of this process: how near its limits it is.
+
+use std::path::{Path, PathBuf};
+
+use imas_core::decision::Conditions;
+use procfs::process::Process;
+use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
+
+/// Where control groups are mounted.
+const ROOT: &str = "/sys/fs/cgroup";
+/// Where version 1 has that of memory.
+const ROOT_1: &str = "/sys/fs/cgroup/memory";
+/// Version 1 writes a number near 2^63 where there is no limit.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Names of the files of a version.
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    /// Key in `memory.stat` of the page cache that is given back before anybody is short.
+    cache: &'static str,
+}
+
+const VERSION_1: Files =
+    Files { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file" };
+const VERSION_2: Files = Files { limit: "memory.max", used: "memory.current", cache: "inactive_file" };
+
+/// The machine's conditions with those of this process' own group: its share of the memory limit, and its waiting where that is longer than the
+/// machine's (a limit of CPU time makes the group wait while the machine idles).
+#[must_use]
+pub fn narrowed(machine: Conditions) -> Conditions {
+    let group = own(is_version_2, Path::new(ROOT));
+    let file = |name: &str| group.as_ref().map(|group| group.join(name));
+    let pressure = file("memory.pressure").and_then(|file| MemoryPressure::from_file(file).ok());
+    let cpu = file("cpu.pressure").and_then(|file| CpuPressure::from_file(file).ok());
+    Conditions {
+        group_memory_used: memory_used(),
+        cpu_some_pct: longer(machine.cpu_some_pct, cpu.map(|psi| psi.some.avg60)),
+        memory_some_pct: longer(machine.memory_some_pct, pressure.as_ref().map(|psi| psi.some.avg60)),
+        memory_full_pct: longer(machine.memory_full_pct, pressure.as_ref().map(|psi| psi.full.avg60)),
+        ..machine
+    }
+}
+
+fn longer(machine: Option<f64>, group: Option<f32>) -> Option<f64> {
+    let group = group.map(f64::from);
+    machine.into_iter().chain(group).reduce(f64::max)
+}
+
+fn is_version_2(group: &ProcessCGroup) -> bool {
+    group.hierarchy == 0
+}
+
+/// Folder of the group that is meant; None where there are no control groups.
+fn own(is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf> {
+    let groups = Process::myself().ok()?.cgroups().ok()?;
+    let own = groups.into_iter().find(is_meant)?;
+    Some(root.join(own.pathname.trim_start_matches('/')))
+}
+
+/// Bytes that the tightest limit on this process' memory leaves, page cache that can be given back among them; None without a limit.
+#[must_use]
+pub fn memory_left() -> Option<u64> {
+    uses().into_iter().map(|one| one.limit.saturating_sub(one.used)).min()
+}
+
+fn memory_used() -> Option<f64> {
+    highest(&uses())
+}
+
+/// As a share of the limit.
+fn highest(uses: &[Use]) -> Option<f64> {
+    uses.iter().map(|one| one.used as f64 / one.limit as f64).max_by(f64::total_cmp)
+}
+
+/// Memory of a group that has a limit, bytes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Use {
+    /// What cannot be given back: a group that reads files fills its limit with them and is short of nothing.
+    used: u64,
+    limit: u64,
+}
+
+/// Of the groups that limit this process.
+fn uses() -> Vec<Use> {
+    let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
+    let second = own(is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));
+    let of_memory = |group: &ProcessCGroup| group.controllers.iter().any(|name| name == "memory");
+    let first = || own(of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
+    second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default()
+}
+
+/// The group and those above it. In a container the path may be that of the machine outside: then what is mounted there speaks for it.
+fn up(root: &Path, group: &Path, files: &Files) -> Vec<Use> {
+    let above = group.ancestors().take_while(|folder| folder.starts_with(root));
+    above.filter_map(|folder| use_of(folder, files)).collect()
+}
+
+fn use_of(group: &Path, files: &Files) -> Option<Use> {
+    let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+    // `max`, which is no number, means no limit.
+    let limit = read(files.limit).filter(|limit| (1..NO_LIMIT).contains(limit))?;
+    let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let cache = stat.lines().find_map(|line| line.strip_prefix(files.cache)?.trim().parse::<u64>().ok());
+    Some(Use { used: read(files.used)?.saturating_sub(cache.unwrap_or(0)), limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(folder: &Path, files: &Files, limit: &str, used: &str, stat: &str) {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join(files.limit), limit).unwrap();
+        std::fs::write(folder.join(files.used), used).unwrap();
+        std::fs::write(folder.join("memory.stat"), stat).unwrap();
+    }
+
+    #[test]
+    fn page_cache_does_not_count_and_the_tightest_group_does() {
+        let place = tempfile::tempdir().unwrap();
+        let (outer, inner) = (place.path().join("outer"), place.path().join("outer/inner"));
+        group(&outer, &VERSION_2, "1000\n", "900\n", "anon 500\ninactive_file 400\n");
+        group(&inner, &VERSION_2, "max\n", "900\n", "inactive_file 0\n");
+        assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.5), "of 900 bytes 400 are cache");
+        group(&inner, &VERSION_2, "1000\n", "700\n", "");
+        assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.7));
+    }
+
+    #[test]
+    fn version_1_says_no_limit_by_a_number() {
+        let place = tempfile::tempdir().unwrap();
+        group(place.path(), &VERSION_1, "9223372036854771712", "5", "total_inactive_file 1");
+        assert_eq!(highest(&up(place.path(), place.path(), &VERSION_1)), None);
+        group(place.path(), &VERSION_1, "10", "5", "inactive_file 5\ntotal_inactive_file 1");
+        assert_eq!(highest(&up(place.path(), place.path(), &VERSION_1)), Some(0.4));
+    }
+
+    #[test]
+    fn the_longer_wait_counts() {
+        assert_eq!(longer(Some(1.0), Some(5.0)), Some(5.0));
+        assert_eq!((longer(Some(1.0), None), longer(None, None)), (Some(1.0), None));
+    }
+}
