@@ -50,7 +50,7 @@ workloads: ## the suite of `imas suite`: its data, input generators and C progra
 
 # The candidates that are tested by default; the others take most of the build's time and the demo does not need them.
 allocators-default: need-cargo
-	@allocators/build.sh jemalloc tcmalloc hoard mimalloc
+	@allocators/build.sh --default
 
 demo: setup hook allocators-default contract rust ## build what it needs, measure a real program: the C++ compiler
 	@bench/demo $(IMAS)

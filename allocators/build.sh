@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the packaged allocators: build.sh [--strict] [--force] [--list] [NAME...]
+# Builds the packaged allocators: build.sh [--strict] [--force] [--list | --default | NAME...]
 #
 # Every recipe (recipes/NAME.sh) becomes build/lib/imas/allocators/libNAME.so, put in place by rename.
 # One whose inputs have not changed is left alone. One that fails leaves its reason in
@@ -35,6 +35,15 @@ all_names()
 {
     grep -H '^build_seconds=' "$ALLOCATORS"/recipes/*.sh |
         sed -E 's|.*/([^/]+)\.sh:build_seconds=([0-9]+).*|\2 \1|' | sort -n | cut -d' ' -f2
+}
+
+# Recipes of what the catalogue's default set needs.
+default_names()
+{
+    awk -F'"' '/^\[\[candidate\]\]/ { library = "" }
+        /^library = / { library = $2 }
+        /^default = true/ && library != "" { sub(".*/lib", "", library); sub("[.]so$", "", library); print library }
+        ' "$ALLOCATORS/catalogue.toml" | sort -u
 }
 
 # Everything that decides what comes out. Runs in the subshell that has sourced the recipe.
@@ -147,7 +156,8 @@ while [ $# -gt 0 ]; do
         all_names
         exit 0
         ;;
-    -*) die "build.sh: unknown option $1" "build.sh [--strict] [--force] [--list] [NAME...]" ;;
+    --default) mapfile -t names < <(default_names) ;;
+    -*) die "build.sh: unknown option $1" "build.sh [--strict] [--force] [--list | --default | NAME...]" ;;
     *)
         [ -e "$ALLOCATORS/recipes/$1.sh" ] || die "build.sh: no recipe named $1" "build.sh --list shows them"
         names+=("$1")

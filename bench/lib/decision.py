@@ -57,7 +57,7 @@ def _row(what, rounds):
 
 
 def run(place):
-    library = place.default_allocators()["mimalloc"]
+    library = place.library("mimalloc")
     small = stores.settled(place, "of-1.db", _command(place))
     large = stores.enlarged(place, small, PROGRAMS)
     rows = []

@@ -46,7 +46,7 @@ def _timed(place, kind, library):
 
 def run(place):
     rows = []
-    libraries = {"system": None, "mimalloc": place.default_allocators()["mimalloc"]}
+    libraries = {"system": None, "mimalloc": place.library("mimalloc")}
     for kind, said in (("same", "64 bytes"), ("mixed", "16 to 271 bytes, random")):
         for name, library in libraries.items():
             plain, counted = _counted(place, kind, library)

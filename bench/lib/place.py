@@ -12,6 +12,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 OUT = ROOT / "build" / "bench"
 
+# Tested where the figure is of IMAS and not of them: it must not change with the catalogue's default set.
+SIX = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"]
+
 # product -> (source, flags)
 PROGRAMS = {
     "spawn": ("bench/src/spawn.c", []),
@@ -54,8 +57,9 @@ class Place:
 
     def environment(self, store=None):
         """PATH and what keeps imas within the scratch folder."""
-        for folder in ("run", "config", "data"):
-            (self.scratch / folder).mkdir(mode=0o700, exist_ok=True)
+        for folder in ("run", "config/imas", "data"):
+            (self.scratch / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.scratch / "config/imas/imas.toml").write_text(f"candidates = {json.dumps(SIX)}\n")
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.scratch),
@@ -83,7 +87,12 @@ class Place:
         return {c["name"]: {**preload(c), **c["environment"]} for c in listed
                 if c["available"] and (c["library"] or c["environment"])}
 
-    def default_allocators(self):
-        """Name and library of the four that are tested by default."""
-        listed = self.candidates()
-        return {name: listed[name]["LD_PRELOAD"] for name in ("jemalloc", "tcmalloc", "hoard", "mimalloc") if name in listed}
+    def default_set(self):
+        """Those of the default set that bring a library, as in candidates()."""
+        default = {c["name"] for c in json.loads(self.call("list", "--default", "--json"))["candidates"]}
+        return {name: variables for name, variables in self.candidates().items()
+                if name in default and "LD_PRELOAD" in variables}
+
+    def library(self, name):
+        """Of the candidate of that name, whether it is in the default set or not."""
+        return self.candidates()[name]["LD_PRELOAD"]

@@ -21,9 +21,8 @@ def _by_run(place, store, count):
     return [place.imas, "run", "--", place.program("pairs"), "mixed", str(count)], place.environment(store)
 
 
-def _by_hand(place, library, count):
-    environment = {**place.environment(), **({"LD_PRELOAD": library} if library else {})}
-    return [place.program("pairs"), "mixed", str(count)], environment
+def _by_hand(place, variables, count):
+    return [place.program("pairs"), "mixed", str(count)], {**place.environment(), **variables}
 
 
 def _per_pair(place, way):
@@ -31,11 +30,11 @@ def _per_pair(place, way):
     return (many - few) / (MANY - FEW)
 
 
-def _counted(place, store, name, library):
+def _counted(place, store, name, variables):
     run, hand = [], []
     for _ in range(REPEATS):
         run.append(_per_pair(place, lambda count: _by_run(place, store, count)))
-        hand.append(_per_pair(place, lambda count: _by_hand(place, library, count)))
+        hand.append(_per_pair(place, lambda count: _by_hand(place, variables, count)))
     middle, usual = statistics.median(run), statistics.median(hand)
     same = min(hand) * (1 - SAME) <= middle <= max(hand) * (1 + SAME)
     return Row(f"{WHAT}, {name}: instructions of the loop", "1.00",
@@ -43,11 +42,11 @@ def _counted(place, store, name, library):
                "yes" if same else "no")
 
 
-def _timed(place, store, name, library):
+def _timed(place, store, name, variables):
     """The loop alone: what the same start costs with an empty loop is taken off."""
     ways = {
         "run": _by_run(place, store, TIMED), "run, empty": _by_run(place, store, 0),
-        "hand": _by_hand(place, library, TIMED), "hand, empty": _by_hand(place, library, 0),
+        "hand": _by_hand(place, variables, TIMED), "hand, empty": _by_hand(place, variables, 0),
     }
     levels = process.leveled({way: environment for way, (_, environment) in ways.items()})
     rounds = process.interleaved(lambda way: process.cpu_of(ways[way][0], levels[way]), ways, ROUNDS)
@@ -60,9 +59,9 @@ def run(place):
     command = [place.program("pairs"), "mixed", "1000"]
     store = stores.settled(place, "production.db", command)
     rows = []
-    for name, library in place.default_allocators().items():
+    for name, variables in place.default_set().items():
         # Pinned, so that a change of the machine's load does not change the pick in the midst; the way to exec is the same.
         place.call("pin", command[0], name, store=store)
-        rows.append(_counted(place, store, name, library))
-        rows.append(_timed(place, store, name, library))
+        rows.append(_counted(place, store, name, variables))
+        rows.append(_timed(place, store, name, variables))
     return rows

@@ -18,8 +18,8 @@ GUARD_MS, PASS_MS, ALLOCATOR_MS = 0.1, 0.15, 0.5
 
 def _ways(place, allocators, command, counted_by_valgrind=False):
     """By name: (variables, command). The ways `launch` and `trial` pay for making the page first."""
-    def tried(library):
-        return {}, injection.trial(place, library, command, counted_by_valgrind)
+    def tried(library, settings):
+        return settings, injection.trial(place, library, command, counted_by_valgrind)
 
     def preloaded(*libraries):
         return {"LD_PRELOAD": ":".join(libraries)}, command
@@ -29,12 +29,14 @@ def _ways(place, allocators, command, counted_by_valgrind=False):
         "guard": preloaded(place.guard),
         "pass": ({**preloaded(place.hook)[0], "IMAS_DISABLE": "1"}, command),
         "launch": ({}, [place.program("launch"), "-p", str(place.scratch / "none.page"), "--", *command]),
-        "trial": tried(None),
+        "trial": tried(None, {}),
     }
-    for name, library in allocators.items():
-        ways[f"hand:{name}"] = preloaded(library)
-        ways[f"guard:{name}"] = preloaded(place.guard, library)
-        ways[f"trial:{name}"] = tried(library)
+    for name, variables in allocators.items():
+        library = variables["LD_PRELOAD"]
+        settings = {variable: value for variable, value in variables.items() if variable != "LD_PRELOAD"}
+        ways[f"hand:{name}"] = variables, command
+        ways[f"guard:{name}"] = {**settings, **preloaded(place.guard, library)[0]}, command
+        ways[f"trial:{name}"] = tried(library, settings)
     return ways
 
 
@@ -43,7 +45,7 @@ class _Starts:
 
     def __init__(self, place, said, command):
         self.said = said
-        self.allocators = place.default_allocators()
+        self.allocators = place.default_set()
         self.rounds = process.starts(place, _ways(place, self.allocators, command), ROUNDS, BLOCK)
         ways = _ways(place, self.allocators, command, counted_by_valgrind=True)
         self.instructions = {way: instructions.count(place, argv, {**place.environment(), **variables})

@@ -4,7 +4,9 @@
 import json
 import sqlite3
 
-STARTS = 31  # five tests of six candidates, and one more start, which harvests the last page
+from place import SIX
+
+STARTS = 5 * len(SIX) + 1  # five tests of each, and one more start, which harvests the last page
 
 
 def settled(place, name, command):

@@ -28,7 +28,7 @@ class _Runs:
 
     def __init__(self, place):
         self.place = place
-        self.library = place.default_allocators()["mimalloc"]
+        self.library = place.library("mimalloc")
         subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-linux", "--example", "publish"], cwd=ROOT, check=True)
         self.publish = ROOT / "target/debug/examples/publish"
         self.folders = {

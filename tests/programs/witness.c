@@ -4,7 +4,8 @@
  * malloc really comes from. Without it a candidate that silently did not load would pass every comparison of outputs.
  *
  * One line is appended to the file that IMAS_TEST_WITNESS names, fields separated by tabs:
- *   pid, executable, file that malloc resolves to, imas_allocator_name of that file or "-", GLIBC_TUNABLES at exec or "-"
+ *   pid, executable, file that malloc resolves to, imas_allocator_name of that file or "-", the variables of allocators at exec in the
+ *   order of their names, each followed by a space
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,34 +54,49 @@ static const char *allocator_name(const char *serving) {
     return name != NULL && strcmp(file_of(name), serving) == 0 ? name : "-";
 }
 
-/* As the kernel was given it: by now the guard has put the environment back. */
-static const char *tunables_at_exec(char *buffer, size_t size) {
+/* Appends those of the variables that begin so. */
+static void append_settings(char *said, size_t size, const char *begin, const char *buffer, ssize_t length) {
+    for (const char *entry = buffer; entry < buffer + length; entry += strlen(entry) + 1) {
+        size_t used = strlen(said), more = strlen(entry);
+        if (strncmp(entry, begin, strlen(begin)) != 0)
+            continue;
+        if (used + more + 2 > size)
+            abort(); /* a test must not go on with half a testimony */
+        memcpy(said + used, entry, more);
+        memcpy(said + used + more, " ", 2);
+    }
+}
+
+/* As the kernel was given them: by now the guard has put the environment back. */
+static const char *settings_at_exec(char *said, size_t size) {
+    static char buffer[1 << 16];
+    static const char *const BEGINNINGS[] = { "GLIBC_TUNABLES=", "MALLOC_CONF=", "MIMALLOC_", "TCMALLOC_" };
     int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, buffer, size - 1);
+    ssize_t length = fd < 0 ? 0 : read(fd, buffer, sizeof buffer - 1);
     if (fd >= 0)
         close(fd);
-    if (length <= 0)
-        return "-";
-    buffer[length] = '\0';
-    for (char *entry = buffer; entry < buffer + length; entry += strlen(entry) + 1) {
-        if (strncmp(entry, "GLIBC_TUNABLES=", 15) == 0)
-            return entry + 15;
+    /* Older ld.so cut its tunables apart where they stand. */
+    for (ssize_t at = 0; at + 7 < length; at++) {
+        if (memcmp(buffer + at, "\0glibc.", 7) == 0)
+            buffer[at] = ':';
     }
-    return "-";
+    said[0] = '\0';
+    for (size_t i = 0; i < sizeof BEGINNINGS / sizeof BEGINNINGS[0]; i++)
+        append_settings(said, size, BEGINNINGS[i], buffer, length);
+    return said;
 }
 
 __attribute__((constructor)) static void testify(void) {
     const char *file = getenv("IMAS_TEST_WITNESS");
     if (file == NULL)
         return;
-    char executable[512] = "-", line[2048];
-    static char environment[1 << 16];
+    char executable[512] = "-", line[2048], settings[1024];
     ssize_t length = readlink("/proc/self/exe", executable, sizeof executable - 1);
     if (length > 0)
         executable[length] = '\0';
     const char *serving = serving_file();
     int bytes = snprintf(line, sizeof line, "%d\t%s\t%s\t%s\t%s\n", getpid(), executable, serving, allocator_name(serving),
-                         tunables_at_exec(environment, sizeof environment));
+                         settings_at_exec(settings, sizeof settings));
     int fd = open(file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return;

@@ -8,9 +8,10 @@ mod support;
 use std::path::Path;
 use std::process::Output;
 
+use imas_linux::catalogue::Candidate;
 use serde_json::Value;
 use support::{
-    CANDIDATES, LIBRARIES, World, assert_hinted, build, candidate, input, keys, list, output, said, stdout,
+    World, assert_hinted, build, candidate, default_set, input, keys, list, names_of, output, said, stdout,
     text,
 };
 
@@ -75,22 +76,24 @@ fn the_result_has_its_shape_and_all_exports_agree() {
         (&result["schema"], &result["command"]),
         (&Value::from(1), &serde_json::json!(["sqlite3", ":memory:"]))
     );
-    assert_eq!(names(&result), CANDIDATES);
-    for name in CANDIDATES {
-        check_candidate(candidate(&result, name), name);
+    let set = default_set();
+    assert_eq!(names(&result), names_of(&set), "who is measured when nobody is named");
+    for one in &set {
+        check_candidate(candidate(&result, &one.name), one);
     }
     assert_eq!(keys(&result["picks"]).len(), 3);
     for pick in ["fastest", "leanest", "balanced"] {
-        assert!(CANDIDATES.contains(&text(&result, &format!("/picks/{pick}"))), "{result:#}");
+        assert!(names(&result).contains(&text(&result, &format!("/picks/{pick}"))), "{result:#}");
     }
     assert_eq!(serde_json::from_str::<Value>(&std::fs::read_to_string(&json).unwrap()).unwrap(), result);
     check_csv(Path::new(&csv), &result);
     let page = std::fs::read_to_string(&markdown).unwrap();
     assert!(page.starts_with("`sqlite3 :memory:`\n"), "{page}");
-    assert!(CANDIDATES.iter().all(|name| page.contains(&format!("| {name} "))), "{page}");
+    assert!(set.iter().all(|one| page.contains(&format!("| {} ", one.name))), "{page}");
 }
 
-fn check_candidate(row: &Value, name: &str) {
+fn check_candidate(row: &Value, one: &Candidate) {
+    let (name, allocator) = (one.name.as_str(), one.allocator.as_str());
     assert_eq!((&row["available"], &row["reason"]), (&Value::Bool(true), &Value::Null), "{row:#}");
     assert!(!text(row, "/version").is_empty());
     check_runs(row, 3);
@@ -108,13 +111,13 @@ fn check_candidate(row: &Value, name: &str) {
     assert!(paper["heap_bytes"].as_u64().unwrap() > 1_000_000, "{paper:#}");
     assert!(paper["operations"].as_u64().unwrap() > 10_000, "{paper:#}");
     // Not told when a look fell into a handler of a signal.
-    if matches!(name, "system" | "jemalloc" | "tcmalloc") && paper["split"]["told"].is_object() {
+    if matches!(allocator, "system" | "jemalloc" | "tcmalloc") && paper["split"]["told"].is_object() {
         assert!(paper["split"]["told"]["in_use"].as_u64().unwrap() > 0, "{paper:#}");
     }
     let served = text(paper, "/served");
-    match LIBRARIES.contains(&name) {
-        true => assert!(served.starts_with(&format!("{name} ")), "{name} served by {served}"),
-        false => assert_eq!(served, "libc.so.6", "{name}"),
+    match &one.library {
+        Some(_) => assert!(served.starts_with(&format!("{allocator} ")), "{name} served by {served}"),
+        None => assert_eq!(served, "libc.so.6", "{name}"),
     }
 }
 

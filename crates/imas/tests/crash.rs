@@ -91,7 +91,8 @@ fn one_crash_is_enough() {
 
 #[test]
 fn every_library_candidate_is_watched() {
-    let patient = Patient::new("max_tests = 1\nretest_s = 0");
+    let patient = Patient::new("");
+    patient.world.tests_six("max_tests = 1\nretest_s = 0");
     // Crashes wherever there is a name, that is under each of the four libraries.
     for act in ["ok", "ok", "segv", "abort", "ill", "bus"] {
         patient.start(act, "all");

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use imas_core::sample::Ended;
+use imas_linux::catalogue::Candidate;
 use support::witness::{Testimony, Witness};
-use support::{CANDIDATES, LIBRARIES, World, build, input, output, real, said};
+use support::{LIBRARIES, World, build, default_set, input, names_of, output, real, said};
 
 /// A program at work on real input.
 struct Real {
@@ -72,6 +73,7 @@ impl Real {
         format!("{}result: {}", said(&output), (self.result)(folder.path()))
     }
 
+    /// Of the default set, whoever is in it: what a user who names nobody meets.
     fn under_every_candidate(&self) {
         let world = World::new();
         let witness = Witness::new(&world.work());
@@ -80,63 +82,70 @@ impl Real {
             command.args(&words[1..]);
             command
         });
-        for candidate in CANDIDATES {
+        for candidate in &default_set() {
             self.in_production(&world, &witness, candidate, &want);
         }
         self.in_trials(&world, &want);
     }
 
-    fn in_production(&self, world: &World, witness: &Witness, candidate: &str, want: &str) {
+    fn in_production(&self, world: &World, witness: &Witness, candidate: &Candidate, want: &str) {
+        let name = candidate.name.as_str();
         for follow in if self.tree { &[false, true][..] } else { &[false][..] } {
             let seen = self.seen(world, |words| {
-                let mut command = world.imas(["run", "--candidate", candidate]);
+                let mut command = world.imas(["run", "--candidate", name]);
                 command.args(follow.then_some("--follow")).arg("--").args(words);
                 witness.watch(&mut command);
                 command
             });
-            assert_eq!(seen, *want, "under {candidate}, follow {follow}");
+            assert_eq!(seen, *want, "under {name}, follow {follow}");
             self.check_witness(&witness.take(), candidate, *follow);
         }
     }
 
     /// The program itself runs under the candidate; its children too with `--follow`, and as if nothing were without.
-    fn check_witness(&self, said: &[Testimony], candidate: &str, follow: bool) {
+    fn check_witness(&self, said: &[Testimony], candidate: &Candidate, follow: bool) {
+        let name = &candidate.name;
         let root = said.first().expect("the witness is silent");
-        assert!(root.is_under(candidate), "{candidate}: {root:?}");
+        assert!(root.is_under(candidate), "{name}: {root:?}");
         let children: Vec<_> = said.iter().filter(|each| each.pid != root.pid).collect();
         assert!(!self.tree || !children.is_empty(), "no children seen in {said:?}");
-        let for_children = if follow { candidate } else { "system" };
+        let system = &default_set()[0];
+        let for_children = if follow { candidate } else { system };
         for child in children {
-            assert!(child.is_under(for_children), "{candidate}, follow {follow}: {child:?}");
+            assert!(child.is_under(for_children), "{name}, follow {follow}: {child:?}");
         }
     }
 
     /// One trial of each candidate in turn, then what the store says of them.
     fn in_trials(&self, world: &World, want: &str) {
-        for candidate in CANDIDATES {
+        for Candidate { name, .. } in &default_set() {
             let seen = self.seen(world, |words| {
                 let mut command = world.imas(["run", "--retest", "0"]);
                 command.args(self.tree.then_some("--follow")).arg("--").args(words);
                 command
             });
-            assert_eq!(seen, *want, "trial of {candidate}");
+            assert_eq!(seen, *want, "trial of {name}");
         }
         check_trials(world, "libc.so.6");
     }
 }
 
-/// Six trials, one per candidate, each served by it and each with figures. `own` is what serves the program untouched.
+/// One trial per candidate of the default set, each served by it and each with figures. `own` is what serves the program untouched.
 fn check_trials(world: &World, own: &str) {
     let trials = world.trials();
     let candidates: Vec<_> = trials.iter().map(|trial| trial.sample.candidate.as_str()).collect();
-    assert_eq!(candidates, CANDIDATES);
-    for trial in &trials {
+    let set = default_set();
+    assert_eq!(candidates, names_of(&set));
+    for (trial, candidate) in trials.iter().zip(&set) {
         let sample = &trial.sample;
         let name = &sample.candidate;
         let served = &sample.served;
-        match name.as_str() {
-            "system" | "glibc:arena1" => assert_eq!(served, own, "{name}"),
-            library => assert!(served.starts_with(&format!("{library} ")), "{name} served by {served}"),
+        match &candidate.library {
+            None => assert_eq!(served, own, "{name}"),
+            Some(_) => {
+                let begins = format!("{} ", candidate.allocator);
+                assert!(served.starts_with(&begins), "{name} served by {served}");
+            }
         }
         assert_eq!(sample.pass_reason, None, "{name}");
         assert!(matches!(sample.ended, Ended::Clean { .. }), "{name}: {:?}", sample.ended);
@@ -267,7 +276,14 @@ fn a_silent_fall_back_is_seen() {
     let mut command = world.imas(["run", "--candidate", "empty", "--"]);
     assert!(output(witness.watch(command.arg(real("true")))).status.success());
     let said = witness.take();
-    assert!(said[0].is_under("system") && !said[0].is_under("empty"), "{said:?}");
+    let system = &default_set()[0];
+    let empty = Candidate {
+        name: "empty".into(),
+        allocator: "empty".into(),
+        library: Some(library),
+        ..system.clone()
+    };
+    assert!(said[0].is_under(system) && !said[0].is_under(&empty), "{said:?}");
     for _ in 0..2 {
         assert!(world.start([real("sqlite3").to_str().unwrap(), ":memory:", "select 1"]).status.success());
     }
@@ -279,7 +295,7 @@ fn a_silent_fall_back_is_seen() {
 mod redis {
     use std::net::TcpListener;
 
-    use super::{CANDIDATES, Command, Stdio, Witness, World, check_trials, output, real, said};
+    use super::{Command, Stdio, Witness, World, check_trials, default_set, output, real, said};
     use crate::support::{Running, candidate, stdout, wait_until};
 
     /// A port that was free a moment ago.
@@ -325,30 +341,28 @@ mod redis {
         let world = World::new();
         let witness = Witness::new(&world.work());
         let mut want = None;
-        for candidate in CANDIDATES {
-            let port = free_port();
-            let mut command = world.imas(["run", "--candidate", candidate, "--"]);
+        let set = default_set();
+        for candidate in &set {
+            let (name, port) = (candidate.name.as_str(), free_port());
+            let mut command = world.imas(["run", "--candidate", name, "--"]);
             witness.watch(command.args(server_words(&port)));
             let seen = served(&world, command, &port);
-            assert_eq!(want.get_or_insert_with(|| seen.clone()), &seen, "{candidate}");
+            assert_eq!(want.get_or_insert_with(|| seen.clone()), &seen, "{name}");
             let said = witness.take();
-            assert!(
-                said.first().expect("the witness is silent").is_under(candidate),
-                "{candidate}: {said:?}"
-            );
+            assert!(said.first().expect("the witness is silent").is_under(candidate), "{name}: {said:?}");
         }
-        for candidate in CANDIDATES {
+        for one in &set {
             let port = free_port();
             let mut command = world.imas(["run", "--retest", "0", "--"]);
             command.args(server_words(&port));
-            assert_eq!(Some(served(&world, command, &port)), want, "trial of {candidate}");
+            assert_eq!(Some(served(&world, command, &port)), want, "trial of {}", one.name);
         }
         check_trials(&world, "libjemalloc.so.2");
         // Settings of glibc reach nothing in a program that brings jemalloc: that trial must not count.
         let shown = world.json(["show", "redis-server", "--json"]);
-        for name in CANDIDATES {
-            let why = candidate(&shown, name).pointer("/left_out/0/why/foreign-served");
-            assert_eq!(why.is_some(), name == "glibc:arena1", "{name}: {shown:#}");
+        for one in &set {
+            let why = candidate(&shown, &one.name).pointer("/left_out/0/why/foreign-served");
+            assert_eq!(why.is_some(), one.allocator == "glibc", "{}: {shown:#}", one.name);
         }
     }
 }

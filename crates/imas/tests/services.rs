@@ -8,13 +8,10 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use imas_core::TrialRecord;
-use imas_core::sample::{Ended, Memory, OpFigures, Sample, Usage};
 use imas_store::Store;
 use imas_store::domain::Domain;
-use support::{
-    CANDIDATES, Running, World, assert_hinted, build, lib_dir, list, output, said, stderr, stdout, text,
-};
+use support::trial::trial;
+use support::{Running, SIX, World, assert_hinted, build, lib_dir, list, output, said, stderr, stdout, text};
 
 /// A system with one service, below a folder of the world.
 fn image(world: &World, service: &str) -> PathBuf {
@@ -223,50 +220,10 @@ fn each_format_has_what_its_tool_wants() {
     assert_hinted(&unknown, "/no/such/program");
 }
 
-/// A trial that counts: so many resident bytes, and one CPU second for a million operations times `cost`.
-fn trial(candidate: &str, build_id: &str, number: usize, resident: u64, cost: f64) -> TrialRecord {
-    let memory = Memory {
-        snapshots: 9,
-        heap_mean: resident,
-        heap_peak: resident,
-        live_mean: resident / 2,
-        live_peak: resident / 2,
-        resident_mean: resident,
-        resident_peak: resident,
-        resident_over_time: resident,
-        split: None,
-    };
-    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0 * cost, ..OpFigures::default() };
-    let library = |name: &str| format!("lib{name}.so");
-    let served = if candidate == "system" || candidate.starts_with("glibc") {
-        "libc.so.6".to_owned()
-    } else {
-        library(candidate)
-    };
-    TrialRecord {
-        sample: Sample {
-            trial_id: format!("{candidate}-{number}"),
-            candidate: candidate.to_owned(),
-            made_unix_s: 1_700_000_000.0 + number as f64,
-            ended: Ended::Clean { status: Some(0) },
-            served,
-            malloc: calls.clone(),
-            free: calls,
-            memory,
-            usage: Some(Usage { user_s: cost, system_s: 0.0, ..Usage::default() }),
-            wall_s: 2.0,
-            ..Sample::default()
-        },
-        build_id: build_id.to_owned(),
-        allocator_version: String::new(),
-        retest_s: Some(0.0),
-    }
-}
-
 #[test]
 fn advice_rests_on_trials_and_on_nothing_else() {
     let world = World::new();
-    world.configure("max_tests = 4\nretest_s = 0");
+    world.tests_six("max_tests = 4\nretest_s = 0");
     // A program of its own, which stays.
     let program = world.work().join("stays");
     std::fs::copy(support::real("sleep"), &program).unwrap();
@@ -310,7 +267,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     let store = Store::open(&world.store_path()).unwrap();
     let known = store.programs().unwrap().into_iter().find(|known| known.path.ends_with("/stays")).unwrap();
     let build_id = imas_linux::elf::Executable::read(&program).unwrap().build_id.unwrap_or_default();
-    for (at, candidate) in CANDIDATES.into_iter().enumerate() {
+    for (at, candidate) in SIX.into_iter().enumerate() {
         for number in 0..4 {
             let resident =
                 if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 4 + number) << 12) as u64 };

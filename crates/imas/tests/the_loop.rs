@@ -15,11 +15,11 @@ use std::process::Stdio;
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
 use support::{
-    CANDIDATES, LIBRARIES, Running, World, build, candidate, input, keys, list, output, real, said, stderr,
-    stdout, text, wait_until,
+    LIBRARIES, Running, SIX, World, build, candidate, default_set, input, keys, list, names_of, output, real,
+    said, stderr, stdout, text, wait_until,
 };
 
-/// Settings that put every candidate to one test, so that a program is settled after six starts.
+/// Settings that put every candidate to one test, so that a program is settled after as many starts as there are candidates.
 const ONE_TEST: &str = "max_tests = 1\nretest_s = 0";
 
 fn write_script(file: &Path, text: &str) {
@@ -27,10 +27,10 @@ fn write_script(file: &Path, text: &str) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Puts the program through one trial of every candidate.
+/// Puts the program through one trial of each of the six.
 fn settle(world: &World, command: &[&str]) {
-    world.configure(ONE_TEST);
-    for _ in CANDIDATES {
+    world.tests_six(ONE_TEST);
+    for _ in SIX {
         let output = world.start(command);
         assert!(output.status.success(), "{}", said(&output));
     }
@@ -48,13 +48,14 @@ fn sqlite_at_work(world: &World) -> String {
 #[test]
 fn thirty_starts_settle_a_program() {
     let world = World::new();
+    world.tests_six("");
     let want = sqlite_at_work(&world);
     for start in 1..30 {
         assert_eq!(sqlite_at_work(&world), want, "start {start}");
     }
     let shown = world.json(["show", "sqlite3", "--json"]);
     assert_eq!(shown["trials"], 30);
-    for name in CANDIDATES {
+    for name in SIX {
         let view = candidate(&shown, name);
         assert_eq!(view["summary"]["count"], 5, "{view:#}");
         assert_eq!(list(view, "/left_out").len(), 0, "{view:#}");
@@ -62,7 +63,7 @@ fn thirty_starts_settle_a_program() {
         assert!(view["summary"]["heap_bytes"].as_f64().unwrap() > 100e3, "{view:#}");
     }
     for pick in ["fastest", "leanest", "balanced"] {
-        assert!(CANDIDATES.contains(&text(&shown, &format!("/picks/{pick}"))));
+        assert!(SIX.contains(&text(&shown, &format!("/picks/{pick}"))));
     }
     assert_eq!(shown["next"]["trial"], false);
     let served: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.served).collect();
@@ -71,8 +72,7 @@ fn thirty_starts_settle_a_program() {
     }
     let table = world.check(["show", "sqlite3"]).success();
     let table = String::from_utf8_lossy(&table.get_output().stdout).into_owned();
-    for word in CANDIDATES.iter().chain(&["ns per operation", "fragmentation", "heap", "fastest", "leanest"])
-    {
+    for word in SIX.iter().chain(&["ns per operation", "fragmentation", "heap", "fastest", "leanest"]) {
         assert!(table.contains(word), "no {word} in\n{table}");
     }
 }
@@ -120,9 +120,9 @@ fn check_mapped(world: &World, script: &str, candidate: &str) {
 
 /// Every start: under a trial, in production, forced and switched off.
 fn ways_to_start(world: &World) -> Vec<Vec<&'static str>> {
-    world.configure("retest_s = 0");
-    let mut ways: Vec<Vec<&str>> = CANDIDATES.iter().map(|_| vec!["run", "--"]).collect();
-    ways.extend(CANDIDATES.iter().map(|candidate| vec!["run", "--candidate", candidate, "--"]));
+    world.tests_six("retest_s = 0");
+    let mut ways: Vec<Vec<&str>> = SIX.iter().map(|_| vec!["run", "--"]).collect();
+    ways.extend(SIX.iter().map(|candidate| vec!["run", "--candidate", candidate, "--"]));
     ways
 }
 
@@ -296,7 +296,9 @@ fn reading_commands_have_their_shapes() {
     settle(&world, &["perl", "-e", "print 1"]);
     let listing = world.json(["list", "--json"]);
     assert_eq!(listing["schema"], 1);
-    for name in CANDIDATES {
+    let defaults = default_set();
+    let defaults = names_of(&defaults);
+    for &name in SIX.iter().chain(&defaults) {
         let row = candidate(&listing, name);
         for key in ["name", "available", "library", "version", "origin", "licence", "environment", "reason"] {
             assert!(keys(row).contains(&key), "no {key} in {row:#}");
@@ -312,7 +314,7 @@ fn reading_commands_have_their_shapes() {
         .iter()
         .map(|row| text(row, "/name").to_owned())
         .collect();
-    assert_eq!(tested, CANDIDATES);
+    assert_eq!(tested, defaults);
 
     let shown = world.json(["show", "perl", "--json"]);
     for key in
@@ -324,7 +326,7 @@ fn reading_commands_have_their_shapes() {
     for key in ["schema", "program", "next", "sentence", "undo", "quarantined", "candidates", "past"] {
         assert!(keys(&explained).contains(&key), "no {key} in {explained:#}");
     }
-    assert_eq!(list(&explained, "/past").len(), CANDIDATES.len(), "{explained:#}");
+    assert_eq!(list(&explained, "/past").len(), SIX.len(), "{explained:#}");
     assert!(!list(&explained, "/next/evidence").is_empty());
     world.check(["explain", "perl"]).success().stdout(predicates::str::contains("to change it: imas "));
 

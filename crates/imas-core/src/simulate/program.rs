@@ -123,7 +123,8 @@ fn candidates(runs: &[&RawRun]) -> Vec<String> {
     names
 }
 
-/// Order of the default set in the catalogue; the rest follow by name.
+/// Order of these among themselves; the rest follow by name. It is the data set's, not that of today's default set: a printed table must come
+/// out again when the default set has changed.
 fn place(name: &str) -> usize {
     const ORDER: [&str; 6] = [SYSTEM, "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
     ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())

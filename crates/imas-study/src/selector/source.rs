@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// `system` first, then in the catalogue's default order, then by name.
+/// `system` first, then in the order of the published tables (not that of today's default set), then by name.
 fn candidates(data: &Data) -> Vec<String> {
     const ORDER: [&str; 7] =
         [SYSTEM, "glibc:arena1", "glibc:arena2", "jemalloc", "tcmalloc", "hoard", "mimalloc"];

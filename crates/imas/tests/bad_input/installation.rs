@@ -125,6 +125,7 @@ fn damage(file: &Path, how: &str) {
 fn a_broken_installation_does_not_stop_the_program() {
     let world = World::new();
     let program = who(&world);
+    world.tests_six("");
     let missing = output(world.imas(["run", "--"]).arg(&program).env("IMAS_LIB_DIR", "/no/such/folder"));
     assert_started_untouched(&missing, "no catalogue.toml in /no/such/folder");
     assert_hinted(&missing, "no catalogue.toml");
@@ -167,7 +168,7 @@ fn a_world_of_spaces() {
     let world = World::named("imas test, with spaces ");
     let program = world.work().join("who is it");
     std::fs::rename(who(&world), &program).unwrap();
-    world.configure("max_tests = 1\nretest_s = 0");
+    world.tests_six("max_tests = 1\nretest_s = 0");
     let served: Vec<_> = (0..6).map(|_| stdout(&world.start([&program]))).collect();
     let begins = served.iter().map(|name| name.split([' ', '\n']).next().unwrap()).collect::<Vec<_>>();
     assert_eq!(begins, ["libc", "libc", "jemalloc", "tcmalloc", "hoard", "mimalloc"]);

@@ -24,6 +24,7 @@ fn age(file: &Path) {
 fn damaged_pages_are_set_aside_with_a_message() {
     let world = World::new();
     let program = who(&world);
+    world.tests_six("");
     world.start([&program]);
     let good = std::fs::read(page(&world)).unwrap();
     let changed = |at: usize, to: u8| {
@@ -67,6 +68,7 @@ fn damaged_pages_are_set_aside_with_a_message() {
 fn what_is_no_file_is_not_read_as_a_page() {
     let world = World::new();
     let program = who(&world);
+    world.tests_six("");
     world.start([&program]);
     world.trials();
     let pages = world.pages();
@@ -89,6 +91,7 @@ fn what_is_no_file_is_not_read_as_a_page() {
 fn a_page_of_somebody_else_is_not_believed() {
     let world = World::new();
     let program = who(&world);
+    world.tests_six("");
     world.start([&program]);
     let file = page(&world);
     let mut bytes = std::fs::read(&file).unwrap();

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 pub(crate) mod build;
+pub(crate) mod trial;
 pub(crate) mod witness;
 
 use std::ffi::OsStr;
@@ -14,16 +15,31 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
+use imas_linux::catalogue::{Candidate, Catalogue};
 use imas_store::Store;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The default set, in the catalogue's order.
-pub(crate) const CANDIDATES: [&str; 6] =
-    ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
+/// A set for tests that must know whom they meet, in the catalogue's order: [`World::tests_six`] puts it in the place of the catalogue's
+/// default set, of which no test may assume who is in it ([`default_set`] says).
+pub(crate) const SIX: [&str; 6] = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
-/// Those with a library of their own.
+/// Those of the six with a library of their own.
 pub(crate) const LIBRARIES: [&str; 4] = ["jemalloc", "tcmalloc", "hoard", "mimalloc"];
+
+/// What is tested when the user names nobody, as the catalogue has it.
+pub(crate) fn default_set() -> Vec<Candidate> {
+    let catalogue = Catalogue::read(&[lib_dir().join("catalogue.toml")]);
+    assert!(catalogue.problems().is_empty(), "{:?}", catalogue.problems());
+    let set: Vec<_> = catalogue.candidates().iter().filter(|candidate| candidate.default).cloned().collect();
+    assert!(set.len() >= 3 && set[0].is_system(), "{set:?}");
+    set
+}
+
+/// Their names.
+pub(crate) fn names_of(set: &[Candidate]) -> Vec<&str> {
+    set.iter().map(|candidate| candidate.name.as_str()).collect()
+}
 
 /// Programs come from here, so that a developer's own tools before them change nothing.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
@@ -97,6 +113,11 @@ impl World {
     /// Writes the user's `imas.toml`.
     pub(crate) fn configure(&self, text: &str) {
         std::fs::write(self.folder.path().join("config/imas/imas.toml"), text).unwrap();
+    }
+
+    /// The same, with [`SIX`] as the candidates to test.
+    pub(crate) fn tests_six(&self, text: &str) {
+        self.configure(&format!("candidates = {SIX:?}\n{text}"));
     }
 
     /// Writes a file of the user's `catalogue.d`.

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use imas_linux::catalogue::Candidate;
+
 use super::build;
 
 /// One process.
@@ -16,24 +18,24 @@ pub(crate) struct Testimony {
     pub(crate) serving: String,
     /// What that file calls itself; `-` if it does not.
     pub(crate) name: String,
-    /// `GLIBC_TUNABLES` with which it was started; `-` without.
-    pub(crate) tunables: String,
+    /// Variables of allocators with which it was started, `NAME=value` each, between spaces; empty without.
+    pub(crate) settings: String,
 }
 
 impl Testimony {
-    /// Whether this process ran under the candidate. A candidate without a library is told by its tunables; whatever serves is right
-    /// for `system`, as long as it is none of ours.
-    pub(crate) fn is_under(&self, candidate: &str) -> bool {
-        let untuned = !self.tunables.contains("arena_max");
-        match candidate {
-            "system" => self.name == "-" && untuned,
-            "glibc:arena1" => self.name == "-" && self.tunables.contains("glibc.malloc.arena_max=1"),
-            library => {
-                self.name.starts_with(&format!("{library} "))
-                    && self.serving == format!("lib{library}.so")
-                    && untuned
+    /// Whether this process ran under the candidate, with its settings and no others. Whatever serves is right for one without a library,
+    /// as long as it is none of ours.
+    pub(crate) fn is_under(&self, candidate: &Candidate) -> bool {
+        let settings: Vec<_> =
+            candidate.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+        let served = match &candidate.library {
+            None => self.name == "-",
+            Some(library) => {
+                self.name.starts_with(&format!("{} ", candidate.allocator))
+                    && library.file_name().is_some_and(|file| file == self.serving.as_str())
             }
-        }
+        };
+        served && self.settings == settings.concat()
     }
 }
 
@@ -73,6 +75,6 @@ fn testimony(line: &str) -> Testimony {
         executable: base(fields[1]),
         serving: base(fields[2]),
         name: fields[3].to_owned(),
-        tunables: fields[4].to_owned(),
+        settings: fields[4].to_owned(),
     }
 }
