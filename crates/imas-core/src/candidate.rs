@@ -21,13 +21,20 @@ pub struct Candidate {
     pub serves: Vec<String>,
     /// False when it cannot be loaded here.
     pub available: bool,
+    /// False when it has left the set of those that are tested: what its trials have shown stays, more are not asked for.
+    #[serde(default = "yes")]
+    pub tested: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Candidate {
-    /// An available candidate that must be served by one of `serves`.
+    /// An available candidate that is tested and must be served by one of `serves`.
     pub fn new(name: &str, version: &str, serves: &[&str]) -> Self {
         let serves = serves.iter().map(|s| (*s).to_owned()).collect();
-        Self { name: name.to_owned(), version: version.to_owned(), serves, available: true }
+        Self { name: name.to_owned(), version: version.to_owned(), serves, available: true, tested: true }
     }
 
     /// The candidate `system`: whatever serves is right.

@@ -167,6 +167,7 @@ fn adaptively(profile: &ProfileView, known: &Known, conditions: &Conditions, may
         return Decision::system(Reason::NothingProven, evidence);
     }
     evidence.push(gains(name(pick), &judgement.standings[pick]));
+    evidence.extend(left_the_set(&profile.candidates[pick]));
     let reason = match weight.w {
         w if w > 0.75 => Reason::FastestCpuShort,
         w if w < 0.25 => Reason::LeanestMemoryShort,
@@ -177,10 +178,17 @@ fn adaptively(profile: &ProfileView, known: &Known, conditions: &Conditions, may
 
 /// The best of those that were not proven better.
 fn runner_up(profile: &ProfileView, judgement: &Judgement) -> Option<Evidence> {
-    let known = |(_, s): &(usize, &Standing)| s.rounds > 0 && s.status != Status::Barred && s.within > 0.0;
+    let is_out = |s: &Standing| matches!(s.status, Status::Barred | Status::Left);
+    let known = |(_, s): &(usize, &Standing)| s.rounds > 0 && !is_out(s) && s.within > 0.0;
     let standings = judgement.standings.iter().enumerate().filter(known);
     let (best, standing) = standings.max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
     Some(gains(&profile.candidates[best].name, standing))
+}
+
+/// Why a candidate is decided for that no list of those tested has.
+fn left_the_set(view: &CandidateView) -> Option<Evidence> {
+    let stays = "is no longer in the set that is tested; it stays until another is found better";
+    (!view.tested).then(|| Evidence::new(&view.name, stays))
 }
 
 /// What a candidate gains over `system`, in words.
@@ -258,6 +266,7 @@ fn pick(profile: &ProfileView, conditions: &Conditions) -> Decision {
     let wanted = &profile.candidates[picks.get(pick)];
     if wanted.is_usable() {
         evidence.push(figures(profile, picks.get(pick)));
+        evidence.extend(left_the_set(wanted));
         return Decision::new(&wanted.name, reason_of(pick), evidence);
     }
     evidence.push(crash_evidence(profile, &wanted.name));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is known of a program: always recomputed from its trials, never stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::adaptive;
+use crate::adaptive::{self, Role};
 use crate::candidate::{Candidate, NotCounted, count};
 use crate::paper::{self, Limits, Picks, Summary};
 use crate::policy::Policy;
@@ -48,6 +48,8 @@ pub struct CandidateView {
     pub name: String,
     /// False when it cannot be loaded here.
     pub available: bool,
+    /// False when it has left the set of those that are tested.
+    pub tested: bool,
     /// Averages over the trials that count.
     pub summary: Summary,
     /// Set when the candidate crashed the program.
@@ -62,6 +64,20 @@ impl CandidateView {
     /// True when the program may be started under it.
     pub fn is_usable(&self) -> bool {
         self.available && self.quarantine.is_none()
+    }
+
+    fn role(&self) -> Role {
+        match self.is_usable() {
+            true if self.tested => Role::Tested,
+            true => Role::Kept,
+            false => Role::Barred,
+        }
+    }
+
+    /// Whether the paper's picks may be taken from it. One that left the set before its tests were complete has nothing to set against those that
+    /// have all of theirs.
+    fn is_complete(&self, limits: &Limits) -> bool {
+        self.tested || self.summary.is_spent(limits)
     }
 }
 
@@ -113,8 +129,8 @@ impl ProfileView {
     pub fn under(history: &History<'_>, policy: &Policy) -> Self {
         let mut profile = Self::new(history);
         if let Policy::Adaptive(settings) = policy {
-            let usable: Vec<bool> = profile.candidates.iter().map(CandidateView::is_usable).collect();
-            profile.adaptive = Some(adaptive::Known::new(history, &usable, settings));
+            let roles: Vec<Role> = profile.candidates.iter().map(CandidateView::role).collect();
+            profile.adaptive = Some(adaptive::Known::new(history, &roles, settings));
         }
         profile
     }
@@ -123,12 +139,15 @@ impl ProfileView {
     pub fn new(history: &History<'_>) -> Self {
         let summaries = paper::fold(history.records, history.candidates, history.build_id, &history.limits);
         let candidates = candidate_views(history, &summaries);
-        let usable: Vec<bool> = candidates.iter().map(CandidateView::is_usable).collect();
+        let all = |is: &dyn Fn(&CandidateView) -> bool| candidates.iter().map(is).collect::<Vec<bool>>();
+        let complete = all(&|view| view.is_complete(&history.limits));
+        let usable = all(&|view| view.is_usable() && view.is_complete(&history.limits));
+        let tested = all(&|view| view.is_usable() && view.tested);
         let last = last_tested(history);
         Self {
-            picks: paper::analyse(&summaries, &vec![true; summaries.len()]),
+            picks: paper::analyse(&summaries, &complete),
             usable_picks: paper::analyse(&summaries, &usable),
-            next_test: paper::next_test(&summaries, last, &usable, &history.limits, history.now_unix_s),
+            next_test: paper::next_test(&summaries, last, &tested, &history.limits, history.now_unix_s),
             limits: history.limits,
             bar: bar(history),
             candidates,
@@ -152,6 +171,7 @@ fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<Candidat
         CandidateView {
             name: candidate.name.clone(),
             available: candidate.available,
+            tested: candidate.tested,
             summary: *summary,
             quarantine: at.map(|at| quarantines.swap_remove(at)),
             split: split(history, candidate),
@@ -175,6 +195,13 @@ fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<LeftOut> {
         .filter(|(_, why)| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight))
         .map(|(record, why)| LeftOut { trial_id: record.sample.trial_id.clone(), why })
         .collect()
+}
+
+/// Names of the candidates of which something is known with this build of a program: a trial, or a crash however it was started.
+pub fn known_of<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a str> {
+    let tells = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();
+    let is_one = |r: &&TrialRecord| tells(r) && r.is_of_build(build_id);
+    records.iter().filter(is_one).map(|r| r.sample.candidate.as_str()).collect()
 }
 
 /// Trials of the present build, in order of time.

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::adaptive::{Board, Point, Proof, Settings, board::Trial, judge};
+use imas_core::adaptive::{Board, Judgement, Point, Proof, Role, Settings, Status, board::Trial, judge};
 use imas_core::simulate::{Contender, Plan, Program, World, assess};
 use proptest::prelude::*;
 
@@ -82,7 +82,7 @@ fn loud(cpu: f64, memory: f64, swing: f64) -> Vec<Trial> {
 #[test]
 fn memory_is_proven_by_itself_and_cpu_has_its_say() {
     let judged = |cpu, memory, swing| {
-        judge(&Board::new(&loud(cpu, memory, swing), 2, 0), &[true; 2], 0, 0.5, &Settings::default())
+        judge(&Board::new(&loud(cpu, memory, swing), 2, 0), &[Role::Tested; 2], 0, 0.5, &Settings::default())
     };
     let found = judged(0.0, -0.30, 0.15);
     assert_eq!((found.pick, found.standings[1].proof), (1, Some(Proof::Memory)), "{found:?}");
@@ -112,11 +112,10 @@ fn it_needs_fewer_trials_than_the_paper_and_harms_less() {
 #[test]
 fn a_barred_candidate_is_neither_tried_nor_picked() {
     let program = &World { indifferent: 1.0, programs: 1, ..World::default() }.programs(2)[0];
-    let eligible = [true, true, false, true, true, true];
+    let mut roles = [Role::Tested; 6];
+    roles[2] = Role::Barred;
     let mut trials = vec![];
-    while let Some(candidate) =
-        judge(&Board::new(&trials, 6, 0), &eligible, 0, 0.5, &Settings::default()).next
-    {
+    while let Some(candidate) = judge(&Board::new(&trials, 6, 0), &roles, 0, 0.5, &Settings::default()).next {
         assert_ne!(candidate, 2);
         let round = trials.len() / 6;
         let mut point = program.rounds[round][candidate].unwrap();
@@ -126,18 +125,73 @@ fn a_barred_candidate_is_neither_tried_nor_picked() {
     assert!(!trials.is_empty());
 }
 
+/// Rounds of `system` and the candidates, of which each costs so much over it; CPU wobbles a little.
+fn rounds(count: usize, costs: &[(usize, f64)]) -> Vec<Trial> {
+    let round = |round: usize| {
+        let wobble = 0.01 * (round % 3) as f64;
+        let trial = move |(i, (candidate, cost)): (usize, (usize, f64))| {
+            let cpu = cost + wobble * (i as f64 - 1.0);
+            Trial { candidate, point: Some(Point { cpu, memory: cost }) }
+        };
+        std::iter::once((0, 0.0)).chain(costs.to_vec()).enumerate().map(trial)
+    };
+    (0..count).flat_map(round).collect()
+}
+
+fn judged(trials: &[Trial], roles: &[Role]) -> Judgement {
+    judge(&Board::new(trials, roles.len(), 0), roles, 0, 0.5, &Settings::default())
+}
+
+/// When the set of those that are tested changes: however many rounds are spent and however often the pick was watched, a newcomer gets its own, all of them and
+/// no more; and the pick that left is not tried along.
+#[test]
+fn a_newcomer_has_its_rounds() {
+    let roles = [Role::Tested, Role::Kept, Role::Tested];
+    let mut trials = rounds(20, &[(1, -0.4)]);
+    let mut after = vec![];
+    while let Some(next) = judged(&trials, &roles).next {
+        assert_ne!(next, 1, "it left the set");
+        assert!(after.len() < 20, "{after:?}");
+        after.push(next);
+        // Never far enough from the pick to be given up: what is open stays open.
+        let cost = if next == 0 { 0.0 } else { -0.4 - 0.02 * (after.len() % 3) as f64 };
+        trials.push(Trial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
+    }
+    let tried = after.iter().filter(|&&candidate| candidate == 2).count();
+    assert!((2..=8).contains(&tried), "{after:?}");
+}
+
+/// What was proven stays proven and stays the pick; what was not is no pick and keeps nobody from being one.
+#[test]
+fn one_that_left_the_set_stays_what_it_was() {
+    use Role::{Kept, Tested};
+    let settled = rounds(6, &[(1, -0.4), (2, 0.3)]);
+    let before = judged(&settled, &[Tested; 4]);
+    let after = judged(&settled, &[Tested, Kept, Kept, Tested]);
+    assert_eq!((before.pick, after.pick), (1, 1));
+    assert_eq!(after.standings[2].status, Status::Left);
+    assert_eq!(after.next.map(|next| next == 0 || next == 3), Some(true), "the newcomer is tried");
+
+    // One round of great promise is no proof.
+    let promising = rounds(1, &[(1, -0.8), (2, -0.1)]);
+    let left = judged(&promising, &[Tested, Kept, Tested]);
+    assert_eq!((left.pick, left.standings[1].status), (0, Status::Left));
+    assert_eq!(left.standings[2].status, Status::Open, "the other is not given up for it: {left:?}");
+    assert_eq!(judged(&promising, &[Tested; 3]).standings[2].status, Status::Worse);
+}
+
 /// A candidate that yields nothing is given up, and `system` alone needs no trial.
 #[test]
 fn void_trials_come_to_an_end() {
     let mut trials: Vec<Trial> = vec![];
     while let Some(candidate) =
-        judge(&Board::new(&trials, 2, 0), &[true; 2], 0, 0.5, &Settings::default()).next
+        judge(&Board::new(&trials, 2, 0), &[Role::Tested; 2], 0, 0.5, &Settings::default()).next
     {
         let point = (candidate == 0).then_some(Point { cpu: 0.0, memory: 0.0 });
         trials.push(Trial { candidate, point });
         assert!(trials.len() < 10);
     }
-    assert!(judge(&Board::new(&[], 1, 0), &[true], 0, 0.5, &Settings::default()).next.is_none());
+    assert!(judge(&Board::new(&[], 1, 0), &[Role::Tested], 0, 0.5, &Settings::default()).next.is_none());
 }
 
 fn world() -> impl Strategy<Value = (World, u64)> {
@@ -180,7 +234,7 @@ proptest! {
         };
         let of = |reverse| {
             let board = Board::new(&trials(reverse), world.candidates, 0);
-            judge(&board, &vec![true; world.candidates], 0, 0.5, &Settings::default())
+            judge(&board, &vec![Role::Tested; world.candidates], 0, 0.5, &Settings::default())
         };
         let (one, two) = (of(false), of(true));
         prop_assert_eq!(one.pick, two.pick);

@@ -113,6 +113,31 @@ fn conditions_choose_among_the_picks() {
     program.decides(Conditions { load5: 3.0, ..FULL }, "hoard", Reason::Balanced);
 }
 
+/// It is tested no more; with all its tests it is picked as before, with fewer it is not.
+#[test]
+fn a_candidate_that_left_the_set_counts_if_it_had_all_its_tests() {
+    let mut program = Program::settled();
+    program.candidates[1].tested = false;
+    program.decides(IDLE, "hoard", Reason::Balanced);
+    assert!(
+        program.decision(IDLE).text().contains("hoard: is no longer in the set"),
+        "{:?}",
+        program.decision(IDLE)
+    );
+    program.candidates.push(Candidate::new("tcmalloc", "1", &["tcmalloc"]));
+    program.decides(IDLE, "tcmalloc", Reason::TrialDue);
+
+    let mut program = Program::new();
+    program.candidates[1].tested = false;
+    program.trial("hoard", 1.0, 999);
+    for _ in 0..5 {
+        program.trial("system", 30.0, 700);
+        assert_ne!(program.decision(IDLE).candidate, "hoard");
+        program.trial("jemalloc", 10.0, 800);
+    }
+    program.decides(IDLE, "jemalloc", Reason::Balanced);
+}
+
 #[test]
 fn tests_go_round_until_all_are_done() {
     let mut program = Program::new();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::adaptive::{Expired, Known, Settings, Status};
+use imas_core::adaptive::{Expired, Known, Role, Settings, Status};
 use imas_core::candidate::Candidate;
 use imas_core::paper::Limits;
 use imas_core::sample::{Memory, OpFigures, Sample, Usage};
@@ -101,7 +101,7 @@ impl Life {
             now_unix_s: self.now_s,
             machine: self.machine,
         };
-        Known::new(&history, &[true; 3], &Settings::default())
+        Known::new(&history, &[Role::Tested; 3], &Settings::default())
     }
 
     fn next(&self) -> Option<usize> {

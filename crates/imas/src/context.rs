@@ -113,14 +113,18 @@ impl Context {
         Ok(store)
     }
 
-    /// The candidates that `imas run` tests: those of the configuration, else the catalogue's default set. `system` is always first.
-    pub(crate) fn test_set(&self) -> Vec<&Candidate> {
-        let chosen = |candidate: &&Candidate| match &self.config.candidates {
+    /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and `system` always.
+    pub(crate) fn is_tested(&self, candidate: &Candidate) -> bool {
+        match &self.config.candidates {
             _ if candidate.is_system() => true,
             Some(names) => names.contains(&candidate.name),
             None => candidate.default,
-        };
-        self.catalogue.candidates().iter().filter(chosen).collect()
+        }
+    }
+
+    /// Those.
+    pub(crate) fn test_set(&self) -> Vec<&Candidate> {
+        self.catalogue.candidates().iter().filter(|candidate| self.is_tested(candidate)).collect()
     }
 
     /// The candidate of that name.

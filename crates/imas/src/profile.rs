@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the store and the catalogue together know of one program, made ready for the policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use imas_core::profile::known_of;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue;
 use imas_linux::clock::now_unix_s;
@@ -34,11 +35,13 @@ impl Known {
     /// Gathers it. `build_id` is that of the executable as it is now.
     pub(crate) fn gather(context: &Context, store: &Store, program: Program, build_id: &str) -> Result<Self> {
         let pinned = store.pinned(program.id)?;
+        let records = store.trials(program.id)?;
+        let candidates = candidates(context, store, pinned.as_deref(), &known_of(&records, build_id));
         Ok(Self {
-            records: store.trials(program.id)?,
+            records,
             excluded: store.is_excluded(&program.path, &program.detail)?,
             lifted_at: store.lifts(program.id)?,
-            candidates: candidates(context, store, pinned.as_deref()),
+            candidates,
             pinned,
             build_id: build_id.to_owned(),
             machine: imas_linux::host::machine_state(),
@@ -64,14 +67,26 @@ impl Known {
     }
 }
 
-/// The test set, and the candidate the program is pinned to when that lies outside.
-fn candidates(context: &Context, store: &Store, pinned: Option<&str>) -> Vec<Candidate> {
-    let mut set = context.test_set();
-    let pinned = pinned.and_then(|name| context.catalogue.find(name));
-    if let Some(pinned) = pinned.filter(|pinned| !set.iter().any(|c| c.name == pinned.name)) {
-        set.push(pinned);
-    }
-    set.into_iter().map(|candidate| for_policy(candidate, context.obstacle(candidate, Some(store)))).collect()
+/// The test set; those that the catalogue's default set has no longer and of which something is known with the program; and the candidate it is pinned to when that lies outside.
+fn candidates(
+    context: &Context,
+    store: &Store,
+    pinned: Option<&str>,
+    known: &BTreeSet<&str>,
+) -> Vec<Candidate> {
+    let is_tested = |candidate: &catalogue::Candidate| context.is_tested(candidate);
+    // A set that the user names is the user's last word: who is not in it is not used either.
+    let is_kept = |name: &str| context.config.candidates.is_none() && known.contains(name);
+    let is_known = |candidate: &&catalogue::Candidate| {
+        let name = candidate.name.as_str();
+        is_tested(candidate) || is_kept(name) || pinned == Some(name)
+    };
+    let found = context.catalogue.candidates().iter().filter(is_known);
+    let ready = |candidate| {
+        let obstacle = context.obstacle(candidate, Some(store));
+        Candidate { tested: is_tested(candidate), ..for_policy(candidate, obstacle) }
+    };
+    found.map(ready).collect()
 }
 
 /// Every candidate of the catalogue, whether or not it can be used here now: what was measured under it can be replayed all the same.
@@ -91,7 +106,7 @@ fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Can
             vec![format!("{} {said}", candidate.allocator), file]
         }
     };
-    Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none() }
+    Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none(), tested: true }
 }
 
 /// The program of the store that the user means: a number, a path, or a name found in PATH.

@@ -127,12 +127,22 @@ fn adaptive_table(profile: &ProfileView, judgement: &Judgement) -> String {
                 figure(percent(standing.cpu)),
                 figure(percent(standing.memory)),
                 figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
-                words(view, standing.status).to_owned(),
+                standing_words(view, standing.status),
                 pick.to_owned(),
             ]
         });
     let head = ["candidate", "rounds", "CPU", "memory", "together", "standing", ""];
     imas_report::table::plain(&head, rows)
+}
+
+/// Where a candidate stands, in words.
+fn standing_words(view: &CandidateView, status: Status) -> String {
+    let words = words(view, status);
+    match status {
+        Status::Left => words.to_owned(),
+        _ if view.tested => words.to_owned(),
+        _ => format!("{words}; not in the set"),
+    }
 }
 
 /// A status in words.
@@ -150,6 +160,7 @@ fn words(view: &CandidateView, status: Status) -> &'static str {
         Status::Barred if view.quarantine.is_some() => "quarantined",
         Status::Barred if !view.available => "not usable here",
         Status::Barred => "above the memory limit",
+        Status::Left => "not in the set",
     }
 }
 
@@ -182,6 +193,11 @@ fn marks(picks: &Picks, index: usize) -> Vec<&'static str> {
 }
 
 fn remark(view: &CandidateView) -> String {
+    let left = (!view.tested).then(|| "not in the set".to_owned());
+    left.into_iter().chain(Some(counted(view)).filter(|text| !text.is_empty())).collect::<Vec<_>>().join("; ")
+}
+
+fn counted(view: &CandidateView) -> String {
     match (&view.quarantine, view.available, view.left_out.len()) {
         (Some(_), _, _) => "quarantined".to_owned(),
         (None, false, _) => "not usable here".to_owned(),

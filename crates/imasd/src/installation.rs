@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is installed: the table of candidates that root approved, and what the catalogue says of each.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -56,20 +57,29 @@ impl Installation {
         changed(&run_dir.join(catalogue_table::FILE_NAME)) != self.changed
     }
 
-    /// The candidates that programs are tested with, as the policy sees them, and those that operators pinned.
+    /// The candidates that a program is tested with, as the policy sees them; those that the catalogue's default set has no longer and
+    /// of which something is known with it; and the one that operators pinned.
     pub(crate) fn candidates(
         &self,
         chosen: Option<&[String]>,
         pinned: Option<&str>,
+        known: &BTreeSet<&str>,
         disabled: &[Disabled],
     ) -> Vec<Candidate> {
-        let wanted = |candidate: &&catalogue::Candidate| match chosen {
-            _ if candidate.is_system() || pinned == Some(candidate.name.as_str()) => true,
+        let is_tested = |candidate: &catalogue::Candidate| match chosen {
+            _ if candidate.is_system() => true,
             Some(names) => names.contains(&candidate.name),
             None => candidate.default,
         };
-        let set = self.catalogue.candidates().iter().filter(wanted);
-        set.map(|candidate| self.for_policy(candidate, disabled)).collect()
+        // A set that the operator names is the last word: who is not in it is not used either.
+        let is_kept = |name: &str| chosen.is_none() && known.contains(name);
+        let is_known = |candidate: &&catalogue::Candidate| {
+            let name = candidate.name.as_str();
+            is_tested(candidate) || is_kept(name) || pinned == Some(name)
+        };
+        let ready =
+            |candidate| Candidate { tested: is_tested(candidate), ..self.for_policy(candidate, disabled) };
+        self.catalogue.candidates().iter().filter(is_known).map(ready).collect()
     }
 
     fn for_policy(&self, candidate: &catalogue::Candidate, disabled: &[Disabled]) -> Candidate {
@@ -85,7 +95,7 @@ impl Installation {
         };
         let out_of_use = disabled.iter().any(|d| d.allocator == candidate.allocator && d.version == version);
         let available = self.table.id_of(&candidate.name).is_some() && !out_of_use;
-        Candidate { name: candidate.name.clone(), version, serves, available }
+        Candidate { name: candidate.name.clone(), version, serves, available, tested: true }
     }
 
     /// The candidate of that name.

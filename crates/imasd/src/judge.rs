@@ -6,7 +6,7 @@ use imas_core::decision::decide_production;
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::quarantine::Quarantine;
-use imas_core::{Candidate, Conditions, Decision, History, ProfileView, SYSTEM, decide};
+use imas_core::{Candidate, Conditions, Decision, History, ProfileView, SYSTEM, TrialRecord, decide};
 use imas_store::Store;
 use imas_store::samples::Program;
 
@@ -33,6 +33,9 @@ impl Verdict {
 pub(crate) struct Question<'a> {
     pub(crate) program: &'a Program,
     pub(crate) build_id: &'a str,
+    /// Every trial that the store has of it.
+    pub(crate) records: &'a [TrialRecord],
+    pub(crate) pinned: Option<&'a str>,
     pub(crate) candidates: &'a [Candidate],
     pub(crate) limits: Limits,
     pub(crate) policy: Policy,
@@ -44,12 +47,11 @@ pub(crate) struct Question<'a> {
 /// The profile, from everything that the store has of the program.
 pub(crate) fn profile(store: &Store, question: &Question<'_>) -> Result<ProfileView> {
     let id = question.program.id;
-    let pinned = store.pinned(id)?;
     let history = History {
-        records: &store.trials(id)?,
+        records: question.records,
         candidates: question.candidates,
         build_id: question.build_id,
-        pinned: pinned.as_deref(),
+        pinned: question.pinned,
         excluded: store.is_excluded(&question.program.path, &question.program.detail)?,
         lifted_at: &store.lifts(id)?,
         limits: question.limits,

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use imas_core::Reason;
+use imas_core::profile::known_of;
 use imas_linux::clock::now_unix_s;
 use imas_linux::elf;
 use imas_linux::index::Executable;
@@ -174,11 +175,15 @@ impl Daemon {
         };
         let pinned = self.store.pinned(id)?;
         let chosen = self.config.candidates.as_deref();
-        let candidates = installation.candidates(chosen, pinned.as_deref(), &self.disabled);
+        let records = self.store.trials(id)?;
+        let known_of = known_of(&records, &build_id);
+        let candidates = installation.candidates(chosen, pinned.as_deref(), &known_of, &self.disabled);
         let now_s = now_unix_s();
         let question = Question {
             program: &known.program,
             build_id: &build_id,
+            records: &records,
+            pinned: pinned.as_deref(),
             candidates: &candidates,
             limits: self.config.limits(self.options.retest),
             policy: self.config.policy(),

@@ -5,8 +5,11 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, Memory, OpFigures, Sample, Usage};
 use imas_linux::catalogue_table::CatalogueTable;
 use support::{VICTIM, WORKER, World, python};
 
@@ -78,6 +81,90 @@ fn the_adaptive_rules_settle_too() {
         assert_eq!(serves, decided.candidate == candidate, "{} / {said}", decided.candidate);
     }
     assert!(!said.contains("'libimas.so'"), "no trial is due any more: {said}");
+}
+
+/// An upgrade whose default set has another allocator: what was decided holds while the newcomer is tried.
+#[test]
+fn a_decision_outlives_a_change_of_the_default_set() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("set-{}/imas", std::process::id()));
+    let mut world = World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\n");
+    world.install(&folder, &["mimalloc"]);
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    world.stop("-TERM");
+    let build_id = imas_linux::elf::Executable::read(&python()).unwrap().build_id.unwrap_or_default();
+    for at in 0..10 {
+        let (candidate, share) = [("system", 1.0), ("mimalloc", 0.25)][at % 2];
+        assert!(world.store().add_trial(program.id, &trial(candidate, &build_id, at, share)).unwrap());
+    }
+    world.start();
+    let id_of = |world: &World, name: &str| {
+        CatalogueTable::read(&world.path("run/catalogue")).unwrap().id_of(name).unwrap()
+    };
+    world.wait("mimalloc is decided for", || world.production(&program) == id_of(&world, "mimalloc"));
+    world.wait("no trial is due any more", || world.offer(&program).is_none());
+    world.stop("-TERM");
+
+    world.install(&folder, &["jemalloc"]);
+    world.start();
+    world.wait("a trial is on offer", || world.offer(&program).is_some());
+    let of = |world: &World, name: &str| {
+        let trials = world.store().trials(program.id).unwrap();
+        trials.iter().filter(|trial| trial.sample.candidate == name).count()
+    };
+    while of(&world, "jemalloc") == 0 {
+        assert_eq!(
+            world.production(&program),
+            id_of(&world, "mimalloc"),
+            "all but the trial start as decided"
+        );
+        let tried = world.next_trial(&program).unwrap();
+        assert_ne!(tried, id_of(&world, "mimalloc"));
+        let stored = || world.store().trials(program.id).unwrap().len();
+        let before = stored();
+        world.run_trial(&script, &program, || stored() > before);
+    }
+    assert_eq!(of(&world, "mimalloc"), 5, "none was made, none was lost");
+    assert_eq!(world.production(&program), id_of(&world, "mimalloc"));
+    drop(world);
+    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}
+
+/// A trial as if it had been made an hour ago.
+fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRecord {
+    let wobble = 1.0 + 0.002 * (number % 3) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
+    let bytes = (f64::from(100 << 20) * share * wobble) as u64;
+    let memory = Memory {
+        snapshots: 9,
+        heap_mean: bytes,
+        live_mean: bytes / 2,
+        live_peak: bytes / 2,
+        resident_mean: bytes,
+        resident_over_time: bytes,
+        ..Memory::default()
+    };
+    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
+    let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
+    TrialRecord {
+        sample: Sample {
+            trial_id: format!("given-{number}"),
+            candidate: candidate.to_owned(),
+            made_unix_s: imas_linux::clock::now_unix_s() - 3600.0 + number as f64,
+            ended: Ended::Clean { status: Some(0) },
+            served: served.to_owned(),
+            malloc: calls.clone(),
+            free: calls,
+            memory,
+            usage: Some(Usage { user_s: share * wobble, ..Usage::default() }),
+            wall_s: 2.0,
+            ..Sample::default()
+        },
+        build_id: build_id.to_owned(),
+        allocator_version: String::new(),
+        retest_s: Some(0.0),
+    }
 }
 
 /// Works on and on, as a service does; told to, it dies of a signal that speaks of a broken heap.

@@ -23,7 +23,7 @@ pub struct Expected {
 
 /// The three picks. Empty while nothing is known.
 pub fn expected(known: &Known) -> Vec<Expected> {
-    if known.eligible.is_empty() || known.board.trials() == 0 {
+    if known.roles.is_empty() || known.board.trials() == 0 {
         return vec![];
     }
     [(Pick::Fastest, 1.0), (Pick::Leanest, 0.0), (Pick::Balanced, 0.5)]

@@ -22,6 +22,18 @@ const USUAL: [f64; 2] = [0.08, 0.25];
 /// Trials without figures after which a candidate that never had any is given up.
 const VOID_TRIALS: u32 = 2;
 
+/// What a candidate may be.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Tried and used.
+    Tested,
+    /// It has left the set: used as long as its trials prove it better, tried no more but to watch it while it is the pick.
+    Kept,
+    /// Neither tried nor used.
+    Barred,
+}
+
 /// Where a candidate stands.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
@@ -44,6 +56,8 @@ pub enum Status {
     Void,
     /// Not to be used: quarantined, not loadable here, or above the memory limit.
     Barred,
+    /// It left the set before anything was proven of it.
+    Left,
 }
 
 /// A candidate with its figures against `system`.
@@ -77,10 +91,10 @@ pub struct Judgement {
     pub pick: usize,
 }
 
-/// Judges the board at weight `w` of CPU (0 to 1). `eligible` says of each candidate whether it may be used; `system` always may.
+/// Judges the board at weight `w` of CPU (0 to 1). `roles` says what each candidate may be; `system` may always be tried and used.
 /// `incumbent` is what the program runs on so far.
-pub fn judge(board: &Board, eligible: &[bool], incumbent: usize, w: f64, settings: &Settings) -> Judgement {
-    let judge = Judge::new(board, eligible, incumbent, w, settings);
+pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: &Settings) -> Judgement {
+    let judge = Judge::new(board, roles, incumbent, w, settings);
     let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
     let pick = judge.pick(&standings);
     Judgement { next: judge.next(&standings, pick), pick, standings }
@@ -88,7 +102,9 @@ pub fn judge(board: &Board, eligible: &[bool], incumbent: usize, w: f64, setting
 
 struct Judge<'a> {
     board: &'a Board,
-    eligible: &'a [bool],
+    roles: &'a [Role],
+    /// Those that may be used.
+    usable: Vec<bool>,
     incumbent: usize,
     w: f64,
     settings: &'a Settings,
@@ -106,15 +122,16 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(board: &'a Board, eligible: &'a [bool], incumbent: usize, w: f64, settings: &'a Settings) -> Self {
-        let challengers = eligible.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
-        let incumbent =
-            if incumbent == board.system || eligible[incumbent] { incumbent } else { board.system };
+    fn new(board: &'a Board, roles: &'a [Role], incumbent: usize, w: f64, settings: &'a Settings) -> Self {
+        let may: Vec<bool> = roles.iter().map(|role| *role != Role::Barred).collect();
+        let challengers = may.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
+        let incumbent = if incumbent == board.system || may[incumbent] { incumbent } else { board.system };
         let noise = Noise::of(board, w);
         let axes = [1.0, 0.0].map(|axis| Noise::of(board, axis));
         let mut judge = Self {
             board,
-            eligible,
+            roles,
+            usable: may,
             incumbent,
             w,
             settings,
@@ -126,12 +143,16 @@ impl<'a> Judge<'a> {
             best: incumbent,
         };
         judge.apart = [judge.apart(0), judge.apart(1)];
+        // One that left unproven can never be the pick: measured against it, others would be given up for nothing.
+        let stays = |i: usize| roles[i] != Role::Kept || i == incumbent || judge.is_proven(i);
+        let usable = (0..roles.len()).map(|i| judge.usable[i] && stays(i)).collect();
+        judge.usable = usable;
         judge.best = judge.find_best();
         judge
     }
 
     fn may(&self, i: usize) -> bool {
-        i == self.board.system || self.eligible[i]
+        i == self.board.system || self.usable[i]
     }
 
     fn rounds(&self, i: usize) -> u32 {
@@ -216,7 +237,7 @@ impl<'a> Judge<'a> {
 
     fn status(&self, i: usize) -> Status {
         if !self.may(i) {
-            return Status::Barred;
+            return if self.roles[i] == Role::Kept { Status::Left } else { Status::Barred };
         }
         if i == self.incumbent {
             return Status::Incumbent;
@@ -309,7 +330,9 @@ impl<'a> Judge<'a> {
     }
 
     fn is_running(&self, i: usize, standings: &[Standing]) -> bool {
-        i != self.board.system && matches!(standings[i].status, Status::Open | Status::Proven)
+        i != self.board.system
+            && self.roles[i] == Role::Tested
+            && matches!(standings[i].status, Status::Open | Status::Proven)
     }
 }
 

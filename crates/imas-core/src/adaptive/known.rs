@@ -7,7 +7,7 @@ use crate::profile::{History, trials};
 use crate::record::TrialRecord;
 
 use super::board::Trial;
-use super::{Board, Judgement, Point, Settings, judge};
+use super::{Board, Judgement, Point, Role, Settings, judge};
 
 /// Calls of malloc and its kin may differ by so much from trial to trial, as a ratio, and the trials still did the same work.
 const SAME_WORK: f64 = 1.02;
@@ -19,8 +19,8 @@ pub struct Known {
     pub board: Board,
     /// The user's settings.
     pub settings: Settings,
-    /// By candidate: may it be used and is it within the memory limit.
-    pub eligible: Vec<bool>,
+    /// By candidate: what it may be; barred, too, above the memory limit.
+    pub roles: Vec<Role>,
     /// The trials did different amounts of work, so that their figures are taken per call and per live byte.
     pub per_operation: bool,
     /// Trials that no longer count.
@@ -32,8 +32,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// From the history; `usable` says which candidates may be used at all.
-    pub fn new(history: &History<'_>, usable: &[bool], settings: &Settings) -> Self {
+    /// From the history; `roles` says what each candidate may be, the memory limit aside.
+    pub fn new(history: &History<'_>, roles: &[Role], settings: &Settings) -> Self {
         let len = history.candidates.len();
         let made = made(history, settings);
         let per_operation = !same_work(&made);
@@ -50,7 +50,7 @@ impl Known {
         Self {
             board: Board::new(&points(&made, per_operation), len, system),
             settings: *settings,
-            eligible: (0..len).map(|i| usable[i] && fits(i)).collect(),
+            roles: (0..len).map(|i| if fits(i) { roles[i] } else { Role::Barred }).collect(),
             per_operation,
             expired: expired(history, settings),
             last_s,
@@ -74,10 +74,10 @@ impl Known {
 
     /// As if nothing had to be waited for.
     fn judge_at_leisure(&self, w: f64) -> Judgement {
-        if self.eligible.is_empty() {
+        if self.roles.is_empty() {
             return Judgement { standings: vec![], next: None, pick: 0 };
         }
-        judge(&self.board, &self.eligible, self.board.system, w, &self.settings)
+        judge(&self.board, &self.roles, self.board.system, w, &self.settings)
     }
 
     fn due(&self, judgement: &Judgement, w: f64) -> Option<Due> {

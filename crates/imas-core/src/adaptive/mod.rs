@@ -13,6 +13,9 @@
 //! G. K. Smyth, "Linear models and empirical Bayes methods", SAGMB 3, 2004), and be believed better on the whole with as much ([`judge`]'s `proof`): what is usual for
 //! programs decides who leaves the running, but is never the proof that there is a difference.
 //!
+//! A candidate that joins later has as many rounds before it as those that were there from the start; one that has left the set ([`Role::Kept`]) gets no more trials,
+//! but stays the pick until another is proven better still.
+//!
 //! - [`settings`]: margins, confidence, limits
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
 //! - [`point`]: the two figures of a trial
@@ -37,7 +40,7 @@ pub mod worth;
 
 pub use board::Board;
 pub use expected::{Expected, expected};
-pub use judge::{Judgement, Proof, Standing, Status, judge};
+pub use judge::{Judgement, Proof, Role, Standing, Status, judge};
 pub use known::{Due, Expired, Known};
 pub use point::Point;
 pub use settings::{Objective, Settings};

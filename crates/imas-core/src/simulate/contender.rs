@@ -3,7 +3,7 @@
 
 use super::cost::best;
 use super::program::Program;
-use crate::adaptive::{self, Board, Settings, board::Trial};
+use crate::adaptive::{self, Board, Role, Settings, board::Trial};
 use crate::candidate::Counted;
 use crate::paper::{self, Limits, Summary};
 
@@ -62,14 +62,14 @@ impl Contender {
 /// with what it knows.
 fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> Outcome {
     let len = program.candidates.len();
-    let eligible = vec![true; len];
+    let roles = vec![Role::Tested; len];
     // There are no more rounds than these: a policy that kept some of its error for later ones would not be the one that a user has.
     let most = u32::try_from(seen.len()).unwrap_or(u32::MAX).min(settings.max_rounds);
     let settings = &Settings { max_rounds: most, ..*settings };
     let mut trials: Vec<Trial> = vec![];
     loop {
         let board = Board::new(&trials, len, 0);
-        let judgement = adaptive::judge(&board, &eligible, 0, w, settings);
+        let judgement = adaptive::judge(&board, &roles, 0, w, settings);
         let outcome = Outcome { trials: board.trials(), pick: judgement.pick };
         let Some(candidate) = judgement.next else { return outcome };
         let again = board.in_round.contains(&candidate) || trials.is_empty();

@@ -35,6 +35,7 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     polls: bool,
+    lib: PathBuf,
 }
 
 impl World {
@@ -47,7 +48,7 @@ impl World {
     pub(crate) fn with(config: &str) -> Self {
         // Pages belong on tmpfs; but a library there may not be approved, so those stay where they were built.
         let folder = tempfile::Builder::new().prefix("imasd-test-").tempdir_in("/dev/shm").unwrap();
-        let world = Self { folder, daemon: None, polls: false };
+        let world = Self { folder, daemon: None, polls: false, lib: lib_dir() };
         for name in ["run", "db", "work"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
@@ -59,6 +60,30 @@ impl World {
     pub(crate) fn polling(mut self) -> Self {
         self.polls = true;
         self
+    }
+
+    /// Another package is installed: the same libraries in that folder, under a catalogue with this default set (`system` apart).
+    pub(crate) fn install(&mut self, folder: &Path, set: &[&str]) {
+        std::fs::create_dir_all(folder).unwrap();
+        for file in ["libimas.so", "libimas-guard.so", "libimas-preload.so"] {
+            std::fs::copy(lib_dir().join(file), folder.join(file)).unwrap();
+        }
+        let built = std::fs::read_to_string(lib_dir().join("catalogue.toml")).unwrap();
+        let libraries = format!("library = \"{}/", lib_dir().display());
+        let mut is_in = false;
+        let line = |line: &str| {
+            if let Some(name) = line.strip_prefix("name = ") {
+                is_in = name == "\"system\"" || set.iter().any(|one| name == format!("\"{one}\""));
+            }
+            let is_default = line.starts_with("default = ");
+            if is_default {
+                format!("default = {is_in}\n")
+            } else {
+                line.replace("library = \"", &libraries) + "\n"
+            }
+        };
+        std::fs::write(folder.join("catalogue.toml"), built.lines().map(line).collect::<String>()).unwrap();
+        self.lib = folder.to_owned();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -100,7 +125,7 @@ impl World {
             .arg("--config")
             .arg(self.path("imasd.toml"))
             .arg("--lib-dir")
-            .arg(lib_dir())
+            .arg(&self.lib)
             .env_remove("JOURNAL_STREAM")
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())

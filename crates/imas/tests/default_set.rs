@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an upgrade that changes the catalogue's default set does to what was learned and decided before.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use imas_core::TrialRecord;
+use imas_core::sample::PageKind;
+use imas_linux::clock::now_unix_s;
+use imas_store::Store;
+use serde_json::Value;
+use support::trial::trial;
+use support::{World, build, candidate, lib_dir, list, output, said, stderr, text};
+
+/// Rounds of the trials that the store is given.
+const ROUNDS: usize = 5;
+
+/// A program of a user who installs one package after the other.
+struct User {
+    world: World,
+    program: PathBuf,
+    lib: PathBuf,
+}
+
+impl User {
+    fn new() -> Self {
+        let world = World::new();
+        world.configure("retest_s = 0\n");
+        let program = build::program("behave", &world.work());
+        let lib = world.work().join("lib");
+        std::fs::create_dir(&lib).unwrap();
+        for file in ["libimas.so", "libimas-guard.so"] {
+            std::fs::copy(lib_dir().join(file), lib.join(file)).unwrap();
+        }
+        for folder in ["allocators", "contract"] {
+            symlink(lib_dir().join(folder), lib.join(folder)).unwrap();
+        }
+        Self { world, program, lib }
+    }
+
+    /// The package with this default set, `system` apart.
+    fn installs(&self, set: &[&str]) {
+        let built = std::fs::read_to_string(lib_dir().join("catalogue.toml")).unwrap();
+        let mut is_in = false;
+        let line = |line: &str| {
+            if let Some(name) = line.strip_prefix("name = ") {
+                is_in = name == "\"system\"" || set.iter().any(|one| name == format!("\"{one}\""));
+            }
+            if line.starts_with("default = ") { format!("default = {is_in}\n") } else { format!("{line}\n") }
+        };
+        std::fs::write(self.lib.join("catalogue.toml"), built.lines().map(line).collect::<String>()).unwrap();
+    }
+
+    /// Trials of the last hours: a round of `system` and of the candidate, so many times, the candidate's CPU and memory as shares of the other's.
+    fn had_rounds(&self, name: &str, hours_ago: usize, share: f64) {
+        let store = Store::open(&self.world.store_path()).unwrap();
+        let program = store.program(&self.program.to_string_lossy(), "").unwrap();
+        let build_id = imas_linux::elf::Executable::read(&self.program).unwrap().build_id.unwrap_or_default();
+        let begun_s = now_unix_s() - 3600.0 * hours_ago as f64;
+        for at in 0..2 * ROUNDS {
+            let (of, share) = if at % 2 == 0 { ("system", 1.0) } else { (name, share) };
+            let wobble = 1.0 + 0.002 * (at % 3) as f64;
+            let resident = f64::from(100 << 20) * share * wobble;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "whole bytes are meant"
+            )]
+            let mut record = trial(of, &build_id, 100 * hours_ago + at, resident as u64, share * wobble);
+            record.sample.made_unix_s = begun_s + at as f64;
+            assert!(store.add_trial(program.id, &record).unwrap());
+        }
+    }
+
+    fn imas(&self, words: &[&str], policy: &str) -> Output {
+        let mut imas = self.world.imas(words);
+        output(imas.env("IMAS_LIB_DIR", &self.lib).env("IMAS_POLICY", policy).arg(&self.program))
+    }
+
+    fn json(&self, verb: &str, policy: &str) -> Value {
+        let output = self.imas(&[verb, "--json"], policy);
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// One start that does some work.
+    fn starts(&self, policy: &str) -> Output {
+        let mut imas = self.world.imas(["run", "-v", "--"]);
+        imas.env("IMAS_LIB_DIR", &self.lib).env("IMAS_POLICY", policy).arg(&self.program);
+        let output = output(imas.arg("20000"));
+        assert!(output.status.success(), "{}", said(&output));
+        output
+    }
+
+    fn trials_of(&self, name: &str) -> usize {
+        let is_one =
+            |record: &&TrialRecord| record.sample.kind == PageKind::Trial && record.sample.candidate == name;
+        self.world.trials().iter().filter(is_one).count()
+    }
+}
+
+fn next(explained: &Value) -> (&str, bool) {
+    (text(explained, "/next/candidate"), explained["next"]["trial"] == true)
+}
+
+/// The newcomers are tried, nobody else is; what was found better before stays until a newcomer is better still.
+#[test]
+fn a_decision_to_a_candidate_that_left_the_set_stays_until_another_is_better() {
+    let user = User::new();
+    user.installs(&["mimalloc"]);
+    user.had_rounds("mimalloc", 3, 0.25);
+    assert_eq!(next(&user.json("explain", "adaptive")), ("mimalloc", false), "settled before the upgrade");
+
+    user.installs(&["jemalloc"]);
+    let shown = user.json("show", "adaptive");
+    let (left, joined) = (candidate(&shown, "mimalloc"), candidate(&shown, "jemalloc"));
+    assert_eq!((&left["tested"], &left["summary"]["count"]), (&false.into(), &ROUNDS.into()), "{left:#}");
+    assert_eq!((&joined["tested"], &joined["summary"]["count"]), (&true.into(), &0.into()), "{joined:#}");
+    assert!(list(&shown, "/candidates").len() == 3, "{shown:#}");
+    for start in 0.. {
+        assert!(start < 24, "it does not settle");
+        match next(&user.json("explain", "adaptive")) {
+            (_, false) => break,
+            (name, true) => assert!(["system", "jemalloc"].contains(&name), "{name} is tried"),
+        }
+        user.starts("adaptive");
+    }
+    assert!(user.trials_of("jemalloc") >= 1);
+    assert_eq!(user.trials_of("mimalloc"), ROUNDS, "none was made, none was lost");
+    assert_eq!(next(&user.json("explain", "adaptive")), ("mimalloc", false));
+    assert!(stderr(&user.starts("adaptive")).contains(" under mimalloc: "));
+    let page = support::stdout(&user.imas(&["explain"], "adaptive"));
+    assert!(page.contains("mimalloc: is no longer in the set that is tested"), "{page}");
+    assert!(page.contains("proven better; not in the set"), "{page}");
+
+    user.had_rounds("jemalloc", 1, 0.05);
+    assert_eq!(next(&user.json("explain", "adaptive")).0, "jemalloc");
+}
+
+/// Under the paper's rules one counts that had all its tests; the newcomers have theirs first.
+#[test]
+fn by_the_papers_rules_too() {
+    let user = User::new();
+    user.installs(&["mimalloc"]);
+    user.had_rounds("mimalloc", 3, 0.25);
+    user.installs(&["dlmalloc"]);
+    for _ in 0..ROUNDS {
+        assert_eq!(next(&user.json("explain", "paper")), ("dlmalloc", true));
+        user.starts("paper");
+    }
+    let shown = user.json("show", "paper");
+    assert_eq!(candidate(&shown, "dlmalloc")["summary"]["count"], ROUNDS);
+    assert_eq!(shown["next"]["trial"], false);
+    assert_eq!(text(&shown, "/picks/fastest"), "mimalloc", "{shown:#}");
+    let page = support::stdout(&user.imas(&["show"], "paper"));
+    assert!(page.lines().any(|line| line.contains("mimalloc") && line.contains("not in the set")), "{page}");
+}
+
+/// A set that the user names is the user's last word.
+#[test]
+fn whom_the_users_set_leaves_out_is_out() {
+    let user = User::new();
+    user.installs(&["mimalloc"]);
+    user.had_rounds("mimalloc", 3, 0.25);
+    user.world.configure("candidates = ['jemalloc']\nretest_s = 0\n");
+    let shown = user.json("show", "adaptive");
+    let names: Vec<_> = list(&shown, "/candidates").iter().map(|one| text(one, "/name")).collect();
+    assert_eq!(names, ["system", "jemalloc"]);
+    assert_ne!(text(&shown, "/next/candidate"), "mimalloc");
+    assert_eq!(user.trials_of("mimalloc"), ROUNDS, "its trials are kept all the same");
+}
+
+/// A candidate that an allocator's removal takes out of the catalogue altogether: its trials stay, the program starts.
+#[test]
+fn a_candidate_that_is_gone_is_no_reason_not_to_start() {
+    let user = User::new();
+    user.installs(&["mimalloc"]);
+    user.had_rounds("mimalloc", 3, 0.25);
+    remove(&user.lib.join("catalogue.toml"), "mimalloc");
+    assert_eq!(next(&user.json("explain", "adaptive")).0, "system");
+    let started = user.starts("adaptive");
+    assert!(!stderr(&started).contains("hint:"), "{}", said(&started));
+    assert_eq!(user.trials_of("mimalloc"), ROUNDS);
+}
+
+fn remove(catalogue: &Path, name: &str) {
+    let text = std::fs::read_to_string(catalogue).unwrap();
+    let is_other = |entry: &&str| !entry.starts_with(&format!("\nname = \"{name}\"\n"));
+    let kept: Vec<&str> = text.split("[[candidate]]").filter(is_other).collect();
+    assert_eq!(kept.len() + 1, text.split("[[candidate]]").count());
+    std::fs::write(catalogue, kept.join("[[candidate]]")).unwrap();
+}
