@@ -5,3 +5,5 @@
 #include <sys/prctl.h>
 
 #undef PR_SET_VMA
+/* Told to do without huge pages, it does not ask for them, and leaves the switch for the whole process alone: programs that this one starts would inherit it. */
+#undef PR_GET_THP_DISABLE

@@ -227,7 +227,6 @@ fn node() {
     Real::on("node", "work.js").under_every_candidate();
 }
 
-/// glibc's settings have no library whose name could be seen: their effect is the proof.
 #[test]
 fn a_program_finds_sigpipe_as_it_was() {
     // As a shell starts it, and as systemd starts a service.
@@ -254,6 +253,20 @@ fn a_program_finds_sigpipe_as_it_was() {
     }
 }
 
+/// An allocator told to do without huge pages could forbid them to the process for good, and to all that it starts.
+#[test]
+fn a_candidate_without_huge_pages_forbids_them_to_nobody() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let Some(before) = status.lines().find(|line| line.starts_with("THP_enabled:")) else { return };
+    for candidate in ["mimalloc2:small", "mimalloc2:tight"] {
+        let world = World::new();
+        let mut command = world.imas(["run", "--candidate", candidate, "--"]);
+        let seen = output(command.args(["/bin/grep", "THP_enabled:", "/proc/self/status"]));
+        assert_eq!(support::stdout(&seen).trim_end(), before, "{candidate}: {}", said(&seen));
+    }
+}
+
+/// glibc's settings have no library whose name could be seen: their effect is the proof.
 #[test]
 fn one_arena_is_one_arena() {
     let world = World::new();
