@@ -4,6 +4,7 @@
 //! A program is what is executed: the resolved path of the executable, and for an interpreter also what it is given to run,
 //! since two Python programs have as little in common as two C programs.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +28,20 @@ impl std::fmt::Display for Program {
         write!(f, "{}", self.path.display())?;
         if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", self.detail) }
     }
+}
+
+/// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`. Keys that are no path, or none of a file that is there,
+/// stay as they are; where two lead to one file, the real path's own entry wins.
+#[must_use]
+pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
+    let real = |name: &String| std::fs::canonicalize(name).ok().filter(|_| name.starts_with('/'));
+    let named = |(name, value): (String, T)| {
+        let real = real(&name).map_or_else(|| name.clone(), |real| real.to_string_lossy().into_owned());
+        (real != name, real, value)
+    };
+    let mut named: Vec<_> = map.into_iter().map(named).collect();
+    named.sort_by_key(|(is_link, _, _)| !is_link);
+    named.into_iter().map(|(_, name, value)| (name, value)).collect()
 }
 
 /// How to start a command, and what program that is.
@@ -217,6 +232,24 @@ mod tests {
 
     fn words(text: &str) -> Vec<OsString> {
         text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_link_names_the_file_that_it_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = std::fs::canonicalize(folder.path()).unwrap();
+        let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        std::fs::write(file("real"), "").unwrap();
+        for link in ["one", "zero"] {
+            std::os::unix::fs::symlink(file("real"), file(link)).unwrap();
+        }
+        let of = |names: &[&str]| {
+            by_real_path(names.iter().map(|name| (file(name), (*name).to_owned())).collect())
+        };
+        assert_eq!(of(&["one"]), BTreeMap::from([(file("real"), "one".to_owned())]));
+        assert_eq!(of(&["one", "real", "zero"])[&file("real")], "real", "its own entry wins");
+        let words = BTreeMap::from([("unit x.service".to_owned(), 1), ("/no/such/file".to_owned(), 2)]);
+        assert_eq!(by_real_path(words.clone()), words);
     }
 
     fn script(folder: &Path, name: &str, text: &str) -> PathBuf {

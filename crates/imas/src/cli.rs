@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use imas_core::adaptive::Objective;
 use serde::Deserialize;
 
 use clap::parser::ValueSource;
@@ -75,6 +76,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     const MOST: f64 = 1e9; // thirty years; far beyond it a point in time can no longer be computed
     if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
+}
+
+/// A limit of memory.
+fn mebibytes(text: &str) -> Result<u64, String> {
+    let mebibytes = text.parse().ok().filter(|&mebibytes: &u64| mebibytes > 0);
+    mebibytes.ok_or_else(|| "not a whole number of MiB from 1 on, such as 512".to_owned())
 }
 
 /// A length of time with its unit.
@@ -216,8 +223,7 @@ pub(crate) enum PolicyName {
 }
 
 /// What matters, for the adaptive policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ObjectiveName {
     /// What the machine is short of
     Auto,
@@ -227,6 +233,17 @@ pub(crate) enum ObjectiveName {
     Memory,
     /// Both alike
     Balanced,
+}
+
+impl From<ObjectiveName> for Objective {
+    fn from(name: ObjectiveName) -> Self {
+        match name {
+            ObjectiveName::Auto => Self::Auto,
+            ObjectiveName::Cpu => Self::Cpu,
+            ObjectiveName::Memory => Self::Memory,
+            ObjectiveName::Balanced => Self::Balanced,
+        }
+    }
 }
 
 /// The rules by which a start is decided.
@@ -239,7 +256,7 @@ pub(crate) struct RulesArgs {
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objective: Option<ObjectiveName>,
     /// Use no candidate under which the program's resident memory peaked above this
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
     pub(crate) max_memory: Option<u64>,
 }
 

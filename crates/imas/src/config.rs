@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration files: `/etc/imas/imas.toml`, then `$XDG_CONFIG_HOME/imas/imas.toml`; the later wins key by key.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use imas_core::Policy;
-use imas_core::adaptive::{Objective, Settings};
+use imas_core::adaptive::Objective;
+use imas_core::adaptive::wishes::{self, ByProgram, Wishes};
 use imas_core::paper::Limits;
 use serde::Deserialize;
 
-use crate::cli::{ObjectiveName, PolicyName, RulesArgs};
+use crate::cli::{PolicyName, RulesArgs};
 use crate::message::Hinted;
+
+/// The daemon's own.
+const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
 
 /// What the files may say. A flag wins over an environment variable, that over a file.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
@@ -30,73 +33,21 @@ pub(crate) struct Config {
     pub(crate) wishes: Wishes,
     /// By path of a program or its script: what matters for it.
     #[serde(default)]
-    pub(crate) program: BTreeMap<String, Wishes>,
-}
-
-/// What the user wishes of the adaptive policy.
-#[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wishes {
-    /// What matters.
-    pub(crate) objective: Option<ObjectiveName>,
-    /// Most resident memory in MiB.
-    pub(crate) max_memory_mib: Option<u64>,
-    /// Smallest gain in CPU worth a change, a fraction.
-    pub(crate) cpu_margin: Option<f64>,
-    /// Smallest gain in memory worth a change, a fraction.
-    pub(crate) memory_margin: Option<f64>,
-}
-
-impl Wishes {
-    /// These where they say something, else those.
-    fn or(self, other: Self) -> Self {
-        Self {
-            objective: self.objective.or(other.objective),
-            max_memory_mib: self.max_memory_mib.or(other.max_memory_mib),
-            cpu_margin: self.cpu_margin.or(other.cpu_margin),
-            memory_margin: self.memory_margin.or(other.memory_margin),
-        }
-    }
-
-    fn settings(self) -> Settings {
-        let usual = Settings::default();
-        Settings {
-            objective: self.objective.map_or(usual.objective, |objective| match objective {
-                ObjectiveName::Auto => Objective::Auto,
-                ObjectiveName::Cpu => Objective::Cpu,
-                ObjectiveName::Memory => Objective::Memory,
-                ObjectiveName::Balanced => Objective::Balanced,
-            }),
-            max_memory_bytes: self.max_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
-            cpu_margin: self.cpu_margin.unwrap_or(usual.cpu_margin),
-            memory_margin: self.memory_margin.unwrap_or(usual.memory_margin),
-            ..usual
-        }
-    }
-
-    /// Every margin must be a share of the whole.
-    fn check(self) -> Result<(), String> {
-        let margins = [("cpu_margin", self.cpu_margin), ("memory_margin", self.memory_margin)];
-        for (name, margin) in margins {
-            if margin.is_some_and(|margin| !(0.0..1.0).contains(&margin)) {
-                return Err(format!("{name}: must be from 0 to below 1 (0.02 is 2 %)"));
-            }
-        }
-        Ok(())
-    }
+    pub(crate) program: ByProgram,
 }
 
 impl Config {
     /// The rules for the program at `path` with script `detail`: flags stand above the program's own words, those above the general ones.
     pub(crate) fn policy(&self, flags: &RulesArgs, path: &str, detail: &str) -> Policy {
-        let own = self.program.get(detail).filter(|_| !detail.is_empty()).or_else(|| self.program.get(path));
-        let said =
-            Wishes { objective: flags.objective, max_memory_mib: flags.max_memory, ..Wishes::default() };
+        let configured = wishes::of_program(self.wishes, &self.program, path, detail);
+        let said = Wishes {
+            objective: flags.objective.map(Objective::from),
+            max_memory_mib: flags.max_memory,
+            ..Wishes::default()
+        };
         match flags.policy.or(self.policy).unwrap_or(PolicyName::Adaptive) {
             PolicyName::Paper => Policy::Paper,
-            PolicyName::Adaptive => {
-                Policy::Adaptive(said.or(own.copied().unwrap_or_default()).or(self.wishes).settings())
-            }
+            PolicyName::Adaptive => Policy::Adaptive(said.or(configured).settings()),
         }
     }
 
@@ -104,14 +55,19 @@ impl Config {
     pub(crate) fn read() -> Result<Self> {
         let mut config = Self::default();
         for file in files() {
-            config = config.overridden_by(Self::read_file(&file)?);
+            config = config.overridden_by(Self::read_file(&file, Self::parse)?);
         }
         Ok(config)
     }
 
-    fn read_file(file: &Path) -> Result<Self> {
+    /// What imasd decides by: those keys of its own file that a decision hangs on.
+    pub(crate) fn of_the_daemon() -> Result<Self> {
+        Self::read_file(Path::new(DAEMONS_FILE), Self::parse_daemons)
+    }
+
+    fn read_file(file: &Path, parse: fn(&str) -> Result<Self, String>) -> Result<Self> {
         let read = match std::fs::read_to_string(file) {
-            Ok(text) => Self::parse(&text),
+            Ok(text) => parse(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error.to_string()),
         };
@@ -123,6 +79,14 @@ impl Config {
         })
     }
 
+    /// imasd has keys that say nothing of decisions; it checks them itself.
+    fn parse_daemons(text: &str) -> Result<Self, String> {
+        const KEYS: [&str; 6] = ["policy", "retest_s", "max_tests", "candidates", "wishes", "program"];
+        let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        table.retain(|key, _| KEYS.contains(&key));
+        Self::parse(&table.to_string())
+    }
+
     /// The file's text as settings, or what is wrong with it.
     fn parse(text: &str) -> Result<Self, String> {
         let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
@@ -131,9 +95,8 @@ impl Config {
                 Err(format!("retest_s = {seconds}: not a number of seconds from 0 on"))
             }
             _ => {
-                config.wishes.check()?;
-                config.program.values().try_for_each(|wishes| wishes.check())?;
-                Ok(config)
+                wishes::check(config.wishes, &config.program)?;
+                Ok(Self { program: imas_linux::program::by_real_path(config.program), ..config })
             }
         }
     }
@@ -159,7 +122,7 @@ impl Config {
     }
 }
 
-fn joined(mut first: BTreeMap<String, Wishes>, later: BTreeMap<String, Wishes>) -> BTreeMap<String, Wishes> {
+fn joined(mut first: ByProgram, later: ByProgram) -> ByProgram {
     for (path, wishes) in later {
         let earlier = first.get(&path).copied().unwrap_or_default();
         first.insert(path, wishes.or(earlier));
@@ -179,6 +142,7 @@ pub(crate) fn files() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::ObjectiveName;
 
     #[test]
     fn later_files_and_flags_win_key_by_key() {
@@ -208,6 +172,16 @@ mod tests {
         assert_eq!(config.policy(&paper, "/bin/x", ""), Policy::Paper);
         assert!(Config::parse("[wishes]\ncpu_margin = 2").is_err());
         assert!(Config::parse("[program.x]\nobjektive = 'cpu'").is_err());
+    }
+
+    #[test]
+    fn of_the_daemons_file_only_what_decisions_hang_on_is_read() {
+        let text = "worth_cpu_s = 1\nretest_s = 60\npolicy = 'paper'\n[wishes]\nobjective = 'cpu'\n[program.'unit x.service']\nmax_memory_mib = 5\n";
+        let config = Config::parse_daemons(text).unwrap();
+        assert_eq!((config.retest_s, config.policy), (Some(60.0), Some(PolicyName::Paper)));
+        assert_eq!(config.wishes.objective, Some(Objective::Cpu));
+        assert_eq!(config.program["unit x.service"].max_memory_mib, Some(5));
+        assert!(Config::parse_daemons("retest_s = nan").is_err());
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Context {
     /// Finds the parts and reads catalogue and configuration.
     pub(crate) fn new(places: &Places) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
-        let config = Config::read()?;
+        let config = if places.system { Config::of_the_daemon()? } else { Config::read()? };
         let libraries =
             Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
         Ok(Self {

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use imas_core::adaptive::wishes::{self, ByProgram, Wishes};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use serde::Deserialize;
@@ -49,6 +50,10 @@ pub(crate) struct Config {
     pub(crate) most_pages_of_user: usize,
     /// Pages watched at most in all.
     pub(crate) most_pages: usize,
+    /// What matters, for every program that has no word of its own.
+    pub(crate) wishes: Wishes,
+    /// By path of a program or its script, or by unit: what matters for it.
+    pub(crate) program: ByProgram,
 }
 
 impl Default for Config {
@@ -66,6 +71,8 @@ impl Default for Config {
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
+            wishes: Wishes::default(),
+            program: ByProgram::new(),
         }
     }
 }
@@ -86,17 +93,20 @@ impl Config {
         if config.sample_after_operations == Some(0) {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
+        wishes::check(config.wishes, &config.program)?;
         let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s, config.sample_after_s];
         match seconds.iter().find(|seconds| !(0.0..=MOST_S).contains(*seconds)) {
             Some(bad) => Err(format!("{bad}: not a number of seconds from 0 to {MOST_S}")),
-            None => Ok(config),
+            None => Ok(Self { program: imas_linux::program::by_real_path(config.program), ..config }),
         }
     }
 
-    /// The rules themselves.
-    pub(crate) fn policy(&self) -> Policy {
+    /// The rules for the program at `path` with that detail.
+    pub(crate) fn policy(&self, path: &str, detail: &str) -> Policy {
         match self.policy {
-            PolicyName::Adaptive => Policy::default(),
+            PolicyName::Adaptive => {
+                Policy::Adaptive(wishes::of_program(self.wishes, &self.program, path, detail).settings())
+            }
             PolicyName::Paper => Policy::Paper,
         }
     }
@@ -110,6 +120,19 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_core::adaptive::Objective;
+
+    #[test]
+    fn wishes_are_those_of_the_program() {
+        let text = "[wishes]\nobjective = 'memory'\n[program.'unit nginx.service']\nobjective = 'cpu'\nmax_memory_mib = 7";
+        let config = Config::parse(text).unwrap();
+        let of = |detail| match config.policy("/usr/sbin/nginx", detail) {
+            Policy::Adaptive(settings) => (settings.objective, settings.max_memory_bytes),
+            Policy::Paper => panic!("not asked for"),
+        };
+        assert_eq!(of("unit nginx.service"), (Objective::Cpu, Some(7 << 20)));
+        assert_eq!(of(""), (Objective::Memory, None));
+    }
 
     #[test]
     fn a_missing_file_is_the_defaults_and_a_misspelt_key_an_error() {
@@ -121,6 +144,8 @@ mod tests {
                 && Config::parse("sample_after_s = nan").is_err()
         );
         assert!(Config::parse("sample_after_operations = 0").unwrap_err().contains("at least 1"));
+        assert!(Config::parse("[wishes]\nmax_memory_mib = 0").unwrap_err().contains("at least 1"));
+        assert!(Config::parse("[program.nginx]\nobjective = 'cpu'").unwrap_err().contains("whole path"));
         assert_eq!(Config::parse("retest_s = 0").unwrap().limits(None).retest_s, 0.0);
         assert_eq!(Config::default().limits(Some(5.0)).retest_s, 5.0);
     }

@@ -186,7 +186,7 @@ impl Daemon {
             pinned: pinned.as_deref(),
             candidates: &candidates,
             limits: self.config.limits(self.options.retest),
-            policy: self.config.policy(),
+            policy: self.config.policy(&known.program.path, &known.program.detail),
             now_unix_s: now_s,
             machine: imas_linux::host::machine_state(),
         };

@@ -26,6 +26,7 @@
 //! - [`worth`]: what further trials of a candidate are worth
 //! - [`judge`]: who is out, what is next, what is picked
 //! - [`expected`]: what each pick gains
+//! - [`wishes`]: what the user says of it in a configuration
 
 pub mod board;
 pub mod expected;
@@ -36,6 +37,7 @@ pub mod point;
 pub mod settings;
 pub mod steady;
 pub mod weight;
+pub mod wishes;
 pub mod worth;
 
 pub use board::Board;
@@ -45,3 +47,4 @@ pub use known::{Due, Expired, Known};
 pub use point::Point;
 pub use settings::{Objective, Settings};
 pub use weight::{Weight, weight};
+pub use wishes::Wishes;
