@@ -175,9 +175,9 @@ struct imas_page_header {
 /* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */
 struct imas_sampled_op {
     uint64_t sampled;                          /* calls timed */
-    uint64_t weight;                           /* sum of weights: estimates calls * 256 */
-    uint64_t ticks;                            /* sum of weight * ticks / 256, empty pair not yet subtracted */
-    uint64_t histogram[IMAS_LATENCY_BUCKETS];  /* weights by log2 of ticks less the empty pair */
+    uint64_t weight;                           /* sum of weights of those not taken for interrupted (hook/believed.h): estimates calls * 256 */
+    uint64_t ticks;                            /* of the same: sum of weight * ticks / 256, empty pair not yet subtracted */
+    uint64_t histogram[IMAS_LATENCY_BUCKETS];  /* weights of all by log2 of ticks less the empty pair */
 };
 
 struct imas_sampled {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "believed.h"
 #include "boot.h"
 #include "full.h"
 #include "lineage.h"
@@ -210,15 +211,17 @@ static void *clocked(struct call *call, uint64_t *ticks) {
     return call->kind == CALL_CALLOC ? clocked_calloc(call, ticks) : clocked_realloc(call, ticks);
 }
 
-static void note_time(enum imas_op op, uint64_t ticks, uint64_t weight) {
+static void note_time(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight) {
     if (quiet_now())
         return;
     struct imas_sampled_op *sampled = &thread_page->sampled.op[op];
     unsigned bucket = sample_log2(ticks > call_empty_pair ? ticks - call_empty_pair : 0);
-    full_noted(op, ticks, weight);
+    full_noted(op, bytes, ticks, weight);
     add_relaxed(sampled->sampled, 1);
-    add_relaxed(sampled->weight, weight);
-    add_relaxed(sampled->ticks, weight * ticks / IMAS_WEIGHT_ONE);
+    if (likely(believed(ticks, bytes))) {
+        add_relaxed(sampled->weight, weight);
+        add_relaxed(sampled->ticks, weight * ticks / IMAS_WEIGHT_ONE);
+    }
     add_relaxed(sampled->histogram[bucket < IMAS_LATENCY_BUCKETS ? bucket : IMAS_LATENCY_BUCKETS - 1], weight);
 }
 
@@ -240,7 +243,7 @@ static void *perform_timed(struct call *call, uint64_t *ticks) {
         block = full_call(class_of(call->kind), call->old, call->bytes, perform(call));
     } else {
         block = clocked(call, ticks);
-        full_timed(class_of(call->kind), *ticks);
+        full_timed(class_of(call->kind), call->bytes, *ticks);
     }
     if (known && was_refused(call, block))
         live_put_back(call->old, &old);
@@ -266,7 +269,7 @@ static void hold_rate(struct thread *thread) {
 static void note_sample(struct thread *thread, const struct call *call, void *block, uint64_t ticks,
                         const struct live_chance *chance) {
     uint64_t weight = sample_weight(chance->sampled, &thread->random);
-    note_time(class_of(call->kind), ticks, weight);
+    note_time(class_of(call->kind), call->bytes, ticks, weight);
     if (block == NULL)
         return;
     uint64_t usable = next.usable_size(block);
@@ -360,19 +363,20 @@ NOINLINE void *call_make(struct call *call) {
 
 /* ---- free ------------------------------------------------------------------------------------------------ */
 
-static void timed_free(void *block, uint64_t weight) {
+/* bytes: of the block; 0 where nobody knows without asking. */
+static void timed_free(void *block, uint64_t bytes, uint64_t weight) {
     if (unlikely(quiet_now())) {
         full_free(block);
         return;
     }
     uint64_t ticks = clocked_free(block);
-    full_timed(IMAS_OP_FREE, ticks);
-    note_time(IMAS_OP_FREE, ticks, weight);
+    full_timed(IMAS_OP_FREE, bytes, ticks);
+    note_time(IMAS_OP_FREE, bytes, ticks, weight);
 }
 
 static void sampled_free(struct thread *thread, void *block) {
     thread_refill_free(thread);
-    timed_free(block, (uint64_t)THREAD_FREE_MEAN * IMAS_WEIGHT_ONE);
+    timed_free(block, 0, (uint64_t)THREAD_FREE_MEAN * IMAS_WEIGHT_ONE);
 }
 
 static void shared_free(struct thread *thread, void *block) {
@@ -424,7 +428,7 @@ NOINLINE void call_free_marked(void *block) {
     /* Large blocks take long to free: were one in 128 timed, the mean would depend on the few that were. */
     if (live_take(block, &taken) && live_was_certain(&taken) && thread_self.slot != NULL && page_is_ours()) {
         add_relaxed(thread_self.slot->calls[IMAS_OP_FREE], 1);
-        timed_free(block, IMAS_WEIGHT_ONE);
+        timed_free(block, taken.usable, IMAS_WEIGHT_ONE);
         return;
     }
     free_unmarked(block);

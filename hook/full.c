@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "full.h"
 
+#include "believed.h"
 #include "environment.h"
 #include "libc.h"
 #include "page.h"
@@ -28,19 +29,23 @@ void full_begin(char **environment) {
 
 /* ---- every call ------------------------------------------------------------------------------------------ */
 
-static void add_time(struct full_times *times, uint64_t ticks, uint64_t weight) {
+static void add_time(struct full_times *times, uint64_t bytes, uint64_t ticks, uint64_t weight) {
     unsigned bucket = sample_log2(ticks);
     bucket = bucket < IMAS_LATENCY_BUCKETS ? bucket : IMAS_LATENCY_BUCKETS - 1;
     add_relaxed(times->weight[bucket], weight);
     add_relaxed(times->ticks[bucket], weight * ticks);
+    if (believed(ticks, bytes)) {
+        add_relaxed(times->believed_weight, weight);
+        add_relaxed(times->believed_ticks, weight * ticks);
+    }
 }
 
-void full_timed(enum imas_op op, uint64_t ticks) {
-    add_time(&record->all[op], ticks, 1);
+void full_timed(enum imas_op op, uint64_t bytes, uint64_t ticks) {
+    add_time(&record->all[op], bytes, ticks, 1);
 }
 
-void full_noted(enum imas_op op, uint64_t ticks, uint64_t weight) {
-    add_time(&record->sampled[op], ticks, weight);
+void full_noted(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight) {
+    add_time(&record->sampled[op], bytes, ticks, weight);
 }
 
 #ifdef IMAS_FULL_LIVE

@@ -33,6 +33,8 @@ struct full_moment {
 struct full_times {
     uint64_t weight[IMAS_LATENCY_BUCKETS];
     uint64_t ticks[IMAS_LATENCY_BUCKETS]; /* times weight */
+    uint64_t believed_weight;             /* of those that enter a mean (believed.h) */
+    uint64_t believed_ticks;
 };
 
 struct full_record {
@@ -45,8 +47,8 @@ struct full_record {
 };
 
 void full_begin(char **environment);
-void full_timed(enum imas_op op, uint64_t ticks);
-void full_noted(enum imas_op op, uint64_t ticks, uint64_t weight);
+void full_timed(enum imas_op op, uint64_t bytes, uint64_t ticks);
+void full_noted(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight);
 void full_look(void);
 
 #ifdef IMAS_FULL_TIME
@@ -56,7 +58,7 @@ void full_look(void);
     ({                                                 \
         uint64_t full_start = ticks_now();             \
         void *full_block = (call);                     \
-        full_timed(op, ticks_now() - full_start);      \
+        full_timed(op, bytes, ticks_now() - full_start); \
         full_block;                                    \
     })
 #define full_sampled(op, old, bytes, call) (call)
@@ -65,7 +67,7 @@ void full_look(void);
 static inline void full_free(void *block) {
     uint64_t start = ticks_now();
     next.free(block);
-    full_timed(IMAS_OP_FREE, ticks_now() - start);
+    full_timed(IMAS_OP_FREE, 0, ticks_now() - start);
 }
 
 #else
@@ -101,8 +103,8 @@ static inline void full_free(void *block) {
 #define full_begin(environment) ((void)0)
 #define full_call(op, old, bytes, call) (call)
 #define full_sampled(op, old, bytes, call) (call)
-#define full_timed(op, ticks) ((void)0)
-#define full_noted(op, ticks, weight) ((void)0)
+#define full_timed(op, bytes, ticks) ((void)0)
+#define full_noted(op, bytes, ticks, weight) ((void)0)
 #define full_look() ((void)0)
 #define full_free(block) next.free(block)
 #define full_free_sampled(block) next.free(block)

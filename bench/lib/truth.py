@@ -28,9 +28,7 @@ OPS = ("malloc", "realloc", "memalign", "free")
 FEWEST_SAMPLES = 1000  # of an operation class: a mean of fewer says little
 HEADER, MAPPED_HEADER = 8, 16  # what glibc keeps in front of a block, of its heap and of a mapping of its own
 MOMENTS = 512
-# log2 of ticks, 0.1 ms or so: longer ones are those in which something else had the processor. One such in a million
-# calls moves the mean, and whether it is among the samples is chance.
-LONGEST = 18
+TIMES = 784  # bytes of a full_times
 
 
 class Moment(NamedTuple):
@@ -45,14 +43,19 @@ class Moment(NamedTuple):
 
 
 class Times(NamedTuple):
-    """By log2 of the ticks: weights, and weights times ticks."""
+    """By log2 of the ticks: weights, and weights times ticks; and both of those that enter a mean (hook/believed.h)."""
 
     weight: tuple
     ticks: tuple
+    believed_weight: int
+    believed_ticks: int
 
     def mean(self):
-        """Of those that are not longer than LONGEST."""
-        return sum(self.ticks[:LONGEST]) / max(sum(self.weight[:LONGEST]), 1)
+        return self.believed_ticks / max(self.believed_weight, 1)
+
+    def dropped(self):
+        """Share of the calls that do not enter the mean."""
+        return 1 - self.believed_weight / max(sum(self.weight), 1)
 
 
 class Record(NamedTuple):
@@ -63,14 +66,18 @@ class Record(NamedTuple):
 
 
 def _times(data, at):
-    return {op: Times(*(struct.unpack_from("=48Q", data, at + 768 * i + 384 * j) for j in (0, 1))) for i, op in enumerate(OPS)}
+    def times(at):
+        return Times(*(struct.unpack_from("=48Q", data, at + 384 * j) for j in (0, 1)), *struct.unpack_from("=2Q", data, at + 768))
+
+    return {op: times(at + TIMES * i) for i, op in enumerate(OPS)}
 
 
 def _read(path):
     data = path.read_bytes()
-    jemalloc, count = struct.unpack_from("=2Q", data, 6160)
-    moments = [Moment(*struct.unpack_from("=3q3Q", data, 6176 + 48 * i)) for i in range(min(count, MOMENTS))]
-    return Record(_times(data, 0), _times(data, 3072), bool(jemalloc), moments)
+    end = 2 * len(OPS) * TIMES
+    jemalloc, count = struct.unpack_from("=2Q", data, end + 16)
+    moments = [Moment(*struct.unpack_from("=3q3Q", data, end + 32 + 48 * i)) for i in range(min(count, MOMENTS))]
+    return Record(_times(data, 0), _times(data, len(OPS) * TIMES), bool(jemalloc), moments)
 
 
 def _programs():
@@ -177,7 +184,9 @@ def _time_rows(place, program, name, library):
         taken = []
         for page, record in rounds:
             empty, ns = page["empty_pair_ticks_256"] / 256, _ns_per_tick(page)
-            taken.append({"sampled": (record.sampled[op].mean() - empty) * ns, "all": (record.all[op].mean() - empty) * ns})
+            sampled = page["sampled"]["op"][op]
+            product = sampled["ticks"] * 256 / max(sampled["weight"], 1)  # as imas-ingest has it
+            taken.append({"sampled": (product - empty) * ns, "all": (record.all[op].mean() - empty) * ns})
         mean = statistics.fmean(each["all"] for each in taken)
         # of the means, not the medians: what is promised is said of means
         off = figures.spread(taken, lambda m: m["sampled"] - m["all"], statistics.fmean)

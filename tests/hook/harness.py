@@ -70,7 +70,7 @@ def build():
     shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
     subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
     subprocess.run([*shared, "-o", WORK / "plugins/libplugin.so", HERE / "programs/plugin.c"], check=True)
-    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"])]:
+    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"])]:
         subprocess.run([*shared, *flags, "-o", WORK / f"lib{name}.so", HERE / "programs/foreign.c"], check=True)
     compile_program("launch", source=HERE / "launch.c")
     compile_program("resolver", "-Wl,-z,lazy")
@@ -80,7 +80,7 @@ def build():
     compile_program("own_malloc", "-rdynamic")
     compile_program("pointers", "-no-pie", "-fno-pie")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
-                 "live", "sandboxed", "clones", "stacks", "children", "holes"]:
+                 "live", "sandboxed", "clones", "stacks", "children", "holes", "dawdle"]:
         compile_program(name)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",

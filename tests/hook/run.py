@@ -223,6 +223,23 @@ def live(allocators):
                   f"{left['snapshots']} live {left['live_bytes_peak']} heap {left['heap_bytes_peak']}")
 
 
+def interrupted():
+    """A call that takes as long as another process lets it wait stands in the histogram and in no mean; one that has many bytes to work at is believed."""
+    if not wanted("interrupted"):
+        return
+    for size, times in (4321, 60), (1 << 28, 8):
+        PAGE.unlink(missing_ok=True)
+        outcome = run([WORK / "launch", "-p", PAGE, "-l", f"{HOOK}:{WORK}/libdawdles.so", "--", WORK / "dawdle", size, times])
+        malloc = page.read(PAGE)["sampled"]["op"]["malloc"]
+        left_out = sum(malloc["histogram"]) - malloc["weight"]
+        # 1 ms is about 2^21 ticks; 8 ms are more than 2^22 by any clock.
+        long, longer = (sum(malloc["histogram"][bucket:]) for bucket in (21, 22))
+        if size == 4321:
+            check("interrupted: in no mean", outcome.status == 0 and 0 < longer <= left_out, (outcome, longer, left_out))
+        else:
+            check("interrupted: not those of many bytes", outcome.status == 0 and long - left_out >= times * 256, (outcome, long, left_out))
+
+
 def killed(allocators):
     """kill -9 at random instants: the page is whole and its figures plausible."""
     chance = random.Random(4711)
@@ -503,6 +520,8 @@ def main():
     endings(core)
     counts(allocators)
     live(core)
+    if os.uname().machine == "x86_64":
+        interrupted()
     killed(core)
     memory(core)
     split(core)

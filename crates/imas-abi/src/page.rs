@@ -178,9 +178,9 @@ pub struct PageHeader {
 pub struct SampledOp {
     /// Calls timed.
     pub sampled: u64,
-    /// Sum of weights: estimates calls * 256.
+    /// Sum of weights of those not taken for interrupted (`hook/believed.h`): estimates calls * 256.
     pub weight: u64,
-    /// Sum of weight * ticks / 256, the empty pair not yet subtracted.
+    /// Of the same: sum of weight * ticks / 256, the empty pair not yet subtracted.
     pub ticks: u64,
     /// Weights by log2 of ticks less the empty pair.
     pub histogram: [u64; LATENCY_BUCKETS],
