@@ -120,6 +120,27 @@ def choosing(driver, section):
     check("a row chooses its dot", dots == [other], dots)
 
 
+# Pairs of words in a drawing that stand on each other, and words that leave it.
+CROWDED = """
+const boxes = [...arguments[0].querySelectorAll("svg[aria-label^='Candidates'] .dot text")].map((t) => [t.textContent, t.getBBox()]);
+const on = (a, b) => a.x < b.x + b.width - 1 && b.x < a.x + a.width - 1 && a.y < b.y + b.height - 4 && b.y < a.y + a.height - 4;
+return boxes.flatMap(([name, a], i) => [
+  ...(a.x < 0 || a.x + a.width > 560 ? [name] : []),
+  ...boxes.slice(i + 1).filter(([, b]) => on(a, b)).map(([other]) => name + " on " + other),
+]);
+"""
+
+
+def legible(driver, section):
+    """No name of a candidate stands on another's, and every drawing of lines has its key."""
+    crowded = driver.execute_script(CROWDED, section)
+    check("names stand beside each other", not crowded, crowded)
+    rows = len(section.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(By.CSS_SELECTOR, "tbody tr"))
+    keys = section.find_elements(By.CSS_SELECTOR, ".keys")
+    counts = [len(key.find_elements(By.CSS_SELECTOR, ":scope > span")) for key in keys]
+    check("keys name every candidate", counts and all(count == rows for count in counts), counts)
+
+
 def latencies(section):
     """Percentiles rise from left to right, and sort by value."""
     rows = section.find_elements(By.CSS_SELECTOR, "table.percentiles tbody tr")
@@ -159,6 +180,7 @@ def from_runs(command, work, folder):
             section = driver.find_element(By.ID, target)
             check("a link opens its program", section.get_attribute("open") is not None)
             numbers(driver, section)
+            legible(driver, section)
             choosing(driver, section)
             driver.execute_script("arguments[0].scrollIntoView()", section)
             driver.save_screenshot(str(folder / ("report-chosen" + ("-dark" if dark else "") + ".png")))
@@ -191,6 +213,7 @@ def from_counted(command, work, folder):
                 check(f"{drawing}: every candidate is drawn or told", named == everybody, named)
             check("live blocks", len(section.find_elements(By.CSS_SELECTOR, "polyline.live")) == 2)
             latencies(section)
+            legible(driver, section)
             row = section.find_element(By.CSS_SELECTOR, "table.percentiles tr[data-candidate='mimalloc']")
             driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", row)
             row.click()
@@ -248,6 +271,8 @@ def study(command, work, folder):
         driver = browser(dark)
         try:
             opened(driver, out / "selector.html")
+            wide = "return [...document.querySelectorAll('.wide')].filter((w) => w.scrollWidth > w.clientWidth + 1).map((w) => w.innerText.slice(0, 60))"
+            check("tables fit the page", not driver.execute_script(wide), driver.execute_script(wide))
             check("figures 7 to 11", len(driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 5)
             photo(driver, folder, "selector" + ("-dark" if dark else ""))
         finally:

@@ -15,12 +15,25 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Seconds that a run takes besides the program itself.
 const AROUND_A_RUN_S: f64 = 0.05;
 
+/// Seconds of what the suite says that count beside what was seen, so that the first runs do not decide.
+const TRUST_S: f64 = 20.0;
+
+/// A program's runs to come.
+struct Left {
+    runs: u64,
+    /// What one takes: what the suite says, then what was seen.
+    seconds: f64,
+    /// It was run here.
+    seen: bool,
+}
+
 /// Knows what is left and how long the like took so far.
 pub(super) struct Progress {
     bar: ProgressBar,
-    /// Runs left and seconds a run takes, by program.
-    left: BTreeMap<String, (u64, f64)>,
+    left: BTreeMap<String, Left>,
     began: Instant,
+    /// What all that is done should have taken, warm-ups too, by what the suite says of its programs.
+    expected_s: f64,
     /// When a line was said last, where no bar is seen.
     spoken: Cell<Instant>,
 }
@@ -29,10 +42,12 @@ impl Progress {
     /// `left`: for each program its runs to come and the seconds one is expected to take.
     pub(super) fn start(left: BTreeMap<String, (u64, f64)>) -> Self {
         let bar = ProgressBar::new(left.values().map(|(runs, _)| runs).sum());
+        let left = left.into_iter();
+        let left = left.map(|(name, (runs, seconds))| (name, Left { runs, seconds, seen: false })).collect();
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let now = Instant::now();
-        Self { bar, left, began: now, spoken: now.into() }
+        Self { bar, left, began: now, expected_s: 0.0, spoken: now.into() }
     }
 
     pub(super) fn step(&self, program: &str, candidate: &str) {
@@ -46,26 +61,43 @@ impl Progress {
     /// A run is done, or will not be made.
     pub(super) fn done(&mut self, program: &str, took: Option<Duration>) {
         self.bar.inc(1);
-        let Some((runs, seconds)) = self.left.get_mut(program) else { return };
-        *runs = runs.saturating_sub(1);
-        if let Some(took) = took {
-            // Follows what this machine needs.
-            *seconds += (took.as_secs_f64() - *seconds) / 4.0;
+        let Some(left) = self.left.get_mut(program) else { return };
+        left.runs = left.runs.saturating_sub(1);
+        let Some(took_s) = took.map(|took| took.as_secs_f64()) else { return };
+        if left.seen {
+            self.expected_s += left.seconds + AROUND_A_RUN_S;
+            left.seconds += (took_s - left.seconds) / 4.0;
+        } else {
+            // It was run twice: a warm-up goes before.
+            self.expected_s += 2.0 * (left.seconds + AROUND_A_RUN_S);
+            (left.seconds, left.seen) = (took_s, true);
         }
     }
 
     /// What this many runs of a program are expected to take.
     pub(super) fn expected(&self, program: &str, runs: usize) -> Duration {
-        let one = self.left.get(program).map_or(0.0, |(_, seconds)| seconds + AROUND_A_RUN_S);
+        let slowness = self.slowness(self.began.elapsed());
+        let one = self.left.get(program).map_or(0.0, |left| left.one_s(slowness));
         Duration::from_secs_f64(one * runs as f64)
     }
 
-    pub(super) fn left_s(&self) -> f64 {
-        self.left.values().map(|(runs, seconds)| *runs as f64 * (seconds + AROUND_A_RUN_S)).sum()
+    /// How many times as long as the suite says things take here, inputs that are made on the way included.
+    fn slowness(&self, elapsed: Duration) -> f64 {
+        (elapsed.as_secs_f64() + TRUST_S) / (self.expected_s + TRUST_S)
+    }
+
+    fn left_s(&self, elapsed: Duration) -> f64 {
+        let slowness = self.slowness(elapsed);
+        let of = |left: &Left| {
+            let warm_up = u64::from(!left.seen && left.runs > 0);
+            (left.runs + warm_up) as f64 * left.one_s(slowness)
+        };
+        self.left.values().map(of).sum()
     }
 
     fn time_left(&self) -> String {
-        format!("about {} left", HumanDuration(Duration::from_secs_f64(self.left_s())))
+        let left_s = self.left_s(self.began.elapsed());
+        format!("about {} left", HumanDuration(Duration::from_secs_f64(left_s)))
     }
 
     /// Said where no bar is seen.
@@ -94,6 +126,12 @@ impl Progress {
     }
 }
 
+impl Left {
+    fn one_s(&self, slowness: f64) -> f64 {
+        (if self.seen { self.seconds } else { self.seconds * slowness }) + AROUND_A_RUN_S
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,8 +147,18 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_what_runs_take() {
-        let mut progress = Progress::start(BTreeMap::from([("a".to_owned(), (3, 1.0))]));
-        progress.done("a", Some(Duration::from_secs(5)));
-        assert!((progress.left_s() - 2.0 * (2.0 + AROUND_A_RUN_S)).abs() < 1e-9, "{}", progress.left_s());
+        let two = [("a".to_owned(), (3, 1.0)), ("b".to_owned(), (3, 1.0))];
+        let mut progress = Progress::start(BTreeMap::from(two));
+        let one = 1.0 + AROUND_A_RUN_S;
+        assert!((progress.left_s(Duration::ZERO) - 8.0 * one).abs() < 1e-9);
+        // All takes ten times as long: of a that is known, b is believed to be like it the more has been seen.
+        progress.done("a", Some(Duration::from_secs(10)));
+        let left_s = progress.left_s(Duration::from_secs(20));
+        assert!((2.0 * 10.0 + 4.0 * 1.5..8.0 * 10.5).contains(&left_s), "{left_s}");
+        assert!(progress.slowness(Duration::from_secs(200)) > 9.0);
+        progress.done("a", None);
+        progress.done("a", Some(Duration::from_secs(2)));
+        let of_b = 4.0 * (progress.slowness(Duration::ZERO) + AROUND_A_RUN_S);
+        assert!((progress.left_s(Duration::ZERO) - of_b).abs() < 1e-9);
     }
 }
