@@ -56,6 +56,9 @@ pub enum StoreError {
         /// What SQLite said.
         error: rusqlite::Error,
     },
+    /// A database of another program.
+    #[error("{}: no store of imas", .0.display())]
+    Foreign(PathBuf),
     /// A statement failed.
     #[error("the store refused: {0}")]
     Sql(#[from] rusqlite::Error),
@@ -87,10 +90,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], and when the store stays locked.
     pub fn open_within(path: &Path, patience: Duration) -> Result<Self, StoreError> {
-        if let Some(folder) = path.parent() {
-            make_folder(folder)?;
-        }
-        match Self::try_open(path, patience) {
+        match Self::open_as_it_is(path, patience) {
             Err(error) if is_damage(&error) => {
                 let aside = set_aside(path)?;
                 let mut store = Self::try_open(path, patience)?;
@@ -99,6 +99,17 @@ impl Store {
             }
             opened => opened,
         }
+    }
+
+    /// The same for a file that somebody named: what it holds may be anything, and is left alone where it is no store.
+    ///
+    /// # Errors
+    /// As [`Store::open_within`], and when the file is damaged or something else.
+    pub fn open_as_it_is(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
+        Self::try_open(path, patience)
     }
 
     /// Opens an existing store for reading alone.
@@ -113,6 +124,11 @@ impl Store {
         )
         .map_err(open)?;
         connection.busy_timeout(BUSY).map_err(open)?;
+        // Without a version it is empty or another program's.
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+        if version.map_err(open)? == 0 {
+            return Err(StoreError::Foreign(path.to_owned()));
+        }
         Ok(Self { connection, set_aside: None })
     }
 
@@ -120,6 +136,9 @@ impl Store {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
         let mut connection = Connection::open(path).map_err(open)?;
         connection.busy_timeout(patience).map_err(open)?;
+        if is_foreign(&connection).map_err(open)? {
+            return Err(StoreError::Foreign(path.to_owned()));
+        }
         // WAL: readers and a writer at once. NORMAL: what was committed survives any crash of ours; only a power
         // cut may undo the last moments, and it takes the trial pages, which are in memory, with it anyway.
         use_wal(&connection, patience).map_err(open)?;
@@ -176,6 +195,14 @@ impl Store {
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
+}
+
+/// Ours has a version as soon as it has tables.
+fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables =
+        || connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    Ok(version == 0 && tables()? > 0)
 }
 
 /// The switch to WAL wants the file alone and does not wait for it: of several processes that open a new store at

@@ -10,7 +10,7 @@ use imas_core::paper::Limits;
 use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
-use imas_store::Store;
+use imas_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Places;
@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) of_the_system: bool,
     /// The words that name this store on the command line; empty for the user's own.
     store_words: String,
+    /// The file was named there, by somebody who may have mistaken it.
+    store_named: bool,
     own_obstacle: OnceCell<Option<String>>,
 }
 
@@ -55,6 +57,7 @@ impl Context {
             },
             of_the_system: places.system,
             store_words: store_words(places),
+            store_named: places.store_named,
             own_obstacle: OnceCell::new(),
             lib_dir,
         })
@@ -75,6 +78,7 @@ impl Context {
             store_path: SYSTEM_STORE.into(),
             of_the_system: true,
             store_words: "--system".to_owned(),
+            store_named: false,
             own_obstacle: OnceCell::new(),
             lib_dir: lib_dir.to_owned(),
         }
@@ -101,8 +105,16 @@ impl Context {
                 "it is made by imasd and read by root: 'imas system status' says whether imasd runs",
             ));
         }
-        let store = Store::open_within(&self.store_path, patience).map_err(|error| {
-            Hinted::error(format!("store: {error}"), "name another place with --store FILE or IMAS_STORE")
+        let open = if self.store_named { Store::open_as_it_is } else { Store::open_within };
+        let store = open(&self.store_path, patience).map_err(|error| {
+            let said = format!("store: {error}");
+            let hint = match (error.is_damage(), error) {
+                (true, _) | (_, StoreError::Foreign(_)) => {
+                    "it is left as it is; name another file with --store FILE, or move it away and a new store is begun"
+                }
+                _ => "name another place with --store FILE or IMAS_STORE",
+            };
+            Hinted::error(said, hint)
         })?;
         if let Some(aside) = store.set_aside() {
             crate::message::warning(&format!(

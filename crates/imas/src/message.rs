@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use imas_linux::program::CommandError;
+use imas_store::StoreError;
 
 /// An error with advice.
 #[derive(Debug)]
@@ -45,7 +46,13 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 fn hint(error: &anyhow::Error) -> Option<&str> {
     let hinted = error.downcast_ref::<Hinted>().map(|hinted| hinted.hint.as_str());
-    hinted.or_else(|| match error.downcast_ref::<CommandError>()? {
+    let store = || {
+        let is_damage = error.chain().any(|cause| cause.downcast_ref().is_some_and(StoreError::is_damage));
+        is_damage.then_some(
+            "the store is damaged: move its file away and a new one is begun; 'imas doctor' checks it",
+        )
+    };
+    hinted.or_else(store).or_else(|| match error.downcast_ref::<CommandError>()? {
         CommandError::Empty => Some("give the command after --"),
         CommandError::NotFound(_) => Some("check the spelling, or give the program's path"),
         CommandError::NotExecutable { .. } => Some("'ls -l' shows whether it is a file that may be executed"),

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::cli::{Places, ReportArgs, RulesArgs};
 use crate::context::Context;
-use crate::message::{self, Hinted};
+use crate::message::Hinted;
 use crate::output;
 use crate::profile::find;
 use crate::show::state;
@@ -200,9 +200,6 @@ fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::Latency> {
 
 fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
     let data = crate::simulate::read_data(files)?;
-    if !data.unreadable.is_empty() {
-        message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
-    }
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();

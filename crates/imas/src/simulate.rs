@@ -55,7 +55,7 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
                 true => {
                     "a program needs 4 rounds of trials: imas run --policy paper --retest 0 -- COMMAND, 5 times a candidate"
                 }
-                false => "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND",
+                false => NO_RUNS,
             },
         ));
     }
@@ -164,18 +164,30 @@ fn store(context: &Context) -> Result<Source> {
 
 fn measured(files: &[std::path::PathBuf]) -> Result<Source> {
     let data = read_data(files)?;
-    if !data.unreadable.is_empty() {
-        message::warning(&format!("{} lines are no runs and were skipped", data.unreadable.len()));
+    if data.runs.is_empty() {
+        let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(Hinted::error(format!("no run in {}", names.join(", ")), NO_RUNS));
     }
     let (programs, left_out) = programs(&data);
     let says = format!("{} programs, {} runs", programs.len(), data.runs.len());
     Ok(Source { programs, left_out, says })
 }
 
-/// The runs of all files.
+const NO_RUNS: &str = "make a data set: imas bench -n 12 --trials 5 --export-runs runs.jsonl -- COMMAND";
+
+/// The runs of all files; lines that are none are told of.
 pub(crate) fn read_data(files: &[std::path::PathBuf]) -> Result<data::Data> {
     let texts = files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
-    Ok(data::read_all(texts.iter().map(String::as_str)))
+    let data = data::read_all(texts.iter().map(String::as_str));
+    if let [first, others @ ..] = data.unreadable.as_slice() {
+        let and = if others.is_empty() { String::new() } else { format!("; {} more lines", others.len()) };
+        let file = files[first.text].display();
+        message::warning(&format!(
+            "{file}: line {} is no run and is skipped: {}{and}",
+            first.line, first.why
+        ));
+    }
+    Ok(data)
 }
 
 pub(crate) fn read(file: &Path) -> Result<String> {
@@ -238,7 +250,7 @@ fn row(result: &PolicyResult) -> Vec<String> {
     vec![
         result.policy.clone(),
         result.programs.to_string(),
-        format!("{:.1}", result.trials),
+        if result.programs == 0 { "-".to_owned() } else { format!("{:.1}", result.trials) },
         with_interval(result.regret, result.regret_interval),
         with_interval(result.gain, result.gain_interval),
         percent(result.gain_cpu),
@@ -252,7 +264,9 @@ fn row(result: &PolicyResult) -> Vec<String> {
 }
 
 fn share(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0))
+    let known = share.filter(|share| !share.is_nan());
+    // As in `percent`.
+    known.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", (share * 100.0).round() + 0.0))
 }
 
 fn detail(one: &imas_core::simulate::ProgramResult) -> Vec<String> {
@@ -270,8 +284,11 @@ fn detail(one: &imas_core::simulate::ProgramResult) -> Vec<String> {
 }
 
 fn percent(fraction: f64) -> String {
+    if fraction.is_nan() {
+        return "-".to_owned(); // of no programs
+    }
     // Adding 0 makes of a minus zero a plus zero, which reads better in a table.
-    format!("{:+.2}", fraction * 100.0 + 0.0)
+    format!("{:+.2}", (fraction * 1e4).round() / 100.0 + 0.0)
 }
 
 fn with_interval(mid: f64, interval: Option<Interval>) -> String {

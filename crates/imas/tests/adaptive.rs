@@ -77,7 +77,7 @@ fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(errors.contains("1 lines") && errors.contains("q is left out"), "{errors}");
+    assert!(errors.contains("runs.jsonl: line 2 is no run") && errors.contains("q is left out"), "{errors}");
     let result = json(&output);
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()));
     let policies = result["policies"].as_array().unwrap();
@@ -136,6 +136,24 @@ fn the_laboratory_replays_the_users_own_store() {
     }
     let sort: Vec<_> = policies[1]["details"].as_array().unwrap().iter().map(|one| &one["program"]).collect();
     assert_eq!(sort, ["/usr/bin/sort"]);
+    // Neither somebody's notes nor another program's database is a store, and both stay what they are.
+    let (notes, foreign) = (world.work().join("notes.txt"), world.work().join("foreign.db"));
+    std::fs::write(&notes, "mine\n".repeat(1000)).unwrap();
+    let made =
+        std::process::Command::new(support::real("sqlite3")).arg(&foreign).arg("CREATE TABLE t (x)").status();
+    assert!(made.unwrap().success());
+    for file in [&notes, &foreign] {
+        let before = std::fs::read(file).unwrap();
+        for verb in [&["show"][..], &["explain", "1"], &["simulate"]] {
+            let output = world.imas([verb, &["--store", file.to_str().unwrap()]].concat()).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{verb:?}");
+            support::assert_hinted(&output, "store");
+        }
+        assert!(std::fs::read(file).unwrap() == before, "{} was changed", file.display());
+    }
+    let names: Vec<_> =
+        std::fs::read_dir(world.work()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("corrupt")), "{names:?}");
     let absent = world.work().join("no.db");
     let output = world.imas(["simulate", "--store", absent.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -55,6 +55,8 @@ pub struct ProgramResult {
     /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known
     /// or fewer than two rounds judged.
     pub regret_error: Option<(f64, f64)>,
+    /// Judged by the truth, without any error.
+    pub by_truth: bool,
     /// Score of the pick over `system`; below 0 is better.
     pub score: f64,
     /// ln CPU of the pick over `system`.
@@ -65,7 +67,7 @@ pub struct ProgramResult {
     pub picks: Vec<(String, f64)>,
 }
 
-/// What became of all programs under one policy.
+/// What became of all programs under one policy. Means and shares of no programs are NaN, which JSON has as null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct PolicyResult {
     /// Its name.
@@ -109,7 +111,11 @@ pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> Polic
 
 pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) -> PolicyResult {
     let of = |figure: fn(&ProgramResult) -> f64| details.iter().map(figure).collect::<Vec<f64>>();
-    let interval = |values: &[f64]| bootstrap(values, plan.resamples, plan.seed, mean);
+    // Programs are resampled: one alone says nothing of others.
+    let interval = |values: &[f64]| {
+        let are_several = values.len() > 1;
+        are_several.then(|| bootstrap(values, plan.resamples, plan.seed, mean)).flatten()
+    };
     let margin = Settings::default().margin(plan.w);
     let count = |is: &dyn Fn(&ProgramResult) -> bool| details.iter().filter(|one| is(one)).count();
     let gains = of(|one| -one.score);
@@ -125,7 +131,7 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
         gain_memory: average(&of(|one| -one.memory)),
         wrong: count(&|one| one.regret > margin),
         harmed: count(&|one| one.score > margin),
-        within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / details.len().max(1) as f64,
+        within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / details.len() as f64,
         within_3_pct_less_noise: less_noise(&details),
         beyond_3_pct: count(&|one| one.regret - doubt(one) > WITHIN),
         details,
@@ -144,7 +150,11 @@ fn less_noise(details: &[ProgramResult]) -> Option<f64> {
 
 /// By how much the regret may be too high, one-sided.
 fn doubt(one: &ProgramResult) -> f64 {
-    one.regret_error.map_or(0.0, |(error, freedom)| t_quantile(0.05, freedom) * error.max(LEAST_ERROR))
+    match one.regret_error {
+        _ if one.by_truth => 0.0,
+        Some((error, freedom)) => t_quantile(0.05, freedom) * error.max(LEAST_ERROR),
+        None => f64::INFINITY, // one round shows nothing beyond doubt
+    }
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
@@ -152,7 +162,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 fn average(values: &[f64]) -> f64 {
-    mean(values).unwrap_or(0.0)
+    mean(values).unwrap_or(f64::NAN)
 }
 
 pub(super) fn one_program(
@@ -257,6 +267,7 @@ impl Sum {
             trials: self.trials / turns,
             regret: self.regret / turns,
             regret_error: self.error(),
+            by_truth: program.truth.is_some(),
             score: self.score / turns,
             cpu: self.point.cpu / turns,
             memory: self.point.memory / turns,
@@ -296,6 +307,33 @@ mod tests {
             assert!(judged.beyond_3_pct <= truth.beyond_3_pct, "{judged:?}");
             assert!(truth.within_3_pct_less_noise.is_none());
         }
+    }
+
+    /// One round that judges shows nothing beyond doubt, one program nothing of others, and none nothing at all.
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let one = |regret_error, by_truth| ProgramResult {
+            program: "p".to_owned(),
+            trials: 4.0,
+            regret: 0.10,
+            regret_error,
+            by_truth,
+            score: 0.0,
+            cpu: 0.0,
+            memory: 0.0,
+            picks: vec![],
+        };
+        let of = |details| summary("x".to_owned(), details, &Plan { resamples: 20, ..Plan::default() });
+        assert_eq!(of(vec![one(None, false)]).beyond_3_pct, 0);
+        assert_eq!(of(vec![one(Some((0.01, 3.0)), false)]).beyond_3_pct, 1);
+        assert_eq!(of(vec![one(None, true)]).beyond_3_pct, 1);
+        assert_eq!(of(vec![one(None, true)]).regret_interval, None);
+        assert!(of(vec![one(None, true), one(None, true)]).regret_interval.is_some());
+        let none = of(vec![]);
+        assert!(
+            [none.trials, none.regret, none.gain, none.within_3_pct].iter().all(|figure| figure.is_nan())
+        );
+        assert_eq!(serde_json::to_value(&none).unwrap()["regret"], serde_json::Value::Null);
     }
 
     /// What could be known without the runs that judge is the measure itself.

@@ -146,8 +146,19 @@ pub struct Data {
     pub runs: Vec<RawRun>,
     /// In the order of the lines.
     pub not_run: Vec<NotRun>,
-    /// Numbers, from 1, of lines that are none of these.
-    pub unreadable: Vec<usize>,
+    /// Lines that are none of these.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A line that is neither header nor run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unreadable {
+    /// Which text, from 0.
+    pub text: usize,
+    /// Which line of it, from 1.
+    pub line: usize,
+    /// Why.
+    pub why: String,
 }
 
 impl Data {
@@ -169,11 +180,9 @@ pub fn read(text: &str) -> Data {
 pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
     let mut data = Data::default();
     let mut rounds = Rounds::default();
-    let mut number = 0;
-    for text in texts {
+    for (number, text) in texts.into_iter().enumerate() {
         let mut start = vec![];
-        for line in text.lines() {
-            number += 1;
+        for (at, line) in text.lines().enumerate() {
             if line.trim().is_empty() {
             } else if let Some(header) = header(line) {
                 data.headers.push(header);
@@ -183,7 +192,11 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
             } else if let Some(not_run) = not_run(line) {
                 data.not_run.push(not_run);
             } else {
-                data.unreadable.push(number);
+                let why = serde_json::from_str::<RawRun>(line).map_or_else(
+                    |error| error.to_string(),
+                    |_| "it names no program or no candidate".to_owned(),
+                );
+                data.unreadable.push(Unreadable { text: number, line: at + 1, why });
             }
         }
         data.runs.extend(rounds.join(start));
@@ -266,7 +279,8 @@ mod tests {
         );
         let data = read(text);
         assert_eq!((data.headers.len(), data.runs.len()), (1, 2));
-        assert_eq!(data.unreadable, [5]);
+        let unreadable: Vec<_> = data.unreadable.iter().map(|one| (one.text, one.line)).collect();
+        assert_eq!(unreadable, [(0, 5)]);
         assert_eq!((data.runs[0].kind, data.runs[0].user_s), (RunKind::Measured, 0.5));
         assert_eq!((data.runs[1].kind, data.runs[1].ops), (RunKind::Counted, Some(7)));
     }
