@@ -60,6 +60,26 @@ def libraries():
         check(f"{name} dlopen ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
 
 
+CACHE_LINE = 64
+CLOCKS = ("rdtsc", "cntvct_el0")
+
+
+def timed_calls():
+    """What lies between two looks at the clock is the call alone, in one cache line, whatever compiler built it (hook/call.c says why)."""
+    for name in ("clocked_malloc", "clocked_calloc", "clocked_realloc", "clocked_free"):
+        code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", HOOK)
+        lines = [(int(at, 16), what) for at, what in re.findall(r"^ *([0-9a-f]+):\t(.*)$", code, re.M)]
+        looks = [number for number, (_, what) in enumerate(lines) if any(clock in what for clock in CLOCKS)]
+        if not check(f"{name} looks at the clock twice", len(looks) == 2, code):
+            continue
+        first, last = looks
+        begin, end = lines[first][0], lines[last + 1][0] - 1  # the last byte of the second look
+        check(f"{name} is timed within one cache line", begin // CACHE_LINE == end // CACHE_LINE, f"{begin:x} to {end:x}")
+        between = [what for _, what in lines[first:last]]
+        calls = [what for what in between if re.match(r"(call|blr?\b)", what)]
+        check(f"{name} times one call and no jump", len(calls) == 1 and not any(what.startswith("j") for what in between), between)
+
+
 # ---- whole programs ------------------------------------------------------------------------------------------
 
 
@@ -514,6 +534,7 @@ def main():
         outcome = run([WORK / "unit", WORK / "unit.page"])
         check("unit", outcome.status == 0, outcome)
     libraries()
+    timed_calls()
     programs(allocators)
     foreign()
     environment(core)

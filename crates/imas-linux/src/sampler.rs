@@ -22,11 +22,18 @@ pub struct Resident {
     pub looks: u32,
 }
 
-/// A thread that looks at all descendants of this process until it is told to stop.
+/// A thread that looks at all descendants of this process until it is told to stop, or dropped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Resident>,
+    /// None once it was told to stop.
+    thread: Option<JoinHandle<Resident>>,
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// Looks are this far apart at first, then further as the run grows longer: about 2 % of the time so far.
@@ -50,15 +57,20 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || watch(&seen, &roots));
-        Self { stop, thread }
+        Self { stop, thread: Some(thread) }
     }
 
     /// Ends the looking; what was seen.
     #[must_use]
-    pub fn stop(self) -> Resident {
+    pub fn stop(mut self) -> Resident {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<Resident> {
+        let thread = self.thread.take()?;
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.thread().unpark();
-        self.thread.join().unwrap_or_default()
+        thread.thread().unpark();
+        thread.join().ok()
     }
 }
 
@@ -170,6 +182,16 @@ mod tests {
         assert_eq!(integral.resident(), Resident::default());
         integral.add(Duration::from_millis(1), 7);
         assert_eq!(integral.resident().mean_bytes, 7);
+    }
+
+    /// Whoever returns early leaves no thread behind that reads /proc for ever.
+    #[test]
+    fn a_dropped_sampler_ends_its_thread() {
+        let sampler = Sampler::of(std::process::id());
+        let seen = Arc::clone(&sampler.stop);
+        assert_eq!(Arc::strong_count(&seen), 3, "ours, its own and the thread's");
+        drop(sampler);
+        assert_eq!(Arc::strong_count(&seen), 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::message;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
 use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
 
@@ -53,7 +54,7 @@ pub(crate) struct Places {
 impl Cli {
     /// From the words of the command line. `simulate` is told whether a store was named there: IMAS_STORE alone does not make it replay one.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let matches = with_negative_numbers(Self::command()).try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         cli.places.store_named = named("store");
@@ -62,6 +63,14 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// The same command line, in which a negative number is a value, if a wrong one, and not an option that nobody knows.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_one = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_last_set();
+    command
+        .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(with_negative_numbers)
 }
 
 impl Places {
@@ -264,7 +273,17 @@ impl RulesArgs {
     /// For verbs that do not take them: what `IMAS_POLICY` says.
     pub(crate) fn of_environment() -> Self {
         let said = std::env::var("IMAS_POLICY").unwrap_or_default();
-        Self { policy: PolicyName::from_str(&said, false).ok(), ..Self::default() }
+        let policy = PolicyName::from_str(&said, false).ok();
+        if policy.is_none() && !said.is_empty() {
+            // Asked for once a program.
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| {
+                message::warning(&format!(
+                    "IMAS_POLICY={said} is no policy and is ignored\nhint: there are adaptive and paper"
+                ));
+            });
+        }
+        Self { policy, ..Self::default() }
     }
 }
 
@@ -415,6 +434,21 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_a_wrong_value_and_no_option() {
+        for words in [
+            ["imas", "run", "--max-memory", "-1", "--", "true"],
+            ["imas", "run", "--retest", "-0.5", "--", "true"],
+            ["imas", "bench", "-n", "-3", "--", "true"],
+        ] {
+            let error = with_negative_numbers(Cli::command()).try_get_matches_from(words).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{error}");
+        }
+        let after = with_negative_numbers(Cli::command())
+            .try_get_matches_from(["imas", "run", "--", "nice", "-5", "true"]);
+        assert!(after.is_ok());
     }
 
     #[test]
