@@ -161,6 +161,18 @@ fn a_newcomer_has_its_rounds() {
     assert!((2..=8).contains(&tried), "{after:?}");
 }
 
+/// Its turn would have come, were it tested.
+#[test]
+fn one_that_left_the_set_is_tried_no_more() {
+    use Role::{Kept, Tested};
+    for count in 2..4 {
+        let trials = [rounds(count, &[(1, -0.4)]), rounds(1, &[(2, -0.4)])].concat();
+        let next = |role| judged(&trials, &[Tested, role, Tested]).next;
+        assert_ne!(next(Kept), Some(1), "{count} rounds");
+        assert!(count > 2 || next(Tested) == Some(1));
+    }
+}
+
 /// What was proven stays proven and stays the pick; what was not is no pick and keeps nobody from being one.
 #[test]
 fn one_that_left_the_set_stays_what_it_was() {
