@@ -103,7 +103,9 @@ fn for_policy(candidate: &catalogue::Candidate, obstacle: Option<String>) -> Can
         Some(library) => {
             let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
             let said = if candidate.needs.is_some() { catalogue::INSTALLED } else { &version };
-            vec![format!("{} {said}", candidate.allocator), file]
+            // One allocator may be built as several libraries, each of which gives its own name: libmimalloc2.so.
+            let own = file.trim_start_matches("lib").trim_end_matches(".so");
+            vec![format!("{own} {said}"), format!("{} {said}", candidate.allocator), file]
         }
     };
     Candidate { name: candidate.name.clone(), version, serves, available: obstacle.is_none(), tested: true }

@@ -143,8 +143,7 @@ fn check_trials(world: &World, own: &str) {
         match &candidate.library {
             None => assert_eq!(served, own, "{name}"),
             Some(_) => {
-                let begins = format!("{} ", candidate.allocator);
-                assert!(served.starts_with(&begins), "{name} served by {served}");
+                assert!(served.starts_with(&support::calls_itself(candidate)), "{name} served by {served}")
             }
         }
         assert_eq!(sample.pass_reason, None, "{name}");

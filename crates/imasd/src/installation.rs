@@ -90,7 +90,9 @@ impl Installation {
             None => vec!["libc.so.6".to_owned()],
             Some(library) => {
                 let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
-                vec![format!("{} {version}", candidate.allocator), file]
+                // One allocator may be built as several libraries, each of which gives its own name: libmimalloc2.so.
+                let own = file.trim_start_matches("lib").trim_end_matches(".so");
+                vec![format!("{own} {version}"), format!("{} {version}", candidate.allocator), file]
             }
         };
         let out_of_use = disabled.iter().any(|d| d.allocator == candidate.allocator && d.version == version);

@@ -36,6 +36,12 @@ pub(crate) fn default_set() -> Vec<Candidate> {
     set
 }
 
+/// How a candidate's library names itself, up to the version: after its file, of which an allocator may have several.
+pub(crate) fn calls_itself(candidate: &Candidate) -> String {
+    let file = candidate.library.as_deref().and_then(Path::file_stem).unwrap_or_default().to_string_lossy();
+    format!("{} ", file.trim_start_matches("lib"))
+}
+
 /// Their names.
 pub(crate) fn names_of(set: &[Candidate]) -> Vec<&str> {
     set.iter().map(|candidate| candidate.name.as_str()).collect()

@@ -31,7 +31,7 @@ impl Testimony {
         let served = match &candidate.library {
             None => self.name == "-",
             Some(library) => {
-                self.name.starts_with(&format!("{} ", candidate.allocator))
+                self.name.starts_with(&super::calls_itself(candidate))
                     && library.file_name().is_some_and(|file| file == self.serving.as_str())
             }
         };
