@@ -41,7 +41,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Suite(args) => suite::run(&args.action, places),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
-        Command::Study(args) => study::run(&args, &Context::new(places)?),
+        Command::Study(args) => study::run(&args, places),
         Command::Simulate(args) => simulate::run(&args, places),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),

@@ -12,12 +12,13 @@ use imas_study::{
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::cli::Places;
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::output;
 use crate::study_args::{StudyArgs, StudyName};
 
-pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
+pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
     match (args.name, args.data.is_empty()) {
         (StudyName::Selector, true) => {
             return Err(Hinted::error(
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
         shown.set_length(of);
         shown.set_position(done);
     });
-    let study = study(args, context, progress)?;
+    let study = study(args, places, progress)?;
     bar.finish_and_clear();
     let written = study.write(&args.out).map_err(hinted)?;
     if args.json.json {
@@ -57,14 +58,15 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn study(args: &StudyArgs, context: &Context, progress: Progress) -> Result<Study> {
+/// Those that only read figures made before need no allocators.
+fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study> {
     let study = match args.name {
         StudyName::Freelist => {
-            let default = FreelistOptions::new(&context.lib_dir);
+            let default = FreelistOptions::new(&Context::new(places)?.lib_dir);
             freelist(&FreelistOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
         }
         StudyName::Fit => {
-            let default = FitOptions::new(&context.lib_dir);
+            let default = FitOptions::new(&Context::new(places)?.lib_dir);
             fit(&FitOptions { seeds: args.seeds.unwrap_or(default.seeds), progress, ..default })
         }
         StudyName::Selector => {
@@ -72,7 +74,8 @@ fn study(args: &StudyArgs, context: &Context, progress: Progress) -> Result<Stud
             selector(&SelectorOptions { splits: args.seeds.unwrap_or(default.splits), progress, ..default })
         }
         StudyName::Mobile if args.data.is_empty() => {
-            mobile(&MobileOptions { data: vec![crate::mobile::run(&args.mobile, &args.out, context)?] })
+            let context = Context::new(places)?;
+            mobile(&MobileOptions { data: vec![crate::mobile::run(&args.mobile, &args.out, &context)?] })
         }
         StudyName::Mobile => mobile(&MobileOptions { data: args.data.clone() }),
     };
