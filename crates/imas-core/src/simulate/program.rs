@@ -109,11 +109,11 @@ fn even_pace(runs: &[&RawRun], candidates: &[String]) -> EvenPace {
     EvenPace::fit(&candidates.iter().map(of).collect::<Vec<_>>())
 }
 
-/// `system` first, then in the order they appear; without those that failed.
+/// `system` first, then in the order they appear; without those that failed, and those that were counted only: nothing could judge them as a pick.
 fn candidates(runs: &[&RawRun]) -> Vec<String> {
     let failed = |name: &str| runs.iter().any(|run| run.candidate == name && !run.ok);
     let mut names: Vec<String> = vec![];
-    for run in runs.iter().filter(|run| run.ok) {
+    for run in runs.iter().filter(|run| run.ok && run.kind == RunKind::Measured) {
         if !names.contains(&run.candidate) && !failed(&run.candidate) {
             names.push(run.candidate.clone());
         }
@@ -147,4 +147,26 @@ fn rounds<T: Clone>(
 
 fn counted(run: &RawRun) -> Option<Counted> {
     Some(Counted { ns_per_op: run.ns_per_op?, frag: run.frag?, heap_bytes: run.heap_bytes? as f64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::data::read;
+
+    fn run(candidate: &str, kind: &str, round: usize) -> String {
+        format!(
+            "{{\"program\":\"p\",\"candidate\":\"{candidate}\",\"kind\":\"{kind}\",\"ok\":true,\"round\":{round},\"user_s\":1,\"mean_bytes\":9,\"ns_per_op\":1,\"frag\":0.1,\"heap_bytes\":10}}\n"
+        )
+    }
+
+    #[test]
+    fn who_was_counted_only_is_no_candidate() {
+        let measured = (0..4).flat_map(|round| ["system", "a"].map(|name| run(name, "measured", round)));
+        let counted = (0..2).flat_map(|round| ["system", "a", "b"].map(|name| run(name, "counted", round)));
+        let (programs, left_out) = programs(&read(&measured.chain(counted).collect::<String>()));
+        assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(programs[0].candidates, ["system", "a"]);
+        assert!(programs[0].counted.iter().all(|round| round.len() == 2));
+    }
 }
