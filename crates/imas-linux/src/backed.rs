@@ -6,11 +6,12 @@
 //! (docs/decisions/0015). So free memory is touched first and freed again, and the kernel hands that out before other. Where nothing is given back it
 //! costs less than half a second a gigabyte.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use memmap2::{Advice, MmapMut};
 
 use crate::conditions::room_bytes;
+use crate::pace::cpu_ns;
 
 /// What every run is assumed to take beyond its heap.
 const SPARE: u64 = 64 << 20;
@@ -18,6 +19,8 @@ const SPARE: u64 = 64 << 20;
 const UNSEEN: u64 = 256 << 20;
 /// Most of what is available that is taken for a moment: others want to live.
 const SHARE: u64 = 4;
+/// More is not worth the wait before every run, whatever the program takes.
+const MOST: u64 = 4 << 30;
 /// The smallest page of any machine.
 const PAGE: usize = 4096;
 /// Longer than the two seconds after which Linux reports free pages.
@@ -30,7 +33,7 @@ const LOOK: u64 = 64 << 20;
 pub struct Touch {
     /// How much was touched.
     pub bytes: u64,
-    /// Elapsed seconds.
+    /// Seconds of CPU time: waiting for the host counts, being interrupted by another process does not.
     pub seconds: f64,
 }
 
@@ -48,9 +51,9 @@ pub fn enough_for(peak_bytes: u64) -> u64 {
     if peak_bytes == 0 { UNSEEN } else { peak_bytes.saturating_add(peak_bytes / 2).saturating_add(SPARE) }
 }
 
-/// Touches so much free memory, or a quarter of what this process may still take where that is less, and frees it. None when there is none to be had.
+/// Touches so much free memory, or a quarter of what this process may still take where that is less, 4 GiB at most, and frees it. None when there is none to be had.
 pub fn back(bytes: u64) -> Option<Touch> {
-    touch(bytes.min(room_bytes() / SHARE))
+    touch(bytes.min(MOST).min(room_bytes() / SHARE))
 }
 
 /// Touches a little free memory that had the time to go back to the host; takes three seconds. None when there is none to be had.
@@ -64,9 +67,9 @@ fn touch(bytes: u64) -> Option<Touch> {
     let length = usize::try_from(bytes).ok().filter(|&length| length >= PAGE)?;
     let mut memory = MmapMut::map_anon(length).ok()?;
     let _ = memory.advise(Advice::HugePage); // a kernel without them: small pages will do
-    let start = Instant::now();
+    let start = cpu_ns()?;
     memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
-    Some(Touch { bytes, seconds: start.elapsed().as_secs_f64() })
+    Some(Touch { bytes, seconds: (cpu_ns()? - start) as f64 / 1e9 })
 }
 
 #[cfg(test)]

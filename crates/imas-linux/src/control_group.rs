@@ -26,6 +26,9 @@ const VERSION_1: Files =
     Files { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file" };
 const VERSION_2: Files = Files { limit: "memory.max", used: "memory.current", cache: "inactive_file" };
 
+/// Above this the kernel does not refuse: it makes who asks for more wait and give back.
+const BRAKE: Files = Files { limit: "memory.high", ..VERSION_2 };
+
 /// The machine's conditions with those of this process' own group: its share of the memory limit, and its waiting where that is longer than the
 /// machine's (a limit of CPU time makes the group wait while the machine idles).
 #[must_use]
@@ -59,10 +62,12 @@ fn own(is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf
     Some(root.join(own.pathname.trim_start_matches('/')))
 }
 
-/// Bytes that the tightest limit on this process' memory leaves, page cache that can be given back among them; None without a limit.
+/// Bytes that the tightest limit on this process' memory leaves, one that only slows it down too, page cache that can be given back among them; None without a limit.
 #[must_use]
 pub fn memory_left() -> Option<u64> {
-    uses().into_iter().map(|one| one.limit.saturating_sub(one.used)).min()
+    let root = Path::new(ROOT);
+    let braked = own(is_version_2, root).map(|group| up(root, &group, &BRAKE)).unwrap_or_default();
+    uses().into_iter().chain(braked).map(|one| one.limit.saturating_sub(one.used)).min()
 }
 
 fn memory_used() -> Option<f64> {
@@ -126,6 +131,14 @@ mod tests {
         assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.5), "of 900 bytes 400 are cache");
         group(&inner, &VERSION_2, "1000\n", "700\n", "");
         assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.7));
+    }
+
+    #[test]
+    fn a_limit_that_only_slows_down_is_read_too() {
+        let place = tempfile::tempdir().unwrap();
+        group(place.path(), &BRAKE, "1000\n", "700\n", "inactive_file 100\n");
+        assert_eq!(up(place.path(), place.path(), &BRAKE), [Use { used: 600, limit: 1000 }]);
+        assert_eq!(up(place.path(), place.path(), &VERSION_2), [], "not a limit that refuses");
     }
 
     #[test]

@@ -70,8 +70,6 @@ pub struct Outcome {
     pub voluntary_switches: u64,
     /// Context switches forced on the tree.
     pub involuntary_switches: u64,
-    /// Largest resident set of the first process, file pages included, in bytes.
-    pub max_rss_bytes: u64,
     /// Resident anonymous memory of the tree.
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
@@ -168,7 +166,6 @@ impl Run<'_> {
         outcome.counts = counters.read();
         outcome.output_hash = output.join().unwrap_or_default();
         outcome.stderr_tail = errors.join().unwrap_or_default();
-        outcome.max_rss_bytes = ended.rusage.maxrss;
         (outcome.exit, outcome.signal) = exit_of(ended.status);
         Ok(outcome)
     }
@@ -216,7 +213,6 @@ impl Run<'_> {
         outcome.pace = pace;
         outcome.output_hash = output.join().unwrap_or_default();
         outcome.stderr_tail = errors.join().unwrap_or_default();
-        outcome.max_rss_bytes = ended.rusage.maxrss;
         (outcome.exit, outcome.signal) = exit_of(ended.status);
         Ok((outcome, loaded))
     }

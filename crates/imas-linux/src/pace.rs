@@ -172,7 +172,7 @@ fn arithmetic(steps: u64) -> u64 {
 }
 
 /// CPU time of this thread so far.
-fn cpu_ns() -> Option<u64> {
+pub(crate) fn cpu_ns() -> Option<u64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
     let part = |value: i64| u64::try_from(value).ok();
     Some(part(time.tv_sec())? * 1_000_000_000 + part(time.tv_nsec())?)

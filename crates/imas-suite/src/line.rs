@@ -8,8 +8,10 @@ const BARE: &str = "*?[]~#!{}<>";
 /// What makes more of a line than one command.
 const JOINING: &str = "|&;()\n";
 /// First words that cannot be given to `exec`.
-const OF_THE_SHELL: [&str; 11] =
-    ["for", "while", "until", "if", "case", "cd", "exec", "set", "export", "ulimit", "umask"];
+const OF_THE_SHELL: [&str; 19] = [
+    "for", "while", "until", "if", "case", "cd", "exec", "set", "export", "ulimit", "umask", "!", ".", "{",
+    "eval", "trap", "unset", "wait", "read",
+];
 
 /// What it takes to run a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -70,7 +70,7 @@ impl Extremes {
         let Self { least, most } = self;
         self.is_given_back().then(|| {
             format!(
-                "this machine gives free memory back to its host: touching it took {most:.1} s a GiB at worst, {least:.2} s at best; it is touched before each run, so that none of \
+                "free memory is not always there on this machine, which seems to give it back to a host: touching it took {most:.1} s of CPU a GiB at worst, {least:.2} s at best; it is touched before each run, so that none of \
                  this is in the figures. A program that starts when nothing was freed for seconds pays it, most with candidates that use huge pages"
             )
         })
