@@ -192,6 +192,22 @@ fn one_that_left_the_set_stays_what_it_was() {
     assert_eq!(judged(&promising, &[Tested; 3]).standings[2].status, Status::Worse);
 }
 
+/// However narrow its proof was: the more candidates there are the more a proof must show, but those that come later were not there.
+#[test]
+fn newcomers_take_no_proof_away() {
+    use Role::{Kept, Tested};
+    let mut narrow = 0;
+    for thousandths in 5..80 {
+        let settled = rounds(4, &[(1, -0.001 * f64::from(thousandths)), (2, 0.3)]);
+        let before = judged(&settled, &[Tested; 3]).pick;
+        let after = judged(&settled, &[&[Tested, Kept, Kept][..], &[Tested; 9]].concat()).pick;
+        let had_to_show_more = judged(&settled, &[Tested; 12]).pick;
+        assert_eq!(after, before, "{thousandths}");
+        narrow += u32::from(had_to_show_more != before);
+    }
+    assert!(narrow > 0, "no proof was narrow enough to tell");
+}
+
 /// A candidate that yields nothing is given up, and `system` alone needs no trial.
 #[test]
 fn void_trials_come_to_an_end() {

@@ -124,9 +124,9 @@ impl Store {
         )
         .map_err(open)?;
         connection.busy_timeout(BUSY).map_err(open)?;
-        // Without a version it is empty or another program's.
         let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-        if version.map_err(open)? == 0 {
+        // Without a version it is empty or another program's.
+        if version.map_err(open)? == 0 || is_foreign(&connection).map_err(open)? {
             return Err(StoreError::Foreign(path.to_owned()));
         }
         Ok(Self { connection, set_aside: None })
@@ -197,12 +197,14 @@ impl Store {
     }
 }
 
-/// Ours has a version as soon as it has tables.
+/// It has tables, but not ours or not our version: whatever number another program gave its own. In one statement: meanwhile another process may make ours.
 fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let tables =
-        || connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
-    Ok(version == 0 && tables()? > 0)
+    const SEEN: &str = "SELECT (SELECT user_version FROM pragma_user_version), count(*), \
+        total(type = 'table' AND name IN ('program', 'trial', 'decision')) FROM sqlite_schema";
+    connection.query_row(SEEN, [], |row| {
+        let (version, all, ours): (i64, i64, f64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(all > 0 && (version == 0 || ours < 3.0))
+    })
 }
 
 /// The switch to WAL wants the file alone and does not wait for it: of several processes that open a new store at
@@ -346,5 +348,18 @@ mod tests {
     fn an_unreachable_place_is_an_error_that_names_it() {
         let error = Store::open(Path::new("/proc/no/imas.db")).unwrap_err();
         assert!(error.to_string().contains("/proc/no"), "{error}");
+    }
+
+    #[test]
+    fn another_programs_database_is_left_alone_whatever_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs.db");
+        let theirs = Connection::open(&path).unwrap();
+        theirs.execute_batch("CREATE TABLE notes (text TEXT); PRAGMA user_version = 2;").unwrap();
+        drop(theirs);
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(Store::open(&path), Err(StoreError::Foreign(_))));
+        assert!(matches!(Store::open_read_only(&path), Err(StoreError::Foreign(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }

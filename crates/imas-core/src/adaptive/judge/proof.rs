@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::noise::{Noise, Spread};
-use super::{Judge, VOID_TRIALS};
+use super::{Judge, Role, VOID_TRIALS};
 
 /// The same price as that of a candidate given up, for the gain to be expected from its still being proven better than the incumbent.
 const HOPE: f64 = 0.005;
@@ -63,7 +63,7 @@ impl Judge<'_> {
             && belief.mean > SURE * belief.variance.sqrt();
         let differs = |direction: &&Direction| {
             let spread = direction.noise.shown(&self.board.pairs[i]);
-            self.lead(i, direction.w) > spread.bound(direction.share * self.tail(rounds), rounds)
+            self.lead(i, direction.w) > spread.bound(direction.share * self.tail(i, rounds), rounds)
         };
         let found = self.directions.iter().find(differs).filter(|_| is_better);
         found.map(|direction| direction.proof)
@@ -93,7 +93,7 @@ impl Judge<'_> {
         let pairs = &self.board.pairs[i];
         let freedom = direction.noise.shown(pairs).freedom + f64::from(more) * self.freedom_a_round();
         let then = Spread { freedom, ..direction.noise.expected(pairs) };
-        let bound = then.bound(direction.share * self.tail(most), most);
+        let bound = then.bound(direction.share * self.tail(i, most), most);
         match direction.proof {
             Proof::Score => bound,
             Proof::Memory if self.lead(i, direction.w) > bound => 0.0,
@@ -115,14 +115,28 @@ impl Judge<'_> {
         over_system(i) - over_system(self.incumbent)
     }
 
+    /// Candidates that could replace the incumbent, by whom the error is shared. One that left the set was proven among those that were there then: who comes
+    /// later takes nothing of its proof away.
+    fn rivals(&self, i: usize) -> f64 {
+        if self.roles[i] != Role::Kept {
+            return self.challengers;
+        }
+        let came_after = &self.board.came_after;
+        let was_there = |&j: &usize| {
+            j != self.incumbent && self.roles[j] != Role::Barred && came_after[j] <= came_after[i]
+        };
+        let rivals = (0..self.roles.len()).filter(was_there).count();
+        (rivals.max(1) as f64).min(self.challengers)
+    }
+
     /// Share of the error that the look at one candidate after so many rounds may spend. Candidates count for n / (2 - 1/n) instead of n: they are measured
     /// against the same runs of `system`, so that they are lucky together.
-    fn tail(&self, rounds: u32) -> f64 {
+    fn tail(&self, i: usize, rounds: u32) -> f64 {
         let most = self.settings.max_rounds.max(1);
         let rounds = rounds.min(most);
         let spent = |rounds: u32| (f64::from(rounds) / f64::from(most)).powf(SPENDING);
         let before = if rounds <= self.settings.min_rounds { 0.0 } else { spent(rounds - 1) };
-        let n = self.challengers;
+        let n = self.rivals(i);
         TOGETHER * (1.0 - self.settings.confidence) * (spent(rounds) - before) * (2.0 - 1.0 / n) / n
     }
 }
