@@ -88,6 +88,6 @@ mod tests {
         assert!(note(&[0.05, 0.06, 0.4]).is_none(), "large ratio, little time");
         assert!(note(&[1.2, 1.1, 1.4]).is_none(), "a slow machine");
         let said = note(&[0.07, 2.52, 0.08]).unwrap();
-        assert!(said.contains("2.5 s a GiB") && said.contains("0.07 s"), "{said}");
+        assert!(said.contains("2.5 s of CPU a GiB") && said.contains("0.07 s"), "{said}");
     }
 }
