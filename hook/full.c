@@ -105,7 +105,6 @@ static void note_moment(void) {
 
 #endif
 
-/* Called after each sampled call. */
 void full_look(void) {
 #ifdef IMAS_FULL_LIVE
     static bool taken;

@@ -37,18 +37,23 @@ struct full_times {
     uint64_t believed_ticks;
 };
 
+/* What IMAS_FULL_FILE holds; bench/lib/truth.py reads it. */
 struct full_record {
     struct full_times all[IMAS_OPS];     /* each call with weight 1 */
     struct full_times sampled[IMAS_OPS]; /* as the page adds them up */
-    int64_t live, blocks;
+    int64_t live, blocks;                /* usable bytes and number of live blocks, now */
     uint64_t kind; /* of `allocator`: 0 mallinfo2, 1 jemalloc */
     uint64_t moments;
     struct full_moment moment[FULL_MOMENTS];
 };
 
+/* Maps the file as the record; where there is none, all goes into one that nobody reads. */
 void full_begin(char **environment);
+/* Adds one call that took so many ticks to all. */
 void full_timed(enum imas_op op, uint64_t bytes, uint64_t ticks);
+/* Adds a sampled call to the sampled ones, with the weight that it has in the page. */
 void full_noted(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight);
+/* After each sampled malloc: with IMAS_FULL_LIVE, notes the moment now and then, so that FULL_MOMENTS reach to the end. */
 void full_look(void);
 
 #ifdef IMAS_FULL_TIME
@@ -77,7 +82,9 @@ struct full_before {
     uint64_t usable;
     bool block;
 };
+/* Asks it of `old`; NULL and blocks from before the constructor (boot.h) are none. */
 struct full_before full_before(void *old);
+/* Adds what became of it: `block`, or nothing (`block` NULL with `bytes` 0: freed; with more: refused, `old` lives on). */
 void full_after(const struct full_before *before, void *block, size_t bytes);
 
 #define full_call(op, old, bytes, call)                       \

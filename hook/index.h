@@ -13,6 +13,7 @@
 
 #include "../abi/imas_index.h"
 
+/* An open index; the descriptor is its holder's to close. */
 struct index {
     int fd;
     struct imas_index_header header;
@@ -28,6 +29,7 @@ _Static_assert(sizeof(struct index_key) == IMAS_KEY_BYTES, "the key is what the 
 
 /* Opens it and reads its header; false, and nothing open, when there is none, or none that is sound and enabled. */
 bool index_open(struct index *index, const char *path);
+/* Only after index_open said true. */
 void index_close(struct index *index);
 
 /* The entry of exactly that key. */

@@ -40,14 +40,18 @@ struct libc_symbol_info { /* layout of Dl_info */
 #define LIBC_RTLD_DEEPBIND 8
 #define LIBC_RTLD_DL_SYMENT 1
 
+/* Each is libc's function of that name without `libc_`, as its manual has it, but for those that say otherwise. */
 __attribute__((weak)) extern void *libc_dlsym(void *handle, const char *name);
 __attribute__((weak)) extern int libc_dladdr1(const void *address, struct libc_symbol_info *info, void **extra, int flags);
 __attribute__((weak)) extern char *libc_dlerror(void);
 __attribute__((weak)) extern unsigned long libc_getauxval(unsigned long type);
 __attribute__((weak)) extern int libc_on_exit(void (*call)(int status, void *argument), void *argument);
+/* atexit's like for quick_exit, of the object whose __dso_handle is given (Linux Standard Base). */
 __attribute__((weak)) extern int libc_at_quick_exit(void (*call)(void *object), void *object);
+/* What pthread_atfork calls, of the object whose __dso_handle is given. */
 __attribute__((weak)) extern int libc_register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                                                       void *object);
+/* gnu_get_libc_version: not weak, every glibc has it. */
 extern const char *libc_version(void);
 
 /* ld.so's list of loaded objects (link.h); weak, so that ld.so itself does not become a library we need. */

@@ -8,6 +8,7 @@
 
 #include "../abi/imas_index.h"
 
+/* An open table. */
 struct table {
     int fd;
     struct imas_catalogue_header header;
@@ -15,6 +16,7 @@ struct table {
 
 /* Opens it and reads its header; false, and nothing open, unless it is `owner`'s, nobody else can write it, and it is sound. */
 bool table_open(struct table *table, const char *path, uid_t owner);
+/* Only after table_open said true. */
 void table_close(struct table *table);
 
 /* The candidate of that id; false unless it is sound and its library is the file that was approved. */

@@ -35,9 +35,6 @@ static uint64_t soft_limit(int resource) {
 }
 
 static bool under_valgrind(char **environment) {
-#ifdef IMAS_COUNT_UNDER_VALGRIND /* bench/hook counts our instructions with callgrind */
-    return false;
-#endif
     const char *preloads = environment_value(environment, "LD_PRELOAD");
     return preloads != NULL && text_contains(preloads, "/vgpreload_");
 }

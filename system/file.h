@@ -12,6 +12,7 @@
 
 #define FILE_NAME_MOST 256
 
+/* The file at `path`, and what stands beside it: lock, fresh copy, backup. */
 struct file {
     const char *path;
     int folder; /* descriptor of the folder that holds it */
@@ -27,6 +28,7 @@ struct file {
 bool file_open(struct file *file, const char *path);
 /* Keeps other copies of this tool away, until file_unlock; waits some seconds for one that is at work. */
 bool file_lock(struct file *file);
+/* Gives the lock back, and deletes its file; nothing where it is not held. */
 void file_unlock(struct file *file);
 
 /* Closes all of it: a deleted file that is still open keeps its file system from becoming read-only. */

@@ -59,6 +59,7 @@ struct segment {
     struct block *end;
 };
 
+/* The whole of a heap or arena: its free list and segments, and how many there are of what. */
 struct blocks {
     struct block *first;      /* head of the free list */
     struct block *rover;      /* where next fit goes on; NULL: at the head */
@@ -70,36 +71,43 @@ struct blocks {
     size_t coalesces;
 };
 
+/* What stands so many bytes from `base`. */
 static inline struct block *block_at(const void *base, ptrdiff_t bytes)
 {
     return (struct block *)((uintptr_t)base + (uintptr_t)bytes);
 }
 
+/* Bytes of the block, header included. */
 static inline size_t block_bytes(const struct block *b)
 {
     return (size_t)b->units * FIT_GRANULE_BYTES;
 }
 
+/* Bytes that the program may use of it. */
 static inline size_t block_payload_bytes(const struct block *b)
 {
     return block_bytes(b) - FIT_HEADER_BYTES;
 }
 
+/* What the program gets of it. */
 static inline void *block_payload(const struct block *b)
 {
     return block_at(b, FIT_HEADER_BYTES);
 }
 
+/* The inverse, unchecked; blocks_used checks. */
 static inline struct block *block_of(const void *payload)
 {
     return block_at(payload, -FIT_HEADER_BYTES);
 }
 
+/* Its neighbour above; for the last block, the end block. */
 static inline struct block *block_after(const struct block *b)
 {
     return block_at(b, (ptrdiff_t)block_bytes(b));
 }
 
+/* Its neighbour below; the first block of a segment has none, and gets itself. */
 static inline struct block *block_before(const struct block *b)
 {
     return block_at(b, -(ptrdiff_t)((size_t)b->bunits * FIT_GRANULE_BYTES));

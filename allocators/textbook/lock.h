@@ -7,7 +7,9 @@
 #ifndef IMAS_FIT_LOCK_H
 #define IMAS_FIT_LOCK_H
 
+/* Waits until no other thread has it. The thread that has it already only goes one deeper. Leaves errno alone. */
 void fit_lock(void);
+/* Undoes one fit_lock of this thread; the last one lets a waiting thread in. Leaves errno alone. */
 void fit_unlock(void);
 
 /* In the child of a fork whose parent thread held the lock: the holder's own, with nobody waiting. */

@@ -42,6 +42,7 @@ tenth) with the middle 95 % of the resampled rounds.
 
 
 def read_catalogue(place):
+    """The catalogue's entries in its order, as it writes them."""
     with open(place.lib / "catalogue.toml", "rb") as stream:
         return tomllib.load(stream)["candidate"]
 

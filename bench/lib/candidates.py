@@ -30,6 +30,7 @@ def starts(place, ways):
 
 
 def run(place):
+    """One row a candidate, glibc first. No bounds: nothing is promised of what is not ours."""
     ways = {"glibc": {}, **place.candidates()}
     timed, started = pairs(place, ways), starts(place, ways)
     rows = []

@@ -57,6 +57,7 @@ def _row(what, rounds):
 
 
 def run(place):
+    """Rows of a store that knows one program and of one that knows many; the last is of a start that is a trial."""
     library = place.library("mimalloc")
     small = stores.settled(place, "of-1.db", _command(place))
     large = stores.enlarged(place, small, PROGRAMS)

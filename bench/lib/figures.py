@@ -38,6 +38,7 @@ def decile(values):
 
 
 def centres(rounds, centre=statistics.median):
+    """Of each way its centre over the rounds: {way: value}."""
     return {way: centre([each[way] for each in rounds]) for way in rounds[0]}
 
 

@@ -31,6 +31,7 @@ def _version(*command):
 
 
 def description():
+    """Four lines that say when and on what: date, machine, system, load."""
     load = os.getloadavg()[0]
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return "\n".join([

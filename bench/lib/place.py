@@ -21,7 +21,7 @@ PROGRAMS = {
     "count": ("bench/src/count.c", ["-static"]),
     "unveil.so": ("bench/src/unveil.c", ["-shared", "-fPIC"]),
     "resident": ("bench/src/resident.c", []),
-    "pairs": ("bench/hook/pairs.c", []),
+    "pairs": ("bench/src/pairs.c", []),
     "launch": ("tests/hook/launch.c", []),
     "untake": ("bench/src/untake.c", []),
     "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in ("index", "table", "given", "sample")]),
@@ -43,6 +43,7 @@ class Place:
         self.disk = Path(tempfile.mkdtemp(prefix="stores-", dir=OUT))
 
     def close(self):
+        """Deletes the scratch folders."""
         for folder in (self.scratch, self.disk):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -53,6 +54,7 @@ class Place:
             subprocess.run([*command, "-o", OUT / product, ROOT / source], check=True)
 
     def program(self, name):
+        """The path of one of PROGRAMS, built."""
         return str(OUT / name)
 
     def environment(self, store=None):

@@ -56,6 +56,7 @@ def _timed(place, store, name, variables):
 
 
 def run(place):
+    """Two rows for each library of the default set: instructions and CPU time, `imas run` beside preloading by hand."""
     command = [place.program("pairs"), "mixed", "1000"]
     store = stores.settled(place, "production.db", command)
     rows = []

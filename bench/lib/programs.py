@@ -66,6 +66,7 @@ class _Redis:
         raise RuntimeError("redis-server does not answer")
 
     def load(self, requests, clients, pipelined, keys=10000):
+        """Waits until the server answers, gives it the requests, and ends it."""
         self._wait()
         words = ["-p", self.port, "-q", "-n", str(requests), "-c", str(clients), "-P", str(pipelined)]
         words += ["-d", "100", "-r", str(keys)]

@@ -56,6 +56,7 @@ class _Starts:
         return figures.spread(values, lambda m: m[way] - m[base], figures.decile)
 
     def row(self, what, way, base, bound_ms=None):
+        """What `way` adds to `base`; held or not where a bound is given, in ms."""
         wall, cpu = self._added(way, base, 0), self._added(way, base, 1)
         more = (self.instructions[way] - self.instructions[base]) / 1000
         return Row(f"start of {self.said}: {what}", f"<= +{bound_ms} ms" if bound_ms else "-",
@@ -63,11 +64,13 @@ class _Starts:
                    figures.held(wall, bound_ms) if bound_ms else "-")
 
     def untouched(self):
+        """What a start takes with nothing preloaded."""
         values = [{"plain": each["plain"][0] * 1e3} for each in self.rounds]
         wall = figures.spread(values, lambda m: m["plain"], figures.decile)
         return Row(f"start of {self.said}: untouched", "-", figures.shown(wall, 3, "ms"), "-")
 
     def rows(self):
+        """Every way of starting the program; of each allocator by hand and under the guard, then the trials."""
         rows = [
             self.untouched(),
             self.row("guard alone (a candidate of settings)", "guard", "plain", GUARD_MS),
@@ -84,6 +87,7 @@ class _Starts:
 
 
 def run(place):
+    """Rows of /bin/true, then those of a program that allocates one block."""
     true = _Starts(place, "/bin/true", ["/bin/true"])
     allocating = _Starts(place, "a program that allocates", [place.program("pairs"), "same", "1"])
     return true.rows() + allocating.rows()

@@ -50,6 +50,7 @@ class _Runs:
         return folder
 
     def variables(self, name):
+        """What a process gets to find the library, and the run folder of that name."""
         return {"LD_PRELOAD": str(self.place.lib / "libimas-preload.so"), "IMAS_RUN": str(self.folders[name])}
 
 
@@ -114,5 +115,6 @@ def _pairs(place, runs):
 
 
 def run(place):
+    """Rows of starts with and without the stub, of a lookup, and of a pair of malloc and free."""
     runs = _Runs(place)
     return [*_starts(place, runs), _lookups(place, runs), _pairs(place, runs)]

@@ -42,6 +42,7 @@ def _timed(place, program, name, library):
 
 
 def run(place):
+    """Two rows a program and library: instructions and CPU time. Programs that are not installed are said to be."""
     rows = []
     there, missing = programs.available()
     rows += [Row(f"{WHAT}, {name}", "<= 1.03", "not installed", "-") for name in missing]

@@ -51,6 +51,7 @@ class Times(NamedTuple):
     believed_ticks: int
 
     def mean(self):
+        """Ticks a call, of those that enter the mean."""
         return self.believed_ticks / max(self.believed_weight, 1)
 
     def dropped(self):
@@ -59,6 +60,8 @@ class Times(NamedTuple):
 
 
 class Record(NamedTuple):
+    """A full_record (hook/full.h): times of all calls and of the sampled ones by operation, the allocator, the moments."""
+
     all: dict
     sampled: dict
     jemalloc: bool
@@ -99,6 +102,7 @@ def _programs():
 
 
 def build():
+    """Builds the two hooks that know the truth."""
     subprocess.run(["make", "--no-print-directory", "-s", "-C", ROOT / "hook", f"BUILD={ROOT / 'build'}", "full"], check=True)
 
 
@@ -200,6 +204,7 @@ def _time_rows(place, program, name, library):
 
 
 def run(place):
+    """Rows of each program, under system and Debian's jemalloc: live bytes, then times by operation."""
     build()
     rows, jemalloc = [], _jemalloc()
     libraries = {"system": None, **({"jemalloc": jemalloc} if jemalloc else {})}

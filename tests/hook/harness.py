@@ -51,6 +51,7 @@ def check(name, good, detail=""):
 
 
 def wanted(name):
+    """Whether the test of that name is to run."""
     return only in name
 
 
@@ -58,6 +59,7 @@ def wanted(name):
 
 
 def compile_program(name, *more, compiler="gcc", source=None):
+    """Builds one of programs/ (or `source`) as WORK/name, with `more` on the compiler's command line."""
     source = source or HERE / "programs" / f"{name}.{'cpp' if compiler == 'g++' else 'c'}"
     standard = "-std=gnu++17" if compiler == "g++" else "-std=gnu11"
     command = [compiler, standard, "-g", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Wno-infinite-recursion",
@@ -66,6 +68,7 @@ def compile_program(name, *more, compiler="gcc", source=None):
 
 
 def build():
+    """Builds all that the tests run."""
     (WORK / "plugins").mkdir(parents=True, exist_ok=True)
     shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
     subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
@@ -140,6 +143,7 @@ def preloaded(allocator, command):
 
 
 def served_by(left, allocator):
+    """Whether the page that was left names that allocator as the one that served."""
     if allocator == "system":
         return left["served"] == "libc.so.6"
     return left["served"].split(" ")[0] in (allocator, allocator.removeprefix("imas-"))
