@@ -22,7 +22,7 @@ const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
 pub(crate) struct Config {
     /// Seconds between two tests of one candidate.
     pub(crate) retest_s: Option<f64>,
-    /// Tests of each candidate.
+    /// Tests of each candidate under policy `paper`; `adaptive` stops by itself.
     pub(crate) max_tests: Option<u32>,
     /// Candidates that `imas run` tests, in place of the catalogue's default set.
     pub(crate) candidates: Option<Vec<String>>,
@@ -152,6 +152,17 @@ mod tests {
         assert_eq!((both.limits(None).retest_s, both.limits(None).max_tests), (0.0, 3));
         assert_eq!(both.limits(Some(5.0)).retest_s, 5.0);
         assert_eq!(Config::default().limits(None), Limits::default());
+    }
+
+    #[test]
+    fn the_sample_names_keys_that_exist_with_their_defaults() {
+        let sample = include_str!("../../../packaging/etc/imas.toml").lines();
+        let keys = sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
+        let config = Config::parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
+        assert_eq!(config.policy, Some(PolicyName::Adaptive));
+        assert_eq!((config.retest_s, config.max_tests), (Some(3600.0), Some(5)));
+        assert_eq!(config.limits(None), Limits::default());
+        assert_eq!((config.candidates.is_some(), config.program.len()), (true, 1));
     }
 
     #[test]

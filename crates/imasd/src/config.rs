@@ -31,7 +31,7 @@ pub(crate) struct Config {
     pub(crate) policy: PolicyName,
     /// Seconds between two tests of one candidate.
     pub(crate) retest_s: f64,
-    /// Tests of each candidate; `adaptive` stops by itself.
+    /// Tests of each candidate under policy `paper`; `adaptive` stops by itself.
     pub(crate) max_tests: u32,
     /// Candidates that are tested, in place of the catalogue's default set.
     pub(crate) candidates: Option<Vec<String>>,
@@ -121,6 +121,18 @@ impl Config {
 mod tests {
     use super::*;
     use imas_core::adaptive::Objective;
+
+    #[test]
+    fn the_sample_names_keys_that_exist_with_their_defaults() {
+        let sample = include_str!("../../../packaging/etc/imasd.toml").lines();
+        let keys = sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
+        let config = Config::parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
+        let left = Config::default();
+        assert_eq!((config.policy, config.retest_s, config.max_tests), (left.policy, left.retest_s, left.max_tests));
+        assert_eq!((config.worth_cpu_s, config.worth_life_s), (left.worth_cpu_s, left.worth_life_s));
+        assert_eq!(config.sample_after_s, left.sample_after_s);
+        assert_eq!((config.candidates.is_some(), config.program.len()), (true, 1));
+    }
 
     #[test]
     fn wishes_are_those_of_the_program() {
