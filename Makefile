@@ -10,7 +10,7 @@ IMAS    := $(TARGET)/release/imas
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test build need-cargo hook tools allocators allocators-default textbook contract workloads rust demo test \
-        conformance lint fmt bench study study-mobile docs-allocators install uninstall man clean
+        conformance lint fmt bench study study-mobile docs-allocators install uninstall clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,7 +93,8 @@ study-mobile: build ## allocators for a phone, 50 iterations (about 80 minutes; 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
 	@bench/candidates $(IMAS)
 
-install: build man ## install below $(DESTDIR)$(PREFIX)
+# Builds nothing: under sudo, root has another cargo or none, and would leave files of its own in build/ and target/.
+install: ## install what is built below $(DESTDIR)$(PREFIX); as root where that is root's
 	@packaging/install $(IMAS) "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 
 uninstall: ## remove what install installed
@@ -109,9 +110,6 @@ rpm: build ## an RPM package, in build/package
 system-test: build ## a whole Debian, booted: install, enable, break, heal, upgrade, remove (as root; about 10 minutes)
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
-
-man: rust
-	@$(IMAS) manpages build/man
 
 clean: ## remove all products
 	rm -rf build $(TARGET)
