@@ -7,6 +7,10 @@
  * (abi/imas_index.h). Nearly always nothing stands there, and nothing has happened but six system calls. Where a
  * decision stands it starts the same file once more under guard or hook (docs/decisions/0007). Whatever is not as
  * expected on the way, it returns, and the program runs as if we had never been there.
+ *
+ * It does in the process what `imas run` (crates/imas/src/start.rs) does before it, after a decision made before:
+ * index.c finds the decision, given.c what an interpreter is given to run, barred.c who is left alone, table.c what root
+ * approved, ticket.c makes the page, again.c the environment and the exec.
  */
 #include <sys/stat.h>
 

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas run`: exec under the decided candidate.
+//! `imas run`: exec under the decided candidate. A start, step by step:
+//!
+//! 1. [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable, with its script or main class.
+//! 2. [`imas_linux::elf`] says whether anything may be preloaded: static, another libc, a malloc of its own, a sanitizer, privileges.
+//! 3. [`crate::harvest`] moves the pages of ended processes into the store (commit, then unlink).
+//! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and answers a [`Decision`]: candidate, trial or not, reason, evidence.
+//! 5. [`imas_linux::page`] makes the page, armed; [`imas_linux::environment`] the variables and how to undo them; exec, same pid.
+//! 6. Inside, the guard or the hook restores the environment, takes its page and stands back: see the headers of `hook/`.
 //!
 //! Nothing here may keep the program from starting: whatever goes wrong with IMAS, it is started untouched, and the trouble is said
 //! on standard error. Only a command that cannot be started at all ends with 126 or 127, as with env(1).
