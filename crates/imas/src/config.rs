@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn the_sample_names_keys_that_exist_with_their_defaults() {
         let sample = include_str!("../../../packaging/etc/imas.toml").lines();
-        let keys = sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
+        let keys =
+            sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
         let config = Config::parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
         assert_eq!(config.policy, Some(PolicyName::Adaptive));
         assert_eq!((config.retest_s, config.max_tests), (Some(3600.0), Some(5)));

@@ -125,10 +125,14 @@ mod tests {
     #[test]
     fn the_sample_names_keys_that_exist_with_their_defaults() {
         let sample = include_str!("../../../packaging/etc/imasd.toml").lines();
-        let keys = sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
+        let keys =
+            sample.filter_map(|line| line.strip_prefix('#').filter(|key| !key.starts_with([' ', '#'])));
         let config = Config::parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
         let left = Config::default();
-        assert_eq!((config.policy, config.retest_s, config.max_tests), (left.policy, left.retest_s, left.max_tests));
+        assert_eq!(
+            (config.policy, config.retest_s, config.max_tests),
+            (left.policy, left.retest_s, left.max_tests)
+        );
         assert_eq!((config.worth_cpu_s, config.worth_life_s), (left.worth_cpu_s, left.worth_life_s));
         assert_eq!(config.sample_after_s, left.sample_after_s);
         assert_eq!((config.candidates.is_some(), config.program.len()), (true, 1));
