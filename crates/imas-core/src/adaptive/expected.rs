@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Known;
 use crate::paper::Pick;
+use crate::stats::saved;
 
 /// A pick and its gain over `system`. Fractions of what `system` costs: 0.1 is 10 % less; below 0 is more.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
@@ -34,7 +35,6 @@ pub fn expected(known: &Known) -> Vec<Expected> {
 fn of(known: &Known, pick: Pick, w: f64) -> Expected {
     let judgement = known.judge(w);
     let standing = &judgement.standings[judgement.pick];
-    let saved = |gain: f64| -(-gain).exp_m1();
     let is_system = judgement.pick == known.board.system;
     let interval = (saved(standing.gain - standing.within), saved(standing.gain + standing.within));
     Expected {

@@ -17,7 +17,7 @@ use super::cost::{best, cost};
 use super::program::Program;
 use super::turns::{Turn, shuffled, turns};
 use crate::adaptive::{Point, Settings};
-use crate::stats::{Blurred, Interval, Moments, bootstrap, t_quantile, true_share_at_most};
+use crate::stats::{Blurred, Interval, Moments, bootstrap, more, saved, t_quantile, true_share_at_most};
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;
@@ -67,7 +67,7 @@ pub struct ProgramResult {
     pub picks: Vec<(String, f64)>,
 }
 
-/// What became of all programs under one policy. Means and shares of no programs are NaN, which JSON has as null.
+/// What became of all programs under one policy: geometric means over the programs, as fractions. Means and shares of no programs are NaN, which JSON has as null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct PolicyResult {
     /// Its name.
@@ -76,17 +76,17 @@ pub struct PolicyResult {
     pub programs: usize,
     /// Mean number of trials for a program.
     pub trials: f64,
-    /// Mean regret, a fraction.
+    /// Score lost against the best candidate's: 0.01 is 1 % more CPU and memory together.
     pub regret: f64,
     /// Its interval.
     pub regret_interval: Option<Interval>,
-    /// Mean gain in score over `system`, a fraction; higher is better.
+    /// Score saved against `system`'s: 0.1 is 10 % less CPU and memory together, below 0 is more.
     pub gain: f64,
     /// Its interval.
     pub gain_interval: Option<Interval>,
-    /// Mean gain in CPU.
+    /// CPU saved.
     pub gain_cpu: f64,
-    /// Mean gain in memory.
+    /// Memory saved.
     pub gain_memory: f64,
     /// Programs whose regret is above the margin.
     pub wrong: usize,
@@ -112,8 +112,9 @@ pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> Polic
 pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) -> PolicyResult {
     let of = |figure: fn(&ProgramResult) -> f64| details.iter().map(figure).collect::<Vec<f64>>();
     // Programs are resampled: one alone says nothing of others.
-    let interval = |values: &[f64]| {
+    let interval = |values: &[f64], fraction: fn(f64) -> f64| {
         let are_several = values.len() > 1;
+        let mean = |values: &[f64]| mean(values).map(fraction);
         are_several.then(|| bootstrap(values, plan.resamples, plan.seed, mean)).flatten()
     };
     let margin = Settings::default().margin(plan.w);
@@ -123,12 +124,12 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
         policy,
         programs: details.len(),
         trials: average(&of(|one| one.trials)),
-        regret: average(&of(|one| one.regret)),
-        regret_interval: interval(&of(|one| one.regret)),
-        gain: average(&gains),
-        gain_interval: interval(&gains),
-        gain_cpu: average(&of(|one| -one.cpu)),
-        gain_memory: average(&of(|one| -one.memory)),
+        regret: more(average(&of(|one| one.regret))),
+        regret_interval: interval(&of(|one| one.regret), more),
+        gain: saved(average(&gains)),
+        gain_interval: interval(&gains, saved),
+        gain_cpu: saved(average(&of(|one| -one.cpu))),
+        gain_memory: saved(average(&of(|one| -one.memory))),
         wrong: count(&|one| one.regret > margin),
         harmed: count(&|one| one.score > margin),
         within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / details.len() as f64,

@@ -8,7 +8,7 @@
 //! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
 //! is there twice, in the same instant, counts once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -162,12 +162,17 @@ pub struct Unreadable {
 }
 
 impl Data {
-    /// Programs without any run, by name, each with what was said of it last.
+    /// Programs that were left out and not run since, by name, each with what was said of it last. Their runs from before still count.
     #[must_use]
-    pub fn without_runs(&self) -> BTreeMap<&str, &str> {
-        let ran: HashSet<&str> = self.runs.iter().map(|run| run.program.as_str()).collect();
-        let said = self.not_run.iter().map(|one| (one.left_out.as_str(), one.why.as_str()));
-        said.filter(|(name, _)| !ran.contains(name)).collect()
+    pub fn dropped(&self) -> BTreeMap<&str, &str> {
+        let mut last_s: HashMap<&str, f64> = HashMap::new();
+        for run in &self.runs {
+            let last_s = last_s.entry(&run.program).or_insert(run.at_s);
+            *last_s = last_s.max(run.at_s);
+        }
+        let ran_since = |one: &NotRun| last_s.get(&*one.left_out).is_some_and(|last_s| *last_s >= one.at_s);
+        let dropped = self.not_run.iter().filter(|one| !ran_since(one));
+        dropped.map(|one| (one.left_out.as_str(), one.why.as_str())).collect()
     }
 }
 
@@ -257,16 +262,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_run_is_known_unless_it_was_later() {
+    fn what_was_dropped_is_known_unless_it_ran_later() {
         let text = concat!(
+            "{\"program\":\"c\",\"candidate\":\"system\",\"ok\":true,\"at_s\":1.0}\n",
+            "{\"left_out\":\"c\",\"why\":\"no input\",\"at_s\":2.0}\n",
             "{\"left_out\":\"a\",\"why\":\"not installed\",\"at_s\":1.0}\n",
             "{\"left_out\":\"a\",\"why\":\"fails\"}\n",
             "{\"left_out\":\"b\",\"why\":\"not installed\"}\n",
             "{\"program\":\"b\",\"candidate\":\"system\",\"ok\":true}\n",
         );
         let data = read(text);
-        assert_eq!((data.not_run.len(), data.unreadable.len()), (3, 0));
-        assert_eq!(data.without_runs(), BTreeMap::from([("a", "fails")]));
+        assert_eq!((data.not_run.len(), data.unreadable.len()), (4, 0));
+        assert_eq!(data.dropped(), BTreeMap::from([("a", "fails"), ("c", "no input")]));
     }
 
     #[test]

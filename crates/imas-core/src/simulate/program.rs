@@ -15,7 +15,7 @@ pub struct Program {
     pub name: String,
     /// Candidates; `system` is the first.
     pub candidates: Vec<String>,
-    /// Measured rounds; None where a candidate has no run that counts.
+    /// Measured rounds; in those of a data set every candidate has its figures, in made-up ones None is a trial without.
     pub rounds: Vec<Vec<Option<Point>>>,
     /// Counted rounds, which `paper` looks at.
     pub counted: Vec<Vec<Option<Counted>>>,
@@ -46,14 +46,18 @@ pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
         by_name.entry(&run.program).or_default().push(run);
     }
     let (mut programs, mut left_out) = (vec![], vec![]);
+    let mut dropped = data.dropped();
     for (name, runs) in by_name {
+        let dropped = dropped.remove(name);
         match program(name, &runs) {
             Ok(program) => programs.push(program),
-            Err(why) => left_out.push(LeftOut { name: name.to_owned(), why }),
+            Err(why) => {
+                left_out.push(LeftOut { name: name.to_owned(), why: dropped.map_or(why, str::to_owned) })
+            }
         }
     }
-    let missing = data.without_runs().into_iter();
-    left_out.extend(missing.map(|(name, why)| LeftOut { name: name.to_owned(), why: why.to_owned() }));
+    let never_ran = dropped.into_iter();
+    left_out.extend(never_ran.map(|(name, why)| LeftOut { name: name.to_owned(), why: why.to_owned() }));
     (programs, left_out)
 }
 
@@ -73,13 +77,14 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     }
     let even = even_pace(runs, &candidates);
     let point = |run: &RawRun| Point::new(even.cpu_s(paced(run)), run.mean_bytes as f64);
-    let rounds: Vec<_> = rounds(runs, &candidates, RunKind::Measured, point)
-        .into_iter()
-        .filter(|round| round[0].is_some() && round.iter().flatten().count() > 1)
-        .collect();
+    let rounds = self::rounds(runs, &candidates, RunKind::Measured, point);
+    let (candidates, rounds) = complete(candidates, rounds);
+    if candidates.len() < 2 {
+        return Err("no candidate beside system in most of its rounds".to_owned());
+    }
     if rounds.len() < MIN_ROUNDS {
         return Err(format!(
-            "{} rounds with figures of CPU and memory, {MIN_ROUNDS} are needed",
+            "{} rounds with figures of CPU and memory for every candidate, {MIN_ROUNDS} are needed",
             rounds.len()
         ));
     }
@@ -93,6 +98,20 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
         candidates,
         truth: None,
     })
+}
+
+/// Rounds in which every candidate has figures, of the candidates that have them in most: in one that was interrupted, or made before a candidate joined,
+/// a policy would take what was never run for a trial that failed.
+fn complete<T: Clone>(
+    candidates: Vec<String>,
+    mut rounds: Vec<Vec<Option<T>>>,
+) -> (Vec<String>, Vec<Vec<Option<T>>>) {
+    rounds.retain(|round| round[0].is_some() && round.iter().flatten().count() > 1);
+    let figures = |i: usize| rounds.iter().filter(|round| round[i].is_some()).count();
+    let stays: Vec<usize> = (0..candidates.len()).filter(|&i| 2 * figures(i) > rounds.len()).collect();
+    let of_those = |round: &Vec<Option<T>>| stays.iter().map(|&i| round[i].clone()).collect::<Vec<_>>();
+    let rounds = rounds.iter().map(of_those).filter(|round| round.iter().all(Option::is_some)).collect();
+    (stays.iter().map(|&i| candidates[i].clone()).collect(), rounds)
 }
 
 fn paced(run: &RawRun) -> Paced {
@@ -158,6 +177,27 @@ mod tests {
         format!(
             "{{\"program\":\"p\",\"candidate\":\"{candidate}\",\"kind\":\"{kind}\",\"ok\":true,\"round\":{round},\"user_s\":1,\"mean_bytes\":9,\"ns_per_op\":1,\"frag\":0.1,\"heap_bytes\":10}}\n"
         )
+    }
+
+    /// Six rounds, of which the last was interrupted; `late` joined after the first, `rare` was there twice.
+    #[test]
+    fn rounds_that_lack_a_candidate_are_no_rounds() {
+        let here = |name: &str, round: usize| match name {
+            "late" => (1..5).contains(&round),
+            "rare" => round < 2,
+            _ => true,
+        };
+        let names = ["system", "a", "late", "rare"];
+        let runs = (0..6).flat_map(|round| names.map(|name| (name, round)));
+        let text: String = runs
+            .filter(|(name, round)| here(name, *round))
+            .map(|(name, round)| run(name, "measured", round))
+            .collect();
+        let (programs, left_out) = programs(&read(&text));
+        assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(programs[0].candidates, ["system", "a", "late"]);
+        assert_eq!(programs[0].rounds.len(), 4);
+        assert!(programs[0].rounds.iter().flatten().all(Option::is_some));
     }
 
     #[test]

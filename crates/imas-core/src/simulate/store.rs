@@ -39,6 +39,15 @@ pub fn from_store(name: &str, history: &History<'_>) -> (Option<Program>, Vec<Le
             _ => taking_part.push(i),
         }
     }
+    while taking_part.len() > 1 && complete(&with_system, &taking_part).count() < MIN_ROUNDS {
+        let fewest = (1..taking_part.len()).min_by_key(|&at| known(taking_part[at])).unwrap_or(1);
+        let i = taking_part.remove(fewest);
+        left_out.push(left(
+            name,
+            &history.candidates[i].name,
+            "it was tried in too few rounds of the others",
+        ));
+    }
     if taking_part.len() < 2 {
         let why = format!("no candidate with {MIN_ROUNDS} rounds of figures together with system");
         left_out.push(LeftOut { name: name.to_owned(), why });
@@ -67,11 +76,14 @@ fn table(trials: &[(Trial, Option<Counted>)], candidates: usize) -> Vec<Round> {
     table
 }
 
+/// Rounds in which all of them have figures: in others a policy would take what was never run for a trial that failed.
+fn complete<'a>(rounds: &'a [Round], of: &'a [usize]) -> impl Iterator<Item = &'a Round> {
+    rounds.iter().filter(|round| of.iter().all(|&i| round[i].0.is_some()))
+}
+
 fn program(name: &str, history: &History<'_>, rounds: &[Round], taking_part: &[usize]) -> Program {
-    let is_compared = |round: &&Round| taking_part[1..].iter().any(|&i| round[i].0.is_some());
-    let rounds: Vec<&Round> = rounds.iter().filter(is_compared).collect();
-    let of = |round: &&Round| taking_part.iter().map(|&i| round[i]).unzip();
-    let (rounds, counted) = rounds.iter().map(of).unzip();
+    let of = |round: &Round| taking_part.iter().map(|&i| round[i]).unzip();
+    let (rounds, counted) = complete(rounds, taking_part).map(of).unzip();
     Program {
         name: name.to_owned(),
         candidates: taking_part.iter().map(|&i| history.candidates[i].name.clone()).collect(),
@@ -148,7 +160,7 @@ mod tests {
         for contender in [Contender::Adaptive(Settings::default()), Contender::Paper(Limits::default())] {
             let result = assess(&contender, std::slice::from_ref(&program), &Plan::default());
             assert_eq!((result.programs, result.wrong), (1, 0), "{}", result.policy);
-            assert!(result.gain > 0.3, "{}: {}", result.policy, result.gain);
+            assert!(result.gain > 0.29, "{}: {}", result.policy, result.gain);
         }
     }
 

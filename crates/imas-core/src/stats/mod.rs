@@ -4,6 +4,7 @@
 
 mod blur;
 mod bootstrap;
+mod fraction;
 mod median;
 mod noise;
 mod outliers;
@@ -14,6 +15,7 @@ mod t_test;
 
 pub use blur::{Blurred, true_share_at_most};
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
+pub use fraction::{more, saved};
 pub use median::{mad, median};
 pub use noise::{Steadiness, steadiness};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
