@@ -244,6 +244,7 @@ fn barred(bar: Bar) -> Decision {
     let reason = match bar {
         Bar::OwnMalloc => Reason::OwnMalloc,
         Bar::Sanitizer => Reason::Sanitizer,
+        Bar::StoodAside => Reason::StoodAside,
     };
     Decision::system(reason, vec![])
 }

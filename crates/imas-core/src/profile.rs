@@ -18,6 +18,11 @@ use crate::split::Split;
 /// may lie in a library, whose change the program's build-id does not show.
 pub const BAR_LASTS_S: f64 = 7.0 * 24.0 * 3600.0;
 
+/// After so many trials in a row in which the hook stood aside, whatever the reason ...
+const ASIDE_TRIALS: usize = 3;
+/// ... the program is left alone for so many seconds (a day): under a seccomp filter, a limit of its address space or a switch the next would, too.
+pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
+
 /// All that a profile is worked out from.
 #[derive(Clone, Debug)]
 pub struct History<'a> {
@@ -98,6 +103,8 @@ pub enum Bar {
     OwnMalloc,
     /// It is built with a sanitizer.
     Sanitizer,
+    /// The hook stood aside in its last trials.
+    StoodAside,
 }
 
 /// What is known of a program.
@@ -217,13 +224,22 @@ fn last_tested(history: &History<'_>) -> Option<usize> {
 }
 
 fn bar(history: &History<'_>) -> Option<Bar> {
-    let sample = &trials(history).last()?.sample;
-    if history.now_unix_s - sample.made_unix_s >= BAR_LASTS_S {
-        return None;
-    }
+    let trials = trials(history);
+    let sample = &trials.last()?.sample;
+    let age_s = history.now_unix_s - sample.made_unix_s;
     match sample.pass_reason.as_deref()? {
-        "own-malloc" => Some(Bar::OwnMalloc),
-        "sanitizer" => Some(Bar::Sanitizer),
+        "own-malloc" if age_s < BAR_LASTS_S => Some(Bar::OwnMalloc),
+        "sanitizer" if age_s < BAR_LASTS_S => Some(Bar::Sanitizer),
+        _ if age_s < ASIDE_LASTS_S && stands_aside(&trials) => Some(Bar::StoodAside),
         _ => None,
     }
+}
+
+/// In each of the last trials, and not by its candidate's doing.
+fn stands_aside(trials: &[&TrialRecord]) -> bool {
+    let is_aside = |trial: &&&TrialRecord| {
+        let reason = trial.sample.pass_reason.clone();
+        reason.is_some_and(|reason| !NotCounted::Passed(reason).is_candidates_doing())
+    };
+    trials.iter().rev().take(ASIDE_TRIALS).filter(is_aside).count() == ASIDE_TRIALS
 }

@@ -19,6 +19,8 @@ pub enum Reason {
     OwnMalloc,
     /// The program is built with a sanitizer.
     Sanitizer,
+    /// The hook stood aside in the program's last trials: a seccomp filter, a limit of its address space, a switch.
+    StoodAside,
     /// A candidate has tests left.
     TrialDue,
     /// CPU is short.
@@ -41,13 +43,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Excluded,
         Self::Pinned,
         Self::PinnedQuarantined,
         Self::PinnedUnavailable,
         Self::OwnMalloc,
         Self::Sanitizer,
+        Self::StoodAside,
         Self::TrialDue,
         Self::FastestCpuShort,
         Self::LeanestMemoryShort,
@@ -68,6 +71,7 @@ impl Reason {
             Self::PinnedUnavailable => "pinned-unavailable",
             Self::OwnMalloc => "own-malloc",
             Self::Sanitizer => "sanitizer",
+            Self::StoodAside => "stood-aside",
             Self::TrialDue => "trial-due",
             Self::FastestCpuShort => "fastest-cpu-short",
             Self::LeanestMemoryShort => "leanest-memory-short",
@@ -93,6 +97,9 @@ impl Reason {
             }
             Self::OwnMalloc => "The program brings a malloc of its own, which no candidate can replace.",
             Self::Sanitizer => "The program runs under a sanitizer, which needs its own malloc.",
+            Self::StoodAside => {
+                "The hook stood aside in the program's last three trials, so that nothing can be measured for now."
+            }
             Self::TrialDue => "This candidate is due for a trial.",
             Self::FastestCpuShort => "CPU is short and memory suffices, so the fastest candidate is used.",
             Self::LeanestMemoryShort => "Memory is short and CPU is not, so the leanest candidate is used.",
@@ -115,7 +122,7 @@ impl Reason {
         match self {
             Self::Excluded => Some("imas exclude remove PROGRAM"),
             Self::Pinned | Self::PinnedQuarantined | Self::PinnedUnavailable => Some("imas unpin PROGRAM"),
-            Self::OwnMalloc | Self::Sanitizer => None,
+            Self::OwnMalloc | Self::Sanitizer | Self::StoodAside => None,
             Self::NoCandidate => Some("imas doctor"),
             Self::TrialDue
             | Self::FastestCpuShort

@@ -161,6 +161,24 @@ fn a_newcomer_has_its_rounds() {
     assert!((2..=8).contains(&tried), "{after:?}");
 }
 
+/// Tried twice, then away while the pick was watched for months.
+#[test]
+fn one_that_was_away_has_its_rounds_too() {
+    let mut trials = [rounds(2, &[(1, -0.4), (2, -0.4)]), rounds(20, &[(1, -0.4)])].concat();
+    // So loud that two rounds leave open which is better.
+    for point in trials.iter_mut().filter_map(|trial| trial.point.as_mut()) {
+        point.cpu = point.memory + 12.0 * (point.cpu - point.memory);
+    }
+    let mut tried = 0;
+    while let Some(next) = judged(&trials, &[Role::Tested; 3]).next {
+        tried += usize::from(next == 2);
+        assert!(tried <= 6, "two of eight were spent");
+        let cost = if next == 0 { 0.0 } else { -0.4 - 0.02 * (tried % 3) as f64 };
+        trials.push(Trial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
+    }
+    assert!(tried > 0);
+}
+
 /// Its turn would have come, were it tested.
 #[test]
 fn one_that_left_the_set_is_tried_no_more() {

@@ -243,6 +243,22 @@ fn standing_aside_for_the_moment_does_not_bar() {
     assert_eq!(view.candidates[0].summary.void, 0);
 }
 
+/// Under a seccomp filter every trial is one more row and says nothing.
+#[test]
+fn a_program_whose_trials_all_stand_aside_is_left_alone_for_a_day() {
+    let mut program = Program::new();
+    for (name, reason) in [("system", "seccomp"), ("hoard", "seccomp"), ("hoard", "rlimit-as")] {
+        assert_eq!(program.view().bar, None);
+        program.trial(name, 10.0, 500);
+        program.last().pass_reason = Some(reason.into());
+    }
+    program.decides(IDLE, "system", Reason::StoodAside);
+    program.now_unix_s = program.last().made_unix_s + 24.0 * 3600.0;
+    assert_eq!(program.view().bar, None);
+    program.trial("hoard", 10.0, 500);
+    assert_eq!(program.view().bar, None, "the newest counts");
+}
+
 #[test]
 fn a_new_build_of_the_program_starts_over() {
     let mut program = Program::settled();

@@ -187,6 +187,22 @@ fn one_bad_look_is_followed_by_another_and_no_more() {
     assert_eq!((life.next(), life.pick()), (None, 1));
 }
 
+#[test]
+fn looks_without_figures_come_to_an_end() {
+    let mut life = Life::watched(6);
+    life.look(125.0);
+    let mut looks = 0;
+    while let Some(next) = life.next() {
+        life.trial(next, 100.0);
+        if next == 1 {
+            life.records.last_mut().unwrap().sample.memory.snapshots = 0;
+        }
+        looks += 1;
+        assert!(looks <= 8, "it goes on and on");
+    }
+    assert!(looks >= 2 && life.pick() == 1, "{looks}");
+}
+
 /// Weeks of looks have used up the rounds of those that were there from the beginning, not those of an allocator that comes later.
 #[test]
 fn a_new_version_of_an_allocator_is_tried_however_many_rounds_were_made() {
@@ -204,6 +220,25 @@ fn a_new_version_of_an_allocator_is_tried_however_many_rounds_were_made() {
     life.candidates[2].version = "3".to_owned();
     assert_eq!(life.pick(), 1);
     assert!(life.next().is_some());
+}
+
+/// The host is slower than when the settled answer was last looked at: that is no doing of an allocator that is tried for the first time now.
+#[test]
+fn a_newcomer_is_compared_with_today() {
+    let mut life = Life::watched(3);
+    life.candidates[2].version = "2".to_owned();
+    life.now_s += 6.0 * DAY_S;
+    let mut tried = vec![];
+    while let Some(next) = life.next() {
+        tried.push(next);
+        life.trial(next, [100.0, 80.0, 40.0][next]);
+        let usage = life.records.last_mut().unwrap().sample.usage.as_mut().unwrap();
+        usage.user_s *= 1.5;
+        let newcomer = life.known().judge(W).standings[2];
+        assert!(newcomer.cpu.abs() < 0.1, "{tried:?}: {newcomer:?}");
+        assert!(tried.len() < 30, "no answer: {tried:?}");
+    }
+    assert_eq!(life.pick(), 2, "{tried:?}");
 }
 
 #[test]

@@ -54,6 +54,34 @@ impl Store {
         Ok(())
     }
 
+    /// Records that a trial begins, unless one of the same candidate began within the waiting time and is still under way: of starts at the same moment one is
+    /// the trial. Returns whether it begins. `decided.begun` names the trial; without it nothing begins.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn begin(&self, program: RowId, decided: &Decided) -> Result<bool, StoreError> {
+        let Some((trial_id, retest_s)) = &decided.begun else { return Ok(false) };
+        // One statement, so that nobody writes between its looking and its writing.
+        let sql =
+            "INSERT INTO decision (program, at_s, candidate, trial, reason, because, trial_id, retest_s)
+                   SELECT ?1, ?2, ?3, TRUE, ?4, ?5, ?6, ?7
+                   WHERE NOT EXISTS (
+                       SELECT 1 FROM decision AS other
+                       WHERE other.program = ?1 AND other.candidate = ?3 AND other.trial_id IS NOT NULL
+                         AND other.at_s > ?2 - ?7 AND other.at_s <= ?2
+                         AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id))";
+        let written = self.connection().prepare_cached(sql)?.execute(params![
+            program,
+            decided.at_s,
+            decided.candidate,
+            decided.reason,
+            decided.because,
+            trial_id,
+            retest_s,
+        ])?;
+        Ok(written > 0)
+    }
+
     /// The newest decision.
     ///
     /// # Errors
@@ -119,6 +147,25 @@ mod tests {
         assert_eq!(store.retest_of("t1").unwrap(), Some(60.0));
         assert_eq!(store.retest_of("t2").unwrap(), None);
         assert_eq!(store.latest(program).unwrap().unwrap(), begun);
+    }
+
+    #[test]
+    fn of_starts_at_the_same_moment_one_is_the_trial() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let of = |candidate: &str, id: &str, at_s, retest_s| Decided {
+            begun: Some((id.into(), retest_s)),
+            at_s,
+            ..decided(candidate, true)
+        };
+        let begins = |decided: &Decided| store.begin(program, decided).unwrap();
+        assert!(begins(&of("a", "t1", 100.0, 3600.0)));
+        assert!(!begins(&of("a", "t2", 100.1, 3600.0)), "t1 is under way");
+        assert!(begins(&of("b", "t3", 100.2, 3600.0)), "another candidate");
+        assert!(begins(&of("a", "t4", 100.3, 0.0)), "asked for at once");
+        assert!(begins(&of("a", "t5", 4000.0, 3600.0)), "t1 and t4 are lost or take long");
+        assert!(!begins(&decided("a", true)), "it names no trial");
+        assert_eq!(store.latest(program).unwrap().unwrap(), of("a", "t5", 4000.0, 3600.0));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) fn again(state: &State) -> String {
         Reason::OwnMalloc | Reason::Sanitizer => {
             "a week after its last trial, or when the program changes".to_owned()
         }
+        Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),
         _ if state.unfit => "when the program's file changes".to_owned(),
         _ => match &state.profile.adaptive {
             Some(known) => adaptive(known, state),

@@ -18,7 +18,7 @@ pub(crate) fn settled(state: &State) -> Option<&str> {
     let decided = match decision.reason {
         Reason::Pinned => true,
         Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
-        Reason::OwnMalloc | Reason::Sanitizer => false,
+        Reason::OwnMalloc | Reason::Sanitizer | Reason::StoodAside => false,
         _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
     };
     (decided && !decision.trial).then_some(decision.candidate.as_str())

@@ -23,14 +23,14 @@ use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision, Evidence};
-use imas_core::{Reason, decide};
+use imas_core::{ProfileView, Reason, decide, decide_production};
 use imas_linux::catalogue::{Candidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
-use imas_store::Store;
 use imas_store::decisions::Decided;
+use imas_store::{RowId, Store};
 
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
@@ -168,15 +168,17 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     }
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+    let program_id = program.id;
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
     let conditions = conditions()?;
-    let decision = decide(&known.profile(&context, &args.rules), &conditions);
+    let profile = known.profile(&context, &args.rules);
     let trial_id = page::new_trial_id()?;
-    if !args.dry_run {
+    let decision = if args.dry_run {
+        decide(&profile, &conditions)
+    } else {
         keep_weight(&conditions);
-        let begun = decision.trial.then(|| (trial_id.clone(), context.limits.retest_s));
-        record(&store, &known, &decision, begun)?;
-    }
+        take(&store, program_id, &profile, &conditions, (trial_id.clone(), context.limits.retest_s))?
+    };
     let ticket = Ticket {
         kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
         trial_id: &trial_id,
@@ -231,16 +233,33 @@ fn weight_file() -> Option<PathBuf> {
     Some(page::runtime_folder()?.join("imas.weight"))
 }
 
-fn record(store: &Store, known: &Known, decision: &Decision, begun: Option<(String, f64)>) -> Result<()> {
-    let decided = Decided {
+/// The decision, recorded. A trial that another start is making at this moment is not made twice: trials side by side share one run of `system`, and use up
+/// the rounds of their candidate.
+fn take(
+    store: &Store,
+    program: RowId,
+    profile: &ProfileView,
+    conditions: &Conditions,
+    trial: (String, f64),
+) -> Result<Decision> {
+    let decision = decide(profile, conditions);
+    if decision.trial && store.begin(program, &decided(&decision, Some(trial)))? {
+        return Ok(decision);
+    }
+    let decision = if decision.trial { decide_production(profile, conditions) } else { decision };
+    store.record(program, &decided(&decision, None))?;
+    Ok(decision)
+}
+
+fn decided(decision: &Decision, begun: Option<(String, f64)>) -> Decided {
+    Decided {
         at_s: now_unix_s(),
         candidate: decision.candidate.clone(),
         trial: decision.trial,
         reason: decision.reason.id().to_owned(),
         because: decision.text(),
         begun,
-    };
-    Ok(store.record(known.program.id, &decided)?)
+    }
 }
 
 fn prepare(args: &RunArgs, context: &Context, decision: &Decision, ticket: &Ticket<'_>) -> Result<Start> {

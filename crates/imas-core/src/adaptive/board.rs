@@ -25,6 +25,8 @@ pub struct Board {
     pub pairs: Vec<Moments>,
     /// By candidate: the newest differences to `system`, [`RECENT`] at most, oldest first.
     pub recent: Vec<Vec<Point>>,
+    /// By candidate: trials since the newest of those that yielded no figures.
+    pub unanswered: Vec<u32>,
     /// By candidate: trials that yielded figures.
     pub counted: Vec<u32>,
     /// By candidate: trials that yielded none.
@@ -56,12 +58,18 @@ impl Board {
     /// Of `len` candidates, from all trials in order of time. A round ends where a candidate comes up again. A trial whose round has no figures of
     /// `system` is paired with the latest before it, else with the first after it.
     pub fn new(trials: &[Trial], len: usize, system: usize) -> Self {
-        let raw = rounds(trials);
+        Self::cut(trials, &[], len, system)
+    }
+
+    /// The same; a round begins at each of these indices of `trials`, too.
+    pub fn cut(trials: &[Trial], openings: &[usize], len: usize, system: usize) -> Self {
+        let raw = rounds_cut(trials, openings);
         let steadied = steady(&raw, len);
         let rounds: Vec<&[Trial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
             pairs: vec![Moments::default(); len],
             recent: vec![vec![]; len],
+            unanswered: vec![0; len],
             counted: vec![0; len],
             void: vec![0; len],
             in_round: rounds.last().map_or_else(Vec::new, |r| r.iter().map(|t| t.candidate).collect()),
@@ -98,7 +106,11 @@ impl Board {
     }
 
     fn remember(&mut self, trial: &Trial, reference: Option<Point>) {
+        if trial.point.is_none() {
+            self.unanswered[trial.candidate] += 1;
+        }
         let Some((point, reference)) = trial.point.zip(reference) else { return };
+        self.unanswered[trial.candidate] = 0;
         let recent = &mut self.recent[trial.candidate];
         recent.push(point.over(reference));
         if recent.len() > RECENT {
@@ -108,7 +120,12 @@ impl Board {
 
     /// Trials, fruitful or not.
     pub fn trials(&self) -> u32 {
-        self.counted.iter().sum::<u32>() + self.void.iter().sum::<u32>()
+        (0..self.counted.len()).map(|i| self.trials_of(i)).sum()
+    }
+
+    /// Of one candidate.
+    pub fn trials_of(&self, candidate: usize) -> u32 {
+        self.counted[candidate] + self.void[candidate]
     }
 }
 
@@ -147,10 +164,15 @@ fn contrast(before: &Moments, point: Point) -> (f64, f64) {
 
 /// Cut where a candidate comes up again.
 pub(crate) fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
+    rounds_cut(trials, &[])
+}
+
+fn rounds_cut<'a>(trials: &'a [Trial], openings: &[usize]) -> Vec<&'a [Trial]> {
     let mut rounds = Vec::new();
     let mut start = 0;
     for (at, trial) in trials.iter().enumerate() {
-        if trials[start..at].iter().any(|earlier| earlier.candidate == trial.candidate) {
+        let comes_again = trials[start..at].iter().any(|earlier| earlier.candidate == trial.candidate);
+        if comes_again || (at > start && openings.contains(&at)) {
             rounds.push(&trials[start..at]);
             start = at;
         }

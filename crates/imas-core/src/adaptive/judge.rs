@@ -282,7 +282,7 @@ impl<'a> Judge<'a> {
             within: if is_system { 0.0 } else { self.within(i, rounds) },
             cpu: if known { pairs.mean_x } else { 0.0 },
             memory: if known { pairs.mean_y } else { 0.0 },
-            proof: if i == self.incumbent || rounds == 0 { None } else { self.proof(i) },
+            proof: if i == self.incumbent || rounds == 0 || !self.may(i) { None } else { self.proof(i) },
         }
     }
 
@@ -303,19 +303,19 @@ impl<'a> Judge<'a> {
     /// The next trial: of those in the running that have none in this round, in seeded order; None when the answer is known.
     fn next(&self, standings: &[Standing], pick: usize) -> Option<usize> {
         let begun = self.board.rounds.max(1);
-        let in_this = self.among(standings, pick, begun, &self.board.in_round);
+        let in_this = self.among(standings, pick, &self.board.in_round);
         let (among, round) = match in_this.is_empty() {
-            true => (self.among(standings, pick, begun + 1, &[]), begun + 1),
+            true => (self.among(standings, pick, &[]), begun + 1),
             false => (in_this, begun),
         };
         let places = places(self.settings.seed, round, standings.len());
         among.into_iter().min_by_key(|&i| places[i])
     }
 
-    /// Who is still to be tried in a round; nobody where it is not worth a round. Rounds are counted from each candidate's first: one that comes later (an
-    /// allocator's new version, one installed since) has as many as the others had, with the pick beside it.
-    fn among(&self, standings: &[Standing], pick: usize, round: u32, done: &[usize]) -> Vec<usize> {
-        let may_go_on = |i: usize| round.saturating_sub(self.board.came_after[i]) <= self.settings.max_rounds;
+    /// Who is still to be tried in a round; nobody where it is not worth a round. Each candidate's own trials are counted: one that comes later (an
+    /// allocator's new version, one installed since), or was away while the pick was watched, has as many as the others had, with the pick beside it.
+    fn among(&self, standings: &[Standing], pick: usize, done: &[usize]) -> Vec<usize> {
+        let may_go_on = |i: usize| self.board.trials_of(i) < self.settings.max_rounds;
         let mut among: Vec<usize> = (0..standings.len())
             .filter(|&i| self.is_running(i, standings) && (i == pick || may_go_on(i)))
             .collect();

@@ -6,8 +6,11 @@ use crate::paper::Limits;
 use crate::profile::{History, trials};
 use crate::record::TrialRecord;
 
-use super::board::Trial;
+use super::board::{RECENT, Trial};
 use super::{Board, Judgement, Point, Role, Settings, judge};
+
+/// Once `system` has so many trials, a candidate without any is one that came later.
+const FIRST_ROUNDS: u32 = 2;
 
 /// Calls of malloc and its kin may differ by so much from trial to trial, as a ratio, and the trials still did the same work.
 const SAME_WORK: f64 = 1.02;
@@ -38,7 +41,8 @@ impl Known {
         let made = made(history, settings);
         let per_operation = !same_work(&made);
         let mut last_s = vec![None; len];
-        for one in &made {
+        // A clock that was set back: what lies in the future would put off every look until then.
+        for one in made.iter().filter(|one| one.record.sample.made_unix_s <= history.now_unix_s) {
             last_s[one.candidate] = Some(one.record.sample.made_unix_s);
         }
         let peak = |i: usize| {
@@ -47,8 +51,15 @@ impl Known {
         };
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+        let mut board =
+            Board::cut(&points(&made, per_operation), &openings(&made, system, settings), len, system);
+        let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
+        let is_stale = made.last().is_some_and(|last| is_pause(last, history.now_unix_s, settings));
+        if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
+            board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
+        }
         Self {
-            board: Board::new(&points(&made, per_operation), len, system),
+            board,
             settings: *settings,
             roles: (0..len).map(|i| if fits(i) { roles[i] } else { Role::Barred }).collect(),
             per_operation,
@@ -102,9 +113,14 @@ impl Known {
         }
         let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
         let last_s = last_s.fold(None, least)?;
-        // Where the newest look says worse, the next ones are not put off: three of them make it step back.
-        let is_doubtful = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
-        Some(if is_doubtful { last_s } else { last_s + self.settings.watch_s })
+        Some(if self.is_doubtful(pick, w) { last_s } else { last_s + self.settings.watch_s })
+    }
+
+    /// Where the newest look says worse, the next ones are not put off: three of them make it step back. Looks that yield no figures say nothing either way, and
+    /// after as many of them it is watched as before.
+    fn is_doubtful(&self, pick: usize, w: f64) -> bool {
+        let is_worse = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
+        is_worse && (self.board.unanswered[pick] as usize) < RECENT
     }
 
     /// Of `system` and the pick the one whose last trial is the older; the other follows by the same rule.
@@ -144,6 +160,21 @@ struct Made<'a> {
     candidate: usize,
     record: &'a TrialRecord,
     cost: Option<Cost>,
+}
+
+/// The first trials of candidates that came later, where the trial before was made long ago: its round is over. Paired with a run of `system` of last week, a
+/// newcomer would be blamed for all that has changed since.
+fn openings(made: &[Made<'_>], system: usize, settings: &Settings) -> Vec<usize> {
+    let of_system = |until: usize| made[..until].iter().filter(|one| one.candidate == system).count();
+    let is_first = |at: usize| made[..at].iter().all(|one| one.candidate != made[at].candidate);
+    let after_a_pause = |at: usize| is_pause(&made[at - 1], made[at].record.sample.made_unix_s, settings);
+    (1..made.len())
+        .filter(|&at| is_first(at) && of_system(at) >= FIRST_ROUNDS as usize && after_a_pause(at))
+        .collect()
+}
+
+fn is_pause(last: &Made<'_>, until_s: f64, settings: &Settings) -> bool {
+    until_s - last.record.sample.made_unix_s > settings.watch_s / 2.0
 }
 
 /// Trials that speak for the program as it is now, in order of time.
