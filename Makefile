@@ -77,7 +77,7 @@ bench: build ## the figures of SPECIFICATION.md, printed as ratios with their sp
 STUDY ?= build/study
 STUDY_SET ?= study
 # Candidates beside system, separated by commas: those of results/.
-STUDY_WITH ?= glibc:arena2,glibc:lean,glibc:thp,jemalloc,jemalloc:small,tcmalloc,snmalloc,mimalloc,mimalloc2:small,mimalloc2:tight
+STUDY_WITH ?= hoard,dlmalloc,musl-mallocng,glibc:arena2,glibc:lean,glibc:thp,jemalloc,tcmalloc,snmalloc,mimalloc,mimalloc2:small,mimalloc2:tight
 STUDY_LIMIT ?= 12h
 study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 3 hours, study: 6, full: 10, see docs/measuring.md; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)

@@ -4,6 +4,8 @@
 // larson [-t THREADS] [-n ROUNDS] [-k BLOCKS] [-l LARGEST] [-s SEED]
 #include "common.h"
 
+#include <semaphore.h>
+
 struct state {
     void **blocks;
     unsigned long count, rounds, largest;
@@ -11,6 +13,21 @@ struct state {
 };
 
 enum { REPLACED_BY_ONE_THREAD = 20000 };
+
+static sem_t ended; // posted by the last thread of each state
+
+static void *serve(void *argument);
+
+// Detached: who ends is gone at once, and what the allocator keeps for a thread goes back or to the next one.
+static void hand_on(struct state *s)
+{
+    pthread_attr_t detached;
+    pthread_t successor;
+    if (pthread_attr_init(&detached) != 0 || pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) != 0 ||
+        pthread_create(&successor, &detached, serve, s) != 0)
+        fail("no thread could be made");
+    pthread_attr_destroy(&detached);
+}
 
 static void *serve(void *argument)
 {
@@ -20,11 +37,10 @@ static void *serve(void *argument)
         s->freed += checked_free(s->blocks[at]);
         s->blocks[at] = stamped(16 + below(&s->random, s->largest - 15));
     }
-    if (--s->rounds == 0) return NULL;
-    pthread_t successor;
-    if (pthread_create(&successor, NULL, serve, s) != 0) fail("no thread could be made");
-    // The successor takes over; whoever joined us must wait for it as well.
-    if (pthread_join(successor, NULL) != 0) fail("a thread could not be waited for");
+    if (--s->rounds == 0)
+        sem_post(&ended);
+    else
+        hand_on(s);
     return NULL;
 }
 
@@ -39,7 +55,10 @@ int main(int argc, char **argv)
         if (states[t].blocks == NULL) fail("calloc returned NULL");
         for (unsigned long i = 0; i < count; i++) states[t].blocks[i] = stamped(16 + below(&states[t].random, largest - 15));
     }
-    in_threads(threads, serve, states, sizeof *states);
+    if (sem_init(&ended, 0, 0) != 0) fail("no semaphore");
+    for (unsigned long t = 0; t < threads; t++) hand_on(&states[t]);
+    for (unsigned long t = 0; t < threads; t++)
+        while (sem_wait(&ended) != 0) continue;
     uint64_t freed = 0;
     for (unsigned long t = 0; t < threads; t++) {
         for (unsigned long i = 0; i < count; i++) states[t].freed += checked_free(states[t].blocks[i]);

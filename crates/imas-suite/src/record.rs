@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use imas_core::bench;
 use imas_core::curve::Curve;
@@ -182,15 +183,53 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
     Ok(parse(&text))
 }
 
-/// What was left out as a whole: programs without any run, by name, with the reason that was given last.
+/// A round of a program.
+pub type Round = (String, Kind, u32);
+
+/// By round that was begun: the candidates of the session that began it. One that joined later has no run in it: hours may lie between, and runs of one
+/// round are compared with each other.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn without_runs(path: &Path) -> Result<BTreeMap<String, String>> {
+pub fn begun(path: &Path) -> Result<BTreeMap<Round, Rc<BTreeSet<String>>>> {
     let text = std::fs::read(path).map_err(SuiteError::file(path))?;
-    let ran: BTreeSet<String> = parse(&text).into_iter().map(|line| line.program).collect();
-    let said = whole_lines(&text).filter_map(|line| serde_json::from_slice::<NotRun>(line).ok());
-    Ok(said.map(|one| (one.left_out, one.why)).filter(|(name, _)| !ran.contains(name)).collect())
+    let mut begun = BTreeMap::new();
+    let mut candidates = Rc::new(BTreeSet::new());
+    for line in whole_lines(&text) {
+        if let Ok(session) = serde_json::from_slice::<Session>(line) {
+            candidates = Rc::new(session.versions.into_keys().collect());
+        } else if let Ok(run) = serde_json::from_slice::<Line>(line) {
+            let (program, _, kind, round) = run.key();
+            // Lines without a header, put together by hand, say nothing of who was in.
+            if !program.is_empty() && !candidates.is_empty() {
+                begun.entry((program, kind, round)).or_insert_with(|| Rc::clone(&candidates));
+            }
+        }
+    }
+    Ok(begun)
+}
+
+/// Of a header what tells who was in the session.
+#[derive(Deserialize)]
+struct Session {
+    versions: BTreeMap<String, String>,
+}
+
+/// What was left out as a whole and not run since, by name, with the reason that was given last. Runs from before that still count.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn dropped(path: &Path) -> Result<BTreeMap<String, String>> {
+    let text = std::fs::read(path).map_err(SuiteError::file(path))?;
+    let mut dropped = BTreeMap::new();
+    for line in whole_lines(&text) {
+        if let Ok(one) = serde_json::from_slice::<NotRun>(line) {
+            dropped.insert(one.left_out, one.why);
+        } else if let Ok(run) = serde_json::from_slice::<Line>(line) {
+            dropped.remove(&run.program);
+        }
+    }
+    Ok(dropped)
 }
 
 fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -235,15 +274,38 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_read_back_unless_it_ran() {
+    fn a_round_has_the_candidates_of_the_session_that_began_it() {
         let folder = tempfile::tempdir().unwrap();
         let (mut record, _) = Record::open(folder.path(), false).unwrap();
-        for (name, why) in [("a", "gone"), ("b", "gone"), ("b", "fails")] {
+        let header = |names: &[&str]| {
+            let versions: BTreeMap<_, _> = names.iter().map(|name| (*name, "1")).collect();
+            serde_json::json!({"imas": "runs", "schema": 1, "versions": versions})
+        };
+        record.append(&header(&["system", "a"])).unwrap();
+        record.append(&line("p", 0)).unwrap();
+        record.append(&header(&["system", "a", "b"])).unwrap();
+        record.append(&Line { candidate: "a".into(), ..line("p", 0) }).unwrap();
+        record.append(&line("p", 1)).unwrap();
+        let begun = begun(record.path()).unwrap();
+        let of = |round| begun[&("p".to_owned(), Kind::Measured, round)].iter().cloned().collect::<Vec<_>>();
+        assert_eq!(
+            (of(0), of(1)),
+            (vec!["a".into(), "system".into()], vec!["a".into(), "b".into(), "system".into()])
+        );
+    }
+
+    #[test]
+    fn what_was_dropped_is_read_back_unless_it_ran_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut record, _) = Record::open(folder.path(), false).unwrap();
+        record.append(&line("c", 0)).unwrap();
+        for (name, why) in [("a", "gone"), ("b", "gone"), ("b", "fails"), ("c", "no such input")] {
             record.append(&NotRun { left_out: name.into(), why: why.into(), at_s: 1.0 }).unwrap();
         }
         record.append(&line("a", 0)).unwrap();
-        assert_eq!(without_runs(record.path()).unwrap(), BTreeMap::from([("b".into(), "fails".into())]));
-        assert_eq!(read(record.path()).unwrap().len(), 1);
+        let wanted = [("b", "fails"), ("c", "no such input")].map(|(name, why)| (name.into(), why.into()));
+        assert_eq!(dropped(record.path()).unwrap(), BTreeMap::from(wanted));
+        assert_eq!(read(record.path()).unwrap().len(), 2);
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct Trouble {
 }
 
 impl Summary {
-    /// Summarises runs, and what [`crate::record::without_runs`] says; counted ones are looked at for trouble only, as counting costs CPU time.
+    /// Summarises runs, and what [`crate::record::dropped`] says; counted ones are looked at for trouble only, as counting costs CPU time.
     #[must_use]
     pub fn of(lines: &[Line], left_out: BTreeMap<String, String>, seed: u64) -> Self {
         let mut by_program: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();

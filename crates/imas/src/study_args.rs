@@ -183,8 +183,8 @@ pub(crate) struct SuiteRunArgs {
     /// Candidates to compare with system, separated by commas; or `all` [default: the catalogue's default set]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
-    /// Measured rounds: each candidate once in each
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Measured rounds: each candidate once in each; 0 with --counted makes counted ones alone
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) rounds: u32,
     /// Counted rounds, which give the paper's figures
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]

@@ -32,8 +32,7 @@ pub(super) fn missing(suite: &Suite, programs: &[&Program], place: &Place, unask
     }
     if !debian.is_empty() {
         message::say(&format!("imas: installing {} Debian packages", debian.len()));
-        let command = packages::apt_command(&debian, nix::unistd::geteuid().is_root());
-        packages::install(&command, place).map_err(super::hinted)?;
+        install_debian(&debian, place);
     }
     for tool in &tools {
         message::say(&format!("imas: installing {} ({})", tool.wanted, tool.registry));
@@ -42,6 +41,21 @@ pub(super) fn missing(suite: &Suite, programs: &[&Program], place: &Place, unask
         }
     }
     Ok(())
+}
+
+/// All at once; where that fails (one that this release does not have fails them all), each for itself.
+fn install_debian(debian: &BTreeSet<String>, place: &Place) {
+    let is_root = nix::unistd::geteuid().is_root();
+    let install = |names: &BTreeSet<String>| {
+        packages::install(&packages::apt_command(names, is_root), place)
+            .inspect_err(|error| message::warning(&error.to_string()))
+            .is_ok()
+    };
+    if !install(debian) && debian.len() > 1 {
+        for name in debian {
+            install(&BTreeSet::from([name.clone()]));
+        }
+    }
 }
 
 /// Asked on a terminal only; elsewhere the answer is no.

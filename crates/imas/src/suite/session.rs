@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -13,7 +14,7 @@ use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::{conditions, measure};
-use imas_suite::record::{Header, Key, Kind, Line, Record};
+use imas_suite::record::{Header, Key, Kind, Line, Record, Round};
 use imas_suite::{Place, Program, Suite, order};
 
 use super::fit::{Fit, fit};
@@ -34,6 +35,9 @@ const CHANCES: usize = 2;
 const BUSY: f64 = 0.25;
 
 pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
+    if args.rounds.max(args.counted) == 0 {
+        return Err(Hinted::error("no rounds are asked for", "--rounds, --counted or both must be above 0"));
+    }
     let suite = super::read(context)?;
     let place = super::place(&args.places, context)?;
     let programs = chosen(&suite, args)?;
@@ -57,8 +61,10 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
     let subjects =
         usable.into_iter().map(|(program, build_id)| Subject::new(program, build_id, &lines)).collect();
     let done = lines.iter().map(Line::key).collect();
+    let begun = imas_suite::record::begun(record.path()).map_err(super::hinted)?;
     let mut session =
-        Session { args, context, suite: &suite, place: &place, candidates, subjects, done, record };
+        Session { args, context, suite: &suite, place: &place, candidates, subjects, done, begun, record };
+    session.say_who_joined();
     session.begin()?;
     for (name, why) in not_run {
         session.not_run(&name, &why)?;
@@ -214,6 +220,8 @@ struct Session<'a> {
     candidates: Vec<&'a Candidate>,
     subjects: Vec<Subject<'a>>,
     done: BTreeSet<Key>,
+    /// Rounds of sessions before, with the candidates of each.
+    begun: BTreeMap<Round, Rc<BTreeSet<String>>>,
     record: Record,
 }
 
@@ -291,12 +299,31 @@ impl Session<'_> {
         self.subjects.iter().map(of).collect()
     }
 
-    /// Candidates that have not run in this round yet, in its order, as indices.
+    /// Candidates that have not run in this round yet, in its order, as indices; without those that joined after it was begun.
     fn todo(&self, subject: &Subject<'_>, kind: Kind, round: u32) -> Vec<usize> {
         let name = &subject.program.name;
         let order = order::candidates(name, self.candidates.len(), round, self.args.seed);
         let key = |at: usize| (name.clone(), self.candidates[at].name.clone(), kind, round);
-        order.into_iter().filter(|&at| !self.done.contains(&key(at))).collect()
+        let begun = self.begun.get(&(name.clone(), kind, round));
+        let is_in = |at: usize| begun.is_none_or(|names| names.contains(&self.candidates[at].name));
+        order.into_iter().filter(|&at| is_in(at) && !self.done.contains(&key(at))).collect()
+    }
+
+    fn say_who_joined(&self) {
+        let lacks = |name: &String| self.begun.values().any(|names| !names.contains(name));
+        let joined: Vec<&str> = self
+            .candidates
+            .iter()
+            .map(|one| &one.name)
+            .filter(|name| lacks(name))
+            .map(String::as_str)
+            .collect();
+        if !joined.is_empty() {
+            message::warning(&format!(
+                "{} joined after rounds were begun, and those stay without: runs of a round are made next to each other\nhint: --rounds above those that are done makes rounds with all; only such rounds are compared",
+                joined.join(", ")
+            ));
+        }
     }
 
     fn program(&mut self, at: usize, kind: Kind, round: u32, progress: &mut Progress) -> Result<()> {
@@ -409,6 +436,10 @@ impl Session<'_> {
         }
         if !subject.confirmed {
             let again = self.once(at, self.candidates[0], Kind::Measured, 0)?;
+            // What a run that failed wrote says nothing of what the program writes.
+            if let Some(why) = again.why {
+                anyhow::bail!("it fails under system ({why}) when its output was to be confirmed");
+            }
             self.see(at, again.run.output);
         }
         if !self.subjects[at].varies {

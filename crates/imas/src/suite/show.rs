@@ -8,7 +8,8 @@ use anyhow::Result;
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
 use imas_report::{format, table};
-use imas_suite::{ProgramSummary, Summary, Trouble, record};
+use imas_suite::record::{self, Kind};
+use imas_suite::{ProgramSummary, Summary, Trouble};
 use serde_json::json;
 
 use crate::message::Hinted;
@@ -31,10 +32,10 @@ pub(super) fn run(args: &SuiteShowArgs) -> Result<ExitCode> {
     show(&path, args.json.json)
 }
 
-/// Shows a record; the answer is no when not one program could be compared.
+/// Shows a record; the answer is no when not one program could be compared, unless runs were only to be counted.
 pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
     let lines = record::read(path).map_err(super::hinted)?;
-    let summary = Summary::of(&lines, record::without_runs(path).map_err(super::hinted)?, SEED);
+    let summary = Summary::of(&lines, record::dropped(path).map_err(super::hinted)?, SEED);
     if as_json {
         let value = json!({ "schema": 1, "runs": lines.len(), "record": path, "summary": summary });
         output::json(&value)?;
@@ -43,7 +44,9 @@ pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
         remarks(&summary, path);
     }
     let compared = summary.programs.iter().any(|program| program.rounds > 0);
-    Ok(if compared { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let only_counted =
+        lines.iter().any(|line| line.ok) && lines.iter().all(|line| line.kind == Kind::Counted);
+    Ok(if compared || only_counted { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn text(summary: &Summary) -> String {
@@ -70,10 +73,16 @@ fn text(summary: &Summary) -> String {
     ) + &left_out(summary)
 }
 
-/// Everything that is in no figure, with the reason; nothing when all is.
+/// Everything that is in no figure, or was dropped on the way, with the reason; nothing when all is.
 fn left_out(summary: &Summary) -> String {
-    let programs =
-        summary.left_out.iter().map(|(name, why)| vec![name.clone(), "all".to_owned(), why.clone()]);
+    let rounds_of = |name: &str| summary.programs.iter().find(|p| p.name == name).map_or(0, |p| p.rounds);
+    let programs = summary.left_out.iter().map(|(name, why)| {
+        let why = match rounds_of(name) {
+            0 => why.clone(),
+            rounds => format!("{why} (dropped after {rounds} rounds, which count)"),
+        };
+        vec![name.clone(), "all".to_owned(), why]
+    });
     let candidates = summary.troubles.iter().map(|trouble| {
         let Trouble { why, runs, of, said, .. } = trouble;
         let why = format!("{why} in {runs} of {of} runs: {said}");
@@ -83,7 +92,7 @@ fn left_out(summary: &Summary) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    format!("\nLeft out of every figure:\n{}", table::plain(&["program", "under", "why"], rows.into_iter()))
+    format!("\nLeft out, and why:\n{}", table::plain(&["program", "under", "why"], rows.into_iter()))
 }
 
 fn dash() -> String {
