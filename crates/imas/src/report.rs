@@ -207,7 +207,7 @@ fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
         let wanted = word.to_string_lossy();
         if !names.contains(&&*wanted) {
             let hint = format!("these files have {}", names.join(", "));
-            let what = match data.without_runs().get(&*wanted) {
+            let what = match data.dropped().get(&*wanted) {
                 Some(why) => format!("{wanted}: has no runs: {why}"),
                 None => format!("{wanted}: no such program in the runs"),
             };
@@ -232,8 +232,13 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
         "From {}. Every pick here was chosen by the runs shown; 'imas study selector' judges picks on others.",
         counted(shown, "raw run")
     )];
+    let has_runs = |name: &str| data.runs.iter().any(|run| run.program == name);
+    let left_out = |(name, why): (&&str, &&str)| match has_runs(name) {
+        true => format!("{name} ({why}; its runs from before count)"),
+        false => format!("{name} ({why})"),
+    };
     let left_out: Vec<String> = match program {
-        None => data.without_runs().iter().map(|(name, why)| format!("{name} ({why})")).collect(),
+        None => data.dropped().iter().map(left_out).collect(),
         Some(_) => vec![],
     };
     if !left_out.is_empty() {
@@ -261,7 +266,7 @@ fn of_raw(data: &Data, name: &str) -> Program {
             candidates.push(&run.candidate);
         }
     }
-    // The order of the first round is random; a colour must mean the same candidate in every program.
+    // The order of the first round is random; a colour means the same candidate in every program that was run under all of them.
     candidates.sort_by_key(|name| (*name != SYSTEM, *name));
     let mut remarks = vec![];
     for candidate in &candidates {

@@ -13,7 +13,7 @@ mod plane;
 mod scale;
 mod series;
 
-use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare};
+use imas_core::bench::{CandidateRuns, Comparison, MedianRun, Options, Run, compare};
 use imas_core::curve::Look;
 use imas_core::split::Split;
 use imas_core::stats::Interval;
@@ -223,6 +223,13 @@ fn best(comparison: &Comparison, rows: &[Row]) -> String {
         Some(row) if name != imas_core::SYSTEM => {
             format!("{name}: CPU {}, memory {}", row.cpu_change, row.memory_change)
         }
+        _ if comparison
+            .candidates
+            .iter()
+            .all(|one| one.name == imas_core::SYSTEM || one.ratio.cpu.is_none()) =>
+        {
+            "nothing could be compared".to_owned()
+        }
         _ => "system, no other is better beyond doubt".to_owned(),
     }
 }
@@ -231,7 +238,10 @@ fn rows(program: &Program, comparison: &Comparison) -> Vec<Row> {
     let with_runs = comparison.candidates.iter().zip(&program.runs).enumerate();
     with_runs
         .map(|(colour, (result, runs))| {
-            let median = result.median.clone().unwrap_or_default();
+            let median = result.median.as_ref();
+            let bytes = |get: fn(&MedianRun) -> u64| median.map_or(u64::MAX, get);
+            let mib =
+                |get: fn(&MedianRun) -> u64| median.map_or_else(dash, |run| format::mib(get(run) as f64));
             let is = |name: &String| *name == result.name;
             let marks = picks(comparison).into_iter().filter(|(_, name)| is(name)).map(|(word, _)| word);
             let change =
@@ -241,21 +251,25 @@ fn rows(program: &Program, comparison: &Comparison) -> Vec<Row> {
                 name: result.name.clone(),
                 colour,
                 runs: runs.runs.len(),
-                cpu_s: median.cpu_s,
-                cpu: format::seconds(median.cpu_s),
+                cpu_s: median.map_or(f64::MAX, |run| run.cpu_s),
+                cpu: median.map_or_else(dash, |run| format::seconds(run.cpu_s)),
                 cpu_change: if system { "-".to_owned() } else { change(result.ratio.cpu) },
                 cpu_sort: result.ratio.cpu.map_or(f64::MAX, |r| r.mid),
-                memory_bytes: median.mean_bytes,
-                memory: format::mib(median.mean_bytes as f64),
+                memory_bytes: bytes(|run| run.mean_bytes),
+                memory: mib(|run| run.mean_bytes),
                 memory_change: if system { "-".to_owned() } else { change(result.ratio.memory) },
                 memory_sort: result.ratio.memory.map_or(f64::MAX, |r| r.mid),
-                peak: format::mib(median.peak_bytes as f64),
-                peak_bytes: median.peak_bytes,
+                peak: mib(|run| run.peak_bytes),
+                peak_bytes: bytes(|run| run.peak_bytes),
                 verdict: verdict(result),
                 marks: marks.collect::<Vec<_>>().join(", "),
             }
         })
         .collect()
+}
+
+fn dash() -> String {
+    "-".to_owned()
 }
 
 fn verdict(result: &imas_core::bench::CandidateResult) -> String {

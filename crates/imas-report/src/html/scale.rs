@@ -52,7 +52,8 @@ impl Scale {
         let magnitude = 10f64.powf(rough.log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * magnitude);
         let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(rough);
-        let decimals = if step >= 1.0 { 0 } else { 3 };
+        let decimals =
+            (0..12).find(|places| step * 10f64.powi(*places) >= 0.999).unwrap_or(12).unsigned_abs() as usize;
         let first = (self.from / step).ceil();
         let values = (0..12u32).map(|i| (first + f64::from(i)) * step);
         let text = |value: f64| {
@@ -77,6 +78,9 @@ mod tests {
         let scale = Scale::new((0.13, 0.61), (0.0, 100.0));
         let texts: Vec<String> = scale.round_ticks(1.0).into_iter().map(|t| t.text).collect();
         assert_eq!(texts, ["0.2", "0.3", "0.4", "0.5", "0.6"]);
+        let small = Scale::new((0.0, 0.002), (0.0, 100.0));
+        let texts: Vec<String> = small.round_ticks(1.0).into_iter().map(|t| t.text).collect();
+        assert_eq!(texts, ["0", "0.0005", "0.001", "0.0015", "0.002"]);
     }
 
     #[test]

@@ -145,18 +145,32 @@ pub(crate) struct Samples {
 
 impl Samples {
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
-        let mut text = String::new();
+        let mut samples = Self::default();
         for path in files {
-            let one = std::fs::read_to_string(path)
+            let text = std::fs::read_to_string(path)
                 .map_err(|source| StudyError::Read { path: path.clone(), source })?;
-            text.push_str(&one);
-            text.push('\n');
+            samples.join(Self::parse(&text));
         }
-        let samples = Self::parse(&text);
         if samples.samples.is_empty() {
             return Err(StudyError::NoSamples { lines: samples.unreadable });
         }
         Ok(samples)
+    }
+
+    /// Rounds of another file are other rounds: they are numbered on. What is there already, made in the same instant, counts once.
+    fn join(&mut self, mut other: Self) {
+        let next = self.samples.iter().map(|sample| sample.round.saturating_add(1)).max().unwrap_or(0);
+        let instant =
+            |sample: &MobileSample| (sample.test.clone(), sample.candidate.clone(), sample.at_s.to_bits());
+        let seen: BTreeSet<_> = self.samples.iter().map(instant).collect();
+        // Without a time nothing tells two samples apart.
+        other.samples.retain(|sample| sample.at_s == 0.0 || !seen.contains(&instant(sample)));
+        for sample in &mut other.samples {
+            sample.round = sample.round.saturating_add(next);
+        }
+        self.samples.append(&mut other.samples);
+        self.headers.append(&mut other.headers);
+        self.unreadable += other.unreadable;
     }
 
     fn parse(text: &str) -> Self {
@@ -249,6 +263,20 @@ mod tests {
         let all = Samples::read(&[path]).unwrap();
         assert_eq!((all.samples.len(), all.unreadable), (2, 0));
         assert_eq!(all.values("timed", "tlsf", "malloc"), [7.5, 7.5]);
+    }
+
+    #[test]
+    fn rounds_of_another_file_are_other_rounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, at_s: f64| {
+            let path = folder.path().join(name);
+            let text = serde_json::to_string(&MobileSample { at_s, ..sample(0) }).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (one, two) = (file("one", 1.0), file("two", 2.0));
+        let all = Samples::read(&[one, two.clone(), two]).unwrap();
+        assert_eq!(all.samples.iter().map(|sample| sample.round).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]

@@ -80,13 +80,12 @@ fn row(judged: &Judged, outcomes: &Outcomes, wanted: &Wanted) -> Option<Vec<Stri
     let ours = of(policy.clone(), wanted.metric)?;
     let memory = of(policy, Metric::Memory)?;
     let geometric = ours.geometric.map(|i| format!("geometric mean {}; ", with_interval(&i)));
-    let beside =
-        |of: Option<super::total::Total>| of.map_or_else(|| "-".to_owned(), |t| with_interval(&t.mean));
+    let beside = |of: Option<super::total::Total>| of.map_or_else(|| "-".to_owned(), |t| t.mean_and_count());
     let is_reached = ours.mean.mid >= wanted.at_least && (wanted.may_cost_memory || memory.mean.mid >= 0.0);
     Some(vec![
         wanted.text.to_owned(),
         wanted.at_least.to_string(),
-        format!("{} ({} programs)", with_interval(&ours.mean), ours.programs),
+        ours.mean_and_count(),
         if is_reached { "yes" } else { "no" }.to_owned(),
         format!(
             "{}resident memory {}; best of the runs seen, without proof: {}; oracle in hindsight, which noise flatters: {}",

@@ -31,24 +31,50 @@ pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
 /// The four and the balanced pick are what the paper's figures are of.
 const BALANCED: Strategy = Strategy::PaperFour(Aim::Balanced);
 
-fn missing(claim: &str, printed: &str) -> Finding {
+/// A claim about the four where not all of them were counted.
+fn missing(claim: &str, printed: &str, lacking: &[&str]) -> Finding {
+    let remark = match lacking {
+        [] => "No program has two counted rounds of system, Hoard, TCMalloc and jemalloc.".to_owned(),
+        lacking => format!("It speaks of four allocators; these runs lack {}.", lacking.join(", ")),
+    };
     Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
         ours: "no figure".to_owned(),
-        verdict: Verdict::NotReproduced,
-        remark: "No program has two counted rounds of system, Hoard, TCMalloc and jemalloc.".to_owned(),
+        verdict: Verdict::Undecided,
+        remark,
     }
+}
+
+/// Of the paper's four those without counted runs.
+fn lacking(judged: &Judged) -> Vec<&'static str> {
+    let of =
+        |name: &str| total(&judged.outcomes, &Strategy::Always(name.to_owned()), Metric::Frag, judged.by);
+    PAPERS_FOUR.into_iter().filter(|name| of(name).is_none()).collect()
+}
+
+/// The finding, unless what it speaks of was not measured.
+fn unless_lacking(
+    judged: &Judged,
+    (claim, printed): (&str, &str),
+    finding: impl FnOnce() -> Option<Finding>,
+) -> Finding {
+    let lacking = lacking(judged);
+    let found = if lacking.is_empty() { finding() } else { None };
+    found.unwrap_or_else(|| missing(claim, printed, &lacking))
 }
 
 fn most(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Finding {
     let text = format!("{printed} %");
+    unless_lacking(judged, (claim, &text), || most_of(judged, metric, claim, printed))
+}
+
+fn most_of(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Option<Finding> {
+    let text = format!("{printed} %");
     let all = judged.outcomes.get(&BALANCED);
     let gains = all.into_iter().flatten().filter_map(|(i, o)| Some((i, metric.gain(metric.of(o)?))));
-    let Some((program, gain)) = gains.max_by(|a, b| a.1.total_cmp(&b.1)) else {
-        return missing(claim, &text);
-    };
-    Finding {
+    let (program, gain) = gains.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Finding {
         claim: claim.to_owned(),
         printed: text,
         ours: format!("{gain:.1} % ({})", judged.source.programs[*program].name),
@@ -61,7 +87,7 @@ fn most(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Finding {
             "The program that gains most in {}, balanced picks among the paper's four.",
             metric.name()
         ),
-    }
+    })
 }
 
 /// Reproduced when the printed mean lies in our interval, or ours lies above it; differs when a gain shows.
@@ -74,13 +100,17 @@ fn of_mean(printed: f64, ours: &Interval) -> Verdict {
 }
 
 fn mean(judged: &Judged, metric: Metric, claim: &str, text: &str, printed: f64) -> Finding {
+    unless_lacking(judged, (claim, text), || mean_of(judged, metric, claim, text, printed))
+}
+
+fn mean_of(judged: &Judged, metric: Metric, claim: &str, text: &str, printed: f64) -> Option<Finding> {
     let of = |strategy: &Strategy| total(&judged.outcomes, strategy, metric, judged.by);
-    let Some(ours) = of(&BALANCED) else { return missing(claim, text) };
-    let other = |strategy| of(&strategy).map_or_else(|| "-".to_owned(), |t| with_interval(&t.mean));
-    Finding {
+    let ours = of(&BALANCED)?;
+    let other = |strategy| of(&strategy).map_or_else(|| "-".to_owned(), |t| t.mean_and_count());
+    Some(Finding {
         claim: claim.to_owned(),
         printed: text.to_owned(),
-        ours: format!("{} ({} programs)", with_interval(&ours.mean), ours.programs),
+        ours: ours.mean_and_count(),
         verdict: of_mean(printed, &ours.mean),
         remark: format!(
             "Balanced picks among the paper's four, on runs that did not choose them. Judged on the runs that chose, as the paper judges: {}. \
@@ -90,19 +120,21 @@ fn mean(judged: &Judged, metric: Metric, claim: &str, text: &str, printed: f64) 
             other(Strategy::Adaptive(Aim::Balanced)),
             if metric == Metric::Time { " The printed interval contains 0." } else { "" }
         ),
-    }
+    })
 }
 
 fn hoard(judged: &Judged) -> Finding {
     let (claim, printed) = ("IMAS saves 23 % more fragmentation than Hoard for everything", "23 %");
+    unless_lacking(judged, (claim, printed), || hoard_of(judged, claim, printed))
+}
+
+fn hoard_of(judged: &Judged, claim: &str, printed: &str) -> Option<Finding> {
     let always = Strategy::Always("hoard".to_owned());
     let of = |strategy| total(&judged.outcomes, strategy, Metric::Frag, judged.by);
-    let lead = ahead(&judged.outcomes, (&BALANCED, &always), Metric::Frag, judged.by);
-    let (Some(imas), Some(hoard), Some((programs, lead))) = (of(&BALANCED), of(&always), lead) else {
-        return missing(claim, printed);
-    };
+    let (programs, lead) = ahead(&judged.outcomes, (&BALANCED, &always), Metric::Frag, judged.by)?;
+    let (imas, hoard) = (of(&BALANCED)?, of(&always)?);
     let ratio = imas.mean.mid / hoard.mean.mid - 1.0;
-    Finding {
+    Some(Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
         ours: format!("{} points more ({programs} programs)", with_interval(&lead)),
@@ -118,7 +150,7 @@ fn hoard(judged: &Judged) -> Finding {
             with_interval(&hoard.mean),
             if imas.mean.mid > 0.0 { "" } else { " IMAS loses less than Hoard, and both lose." }
         ),
-    }
+    })
 }
 
 /// Share of the programs by candidate, of one pick of Algorithm 9 over all counted runs.
@@ -153,31 +185,41 @@ fn worded(shares: &[(String, f64)]) -> String {
 }
 
 fn evenly(judged: &Judged) -> Finding {
+    let said = ("The fastest picks are spread almost evenly over the four (figure 7)", "no winner");
     let shares = among_four(judged, Aim::Fastest);
     let even = |(_, share): &(String, f64)| (0.15..=0.35).contains(share);
-    Finding {
-        claim: "The fastest picks are spread almost evenly over the four (figure 7)".to_owned(),
-        printed: "no winner".to_owned(),
-        ours: worded(&shares),
-        verdict: Verdict::holds(shares.len() == 4 && shares.iter().all(even)),
-        remark: "Evenly: each of the four between 15 and 35 % of the programs. All counted runs, as the paper has it."
-            .to_owned(),
-    }
+    unless_lacking(judged, said, || {
+        Some(Finding {
+            claim: said.0.to_owned(),
+            printed: said.1.to_owned(),
+            ours: worded(&shares),
+            verdict: Verdict::holds(shares.len() == 4 && shares.iter().all(even)),
+            remark: "Evenly: each of the four between 15 and 35 % of the programs. All counted runs, as the paper has it."
+                .to_owned(),
+        })
+    })
 }
 
 fn dominated(judged: &Judged) -> Finding {
+    let said = (
+        "The leanest and balanced picks are mostly Hoard and system; TCMalloc and jemalloc lose (figure 7)",
+        "dominated by Hoard and system",
+    );
+    unless_lacking(judged, said, || Some(dominated_of(judged, said)))
+}
+
+fn dominated_of(judged: &Judged, (claim, printed): (&str, &str)) -> Finding {
     let both = [Aim::Leanest, Aim::Balanced].map(|aim| among_four(judged, aim));
     let of = |shares: &[(String, f64)]| -> f64 {
         shares.iter().filter(|(name, _)| name == "hoard" || name == "system").map(|(_, share)| share).sum()
     };
     let most = both.iter().all(|shares| of(shares) > 0.5);
     Finding {
-        claim: "The leanest and balanced picks are mostly Hoard and system; TCMalloc and jemalloc lose (figure 7)"
-            .to_owned(),
-        printed: "dominated by Hoard and system".to_owned(),
+        claim: claim.to_owned(),
+        printed: printed.to_owned(),
         ours: format!("leanest: {}; balanced: {}", worded(&both[0]), worded(&both[1])),
         verdict: Verdict::holds(most),
-        remark: "By virtual sizes, in which those two reserve more than they use. In resident memory see figure 7's second panel."
+        remark: "By virtual sizes, in which those two reserve more than they use. In resident memory see figure 7's third panel."
             .to_owned(),
     }
 }
@@ -194,10 +236,11 @@ fn singles(judged: &Judged, metric: Metric) -> Vec<(&'static str, Interval)> {
 fn slower(judged: &Judged) -> Finding {
     let (claim, printed) =
         ("Every single allocator is slower than system on average (figure 8)", "all slower");
+    unless_lacking(judged, (claim, printed), || Some(slower_of(judged, claim, printed)))
+}
+
+fn slower_of(judged: &Judged, claim: &str, printed: &str) -> Finding {
     let singles = singles(judged, Metric::Time);
-    if singles.is_empty() {
-        return missing(claim, printed);
-    }
     Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
@@ -216,10 +259,11 @@ fn slower(judged: &Judged) -> Finding {
 
 fn only_hoard(judged: &Judged) -> Finding {
     let (claim, printed) = ("Of single allocators only Hoard is leaner than system (figure 8)", "only Hoard");
+    unless_lacking(judged, (claim, printed), || Some(only_hoard_of(judged, claim, printed)))
+}
+
+fn only_hoard_of(judged: &Judged, claim: &str, printed: &str) -> Finding {
     let singles = singles(judged, Metric::Frag);
-    if singles.is_empty() {
-        return missing(claim, printed);
-    }
     Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),

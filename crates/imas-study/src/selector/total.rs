@@ -63,6 +63,13 @@ pub(crate) struct Total {
     pub(crate) geometric: Option<Interval>,
 }
 
+impl Total {
+    /// The mean, and the programs that it rests on.
+    pub(crate) fn mean_and_count(&self) -> String {
+        format!("{} ({} programs)", with_interval(&self.mean), self.programs)
+    }
+}
+
 /// Resamples and seed of the intervals; programs are resampled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resampling {
