@@ -113,6 +113,8 @@ static bool take_place(unsigned place, uintptr_t block, struct live_block *taken
 
 bool live_take(const void *address, struct live_block *taken) {
     uintptr_t block = (uintptr_t)address;
+    if (block <= FREED) /* free(NULL): an empty place must not be taken for it */
+        return false;
     unsigned bucket = bucket_of(block);
     for (unsigned i = 0; i < 2 * BUCKET; i++) {
         unsigned place = place_of(bucket, i);

@@ -260,6 +260,19 @@ def interrupted():
             check("interrupted: not those of many bytes", outcome.status == 0 and long - left_out >= times * 256, (outcome, long, left_out))
 
 
+def nothing():
+    """free(NULL) takes no place of the live table for its own, even where a block with the same mark is in it."""
+    if not wanted("nothing"):
+        return
+    outcome, left = under("trial", "system", [WORK / "nothing"])
+    if outcome.status == 77:
+        print("nothing: skipped: no room for a block aligned to 4 GiB")
+        return
+    sampled = left["sampled"]
+    check("nothing: the block was seen to go", outcome.status == 0 and abs(sampled["live_bytes"]) < 1 << 19 and sampled["live_samples"] < 1 << 20,
+          (outcome, sampled["live_bytes"], sampled["live_samples"]))
+
+
 def killed(allocators):
     """kill -9 at random instants: the page is whole and its figures plausible."""
     chance = random.Random(4711)
@@ -543,6 +556,7 @@ def main():
     live(core)
     if os.uname().machine == "x86_64":
         interrupted()
+        nothing()
     killed(core)
     memory(core)
     split(core)
