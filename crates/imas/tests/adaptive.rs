@@ -88,7 +88,7 @@ fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
         "half the memory is found"
     );
     assert!(of(0, "trials") > 0.0 && of(0, "trials") <= 6.0);
-    assert!((of(2, "regret") - 2f64.ln() / 2.0).abs() < 1e-9, "{result}");
+    assert!((of(2, "regret") - (2f64.sqrt() - 1.0)).abs() < 1e-9, "twice the memory: {result}");
 }
 
 #[test]
