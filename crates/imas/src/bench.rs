@@ -9,16 +9,17 @@ mod raw;
 mod watch;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::bench::{CandidateRuns, Options, Run, Warning, compare, prepare};
+use imas_core::bench::{CandidateRuns, CountedExits, Options, Run, Warning, compare_counted, prepare};
 use imas_core::candidate::SYSTEM;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
 use imas_core::split::Split;
-use imas_core::{Sample, TrialRecord};
+use imas_core::{Conditions, Sample, TrialRecord};
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
@@ -65,6 +66,8 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         context,
         command,
         build_id: executable.build_id,
+        began_unix_s: now_unix_s(),
+        conditions: conditions::now().ok(),
         cpu: Cell::new(always),
         backing: Backing::default(),
     };
@@ -116,9 +119,28 @@ fn chosen<'a>(args: &BenchArgs, context: &'a Context, store: Option<&Store>) -> 
 #[derive(Default)]
 struct Measured {
     runs: Vec<Run>,
+    counted: Vec<CountedRun>,
     signals: Vec<i32>,
-    samples: Vec<Sample>,
     notes: Vec<String>,
+}
+
+impl Measured {
+    /// How its runs of either kind ended.
+    fn exits(&self) -> impl Iterator<Item = i32> {
+        self.runs.iter().map(|run| run.exit).chain(self.counted.iter().map(|run| run.exit))
+    }
+
+    /// Of the counted runs that ended in one of these ways.
+    fn samples(&self, exits: &BTreeSet<i32>) -> Vec<&Sample> {
+        let ended_so = self.counted.iter().filter(|run| exits.contains(&run.exit));
+        ended_so.filter_map(|run| run.sample.as_ref()).collect()
+    }
+}
+
+/// How a counted run ended, and its figures where it left any.
+struct CountedRun {
+    exit: i32,
+    sample: Option<Sample>,
 }
 
 struct Bench<'a> {
@@ -126,6 +148,9 @@ struct Bench<'a> {
     context: &'a Context,
     command: Command,
     build_id: String,
+    /// Before the first run, like the conditions.
+    began_unix_s: f64,
+    conditions: Option<Conditions>,
     /// Where the runs are kept, once it is known that the program uses one CPU at a time.
     cpu: Cell<Option<usize>>,
     backing: Backing,
@@ -137,10 +162,24 @@ impl Bench<'_> {
         let usable: Vec<usize> = (0..chosen.len()).filter(|&i| chosen[i].obstacle.is_none()).collect();
         let steps = plan::steps(&usable, self.args.runs, self.args.trials, self.args.warmup, self.args.seed);
         let progress = Progress::start(steps.len());
-        let mut measured: Vec<Measured> = chosen.iter().map(|_| Measured::default()).collect();
         let mut raw = self.raw_file()?;
+        let measured = self.all(&steps, chosen, &progress, raw.as_mut());
+        let written = raw.map_or(Ok(()), RawFile::finish);
+        progress.finish();
+        let measured = measured?;
+        written.map(|()| measured)
+    }
+
+    fn all(
+        &self,
+        steps: &[Step],
+        chosen: &[Chosen<'_>],
+        progress: &Progress,
+        mut raw: Option<&mut RawFile>,
+    ) -> Result<Vec<Measured>> {
+        let mut measured: Vec<Measured> = chosen.iter().map(|_| Measured::default()).collect();
         let mut timeout = self.args.timeout.map(Duration::from_secs_f64);
-        for step in &steps {
+        for (at, step) in steps.iter().enumerate() {
             let candidate = chosen[step.candidate].candidate;
             progress.step(&candidate.name, step.kind);
             let into = &mut measured[step.candidate];
@@ -149,15 +188,15 @@ impl Bench<'_> {
                 continue;
             }
             let patience = timeout.unwrap_or(Duration::from_secs(24 * 3600));
-            let outcome = self.step(step, candidate, patience, into, raw.as_mut())?;
-            if step.kind == Kind::Warmup && self.args.one_cpu == OneCpuName::Auto {
+            let outcome = self.step(step, candidate, patience, into, raw.as_deref_mut())?;
+            // Not before: of a warm-up that is kept on one CPU already nothing can be learnt.
+            if self.args.one_cpu == OneCpuName::Auto && plan::is_last_warmup(steps, at) {
                 self.cpu.set(outcome.is_serial().then(steady_cpu).flatten());
             }
             if timeout.is_none() {
                 timeout = Some(SHORTEST_TIMEOUT.max(Duration::from_secs_f64(outcome.wall_s) * PATIENCE));
             }
         }
-        progress.finish();
         Ok(measured)
     }
 
@@ -169,35 +208,29 @@ impl Bench<'_> {
         into: &mut Measured,
         raw: Option<&mut RawFile>,
     ) -> Result<Outcome> {
-        let round;
-        let mut counted = None;
-        let outcome = match step.kind {
+        let (outcome, counted) = match step.kind {
             Kind::Warmup => return self.once(candidate, Mode::Production, None, timeout),
-            Kind::Counted { round: of } => {
-                round = of;
+            Kind::Counted { .. } => {
                 let folder = counted::Folder::new()?;
                 let first = folder.first_page(&self.command, candidate, &self.build_id)?;
                 let outcome = self.once(candidate, Mode::Trial, Some(&first), timeout)?;
-                match folder.counted() {
-                    Ok(brought) => {
-                        into.samples.push(brought.sample.clone());
-                        counted = Some(brought);
-                    }
-                    Err(error) => into
-                        .notes
-                        .push(format!("{}: its counted run gave no figures: {error:#}", candidate.name)),
-                }
-                outcome
+                let counted = folder.counted().inspect_err(|error| {
+                    into.notes
+                        .push(format!("{}: its counted run gave no figures: {error:#}", candidate.name));
+                });
+                let counted = counted.ok();
+                let sample = counted.as_ref().map(|counted| counted.sample.clone());
+                into.counted.push(CountedRun { exit: outcome.exit, sample });
+                (outcome, counted)
             }
-            Kind::Measured { round: of } => {
-                round = of;
+            Kind::Measured { round } => {
                 let outcome = self.once(candidate, Mode::Production, None, timeout)?;
                 into.runs.push(run_of(&outcome, round));
-                outcome
+                (outcome, None)
             }
         };
-        if let Some(raw) = raw.filter(|_| counted.is_some() || matches!(step.kind, Kind::Measured { .. })) {
-            raw.add(&candidate.name, round, &outcome, counted.as_ref())?;
+        if let Some(raw) = raw {
+            raw.add(&candidate.name, step.kind, &outcome, counted.as_ref())?;
         }
         into.signals.extend(outcome.signal);
         into.notes.extend(odd(&outcome, candidate));
@@ -251,13 +284,14 @@ impl Bench<'_> {
         for (each, ready) in measured.iter_mut().zip(&runs) {
             each.runs.clone_from(&ready.runs);
         }
-        let options =
-            Options { seed: self.args.seed, conditions: conditions::now().ok(), ..Options::default() };
-        let comparison = compare(&runs, &options);
+        let options = Options { seed: self.args.seed, conditions: self.conditions, ..Options::default() };
+        let comparison = compare_counted(&runs, &counted_exits(&chosen, &measured), &options);
+        let expected: BTreeSet<i32> =
+            of_system(&chosen, &measured).map(Measured::exits).into_iter().flatten().collect();
         let notes = measured
             .iter()
             .flat_map(|m| m.notes.clone())
-            .chain(self.system_note(&chosen, &measured))
+            .chain(system_note(&chosen, &measured))
             .chain(pace_note(&runs))
             .chain(self.backing.note())
             .collect();
@@ -270,13 +304,16 @@ impl Bench<'_> {
                 let version = crate::list::version(chosen.candidate);
                 match &chosen.obstacle {
                     Some(reason) => Row::unusable(&chosen.candidate.name, &version, reason),
-                    None => Row::measured(&version, measured.runs, result, paper(&measured.samples)),
+                    None => {
+                        let paper = paper(&measured.samples(&expected));
+                        Row::measured(&version, measured.runs, result, paper)
+                    }
                 }
             });
         Report {
             schema: 1,
             command: self.args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            began_unix_s: now_unix_s(),
+            began_unix_s: self.began_unix_s,
             seed: self.args.seed,
             host: Host::now(),
             candidates: rows.collect(),
@@ -285,14 +322,6 @@ impl Bench<'_> {
             warnings,
             notes,
         }
-    }
-
-    /// Says so when `system` is not glibc's malloc for this program.
-    fn system_note(&self, chosen: &[Chosen<'_>], measured: &[Measured]) -> Option<String> {
-        let at = chosen.iter().position(|c| c.candidate.is_system())?;
-        let served = &measured[at].samples.first()?.served;
-        (!served.is_empty() && served != "libc.so.6")
-            .then(|| format!("under system, {served} serves this program"))
     }
 
     /// A crash under a candidate is evidence, and `imas run` must never have to see it again.
@@ -318,6 +347,22 @@ impl Bench<'_> {
         }
         Ok(())
     }
+}
+
+fn of_system<'a>(chosen: &[Chosen<'_>], measured: &'a [Measured]) -> Option<&'a Measured> {
+    chosen.iter().zip(measured).find(|(chosen, _)| chosen.candidate.is_system()).map(|(_, measured)| measured)
+}
+
+fn counted_exits(chosen: &[Chosen<'_>], measured: &[Measured]) -> CountedExits {
+    let exits = |measured: &Measured| measured.counted.iter().map(|run| run.exit).collect();
+    chosen.iter().zip(measured).map(|(c, measured)| (c.candidate.name.clone(), exits(measured))).collect()
+}
+
+/// Says so when `system` is not glibc's malloc for this program.
+fn system_note(chosen: &[Chosen<'_>], measured: &[Measured]) -> Option<String> {
+    let served = &of_system(chosen, measured)?.counted.iter().find_map(|run| run.sample.as_ref())?.served;
+    (!served.is_empty() && served != "libc.so.6")
+        .then(|| format!("under system, {served} serves this program"))
 }
 
 /// First crash of each candidate, `system` included: its crashes are the baseline.
@@ -406,10 +451,10 @@ fn odd(outcome: &Outcome, candidate: &Candidate) -> Option<String> {
 }
 
 /// The paper's figures: medians are not in the paper, so the mean over the counted runs, as Algorithm 8 averages tests.
-fn paper(samples: &[Sample]) -> Option<PaperFigures> {
+fn paper(samples: &[&Sample]) -> Option<PaperFigures> {
     let first = samples.first()?;
     let mean = |figure: fn(&Sample) -> Option<f64>| {
-        let figures: Vec<f64> = samples.iter().filter_map(figure).collect();
+        let figures: Vec<f64> = samples.iter().copied().filter_map(figure).collect();
         (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
     };
     let count = samples.len() as u64;

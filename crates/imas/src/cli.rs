@@ -174,7 +174,7 @@ pub(crate) struct BenchArgs {
     /// Runs under system before anything is measured
     #[arg(short, long, default_value_t = 1, value_name = "N")]
     pub(crate) warmup: u32,
-    /// Keep every run on one CPU, where CPU time is steadier; auto: when the warm-up used one at a time
+    /// Keep every run on one CPU, where CPU time is steadier; auto: when the last warm-up used one at a time
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) one_cpu: OneCpuName,
     /// Seed of the order of runs and of the resampling

@@ -275,6 +275,73 @@ fn a_crash_under_a_candidate_is_flagged_and_quarantined() {
     }
 }
 
+/// A script that runs `behave` with this act under hoard, where its calls are counted, and without any elsewhere.
+fn only_counted(world: &World, act: &str) -> String {
+    let behave = behave(world);
+    format!(
+        "if grep -q '/libimas[.]so' /proc/$$/maps; then {act} {behave} 20000 segv hoard; else {act} {behave} 20000; fi; exit $?"
+    )
+}
+
+/// By itself, which nothing else is run after, or in a child, of which only the shell's exit tells.
+#[test]
+fn a_crash_in_a_counted_run_alone_is_flagged_and_gives_no_figure() {
+    let world = World::new();
+    for (act, measured) in [("exec", 1), ("", 3)] {
+        let script = only_counted(&world, act);
+        let (result, output) =
+            bench(&world, &["-n", "3", "--with", "hoard,mimalloc"], &["sh", "-c", &script]);
+        assert!(output.status.success(), "{}", said(&output));
+        let (hoard, mimalloc) = (candidate(&result, "hoard"), candidate(&result, "mimalloc"));
+        assert_eq!(hoard["ineligible"]["crashed"]["signal"], 11, "{act}: {hoard:#}");
+        assert_eq!(warnings(&result, "crash-under")[0]["candidate"], "hoard");
+        assert_eq!((&hoard["paper"], &mimalloc["ineligible"]), (&Value::Null, &Value::Null), "{act}");
+        assert!(mimalloc["paper"]["ns_per_op"].as_f64().unwrap() > 0.0, "{mimalloc:#}");
+        assert_eq!(list(hoard, "/runs").len(), measured, "{act}: before the counted one, or all");
+    }
+}
+
+/// Lines of runs: candidate, kind, and why it does not count.
+fn exported(file: &Path) -> Vec<(String, String, Option<String>)> {
+    let data = imas_core::simulate::data::read(&std::fs::read_to_string(file).unwrap());
+    assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+    data.runs
+        .into_iter()
+        .map(|run| {
+            assert_eq!(run.ok, run.why.is_none(), "{run:?}");
+            (run.candidate, format!("{:?}", run.kind), run.why)
+        })
+        .collect()
+}
+
+#[test]
+fn exported_runs_say_which_of_them_do_not_count() {
+    let world = World::new();
+    let file = world.work().join("runs.jsonl");
+    let runs = file.to_string_lossy().into_owned();
+    let flags = ["-n", "3", "--with", "hoard,mimalloc", "--export-runs", &runs];
+    bench(&world, &flags, &[&behave(&world), "20000", "print", "mimalloc"]);
+    let lines = exported(&file);
+    let whys = |name: &str, kind: &str| -> Vec<Option<String>> {
+        lines.iter().filter(|line| line.0 == name && line.1 == kind).map(|line| line.2.clone()).collect()
+    };
+    assert_eq!(whys("mimalloc", "Measured"), vec![Some("output".to_owned()); 3], "{lines:?}");
+    for name in ["system", "hoard"] {
+        assert_eq!(whys(name, "Measured"), vec![None; 3], "{lines:?}");
+        assert_eq!(whys(name, "Counted"), [None], "{lines:?}");
+    }
+}
+
+#[test]
+fn what_is_said_of_the_beginning_is_from_before_the_first_run() {
+    let world = World::new();
+    let script = "[ -e first ] || date +%s.%N >first";
+    let (result, _) = bench(&world, &["-n", "1", "--with", "hoard"], &["sh", "-c", script]);
+    let first: f64 = std::fs::read_to_string(world.work().join("first")).unwrap().trim().parse().unwrap();
+    let began = result["began_unix_s"].as_f64().unwrap();
+    assert!(began <= first, "began {began}, first run {first}");
+}
+
 #[test]
 fn a_program_that_fails_by_itself_is_told_and_ends_with_one() {
     let world = World::new();
@@ -328,6 +395,21 @@ fn a_serial_program_is_kept_on_one_cpu_and_the_user_may_say_otherwise() {
     let kept: Vec<bool> = seen.lines().map(|line| line.ends_with(&format!("\t{cpu}"))).collect();
     // Warm-up, system and hoard, three times: free; free, then kept; kept.
     assert_eq!(kept, [false, false, false, false, true, true, true, true, true]);
+}
+
+#[test]
+fn every_warm_up_is_free_so_that_the_last_can_tell() {
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        return;
+    }
+    let world = World::new();
+    let script =
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep Cpus_allowed_list /proc/self/status >>seen";
+    let flags = ["-n", "1", "--trials", "0", "--warmup", "3", "--with", "hoard"];
+    let cpu = bench(&world, &flags, &["sh", "-c", script]).0["kept_on_cpu"].as_u64().unwrap();
+    let seen = std::fs::read_to_string(world.work().join("seen")).unwrap();
+    let kept: Vec<bool> = seen.lines().map(|line| line.ends_with(&format!("\t{cpu}"))).collect();
+    assert_eq!(kept, [false, false, false, true, true]);
 }
 
 // ---- whole trees ----------------------------------------------------------------------------------------------

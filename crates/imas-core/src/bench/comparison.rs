@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The comparison as a whole.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::eligibility::{Ineligible, Reference};
@@ -59,13 +61,28 @@ pub struct Comparison {
     pub warnings: Vec<Warning>,
 }
 
+/// How the counted runs ended, by candidate: exit status, or 128 + the signal.
+pub type CountedExits = BTreeMap<String, Vec<i32>>;
+
 /// Compares every candidate with `system`, which must be among them: without its runs there are no ratios,
 /// every word is [`Word::NotEnoughData`] and every pick `system`. The order is the catalogue's.
 pub fn compare(candidates: &[CandidateRuns], options: &Options) -> Comparison {
+    compare_counted(candidates, &CountedExits::new(), options)
+}
+
+/// The same where there were counted runs, too: they are not compared, but who ends otherwise than `system` in one of them cannot be picked.
+pub fn compare_counted(
+    candidates: &[CandidateRuns],
+    counted: &CountedExits,
+    options: &Options,
+) -> Comparison {
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
-    let reference = Reference::of(system);
-    let judged: Vec<Judged<'_>> =
-        candidates.iter().map(|candidate| Judged::new(candidate, system, &reference, options)).collect();
+    let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
+    let reference = Reference::of(system, exits(SYSTEM));
+    let judged: Vec<Judged<'_>> = candidates
+        .iter()
+        .map(|candidate| Judged::new(candidate, exits(&candidate.name), system, &reference, options))
+        .collect();
     let entrants: Vec<Entrant<'_>> = judged.iter().filter_map(|j| j.entrant(options)).collect();
     Comparison {
         picks: picks(&entrants, options),
@@ -88,6 +105,7 @@ struct Judged<'a> {
 impl<'a> Judged<'a> {
     fn new(
         candidate: &'a CandidateRuns,
+        counted: &[i32],
         system: &[Run],
         reference: &Reference<'_>,
         options: &Options,
@@ -99,7 +117,7 @@ impl<'a> Judged<'a> {
             cpu: of(Criterion::Cpu),
             memory: of(Criterion::Memory),
             balance: of(Criterion::Balance),
-            ineligible: reference.objection(candidate),
+            ineligible: reference.objection(candidate, counted),
             candidate,
             runs,
         }

@@ -32,13 +32,17 @@ pub enum Ineligible {
 #[derive(Debug)]
 pub(super) struct Reference<'a> {
     exits: BTreeSet<i32>,
+    /// Of its counted runs.
+    counted_exits: BTreeSet<i32>,
     outputs: BTreeSet<&'a str>,
 }
 
 impl<'a> Reference<'a> {
-    pub(super) fn of(system: &'a [Run]) -> Self {
+    /// From its measured runs and the exits of its counted ones.
+    pub(super) fn of(system: &'a [Run], counted: &[i32]) -> Self {
         Self {
             exits: system.iter().map(|run| run.exit).collect(),
+            counted_exits: counted.iter().copied().collect(),
             outputs: system.iter().filter_map(|run| run.output.as_deref()).collect(),
         }
     }
@@ -58,6 +62,11 @@ impl<'a> Reference<'a> {
         self.outputs.len() > 1
     }
 
+    /// An exit that `system` showed in a run of either kind.
+    fn is_known(&self, exit: i32) -> bool {
+        self.exits.contains(&exit) || self.counted_exits.contains(&exit)
+    }
+
     fn is_same_output(&self, run: &Run) -> bool {
         match (&run.output, self.outputs.len()) {
             (Some(output), 1) => self.outputs.contains(output.as_str()),
@@ -65,21 +74,22 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// First reason against `candidate`, a crash before a wrong exit before a wrong output.
-    pub(super) fn objection(&self, candidate: &CandidateRuns) -> Option<Ineligible> {
+    /// First reason against `candidate`, whose counted runs ended with `counted`: a crash before a wrong exit before no runs before a wrong output.
+    /// A crash that only a counted run showed is none the less one, and may be why there are no others.
+    pub(super) fn objection(&self, candidate: &CandidateRuns, counted: &[i32]) -> Option<Ineligible> {
         let runs = &candidate.runs;
-        if runs.is_empty() {
-            return Some(Ineligible::NoRuns);
-        }
-        let unexpected = || runs.iter().filter(|run| !self.is_expected(run));
-        let crash = unexpected().find_map(|run| crash_signal(run.exit));
-        let other_exit = unexpected().map(|run| run.exit).next();
+        let unexpected = || {
+            let measured = runs.iter().filter(|run| !self.is_expected(run)).map(|run| run.exit);
+            counted.iter().copied().filter(|exit| !self.is_known(*exit)).chain(measured)
+        };
+        let crash = unexpected().find_map(crash_signal).map(|signal| Ineligible::Crashed { signal });
+        let other_exit = || unexpected().next().map(|exit| Ineligible::ExitDiffers { exit });
+        let no_runs = || runs.is_empty().then_some(Ineligible::NoRuns);
+        let is_same = || runs.iter().all(|run| self.is_same_output(run));
         crash
-            .map(|signal| Ineligible::Crashed { signal })
-            .or_else(|| other_exit.map(|exit| Ineligible::ExitDiffers { exit }))
-            .or_else(|| {
-                (!runs.iter().all(|run| self.is_same_output(run))).then_some(Ineligible::OutputDiffers)
-            })
+            .or_else(other_exit)
+            .or_else(no_runs)
+            .or_else(|| (!is_same()).then_some(Ineligible::OutputDiffers))
     }
 }
 
@@ -97,8 +107,13 @@ mod tests {
     }
 
     fn objection(system: &[Run], runs: &[Run]) -> Option<Ineligible> {
-        let candidate = CandidateRuns { name: "x".into(), runs: runs.to_vec() };
-        Reference::of(system).objection(&candidate)
+        counted_objection((system, &[]), (runs, &[]))
+    }
+
+    /// Runs and the exits of counted ones, of `system` and of the candidate.
+    fn counted_objection(system: (&[Run], &[i32]), one: (&[Run], &[i32])) -> Option<Ineligible> {
+        let candidate = CandidateRuns { name: "x".into(), runs: one.0.to_vec() };
+        Reference::of(system.0, system.1).objection(&candidate, one.1)
     }
 
     #[test]
@@ -122,6 +137,22 @@ mod tests {
     }
 
     #[test]
+    fn a_counted_run_that_ends_otherwise_counts() {
+        let fine: &[Run] = &[run(0, Some("a"))];
+        let of = |system: &[i32], runs: &[Run], counted: &[i32]| {
+            counted_objection((fine, system), (runs, counted))
+        };
+        assert_eq!(of(&[0], fine, &[0, 139]), Some(Ineligible::Crashed { signal: 11 }));
+        assert_eq!(of(&[0], &[], &[134]), Some(Ineligible::Crashed { signal: 6 }), "none were made after it");
+        assert_eq!(of(&[0], &[run(3, None)], &[134]), Some(Ineligible::Crashed { signal: 6 }));
+        assert_eq!(of(&[], fine, &[137]), Some(Ineligible::ExitDiffers { exit: 137 }), "it hung");
+        assert_eq!(of(&[139], fine, &[139]), None, "system does so too when it is counted");
+        let uncounted = of(&[139], &[run(139, None)], &[]);
+        assert_eq!(uncounted, Some(Ineligible::Crashed { signal: 11 }), "and not when it is not");
+        assert_eq!(of(&[], fine, &[0]), None);
+    }
+
+    #[test]
     fn a_program_that_crashes_anyway_is_not_the_candidates_fault() {
         assert_eq!(objection(&[run(134, None)], &[run(134, None)]), None);
     }
@@ -129,7 +160,7 @@ mod tests {
     #[test]
     fn an_output_that_varies_by_itself_says_nothing() {
         let system = [run(0, Some("a")), run(0, Some("b"))];
-        assert!(Reference::of(&system).varies());
+        assert!(Reference::of(&system, &[]).varies());
         assert_eq!(objection(&system, &[run(0, Some("c"))]), None);
     }
 }

@@ -14,7 +14,7 @@ mod run;
 mod verdict;
 mod warning;
 
-pub use comparison::{CandidateResult, Comparison, MoreRuns, Ratios, compare};
+pub use comparison::{CandidateResult, Comparison, CountedExits, MoreRuns, Ratios, compare, compare_counted};
 pub use eligibility::Ineligible;
 pub use options::Options;
 pub use picks::BenchPicks;

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::eligibility::Reference;
+use crate::candidate::SYSTEM;
 use crate::pace::{EvenPace, Pace, Paced};
 use crate::stats::{median, outliers};
 
@@ -81,11 +83,15 @@ pub fn prepare(candidates: &mut [CandidateRuns]) {
     }
 }
 
-/// Writes the CPU time at even pace into the runs of one program ([`EvenPace`]).
+/// Writes the CPU time at even pace into the runs of one program ([`EvenPace`]). It is learnt from those that ended as one under `system` did:
+/// what a run that crashed or hung took is no matter of the pace, and hides what is.
 fn even_pace(candidates: &mut [CandidateRuns]) {
     let paced = |run: &Run| (run.cpu_s(), run.pace);
+    let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
+    let reference = Reference::of(system, &[]);
+    let tells = |run: &&Run| system.is_empty() || reference.is_expected(run);
     let groups: Vec<Vec<Paced>> =
-        candidates.iter().map(|candidate| candidate.runs.iter().map(paced).collect()).collect();
+        candidates.iter().map(|c| c.runs.iter().filter(tells).map(paced).collect()).collect();
     let even = EvenPace::fit(&groups);
     for run in candidates.iter_mut().flat_map(|candidate| &mut candidate.runs) {
         run.even_cpu_s = run.pace.map(|_| even.cpu_s(paced(run)));
@@ -208,6 +214,25 @@ mod tests {
         assert!(runs.iter().all(|run| !run.outlier), "{runs:?}");
         assert!((runs[4].compared_cpu_s() / runs[0].compared_cpu_s() - 1.0).abs() < 0.01);
         assert!(runs[4].cpu_s() > 2.0, "what the kernel counted stays");
+    }
+
+    #[test]
+    fn runs_that_crashed_or_hung_do_not_hide_the_pace() {
+        let slow = |factor: f64| Pace { arithmetic_ns: 8e3 * factor, branches_ns: 4e4 * factor, looks: 9 };
+        let of = |cpu_s: f64, factor: f64, exit: i32| Run {
+            pace: Some(slow(factor)),
+            exit,
+            ..run(cpu_s, 0.0, 0, None)
+        };
+        let steady: Vec<Run> =
+            [1.0, 1.3, 0.9, 1.4].map(|factor: f64| of(factor.powf(1.6), factor, 0)).to_vec();
+        let broken = [of(0.01, 1.0, 139), of(60.0, 0.9, 137), of(0.01, 1.4, 139), of(60.0, 1.0, 137)];
+        let named = |name: &str, runs: &[Run]| CandidateRuns { name: name.into(), runs: runs.to_vec() };
+        let mut candidates = [named(SYSTEM, &steady), named("broken", &broken)];
+        prepare(&mut candidates);
+        let even: Vec<f64> = candidates[0].runs.iter().map(Run::compared_cpu_s).collect();
+        assert!(even.iter().all(|cpu_s| (cpu_s / even[0] - 1.0).abs() < 0.03), "{even:?}");
+        assert!(candidates[1].runs.iter().all(|run| run.even_cpu_s.is_some()), "theirs is written, too");
     }
 
     #[test]

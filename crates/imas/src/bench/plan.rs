@@ -55,6 +55,12 @@ pub(super) fn steps(candidates: &[usize], rounds: u32, trials: u32, warmup: u32,
     steps
 }
 
+/// It is a warm-up, and the next is none.
+pub(super) fn is_last_warmup(steps: &[Step], at: usize) -> bool {
+    let is_warmup = |at: usize| steps.get(at).is_some_and(|step| step.kind == Kind::Warmup);
+    is_warmup(at) && !is_warmup(at + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +70,8 @@ mod tests {
         let steps = steps(&[0, 2, 3], 4, 1, 2, 7);
         assert_eq!(steps.len(), 2 + 3 * 4 + 3);
         assert!(steps[..2].iter().all(|s| *s == Step { candidate: 0, kind: Kind::Warmup }));
+        let last: Vec<usize> = (0..steps.len()).filter(|&at| is_last_warmup(&steps, at)).collect();
+        assert_eq!(last, [1]);
         for round in 0..4 {
             let mut of_round: Vec<_> =
                 steps.iter().filter(|s| s.kind == Kind::Measured { round }).map(|s| s.candidate).collect();

@@ -3,10 +3,12 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_core::Sample;
+use imas_core::candidate::SYSTEM;
 use imas_core::latency::Latency;
 use imas_core::simulate::data::{Header, RawRun, RunKind};
 use imas_linux::clock::now_unix_s;
@@ -14,19 +16,49 @@ use imas_linux::host::Host;
 use imas_linux::measure::Outcome;
 
 use super::counted::Counted;
+use super::plan::Kind;
 
 /// The open file.
 pub(super) struct RawFile {
     file: File,
     program: String,
+    outputs: Outputs,
+    /// Measured runs of which it is not known yet whether they wrote what they should, each with the hash of what it wrote.
+    waiting: Vec<(u64, RawRun)>,
+}
+
+/// What the program wrote under `system`, by which the others are judged as [`imas_core::bench::compare`] does.
+#[derive(Default)]
+struct Outputs {
+    first: Option<u64>,
+    /// A second run gave the same or something else.
+    confirmed: bool,
+    varies: bool,
+}
+
+impl Outputs {
+    fn see(&mut self, output: u64) {
+        self.confirmed = self.first.is_some();
+        self.varies |= *self.first.get_or_insert(output) != output;
+    }
+
+    /// Whether a run that wrote this counts; None while nobody can tell.
+    fn allow(&self, output: u64) -> Option<bool> {
+        let is_same = output == self.first?;
+        (is_same || self.confirmed).then_some(is_same || self.varies)
+    }
 }
 
 impl RawFile {
     /// Opens it for appending and writes a header.
     pub(super) fn append(path: &Path, program: &str, seed: u64) -> Result<Self> {
-        let file = File::options().append(true).create(true).open(path);
+        let named = || path.display().to_string();
+        let mut file = File::options().read(true).append(true).create(true).open(path).with_context(named)?;
+        if is_torn(&file).with_context(named)? {
+            file.write_all(b"\n").with_context(named)?;
+        }
         let mut raw =
-            Self { file: file.with_context(|| path.display().to_string())?, program: program.to_owned() };
+            Self { file, program: program.to_owned(), outputs: Outputs::default(), waiting: vec![] };
         raw.line(&Header {
             imas: "runs".to_owned(),
             schema: 1,
@@ -38,21 +70,58 @@ impl RawFile {
         Ok(raw)
     }
 
-    /// One run; `counted` is what a counted one brought.
+    /// One run; `counted` is what a counted one brought. A measured one that wrote something else than one under `system` is written once
+    /// another under `system` has shown whether that means anything.
     pub(super) fn add(
         &mut self,
         candidate: &str,
-        round: u32,
+        kind: Kind,
         outcome: &Outcome,
         counted: Option<&Counted>,
     ) -> Result<()> {
+        let (kind, round) = match kind {
+            Kind::Warmup => return Ok(()),
+            Kind::Counted { round } => (RunKind::Counted, round),
+            Kind::Measured { round } => (RunKind::Measured, round),
+        };
+        let run = RawRun { kind, round, ..self.run(candidate, outcome, counted) };
+        // What failed is out for that, whatever it wrote.
+        if kind == RunKind::Counted || !run.ok {
+            return self.line(&run);
+        }
+        if candidate == SYSTEM {
+            self.outputs.see(outcome.output_hash);
+            self.line(&run)?;
+        } else {
+            self.waiting.push((outcome.output_hash, run));
+        }
+        self.judge(None)
+    }
+
+    /// Writes the rest: as the comparison has it, one run under `system` is enough where there is no other.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let known = self.outputs.first.is_some();
+        self.judge(Some(!known))
+    }
+
+    /// Writes the runs that can be judged; `otherwise` is the word on those that cannot.
+    fn judge(&mut self, otherwise: Option<bool>) -> Result<()> {
+        for (output, run) in std::mem::take(&mut self.waiting) {
+            match self.outputs.allow(output).or(otherwise) {
+                Some(true) => self.line(&run)?,
+                Some(false) => self.line(&RawRun { ok: false, why: Some("output".to_owned()), ..run })?,
+                None => self.waiting.push((output, run)),
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, candidate: &str, outcome: &Outcome, counted: Option<&Counted>) -> RawRun {
         let sample = counted.map(|counted| &counted.sample);
         let figure = |get: fn(&Sample) -> u64| sample.map(get);
-        self.line(&RawRun {
+        RawRun {
             program: self.program.clone(),
             candidate: candidate.to_owned(),
-            round,
-            kind: if sample.is_some() { RunKind::Counted } else { RunKind::Measured },
             at_s: now_unix_s(),
             exit: outcome.exit,
             ok: outcome.exit == 0 && !outcome.timed_out,
@@ -78,7 +147,8 @@ impl RawFile {
             latency: sample.and_then(Latency::of),
             split: sample.and_then(|sample| sample.memory.split),
             curve: counted.and_then(|counted| counted.curve.clone()),
-        })
+            ..RawRun::default()
+        }
     }
 
     fn line(&mut self, value: &impl serde::Serialize) -> Result<()> {
@@ -95,4 +165,76 @@ fn why(outcome: &Outcome) -> Option<String> {
         (false, None, _) => "exit",
     };
     Some(why.to_owned())
+}
+
+/// Its last line was cut short, as by a full disk: what follows must not become part of it.
+fn is_torn(file: &File) -> std::io::Result<bool> {
+    let metadata = file.metadata()?;
+    let Some(last) = metadata.len().checked_sub(1).filter(|_| metadata.is_file()) else {
+        return Ok(false);
+    };
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, last)?;
+    Ok(byte != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_core::simulate::data::read;
+
+    use super::*;
+
+    /// A file that held `before`, after these measured runs: candidate, round, and the hash of what it wrote.
+    fn written(before: &str, runs: &[(&str, u32, u64)]) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), before).unwrap();
+        let mut raw = RawFile::append(file.path(), "p", 0).unwrap();
+        for &(candidate, round, output_hash) in runs {
+            let outcome = Outcome { output_hash, ..Outcome::default() };
+            raw.add(candidate, Kind::Measured { round }, &outcome, None).unwrap();
+        }
+        raw.finish().unwrap();
+        std::fs::read_to_string(file.path()).unwrap()
+    }
+
+    #[test]
+    fn a_torn_line_swallows_nothing() {
+        let whole = "{\"imas\":\"runs\",\"schema\":1}\n";
+        let torn = format!("{whole}{{\"program\":\"p\",\"cand");
+        for (before, headers, unreadable) in [("", 1, 0), (whole, 2, 0), (torn.as_str(), 2, 1)] {
+            let text = written(before, &[("system", 0, 1)]);
+            let data = read(&text);
+            assert!(text.starts_with(before));
+            assert_eq!((data.headers.len(), data.runs.len()), (headers, 1), "{before:?}");
+            assert_eq!(data.unreadable.len(), unreadable, "{before:?}");
+        }
+    }
+
+    /// Candidates and rounds of the runs that do not count, after a look at whether all are there.
+    fn blamed(runs: &[(&str, u32, u64)]) -> Vec<(String, u32)> {
+        let text = written("", runs);
+        let lines: Vec<RawRun> =
+            text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), runs.len(), "{text}");
+        let out = lines.into_iter().filter(|run| !run.ok);
+        out.inspect(|run| assert_eq!(run.why.as_deref(), Some("output")))
+            .map(|run| (run.candidate, run.round))
+            .collect()
+    }
+
+    #[test]
+    fn who_writes_something_else_does_not_count() {
+        let a = |round| [("a".to_owned(), round)];
+        let runs = [("a", 0, 2), ("b", 0, 1), ("system", 0, 1), ("system", 1, 1), ("b", 1, 1), ("a", 1, 1)];
+        assert_eq!(blamed(&runs), a(0));
+        assert_eq!(blamed(&[("a", 0, 2), ("system", 0, 1)]), a(0), "one round");
+        assert_eq!(blamed(&[("system", 0, 1), ("system", 1, 1), ("a", 1, 2)]), a(1));
+    }
+
+    #[test]
+    fn where_system_varies_nobody_is_blamed() {
+        let varying = [("system", 0, 1), ("a", 0, 2), ("a", 1, 3), ("system", 1, 4), ("a", 2, 5)];
+        assert!(blamed(&varying).is_empty());
+        assert!(blamed(&[("a", 0, 2), ("b", 0, 3)]).is_empty(), "without a run of system");
+    }
 }
