@@ -12,7 +12,7 @@ use std::rc::Rc;
 use imas_core::bench;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
-use imas_core::simulate::data::NotRun;
+use imas_core::simulate::data::{NotRun, OTHER_OUTPUT, OutputVaries};
 use imas_core::split::Split;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,14 @@ impl Line {
     #[must_use]
     pub fn key(&self) -> Key {
         (self.program.clone(), self.candidate.clone(), self.kind, self.run.round)
+    }
+
+    /// The same without blame for what it wrote.
+    fn forgiven(self) -> Self {
+        if self.why.as_deref() != Some(OTHER_OUTPUT) {
+            return self;
+        }
+        Self { ok: true, why: None, said: None, ..self }
     }
 }
 
@@ -232,15 +240,31 @@ pub fn dropped(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(dropped)
 }
 
+/// Programs whose output was seen to vary under `system`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn varying(path: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read(path).map_err(SuiteError::file(path))?;
+    Ok(varying_in(&text))
+}
+
+fn varying_in(text: &[u8]) -> BTreeSet<String> {
+    let said = whole_lines(text).filter_map(|line| serde_json::from_slice::<OutputVaries>(line).ok());
+    said.map(|one| one.output_varies).collect()
+}
+
 fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n"))
 }
 
 fn parse(text: &[u8]) -> Vec<Line> {
     let lines = whole_lines(text);
+    let varying = varying_in(text);
     let mut seen = BTreeSet::new();
     let runs = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-    runs.filter(|line| !line.program.is_empty() && seen.insert(line.key())).collect()
+    let runs = runs.filter(|line| !line.program.is_empty() && seen.insert(line.key()));
+    runs.map(|line| if varying.contains(&line.program) { line.forgiven() } else { line }).collect()
 }
 
 #[cfg(test)]
@@ -306,6 +330,23 @@ mod tests {
         let wanted = [("b", "fails"), ("c", "no such input")].map(|(name, why)| (name.into(), why.into()));
         assert_eq!(dropped(record.path()).unwrap(), BTreeMap::from(wanted));
         assert_eq!(read(record.path()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn nobody_is_blamed_where_the_output_varies() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut record, _) = Record::open(folder.path(), false).unwrap();
+        let blamed = |program: &str, round, why: &str| {
+            let why = Some(why.to_owned());
+            Line { ok: false, why, said: Some("what".into()), ..line(program, round) }
+        };
+        for one in [blamed("a", 0, "output"), blamed("a", 2, "crash"), blamed("b", 0, "output")] {
+            record.append(&one).unwrap();
+        }
+        record.append(&OutputVaries { output_varies: "a".into(), at_s: 1.0 }).unwrap();
+        let lines = read(record.path()).unwrap();
+        assert_eq!(lines, [line("a", 0), blamed("a", 2, "crash"), blamed("b", 0, "output")]);
+        assert_eq!(varying(record.path()).unwrap(), BTreeSet::from(["a".to_owned()]));
     }
 
     #[test]

@@ -207,6 +207,37 @@ fn what_goes_wrong_under_a_candidate_is_said_and_left_out() {
     assert_eq!(runs(&world).iter().filter(|run| run["ok"] == false).count(), 8);
 }
 
+/// Its output is the same at first, and a candidate's is another; then it varies by itself.
+#[test]
+fn who_was_blamed_before_the_output_varied_is_in_again() {
+    let world = World::new();
+    let log = world.work().join("log");
+    let body = format!(
+        "{WORK}; if grep -q libmimalloc /proc/$$/maps; then echo other; else echo run >>{log}; test $(wc -l <{log}) -le 3; echo $?; fi",
+        log = log.display()
+    );
+    let own = program("turns", &format!("sh -c '{body}'"));
+    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "5", "--counted", "0"]);
+    assert!(ran.status.success(), "{}", said(&ran));
+    let blamed = runs(&world).iter().filter(|run| run["why"] == "output").count();
+    assert!((1..=2).contains(&blamed), "{}", said(&ran));
+    let record = std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap();
+    assert_eq!(record.matches("{\"output_varies\":\"turns\"").count(), 1, "{record}");
+    assert!(stderr(&ran).contains("turns: its output varies under system"), "{}", said(&ran));
+    let summary: Value =
+        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    assert!(list(&summary, "/summary/troubles").is_empty(), "{summary:#}");
+    let data = imas_core::simulate::data::read(&record);
+    let counts = data.runs.iter().filter(|run| run.ok && run.candidate == "mimalloc").count();
+    assert!(counts > blamed && data.unreadable.is_empty(), "it was tried again: {counts} runs");
+    // What was skipped meanwhile is made now.
+    let lib = world.work().join("lib");
+    let again = ["--with", "mimalloc", "--rounds", "5", "--counted", "0", "--resume"];
+    let resumed = output(suite(&world, "run", &again).env("IMAS_LIB_DIR", lib));
+    assert!(resumed.status.success(), "{}", said(&resumed));
+    assert_eq!(runs(&world).len(), 10, "{}", said(&resumed));
+}
+
 /// The study names them in its table of what is left out.
 fn assert_in_the_study(world: &World, why: &str) {
     let out = world.work().join("study");

@@ -8,7 +8,7 @@
 //! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
 //! is there twice, in the same instant, counts once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,19 @@ pub struct NotRun {
     pub at_s: f64,
 }
 
+/// Two runs under `system` wrote different things: nobody is to blame for another output of this program, in lines before this one or after it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct OutputVaries {
+    /// Name of the program.
+    pub output_varies: String,
+    /// When that was seen, seconds since the epoch.
+    #[serde(default)]
+    pub at_s: f64,
+}
+
+/// Why a run does not count whose output is not that of `system`; nothing where [`OutputVaries`].
+pub const OTHER_OUTPUT: &str = "output";
+
 /// What was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
@@ -146,6 +159,8 @@ pub struct Data {
     pub runs: Vec<RawRun>,
     /// In the order of the lines.
     pub not_run: Vec<NotRun>,
+    /// Programs of which [`OutputVaries`] is said; their runs count, whatever they wrote.
+    pub output_varies: BTreeSet<String>,
     /// Lines that are none of these.
     pub unreadable: Vec<Unreadable>,
 }
@@ -174,6 +189,17 @@ impl Data {
         let dropped = self.not_run.iter().filter(|one| !ran_since(one));
         dropped.map(|one| (one.left_out.as_str(), one.why.as_str())).collect()
     }
+
+    /// Runs that were blamed before it was seen that the output varies.
+    fn forgive(&mut self) {
+        let is_blamed = |run: &&mut RawRun| {
+            run.why.as_deref() == Some(OTHER_OUTPUT) && self.output_varies.contains(&run.program)
+        };
+        for run in self.runs.iter_mut().filter(is_blamed) {
+            run.ok = true;
+            run.why = None;
+        }
+    }
 }
 
 /// Reads the text of a file.
@@ -196,6 +222,8 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
                 start.push(run);
             } else if let Some(not_run) = not_run(line) {
                 data.not_run.push(not_run);
+            } else if let Ok(OutputVaries { output_varies, .. }) = serde_json::from_str(line) {
+                data.output_varies.insert(output_varies);
             } else {
                 let why = serde_json::from_str::<RawRun>(line).map_or_else(
                     |error| error.to_string(),
@@ -206,6 +234,7 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
         }
         data.runs.extend(rounds.join(start));
     }
+    data.forgive();
     data
 }
 
@@ -274,6 +303,18 @@ mod tests {
         let data = read(text);
         assert_eq!((data.not_run.len(), data.unreadable.len()), (4, 0));
         assert_eq!(data.dropped(), BTreeMap::from([("a", "fails"), ("c", "no input")]));
+    }
+
+    #[test]
+    fn nobody_is_blamed_where_the_output_varies() {
+        let run = |program: &str, why: &str| {
+            format!("{{\"program\":\"{program}\",\"candidate\":\"a\",\"ok\":false,\"why\":\"{why}\"}}\n")
+        };
+        let said = "{\"output_varies\":\"p\",\"at_s\":1.0}\n".to_owned();
+        let data = read(&(run("p", "output") + &run("p", "crash") + &run("q", "output") + &said));
+        assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+        let whys: Vec<_> = data.runs.iter().map(|run| (run.ok, run.why.as_deref())).collect();
+        assert_eq!(whys, [(true, None), (false, Some("crash")), (false, Some("output"))]);
     }
 
     #[test]

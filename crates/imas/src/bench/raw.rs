@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use imas_core::Sample;
 use imas_core::candidate::SYSTEM;
 use imas_core::latency::Latency;
-use imas_core::simulate::data::{Header, RawRun, RunKind};
+use imas_core::simulate::data::{Header, OTHER_OUTPUT, OutputVaries, RawRun, RunKind};
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::measure::Outcome;
@@ -23,7 +23,7 @@ pub(super) struct RawFile {
     file: File,
     program: String,
     outputs: Outputs,
-    /// Measured runs of which it is not known yet whether they wrote what they should, each with the hash of what it wrote.
+    /// Measured runs from before the first under `system`, each with the hash of what it wrote.
     waiting: Vec<(u64, RawRun)>,
 }
 
@@ -31,21 +31,20 @@ pub(super) struct RawFile {
 #[derive(Default)]
 struct Outputs {
     first: Option<u64>,
-    /// A second run gave the same or something else.
-    confirmed: bool,
     varies: bool,
 }
 
 impl Outputs {
-    fn see(&mut self, output: u64) {
-        self.confirmed = self.first.is_some();
+    /// True when this is the first to show that it varies.
+    fn see(&mut self, output: u64) -> bool {
+        let before = self.varies;
         self.varies |= *self.first.get_or_insert(output) != output;
+        self.varies && !before
     }
 
     /// Whether a run that wrote this counts; None while nobody can tell.
     fn allow(&self, output: u64) -> Option<bool> {
-        let is_same = output == self.first?;
-        (is_same || self.confirmed).then_some(is_same || self.varies)
+        Some(self.varies || output == self.first?)
     }
 }
 
@@ -70,8 +69,8 @@ impl RawFile {
         Ok(raw)
     }
 
-    /// One run; `counted` is what a counted one brought. A measured one that wrote something else than one under `system` is written once
-    /// another under `system` has shown whether that means anything.
+    /// One run; `counted` is what a counted one brought. Who writes something else than `system` is blamed at once, and for
+    /// nothing when `system` turns out to vary, which a line of its own says ([`OutputVaries`]).
     pub(super) fn add(
         &mut self,
         candidate: &str,
@@ -90,18 +89,19 @@ impl RawFile {
             return self.line(&run);
         }
         if candidate == SYSTEM {
-            self.outputs.see(outcome.output_hash);
             self.line(&run)?;
+            if self.outputs.see(outcome.output_hash) {
+                self.line(&OutputVaries { output_varies: self.program.clone(), at_s: now_unix_s() })?;
+            }
         } else {
             self.waiting.push((outcome.output_hash, run));
         }
         self.judge(None)
     }
 
-    /// Writes the rest: as the comparison has it, one run under `system` is enough where there is no other.
+    /// Writes the rest: without a run under `system` nobody is to blame.
     pub(super) fn finish(mut self) -> Result<()> {
-        let known = self.outputs.first.is_some();
-        self.judge(Some(!known))
+        self.judge(Some(true))
     }
 
     /// Writes the runs that can be judged; `otherwise` is the word on those that cannot.
@@ -109,7 +109,7 @@ impl RawFile {
         for (output, run) in std::mem::take(&mut self.waiting) {
             match self.outputs.allow(output).or(otherwise) {
                 Some(true) => self.line(&run)?,
-                Some(false) => self.line(&RawRun { ok: false, why: Some("output".to_owned()), ..run })?,
+                Some(false) => self.line(&RawRun { ok: false, why: Some(OTHER_OUTPUT.to_owned()), ..run })?,
                 None => self.waiting.push((output, run)),
             }
         }
@@ -213,10 +213,9 @@ mod tests {
     /// Candidates and rounds of the runs that do not count, after a look at whether all are there.
     fn blamed(runs: &[(&str, u32, u64)]) -> Vec<(String, u32)> {
         let text = written("", runs);
-        let lines: Vec<RawRun> =
-            text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.len(), runs.len(), "{text}");
-        let out = lines.into_iter().filter(|run| !run.ok);
+        let data = read(&text);
+        assert_eq!((data.runs.len(), data.unreadable.len()), (runs.len(), 0), "{text}");
+        let out = data.runs.into_iter().filter(|run| !run.ok);
         out.inspect(|run| assert_eq!(run.why.as_deref(), Some("output")))
             .map(|run| (run.candidate, run.round))
             .collect()
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn where_system_varies_nobody_is_blamed() {
-        let varying = [("system", 0, 1), ("a", 0, 2), ("a", 1, 3), ("system", 1, 4), ("a", 2, 5)];
+        let varying = [("system", 0, 1), ("a", 0, 2), ("b", 0, 3), ("system", 1, 4), ("a", 1, 5)];
         assert!(blamed(&varying).is_empty());
         assert!(blamed(&[("a", 0, 2), ("b", 0, 3)]).is_empty(), "without a run of system");
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_core::candidate::SYSTEM;
-use imas_core::simulate::data::NotRun;
+use imas_core::simulate::data::{NotRun, OTHER_OUTPUT, OutputVaries};
 use imas_linux::backed::enough_for;
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
@@ -58,8 +58,9 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
         return Err(Hinted::error("none of these programs can be run here", "'imas suite list' says why"));
     }
     say_if_busy();
-    let subjects =
-        usable.into_iter().map(|(program, build_id)| Subject::new(program, build_id, &lines)).collect();
+    let varying = imas_suite::record::varying(record.path()).map_err(super::hinted)?;
+    let subject = |(program, build_id)| Subject::new(program, build_id, &lines, &varying);
+    let subjects = usable.into_iter().map(subject).collect();
     let done = lines.iter().map(Line::key).collect();
     let begun = imas_suite::record::begun(record.path()).map_err(super::hinted)?;
     let mut session =
@@ -174,21 +175,21 @@ struct Subject<'a> {
     varies: bool,
     /// The most memory that a run of it took.
     most_bytes: u64,
-    /// Runs that do not count, by candidate.
-    failures: BTreeMap<String, usize>,
+    /// Why runs do not count, by candidate.
+    failures: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Subject<'a> {
-    fn new(program: &'a Program, build_id: String, lines: &[Line]) -> Self {
+    fn new(program: &'a Program, build_id: String, lines: &[Line], varying: &BTreeSet<String>) -> Self {
         let mine = || lines.iter().filter(|line| line.program == program.name);
         let outputs: Vec<&String> = mine()
             .filter(|line| line.ok && line.candidate == SYSTEM)
             .filter_map(|line| line.run.output.as_ref())
             .collect();
         let different: BTreeSet<_> = outputs.iter().collect();
-        let mut failures = BTreeMap::new();
+        let mut failures: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in mine().filter(|line| !line.ok) {
-            *failures.entry(line.candidate.clone()).or_default() += 1;
+            failures.entry(line.candidate.clone()).or_default().push(line.why.clone().unwrap_or_default());
         }
         Self {
             program,
@@ -197,7 +198,7 @@ impl<'a> Subject<'a> {
             dropped: false,
             expected: outputs.first().map(|output| (*output).clone()),
             confirmed: outputs.len() > 1,
-            varies: different.len() > 1,
+            varies: different.len() > 1 || varying.contains(&program.name),
             most_bytes: mine().map(|line| line.run.peak_bytes).max().unwrap_or(0),
             failures,
         }
@@ -208,7 +209,23 @@ impl<'a> Subject<'a> {
     }
 
     fn has_lost(&self, candidate: &str) -> bool {
-        self.failures.get(candidate).is_some_and(|&failures| failures >= CHANCES)
+        self.failures.get(candidate).is_some_and(|whys| whys.len() >= CHANCES)
+    }
+
+    /// An output of `system`. True when it is the first to show that the output varies: then nobody was to blame for another.
+    fn see(&mut self, output: Option<String>) -> bool {
+        let Some(output) = output else { return false };
+        let Some(expected) = &self.expected else {
+            self.expected = Some(output);
+            return false;
+        };
+        self.confirmed = true;
+        if self.varies || *expected == output {
+            return false;
+        }
+        self.varies = true;
+        self.failures.values_mut().for_each(|whys| whys.retain(|why| why != OTHER_OUTPUT));
+        true
     }
 }
 
@@ -341,7 +358,8 @@ impl Session<'_> {
             }
             progress.step(&name, &candidate.name);
             let began = Instant::now();
-            let line = self.once(at, candidate, kind, round).and_then(|line| self.compared(at, line));
+            let line =
+                self.once(at, candidate, kind, round).and_then(|line| self.compared(at, line, progress));
             progress.done(&name, Some(began.elapsed()));
             let line = match line {
                 Ok(line) => line,
@@ -375,8 +393,7 @@ impl Session<'_> {
             let said = line.said.as_deref().unwrap_or_default();
             return self.leave_out(at, &format!("it fails under system ({why}): {said}"), progress);
         }
-        self.see(at, line.run.output);
-        Ok(())
+        self.see(at, line.run.output, progress)
     }
 
     /// Nothing more is done with the program in this session; the record says why.
@@ -409,25 +426,25 @@ impl Session<'_> {
     }
 
     /// An output of `system`, by which the others are judged.
-    fn see(&mut self, at: usize, output: Option<String>) {
-        let subject = &mut self.subjects[at];
-        match (&subject.expected, output) {
-            (None, output) => subject.expected = output,
-            (Some(_), None) => {}
-            (Some(expected), Some(output)) => {
-                subject.varies |= *expected != output;
-                subject.confirmed = true;
-            }
+    fn see(&mut self, at: usize, output: Option<String>, progress: &Progress) -> Result<()> {
+        if !self.subjects[at].see(output) {
+            return Ok(());
         }
+        let name = self.subjects[at].program.name.clone();
+        progress.say(&format!(
+            "imas: note: {name}: its output varies under system; outputs are not compared, and nobody is left out for another"
+        ));
+        let line = OutputVaries { output_varies: name, at_s: now_unix_s() };
+        self.record.append(&line).map_err(super::hinted)
     }
 
     /// A candidate is blamed for another output only when `system` gives the same one twice.
-    fn compared(&mut self, at: usize, mut line: Line) -> Result<Line> {
+    fn compared(&mut self, at: usize, mut line: Line, progress: &Progress) -> Result<Line> {
         if !line.ok || line.run.output.is_none() {
             return Ok(line);
         }
         if line.candidate == SYSTEM {
-            self.see(at, line.run.output.clone());
+            self.see(at, line.run.output.clone(), progress)?;
             return Ok(line);
         }
         let subject = &self.subjects[at];
@@ -440,11 +457,11 @@ impl Session<'_> {
             if let Some(why) = again.why {
                 anyhow::bail!("it fails under system ({why}) when its output was to be confirmed");
             }
-            self.see(at, again.run.output);
+            self.see(at, again.run.output, progress)?;
         }
         if !self.subjects[at].varies {
             line.ok = false;
-            line.why = Some("output".to_owned());
+            line.why = Some(OTHER_OUTPUT.to_owned());
             line.said = Some("its output is not that of system".to_owned());
         }
         Ok(line)
@@ -458,7 +475,7 @@ impl Session<'_> {
         if let Some(why) = &line.why {
             let said = line.said.as_deref().unwrap_or_default();
             progress.say(&format!("imas: {} under {}: {why}: {said}", line.program, line.candidate));
-            *self.subjects[at].failures.entry(line.candidate.clone()).or_default() += 1;
+            subject.failures.entry(line.candidate.clone()).or_default().push(why.clone());
         } else if line.kind == Kind::Counted && line.counts.is_none() {
             progress.say(&format!(
                 "imas: note: {} under {}: no process of it was counted",
