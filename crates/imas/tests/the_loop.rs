@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -390,6 +391,23 @@ fn eight_starts_at_once_lose_nothing() {
         trials.iter().all(|trial| trial.sample.malloc.calls >= 20_000 && trial.sample.pass_reason.is_none())
     );
     assert_eq!(world.page_files(), [""; 0], "every page was harvested and removed");
+}
+
+/// As under `make -j8`: a candidate's waiting time begins with its trial, not with the end of it.
+#[test]
+fn of_starts_at_once_one_is_a_candidates_trial() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work());
+    let starts: Vec<_> =
+        (0..8).map(|_| world.imas(["run", "--"]).arg(&behave).arg("20000").spawn().unwrap()).collect();
+    for mut start in starts {
+        assert!(start.wait().unwrap().success());
+    }
+    world.check(["show"]).success(); // takes the pages in
+    let mut tried: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.candidate).collect();
+    tried.sort_unstable();
+    let different = tried.iter().collect::<BTreeSet<_>>().len();
+    assert!(different > 0 && different == tried.len(), "{tried:?}");
 }
 
 #[test]
