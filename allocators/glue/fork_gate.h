@@ -57,6 +57,7 @@ static inline void gate_compiler_fence(void)
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
+// Puts this thread on the list; waits while another forks.
 static void gate_list(void)
 {
     pthread_mutex_lock(&gate_mutex);
@@ -68,6 +69,7 @@ static void gate_list(void)
     pthread_mutex_unlock(&gate_mutex);
 }
 
+// Takes it off again.
 static void gate_unlist(void)
 {
     pthread_mutex_lock(&gate_mutex);
@@ -80,6 +82,7 @@ static void gate_unlist(void)
 static inline void gate_enter(void);
 static inline void gate_leave(void);
 
+// At a thread's end (thread_end.h): its data goes back, and from now on it passes the gate as one that has ended.
 static void gate_end_thread(void)
 {
     gate_enter();
