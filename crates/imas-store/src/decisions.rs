@@ -55,11 +55,12 @@ impl Store {
     }
 
     /// Records that a trial begins, unless one of the same candidate began within the waiting time and is still under way: of starts at the same moment one is
-    /// the trial. Returns whether it begins. `decided.begun` names the trial; without it nothing begins.
+    /// the trial. Returns whether it begins. `decided.begun` names the trial; without it nothing begins. `seen`: the newest trial ([`Store::newest_trial`]) that the
+    /// decision could look at: one that ended since is still under way to it.
     ///
     /// # Errors
     /// When the store refuses.
-    pub fn begin(&self, program: RowId, decided: &Decided) -> Result<bool, StoreError> {
+    pub fn begin(&self, program: RowId, decided: &Decided, seen: RowId) -> Result<bool, StoreError> {
         let Some((trial_id, retest_s)) = &decided.begun else { return Ok(false) };
         // One statement, so that nobody writes between its looking and its writing.
         let sql =
@@ -69,7 +70,7 @@ impl Store {
                        SELECT 1 FROM decision AS other
                        WHERE other.program = ?1 AND other.candidate = ?3 AND other.trial_id IS NOT NULL
                          AND other.at_s > ?2 - ?7 AND other.at_s <= ?2
-                         AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id))";
+                         AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id AND trial.id <= ?8))";
         let written = self.connection().prepare_cached(sql)?.execute(params![
             program,
             decided.at_s,
@@ -78,8 +79,18 @@ impl Store {
             decided.because,
             trial_id,
             retest_s,
+            seen,
         ])?;
         Ok(written > 0)
+    }
+
+    /// Number of the newest trial of any program; 0 without any.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn newest_trial(&self) -> Result<RowId, StoreError> {
+        let mut statement = self.connection().prepare_cached("SELECT coalesce(max(id), 0) FROM trial")?;
+        Ok(statement.query_row([], |row| row.get(0))?)
     }
 
     /// The newest decision.
@@ -158,7 +169,7 @@ mod tests {
             at_s,
             ..decided(candidate, true)
         };
-        let begins = |decided: &Decided| store.begin(program, decided).unwrap();
+        let begins = |decided: &Decided| store.begin(program, decided, 0).unwrap();
         assert!(begins(&of("a", "t1", 100.0, 3600.0)));
         assert!(!begins(&of("a", "t2", 100.1, 3600.0)), "t1 is under way");
         assert!(begins(&of("b", "t3", 100.2, 3600.0)), "another candidate");

@@ -46,7 +46,7 @@ pub fn apt_command(packages: &BTreeSet<String>, is_root: bool) -> String {
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
     // RUNLEVEL=1 keeps invoke-rc.d from starting a server that is only wanted as a program.
     let apt = format!(
-        "env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=600 {}",
+        "env LC_ALL=C RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=600 {}",
         list.join(" ")
     );
     if is_root { apt } else { format!("sudo {apt}") }

@@ -168,7 +168,8 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     }
     crate::harvest::harvest_quietly(&context, &store);
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
-    let program_id = program.id;
+    // Before the trials are read: what ends from here on is not looked at.
+    let (program_id, seen) = (program.id, store.newest_trial()?);
     let known = Known::gather(&context, &store, program, &executable.build_id)?;
     let conditions = conditions()?;
     let profile = known.profile(&context, &args.rules);
@@ -177,7 +178,7 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
         decide(&profile, &conditions)
     } else {
         keep_weight(&conditions);
-        take(&store, program_id, &profile, &conditions, (trial_id.clone(), context.limits.retest_s))?
+        take(&store, (program_id, seen), &profile, &conditions, (trial_id.clone(), context.limits.retest_s))?
     };
     let ticket = Ticket {
         kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
@@ -237,13 +238,13 @@ fn weight_file() -> Option<PathBuf> {
 /// the rounds of their candidate.
 fn take(
     store: &Store,
-    program: RowId,
+    (program, seen): (RowId, RowId),
     profile: &ProfileView,
     conditions: &Conditions,
     trial: (String, f64),
 ) -> Result<Decision> {
     let decision = decide(profile, conditions);
-    if decision.trial && store.begin(program, &decided(&decision, Some(trial)))? {
+    if decision.trial && store.begin(program, &decided(&decision, Some(trial)), seen)? {
         return Ok(decision);
     }
     let decision = if decision.trial { decide_production(profile, conditions) } else { decision };

@@ -58,12 +58,12 @@ impl Board {
     /// Of `len` candidates, from all trials in order of time. A round ends where a candidate comes up again. A trial whose round has no figures of
     /// `system` is paired with the latest before it, else with the first after it.
     pub fn new(trials: &[Trial], len: usize, system: usize) -> Self {
-        Self::cut(trials, &[], len, system)
+        Self::cut(trials, |_, _| false, len, system)
     }
 
-    /// The same; a round begins at each of these indices of `trials`, too.
-    pub fn cut(trials: &[Trial], openings: &[usize], len: usize, system: usize) -> Self {
-        let raw = rounds_cut(trials, openings);
+    /// The same; of the round that began at an index of `trials`, `ends` says whether it ends before another index, too.
+    pub fn cut(trials: &[Trial], ends: impl Fn(usize, usize) -> bool, len: usize, system: usize) -> Self {
+        let raw = rounds_cut(trials, ends);
         let steadied = steady(&raw, len);
         let rounds: Vec<&[Trial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
@@ -164,15 +164,15 @@ fn contrast(before: &Moments, point: Point) -> (f64, f64) {
 
 /// Cut where a candidate comes up again.
 pub(crate) fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
-    rounds_cut(trials, &[])
+    rounds_cut(trials, |_, _| false)
 }
 
-fn rounds_cut<'a>(trials: &'a [Trial], openings: &[usize]) -> Vec<&'a [Trial]> {
+fn rounds_cut(trials: &[Trial], ends: impl Fn(usize, usize) -> bool) -> Vec<&[Trial]> {
     let mut rounds = Vec::new();
     let mut start = 0;
     for (at, trial) in trials.iter().enumerate() {
         let comes_again = trials[start..at].iter().any(|earlier| earlier.candidate == trial.candidate);
-        if comes_again || (at > start && openings.contains(&at)) {
+        if comes_again || (at > start && ends(start, at)) {
             rounds.push(&trials[start..at]);
             start = at;
         }

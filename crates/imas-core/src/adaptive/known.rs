@@ -51,10 +51,16 @@ impl Known {
         };
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
-        let mut board =
-            Board::cut(&points(&made, per_operation), &openings(&made, system, settings), len, system);
+        let mut board = Board::cut(
+            &points(&made, per_operation),
+            |from, at| ends(&made, (from, at), system, settings),
+            len,
+            system,
+        );
         let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
-        let is_stale = made.last().is_some_and(|last| is_pause(last, history.now_unix_s, settings));
+        let first_of_round = made.len().saturating_sub(board.in_round.len());
+        let is_stale =
+            made.get(first_of_round).is_some_and(|one| is_pause(one, history.now_unix_s, settings));
         if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
@@ -112,7 +118,7 @@ impl Known {
             return None;
         }
         let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
-        let last_s = last_s.fold(None, least)?;
+        let last_s = last_s.fold(None, least).unwrap_or(f64::NEG_INFINITY); // a clock that was set back: a look is due
         Some(if self.is_doubtful(pick, w) { last_s } else { last_s + self.settings.watch_s })
     }
 
@@ -162,19 +168,18 @@ struct Made<'a> {
     cost: Option<Cost>,
 }
 
-/// The first trials of candidates that came later, where the trial before was made long ago: its round is over. Paired with a run of `system` of last week, a
-/// newcomer would be blamed for all that has changed since.
-fn openings(made: &[Made<'_>], system: usize, settings: &Settings) -> Vec<usize> {
-    let of_system = |until: usize| made[..until].iter().filter(|one| one.candidate == system).count();
-    let is_first = |at: usize| made[..at].iter().all(|one| one.candidate != made[at].candidate);
-    let after_a_pause = |at: usize| is_pause(&made[at - 1], made[at].record.sample.made_unix_s, settings);
-    (1..made.len())
-        .filter(|&at| is_first(at) && of_system(at) >= FIRST_ROUNDS as usize && after_a_pause(at))
-        .collect()
+/// Whether a round that began long ago ends before a trial: that of a candidate that came later. Paired with a run of `system` of last week, a newcomer would
+/// be blamed for all that has changed since.
+fn ends(made: &[Made<'_>], (from, at): (usize, usize), system: usize, settings: &Settings) -> bool {
+    let of_system = made[..at].iter().filter(|one| one.candidate == system).count();
+    let is_first = made[..at].iter().all(|one| one.candidate != made[at].candidate);
+    is_first
+        && of_system >= FIRST_ROUNDS as usize
+        && is_pause(&made[from], made[at].record.sample.made_unix_s, settings)
 }
 
-fn is_pause(last: &Made<'_>, until_s: f64, settings: &Settings) -> bool {
-    until_s - last.record.sample.made_unix_s > settings.watch_s / 2.0
+fn is_pause(one: &Made<'_>, until_s: f64, settings: &Settings) -> bool {
+    until_s - one.record.sample.made_unix_s > settings.watch_s / 2.0
 }
 
 /// Trials that speak for the program as it is now, in order of time.

@@ -50,7 +50,10 @@ pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
     for (name, runs) in by_name {
         let dropped = dropped.remove(name);
         match program(name, &runs) {
-            Ok(program) => programs.push(program),
+            Ok((program, scarce)) => {
+                programs.push(program);
+                left_out.extend(scarce);
+            }
             Err(why) => {
                 left_out.push(LeftOut { name: name.to_owned(), why: dropped.map_or(why, str::to_owned) })
             }
@@ -61,7 +64,8 @@ pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
     (programs, left_out)
 }
 
-fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
+/// The program, and those of its candidates that have too few runs.
+fn program(name: &str, runs: &[&RawRun]) -> Result<(Program, Vec<LeftOut>), String> {
     let candidates = candidates(runs);
     if candidates.first().is_none_or(|first| first != SYSTEM) {
         let failed = runs.iter().find(|run| run.candidate == SYSTEM && !run.ok);
@@ -78,10 +82,13 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     let even = even_pace(runs, &candidates);
     let point = |run: &RawRun| Point::new(even.cpu_s(paced(run)), run.mean_bytes as f64);
     let rounds = self::rounds(runs, &candidates, RunKind::Measured, point);
-    let (candidates, rounds) = complete(candidates, rounds);
-    if candidates.len() < 2 {
-        return Err("no candidate beside system in most of its rounds".to_owned());
-    }
+    let Complete { stays, rounds, scarce } = complete(candidates.len(), rounds);
+    let named = |&(i, rounds): &(usize, usize)| LeftOut {
+        name: format!("{name} under {}", candidates[i]),
+        why: format!("figures in {rounds} of its rounds only"),
+    };
+    let scarce = scarce.iter().map(named).collect();
+    let candidates: Vec<String> = stays.iter().map(|&i| candidates[i].clone()).collect();
     if rounds.len() < MIN_ROUNDS {
         return Err(format!(
             "{} rounds with figures of CPU and memory for every candidate, {MIN_ROUNDS} are needed",
@@ -90,28 +97,42 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<Program, String> {
     }
     let counted = self::rounds(runs, &candidates, RunKind::Counted, counted);
     let has_system = |round: &Vec<Option<Counted>>| round[0].is_some();
-    Ok(Program {
+    let program = Program {
         name: name.to_owned(),
         counted: counted.into_iter().filter(has_system).collect(),
         same_runs: false,
         rounds,
         candidates,
         truth: None,
-    })
+    };
+    Ok((program, scarce))
 }
 
-/// Rounds in which every candidate has figures, of the candidates that have them in most: in one that was interrupted, or made before a candidate joined,
-/// a policy would take what was never run for a trial that failed.
-fn complete<T: Clone>(
-    candidates: Vec<String>,
-    mut rounds: Vec<Vec<Option<T>>>,
-) -> (Vec<String>, Vec<Vec<Option<T>>>) {
+/// Rounds in which every candidate has figures.
+struct Complete<T> {
+    /// Indices of the candidates.
+    stays: Vec<usize>,
+    /// By round, then by those candidates.
+    rounds: Vec<Vec<Option<T>>>,
+    /// The other candidates, each with the number of rounds in which it has figures.
+    scarce: Vec<(usize, usize)>,
+}
+
+/// Candidates with figures in most rounds, and the rounds that have them all: in one that was interrupted, or made before a candidate joined, a policy would take
+/// what was never run for a trial that failed. Where too few rounds are left, the candidate that is there least goes.
+fn complete<T: Clone>(candidates: usize, mut rounds: Vec<Vec<Option<T>>>) -> Complete<T> {
     rounds.retain(|round| round[0].is_some() && round.iter().flatten().count() > 1);
     let figures = |i: usize| rounds.iter().filter(|round| round[i].is_some()).count();
-    let stays: Vec<usize> = (0..candidates.len()).filter(|&i| 2 * figures(i) > rounds.len()).collect();
+    let common = |of: &[usize]| rounds.iter().filter(|round| of.iter().all(|&i| round[i].is_some())).count();
+    let mut stays: Vec<usize> = (0..candidates).filter(|&i| 2 * figures(i) > rounds.len()).collect();
+    while stays.len() > 2 && common(&stays) < MIN_ROUNDS {
+        let rarest = (1..stays.len()).min_by_key(|&at| figures(stays[at])).unwrap_or(1);
+        stays.remove(rarest);
+    }
+    let scarce = (0..candidates).filter(|i| !stays.contains(i)).map(|i| (i, figures(i))).collect();
     let of_those = |round: &Vec<Option<T>>| stays.iter().map(|&i| round[i].clone()).collect::<Vec<_>>();
     let rounds = rounds.iter().map(of_those).filter(|round| round.iter().all(Option::is_some)).collect();
-    (stays.iter().map(|&i| candidates[i].clone()).collect(), rounds)
+    Complete { stays, rounds, scarce }
 }
 
 fn paced(run: &RawRun) -> Paced {
@@ -194,10 +215,29 @@ mod tests {
             .map(|(name, round)| run(name, "measured", round))
             .collect();
         let (programs, left_out) = programs(&read(&text));
-        assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(left_out.len(), 1, "{left_out:?}");
+        assert!(
+            left_out[0].name == "p under rare" && left_out[0].why.contains("2 of its rounds"),
+            "{left_out:?}"
+        );
         assert_eq!(programs[0].candidates, ["system", "a", "late"]);
         assert_eq!(programs[0].rounds.len(), 4);
         assert!(programs[0].rounds.iter().flatten().all(Option::is_some));
+    }
+
+    /// Six rounds, `a` in the first four, `b` in the last four: with both there would be two.
+    #[test]
+    fn where_few_rounds_have_all_the_rarest_goes() {
+        let names = |round: usize| match round {
+            0 | 1 => vec!["system", "a"],
+            2 | 3 => vec!["system", "a", "b"],
+            _ => vec!["system", "b"],
+        };
+        let text: String = (0..6)
+            .flat_map(|round| names(round).into_iter().map(move |name| run(name, "measured", round)))
+            .collect();
+        let (programs, left_out) = programs(&read(&text));
+        assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 4, 1));
     }
 
     #[test]

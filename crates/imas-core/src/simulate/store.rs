@@ -12,7 +12,7 @@ use crate::profile::History;
 type Round = Vec<(Option<Point>, Option<Counted>)>;
 
 /// The program called `name`, from its trials in order of time, whatever their age, cut into rounds where a candidate comes up again; and the candidates, or the
-/// program as a whole, that cannot be replayed. A candidate takes part when it has figures in [`MIN_ROUNDS`] rounds together with `system`: one that a policy dropped
+/// program as a whole, that cannot be replayed. A candidate takes part when it has figures in [`MIN_ROUNDS`] rounds together with `system` and with the others that take part: one that a policy dropped
 /// sooner cannot be judged on runs that it was not dropped for. One that ever failed is out.
 pub fn from_store(name: &str, history: &History<'_>) -> (Option<Program>, Vec<LeftOut>) {
     let all = Settings { max_age_s: f64::INFINITY, ..Settings::default() };

@@ -43,17 +43,21 @@ pub(super) fn missing(suite: &Suite, programs: &[&Program], place: &Place, unask
     Ok(())
 }
 
-/// All at once; where that fails (one that this release does not have fails them all), each for itself.
+/// All at once. Where one of the names fails them all (this release does not have it), each for itself.
 fn install_debian(debian: &BTreeSet<String>, place: &Place) {
     let is_root = nix::unistd::geteuid().is_root();
-    let install = |names: &BTreeSet<String>| {
-        packages::install(&packages::apt_command(names, is_root), place)
-            .inspect_err(|error| message::warning(&error.to_string()))
-            .is_ok()
-    };
-    if !install(debian) && debian.len() > 1 {
-        for name in debian {
-            install(&BTreeSet::from([name.clone()]));
+    let install = |names: &BTreeSet<String>| packages::install(&packages::apt_command(names, is_root), place);
+    let Err(error) = install(debian) else { return };
+    let said = error.to_string();
+    message::error(&super::hinted(error));
+    let is_a_name = ["Unable to locate package", "has no installation candidate"];
+    if debian.len() < 2 || !is_a_name.iter().any(|words| said.contains(words)) {
+        return;
+    }
+    message::say("imas: installing them one by one");
+    for name in debian {
+        if let Err(error) = install(&BTreeSet::from([name.clone()])) {
+            message::error(&super::hinted(error));
         }
     }
 }

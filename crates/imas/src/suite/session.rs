@@ -327,7 +327,9 @@ impl Session<'_> {
     }
 
     fn say_who_joined(&self) {
-        let lacks = |name: &String| self.begun.values().any(|names| !names.contains(name));
+        let is_asked = |round: &Round| self.subjects.iter().any(|subject| subject.program.name == round.0);
+        let lacks =
+            |name: &String| self.begun.iter().any(|(round, names)| is_asked(round) && !names.contains(name));
         let joined: Vec<&str> = self
             .candidates
             .iter()
@@ -337,7 +339,7 @@ impl Session<'_> {
             .collect();
         if !joined.is_empty() {
             message::warning(&format!(
-                "{} joined after rounds were begun, and those stay without: runs of a round are made next to each other\nhint: --rounds above those that are done makes rounds with all; only such rounds are compared",
+                "{} joined after rounds were begun, and those stay without: runs of a round are made next to each other\nhint: --rounds above those that are done makes rounds with all; they are compared once more than half of the rounds have all",
                 joined.join(", ")
             ));
         }
