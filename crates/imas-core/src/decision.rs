@@ -10,6 +10,7 @@ use crate::profile::{Bar, CandidateView, ProfileView};
 use crate::quarantine::{Crashes, Quarantine};
 use crate::reason::Reason;
 use crate::sample::Ended;
+use crate::stats::more;
 
 /// State of the machine at the moment of a start.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
@@ -194,7 +195,7 @@ fn left_the_set(view: &CandidateView) -> Option<Evidence> {
 /// What a candidate gains over `system`, in words.
 fn gains(name: &str, standing: &Standing) -> Evidence {
     let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
-    let of = |difference: f64| format!("{:+.1} %", difference.exp_m1() * 100.0);
+    let of = |difference: f64| format!("{:+.1} %", more(difference) * 100.0);
     let text = format!(
         "CPU {}, memory {}, together {} +- {:.1} % against system over {rounds} rounds{}",
         of(*cpu),

@@ -249,7 +249,7 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
         notes.push(format!(
             "{}, {} CPUs, {}, {}; begun {}.",
             text("cpu"),
-            header.host["cpus"],
+            data.cpus(),
             text("kernel"),
             text("libc"),
             crate::explain::when(header.began_unix_s)

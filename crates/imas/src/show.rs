@@ -118,7 +118,7 @@ fn adaptive_table(profile: &ProfileView, judgement: &Judgement) -> String {
     let rows =
         profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
             let is_known = standing.rounds > 0 && standing.within > 0.0;
-            let percent = |difference: f64| format!("{:+.1} %", difference.exp_m1() * 100.0);
+            let percent = |difference: f64| format!("{:+.1} %", imas_core::stats::more(difference) * 100.0);
             let figure = |text: String| if is_known { text } else { "-".to_owned() };
             let pick = if i == judgement.pick { "pick" } else { "" };
             vec![

@@ -202,6 +202,19 @@ impl Data {
     }
 }
 
+impl Data {
+    /// How many CPUs the starts could use, in words: "2", or "1 to 2" where they differ; "unknown" where none says.
+    #[must_use]
+    pub fn cpus(&self) -> String {
+        let said = || self.headers.iter().filter_map(|header| header.host["cpus"].as_u64());
+        match (said().min(), said().max()) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+            (_, Some(most)) => most.to_string(),
+            _ => "unknown".to_owned(),
+        }
+    }
+}
+
 /// Reads the text of a file.
 pub fn read(text: &str) -> Data {
     read_all([text])
@@ -315,6 +328,14 @@ mod tests {
         assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
         let whys: Vec<_> = data.runs.iter().map(|run| (run.ok, run.why.as_deref())).collect();
         assert_eq!(whys, [(true, None), (false, Some("crash")), (false, Some("output"))]);
+    }
+
+    #[test]
+    fn starts_on_fewer_cpus_are_told() {
+        let header = |cpus: u32| format!("{{\"imas\":\"runs\",\"schema\":1,\"host\":{{\"cpus\":{cpus}}}}}\n");
+        assert_eq!(read(&header(2)).cpus(), "2");
+        assert_eq!(read(&(header(2) + &header(1))).cpus(), "1 to 2");
+        assert_eq!(read("").cpus(), "unknown");
     }
 
     #[test]

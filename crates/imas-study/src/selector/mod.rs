@@ -142,7 +142,7 @@ fn machine(source: &Source) -> String {
         serde_json::Value::Null => String::new(),
         other => other.to_string(),
     };
-    format!("Machine: {}, {} CPUs, {}, {}. ", text("cpu"), text("cpus"), text("kernel"), text("libc"))
+    format!("Machine: {}, {} CPUs, {}, {}. ", text("cpu"), source.data.cpus(), text("kernel"), text("libc"))
 }
 
 fn unreadable(source: &Source) -> String {

@@ -56,8 +56,8 @@ fn sentence_on_time(noises: &[Noise]) -> String {
         return String::new();
     };
     format!(
-        " The paper's nanoseconds per operation varied by a factor of {:.1} (one standard deviation of the logarithm, median of the programs): a call during \
-         which the process loses the CPU is timed with the wait, and on a busy machine a few of those decide the mean.",
+        " The paper's nanoseconds per operation varied by a factor of {:.1} (one standard deviation of the logarithm, median of the programs): it weighs four \
+         classes of calls alike, and one that is rare in a program is timed a few times only.",
         typical.exp()
     )
 }

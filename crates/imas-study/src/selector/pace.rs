@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use imas_core::candidate::SYSTEM;
 use imas_core::pace::Pace;
 use imas_core::simulate::data::{RawRun, RunKind};
-use imas_core::stats::bootstrap;
+use imas_core::stats::{bootstrap, more};
 
 use super::Judged;
 use super::total::{average, with_interval};
@@ -55,6 +55,6 @@ fn over_system(judged: &Judged, both: &BTreeMap<&Place<'_>, (&Pace, &Pace)>, kin
     }
     let means: Vec<f64> =
         by_program.values().filter_map(|excesses| average(excesses.iter().copied())).collect();
-    let mean = |values: &[f64]| average(values.iter().copied()).map(|mean| mean.exp_m1() * 100.0);
+    let mean = |values: &[f64]| average(values.iter().copied()).map(|mean| more(mean) * 100.0);
     Some(with_interval(&bootstrap(&means, judged.by.resamples, judged.by.seed, mean)?))
 }

@@ -3,7 +3,7 @@
 
 use imas_core::simulate::data::{RawRun, RunKind};
 use imas_core::simulate::{Program, cost};
-use imas_core::stats::median;
+use imas_core::stats::{median, more};
 
 use super::Judged;
 use super::aims;
@@ -226,7 +226,7 @@ fn measurement(
     let index = program.candidates.iter().position(|name| name == candidate);
     let rounds: Vec<usize> = (0..program.rounds.len()).collect();
     let point = index.and_then(|i| cost(program, &rounds, i));
-    let change = |x: Option<f64>| x.map_or_else(no_figure, |x| format!("{:+.1}", x.exp_m1() * 100.0));
+    let change = |x: Option<f64>| x.map_or_else(no_figure, |x| format!("{:+.1}", more(x) * 100.0));
     let marks = picks.zip(index).map(|(picks, i)| {
         let all = [("fastest", picks.fastest), ("leanest", picks.leanest), ("balanced", picks.balanced)];
         all.into_iter().filter(|(_, pick)| *pick == i).map(|(word, _)| word).collect::<Vec<_>>().join(", ")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One figure over all programs, with its interval.
 
-use imas_core::stats::{Interval, bootstrap};
+use imas_core::stats::{Interval, bootstrap, more};
 
 use super::judge::{Outcome, Outcomes};
 use super::strategy::Strategy;
@@ -49,7 +49,7 @@ impl Metric {
     pub(crate) fn gain(self, value: f64) -> f64 {
         match self {
             Self::Frag => 0.0 - value * 100.0,
-            _ => 0.0 - value.exp_m1() * 100.0,
+            _ => 0.0 - more(value) * 100.0,
         }
     }
 }
