@@ -240,6 +240,17 @@ mod tests {
         assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 4, 1));
     }
 
+    /// Twelve rounds, of which `late` is in five: seven others are not given up for it.
+    #[test]
+    fn who_is_in_few_rounds_takes_none_away() {
+        let names = |round: usize| if round < 7 { &["system", "a"][..] } else { &["system", "a", "late"] };
+        let text: String = (0..12)
+            .flat_map(|round| names(round).iter().map(move |name| run(name, "measured", round)))
+            .collect();
+        let (programs, left_out) = programs(&read(&text));
+        assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 12, 1));
+    }
+
     #[test]
     fn who_was_counted_only_is_no_candidate() {
         let measured = (0..4).flat_map(|round| ["system", "a"].map(|name| run(name, "measured", round)));
