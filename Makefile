@@ -87,7 +87,7 @@ study: build ## measure the suite again and judge every choice on it (STUDY_SET=
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz
 	$(IMAS) simulate --data $(STUDY)/runs.jsonl.gz
 
-study-mobile: build ## allocators for a phone, 50 iterations (about 80 minutes; STUDY=folder; goes on where it was)
+study-mobile: build ## allocators for a phone, 50 iterations (about 55 minutes; STUDY=folder; goes on where it was)
 	$(IMAS) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
