@@ -225,6 +225,12 @@ mod tests {
         assert!(programs[0].rounds.iter().flatten().all(Option::is_some));
     }
 
+    /// Measured rounds, each with the candidates that `names` says.
+    fn measured(rounds: usize, names: impl Fn(usize) -> Vec<&'static str>) -> String {
+        let of = |round| names(round).into_iter().map(move |name| run(name, "measured", round));
+        (0..rounds).flat_map(of).collect()
+    }
+
     /// Six rounds, `a` in the first four, `b` in the last four: with both there would be two.
     #[test]
     fn where_few_rounds_have_all_the_rarest_goes() {
@@ -233,21 +239,15 @@ mod tests {
             2 | 3 => vec!["system", "a", "b"],
             _ => vec!["system", "b"],
         };
-        let text: String = (0..6)
-            .flat_map(|round| names(round).into_iter().map(move |name| run(name, "measured", round)))
-            .collect();
-        let (programs, left_out) = programs(&read(&text));
+        let (programs, left_out) = programs(&read(&measured(6, names)));
         assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 4, 1));
     }
 
     /// Twelve rounds, of which `late` is in five: seven others are not given up for it.
     #[test]
     fn who_is_in_few_rounds_takes_none_away() {
-        let names = |round: usize| if round < 7 { &["system", "a"][..] } else { &["system", "a", "late"] };
-        let text: String = (0..12)
-            .flat_map(|round| names(round).iter().map(move |name| run(name, "measured", round)))
-            .collect();
-        let (programs, left_out) = programs(&read(&text));
+        let names = |round| if round < 7 { vec!["system", "a"] } else { vec!["system", "a", "late"] };
+        let (programs, left_out) = programs(&read(&measured(12, names)));
         assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 12, 1));
     }
 
