@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Single questions about processes, answered from /proc, and the probe that shows whether a library loads.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -81,6 +83,43 @@ pub fn mapped_files(
     Ok((process.exe()?, files.collect()))
 }
 
+/// The words of the command line, the program's own name first; none for a zombie, for a kernel thread and in the midst of an exec.
+///
+/// # Errors
+/// When there is no such process.
+pub fn arguments(pid: u32) -> std::io::Result<Vec<OsString>> {
+    words(pid, "cmdline")
+}
+
+/// The environment the process was started with, `NAME=VALUE` each; none where there are no [`arguments`].
+///
+/// # Errors
+/// When there is no such process, or it is not ours to look at.
+pub fn environment(pid: u32) -> std::io::Result<Vec<OsString>> {
+    words(pid, "environ")
+}
+
+fn words(pid: u32, name: &str) -> std::io::Result<Vec<OsString>> {
+    let bytes = read_at_once(&std::fs::File::open(format!("/proc/{pid}/{name}"))?)?;
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let words = bytes.split(|byte| *byte == 0).filter(|_| !bytes.is_empty());
+    Ok(words.map(|word| OsString::from_vec(word.to_vec())).collect())
+}
+
+/// All of the file by a single read. Each read looks at the process anew: by several, the text would be torn where the process ends or
+/// runs another image between two of them, and the beginning of a name would be taken for the name.
+fn read_at_once(file: &std::fs::File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    loop {
+        let got = file.read_at(&mut bytes, 0)?;
+        if got < bytes.len() {
+            bytes.truncate(got);
+            return Ok(bytes);
+        }
+        bytes.resize(bytes.len() * 8, 0);
+    }
+}
+
 fn open(pid: u32) -> ProcResult<Process> {
     Process::new(i32::try_from(pid).map_err(|_| procfs::ProcError::NotFound(None))?)
 }
@@ -133,6 +172,27 @@ mod tests {
         let start = start_ticks(me).unwrap();
         assert!(is_running(me, start) && !is_running(me, start + 1));
         assert_eq!(boot_id().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn arguments_and_environment_are_read_whole_however_long() {
+        let long = "x".repeat(100_000);
+        let mut command = Command::new("sleep");
+        let mut child = command.env_clear().env("LONG", &long).args(["60"].repeat(5000)).spawn().unwrap();
+        let pid = child.id();
+        let read = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Some((arguments(pid).unwrap(), environment(pid).unwrap()))
+                .filter(|(words, _)| words[0] == "sleep")
+        });
+        child.kill().unwrap();
+        let (words, variables) = read.unwrap();
+        assert_eq!(words.len(), 5001);
+        assert_eq!(variables, [OsString::from(format!("LONG={long}"))]);
+        // A zombie has neither any more.
+        assert_eq!(arguments(pid).unwrap(), [""; 0]);
+        child.wait().unwrap();
+        assert!(arguments(pid).is_err() && environment(pid).is_err());
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn of(process: &Process) -> Option<Running> {
 fn program(process: &Process) -> Option<Program> {
     let path = process.exe().ok()?;
     let folder = process.cwd().ok();
-    let arguments = process.cmdline().ok()?.into_iter().skip(1).map(OsString::from);
+    let arguments = crate::process::arguments(u32::try_from(process.pid()).ok()?).ok()?.into_iter().skip(1);
     // A script is often named from where the program was started.
     let arguments: Vec<_> = arguments
         .map(|word| match &folder {

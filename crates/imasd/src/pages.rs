@@ -516,7 +516,9 @@ impl Daemon {
         self.watched.remove(page);
         self.folders.remove(page);
         let _ = self.store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
-        tracing::debug!(UID = page.uid, PAGE = %page.name.display(), "a page was dropped: {why:?}");
+        if page.uid == self.own_uid() {
+            tracing::info!(PAGE = %page.name.display(), "a page was dropped: {why:?}");
+        }
     }
 
     /// A user's process took everybody's trial and was gone before we could look, crashed perhaps. The user gets an entry of its own,

@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -115,8 +115,9 @@ pub(crate) fn look(identity: Identity) -> Option<Sight> {
     let folder = PathBuf::from(format!("/proc/{}", identity.pid));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;
-    let arguments = arguments(&folder)?;
-    let given = Given::to(&path, arguments.get(1..).unwrap_or_default());
+    let arguments = imas_linux::process::arguments(identity.pid).ok()?;
+    // Without any it is in the midst of its exec or of its end: it cannot be said what it is given.
+    let given = Given::to(&path, arguments.get(1..)?);
     let cwd = folder.join("cwd");
     let executable = Executable::from(&about);
     let unit = if Interpreter::of(&path).is_none() { unit(&folder) } else { None };
@@ -128,8 +129,8 @@ pub(crate) fn look(identity: Identity) -> Option<Sight> {
     };
     let uid = std::fs::metadata(&folder).ok()?.uid();
     let sight = Sight { identity, uid, path, executable, detail, detail_text, unit };
-    // All of it was read of one process only if it is still the same.
-    (stat(identity.pid)?.starttime == identity.start_ticks).then_some(sight)
+    // All of it was read of one process and of one image only if that still runs.
+    (self::executable(identity) == Some(executable)).then_some(sight)
 }
 
 fn unit(folder: &Path) -> Option<String> {
@@ -163,9 +164,9 @@ pub(crate) fn executable(identity: Identity) -> Option<Executable> {
 
 /// Whether the process, by its environment, belongs to the tree of that run folder.
 pub(crate) fn reads_index_below(identity: Identity, run_dir: &Path) -> bool {
-    let environment = std::fs::read(format!("/proc/{}/environ", identity.pid)).unwrap_or_default();
     let wanted = [imas_abi::env::RUN.as_bytes(), b"=", run_dir.as_os_str().as_bytes()].concat();
-    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    let environment = imas_linux::process::environment(identity.pid).unwrap_or_default();
+    environment.iter().any(|variable| variable.as_bytes() == wanted)
 }
 
 /// A descriptor that becomes readable when the process ends, and the proof that it is that process.
@@ -174,15 +175,6 @@ pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
     let held = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // Read after opening: had the id passed to another process before, its start would differ.
     is_running(identity).then_some(held)
-}
-
-fn arguments(folder: &Path) -> Option<Vec<OsString>> {
-    let bytes = std::fs::read(folder.join("cmdline")).ok()?;
-    if bytes.is_empty() {
-        return None; // in the midst of its exec or of its end: it cannot be said what it is given
-    }
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    Some(bytes.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
 /// As [`Given::detail`], with files named from the process's own working directory.
@@ -247,6 +239,27 @@ mod tests {
         assert_eq!(sight.detail_text, script.to_string_lossy());
         assert_eq!(sight.detail, detail_of_text(&sight.detail_text), "the store's text names the same file");
         assert!(look(life.identity).is_none() && hold(life.identity).is_none());
+    }
+
+    /// A page is made before the exec that places the process: imasd looks at processes in the midst of one as a rule, not as an
+    /// exception. What it reads must not be torn between two images, or between a life and its end.
+    #[test]
+    fn a_process_in_the_midst_of_an_exec_is_seen_whole_or_not_at_all() {
+        const EXECS: u32 = 2000;
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a-name-that-is-longer-than-one-small-read-of-the-command-line.sh");
+        std::fs::write(&script, "[ $1 -eq 0 ] || exec /bin/sh \"$0\" $(($1 - 1))\n").unwrap();
+        let mut child = Command::new("/bin/sh").arg(&script).arg(EXECS.to_string()).spawn().unwrap();
+        let identity = life(child.id()).unwrap().identity;
+        let mut seen = 0;
+        while child.try_wait().unwrap().is_none() {
+            let Some(sight) = look(identity) else { continue };
+            if Interpreter::of(&sight.path).is_some() {
+                assert_eq!(sight.detail_text, std::fs::canonicalize(&script).unwrap().to_string_lossy());
+                seen += 1;
+            }
+        }
+        assert!(seen > 0);
     }
 
     #[test]
