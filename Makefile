@@ -79,9 +79,11 @@ STUDY_SET ?= study
 # Candidates beside system, separated by commas: those of results/.
 STUDY_WITH ?= hoard,dlmalloc,musl-mallocng,glibc:arena2,glibc:lean,glibc:thp,jemalloc,tcmalloc,snmalloc,mimalloc,mimalloc2:small,mimalloc2:tight
 STUDY_LIMIT ?= 12h
+STUDY_ROUNDS ?= 12
+STUDY_COUNTED ?= 5
 study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 4 hours, study: 9, full: 14, see docs/measuring.md; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)
-	$(IMAS) suite run --set $(STUDY_SET) --rounds 12 --counted 5 --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(IMAS) suite run --set $(STUDY_SET) --rounds $(STUDY_ROUNDS) --counted $(STUDY_COUNTED) --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
 	$(IMAS) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
 	$(IMAS) study selector --data $(STUDY)/runs.jsonl.gz --out $(STUDY)/page
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz

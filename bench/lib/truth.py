@@ -5,6 +5,7 @@ The hook is built twice more for this (hook/full.h): once it also adds up the us
 times every call. Sampling is the same code in all three.
 """
 
+import json
 import os
 import shutil
 import statistics
@@ -83,17 +84,33 @@ def _read(path):
     return Record(_times(data, 0), _times(data, len(OPS) * TIMES), bool(jemalloc), moments)
 
 
+ENTRIES = 120_000
+
+
+def _documents():
+    """The same entries as JSON and as XML."""
+    texts = [(f"name {i * 7919 % ENTRIES}", "a" * (i % 40), "b" * (i % 23)) for i in range(ENTRIES)]
+    files = OUT / "keep.json", OUT / "keep.xml"
+    files[0].write_text(json.dumps([{"id": i, "name": name, "words": words} for i, (name, *words) in enumerate(texts)]))
+    lines = (f'<entry id="{i}"><name>{name}</name><w>{a}</w><w>{b}</w></entry>' for i, (name, a, b) in enumerate(texts))
+    files[1].write_text("<entries>" + "\n".join(lines) + "</entries>")
+    return files
+
+
 def _programs():
-    """Five that keep many megabytes, and how much of them malloc sees: Python's small objects and much of a compiler's tree
+    """Seven that keep many megabytes, and how much of them malloc sees: Python's small objects and much of a compiler's tree
     live in mappings of their own."""
     compiler = subprocess.run(["gcc", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout.strip()
     source = OUT / "keep.ii"
     subprocess.run(["g++", "-E", "-P", "-o", source, INPUTS / "keep.cc"], check=True)
+    as_json, as_xml = _documents()
     made = [
         Program("python3", ["/usr/bin/python3", str(INPUTS / "keep.py")], []),
         Program("sqlite3", ["/usr/bin/sqlite3", "-batch", "-init", str(INPUTS / "keep.sql"), ":memory:", ".quit"], []),
         Program("cc1plus", [compiler, "-quiet", "-O2", str(source), "-o", "/dev/null"], []),
         Program("perl", ["/usr/bin/perl", str(ROOT / "workloads" / "demo" / "words.pl")], []),
+        Program("jq", ["/usr/bin/jq", "length", str(as_json)], []),
+        Program("xmllint", ["/usr/bin/xmllint", "--noout", str(as_xml)], []),
     ]
     there = [program for program in made if shutil.which(program.command[0])]
     if shutil.which("redis-server"):
