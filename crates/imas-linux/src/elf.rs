@@ -95,6 +95,15 @@ impl Unfit {
     }
 }
 
+/// The build-id in hexadecimal, if the file has one. Its symbols are not looked at: of a library that is thousands of reads.
+///
+/// # Errors
+/// When the file cannot be opened or is not a readable ELF file.
+pub fn build_id(path: &Path) -> Result<Option<String>, ElfError> {
+    let cache = ReadCache::new(File::open(path)?);
+    Ok(object::File::parse(&cache)?.build_id()?.map(hex))
+}
+
 impl Executable {
     /// Reads the file's headers, dynamic symbols and notes; a large file is not read whole.
     ///
@@ -291,6 +300,7 @@ mod tests {
         let (_folder, path) = compile("int main(void){return 0;}", &["-Wl,--build-id"]);
         let elf = Executable::read(&path).unwrap();
         assert_eq!(elf.unfit(), None);
+        assert_eq!(build_id(&path).unwrap(), elf.build_id);
         assert_eq!(elf.build_id.unwrap().len(), 40);
     }
 

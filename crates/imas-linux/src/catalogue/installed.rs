@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::elf::Executable;
+use crate::elf;
 
 /// The folders of the common distributions, in the order of glibc's loader: multiarch first, then the plain ones.
 fn folders() -> impl Iterator<Item = PathBuf> {
@@ -22,6 +22,6 @@ pub(super) fn find(soname: &str) -> Option<PathBuf> {
 /// `build` and the first 12 digits of its build-id: the version that changes whenever the library does. `None` without one.
 #[must_use]
 pub fn build_of(library: &Path) -> Option<String> {
-    let id = Executable::read(library).ok()?.build_id?;
+    let id = elf::build_id(library).ok()??;
     Some(format!("build {}", id.get(..12).unwrap_or(&id)))
 }

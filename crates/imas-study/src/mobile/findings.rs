@@ -252,7 +252,7 @@ fn deviation(samples: &Samples) -> Finding {
         claim: "Free memory deviates more from run to run with jemalloc".to_owned(),
         printed: "larger deviation".to_owned(),
         ours: format!(
-            "ratio of standard deviations, running: {}; idle: {}",
+            "ratio of median absolute deviations, running: {}; idle: {}",
             claims[0].text(2, ""),
             claims[1].text(2, "")
         ),

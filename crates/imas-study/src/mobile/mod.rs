@@ -21,8 +21,8 @@ pub use sample::{MobileHeader, MobileKey, MobilePart, MobileRecord, MobileSample
 
 const RULE: &str = "Reproduced: the 95 % interval of ours lies wholly on the side that is claimed, against each of those it is claimed against; sizes are \
                     exact. Not reproduced: it lies on the other side. Differs: the claim holds against some of them only. Undecided: our runs cannot \
-                    tell (the interval holds no difference, or there are fewer than 6 rounds). In brackets: 95 % intervals of the median ratio in the same round (bootstrap), \
-                    of the mean difference in the same round (Student) or of the ratio of standard deviations (Fisher).";
+                    tell (the interval holds no difference, or there are fewer than 6 rounds). In brackets: 95 % intervals (bootstrap over the rounds) of the median ratio \
+                    or difference in the same round, or of the ratio of median absolute deviations.";
 
 /// What to judge.
 #[derive(Clone, Debug)]
