@@ -28,7 +28,7 @@ static long resident_mib(void)
 static long resident_after_rest(void)
 {
     malloc_trim(0);
-    for (int round = 0; round < 60 && resident_mib() > BURST_MIB / 4; round++) {
+    for (int round = 0; round < 150 && resident_mib() > BURST_MIB / 4; round++) {
         usleep(20000);
         free(opaque(malloc(opaque_size((size_t)round * 1000 + 10))));
         malloc_trim(0);

@@ -64,6 +64,16 @@ def read_slots(data):
     return slots
 
 
+def is_armed(path):
+    """Whether the page is there and its maker is done with it."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return False
+    return len(data) >= HEADER_BYTES and read_header(data)["armed"] == 1
+
+
 def read(path):
     with open(path, "rb") as file:
         data = file.read()

@@ -412,7 +412,7 @@ def unfit():
         if not wanted(name) or not (WORK / name).exists():
             continue
         publish(entry(WORK / name, f"flags={FLIGHT}"))
-        plain, outcome, left = with_and_without([WORK / name], env={"A": "1", "ASAN_OPTIONS": "verify_asan_link_order=0"}, timeout=20)
+        plain, outcome, left = with_and_without([WORK / name], env={"A": "1", "ASAN_OPTIONS": "verify_asan_link_order=0"}, timeout=120)
         # the program counts what is mapped of ours, and the stub is
         same = outcome.status == plain.status and outcome.out.replace(b"injected 2", b"injected 0") == plain.out
         check(f"{name}: same", same, f"{outcome} {plain}")

@@ -170,12 +170,12 @@ def endings(allocators):
     for way in [*SIGNALS, *QUIET_ENDS, *EXITS]:
         if not wanted(f"ends by {way}"):
             continue
-        plain = run(["bash", "-c", f"ulimit -c unlimited; exec {WORK}/launch -w -- {WORK}/dies {way}"], cwd=WORK, timeout=30)
+        plain = run(["bash", "-c", f"ulimit -c unlimited; exec {WORK}/launch -w -- {WORK}/dies {way}"], cwd=WORK, timeout=120)
         for allocator in allocators:
             for mode in ALL_MODES:
                 PAGE.unlink(missing_ok=True)
                 command = " ".join(str(part) for part in launch_command(mode, allocator, [WORK / "dies", way], ("-w",)))
-                outcome = run(["bash", "-c", f"ulimit -c unlimited; exec {command}"], cwd=WORK, timeout=30)
+                outcome = run(["bash", "-c", f"ulimit -c unlimited; exec {command}"], cwd=WORK, timeout=120)
                 left = page.read(PAGE)
                 label = f"ends by {way} {mode} {allocator}"
                 check(label, outcome == plain, f"{outcome} {plain}")
@@ -283,7 +283,10 @@ def killed(allocators):
             PAGE.unlink(missing_ok=True)
             command = launch_command("trial", allocator, [WORK / "threads", "1000000"])
             child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
-            time.sleep(chance.uniform(0.01, 0.4))
+            while not page.is_armed(PAGE):  # what is killed before leaves none
+                assert child.poll() is None, child.returncode
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, 0.4))
             child.kill()
             child.wait()
             left = page.read(PAGE)

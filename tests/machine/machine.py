@@ -70,7 +70,7 @@ class Machine:
         if mode is not None:
             os.chmod(place, mode)
 
-    def boot(self, step, timeout=180, init=None):
+    def boot(self, step, timeout=900, init=None):
         """Boots the machine, with process 1 `init` if not its own, to do inside/STEP; answers (ended by itself, seconds)."""
         shutil.copy(HERE / "inside" / step, self.test / "step")
         (self.test / "results").write_text("")

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 
@@ -137,7 +138,9 @@ def from_enable_to_disable():
 
 def what_status_sees(keep):
     imas("enable", "--yes")
-    sleeper = subprocess.Popen(["/bin/sleep", "100"])
+    sleeper = subprocess.Popen(["/bin/sleep", "1000"])
+    while STUB not in pathlib.Path(f"/proc/{sleeper.pid}/maps").read_text():
+        time.sleep(0.01)
     seen = status()["processes"]
     check("status: who has it mapped", seen["with_library"] >= 1, seen)
     good(keep)
@@ -155,13 +158,13 @@ def what_status_sees(keep):
     (RUN / "state").mkdir()
     (RUN / "state/emergency").write_bytes(b"\x1b[2Jbad\nmore")
     check("status: an emergency, harmless text", status()["emergency"] == "?[2Jbad", status()["emergency"])
-    placed = run("/bin/sh", "-c", f"LD_PRELOAD={HOME}/lib/imas/libimas-guard.so:{HOME}/lib/imas/allocators/libmimalloc.so /bin/sleep 60 & "
-                 f"sleep 0.3; {IMAS} system status --json; kill $!")
+    placed = run("/bin/sh", "-c", f"LD_PRELOAD={HOME}/lib/imas/libimas-guard.so:{HOME}/lib/imas/allocators/libmimalloc.so /bin/sleep 1000 & "
+                 f"until grep -q libmimalloc /proc/$!/maps; do sleep 0.05; done; {IMAS} system status --json; kill $!")
     serving = json.loads(placed.stdout)["processes"]["serving"]
     check("status: which allocator serves", any(s["executable"] == "/usr/bin/sleep" and s["allocator"] == "mimalloc" for s in serving), serving)
     with tempfile.TemporaryDirectory() as other:
         shutil.copy("/bin/sleep", other + "/imasd")
-        namesake = subprocess.Popen([other + "/imasd", "60"])
+        namesake = subprocess.Popen([other + "/imasd", "1000"])
         check("status: a daemon of another run folder is none", status()["daemon"] is None, status()["daemon"])
         namesake.kill()
         namesake.wait()

@@ -242,13 +242,13 @@ def a_lock_that_is_gone(file):
         return skip("a lock that is gone", "strace is not installed")
     lock = file.with_name("preload.imas-lock")
     lock.touch()
-    tracing = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=1s:when=1"]
+    tracing = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=4s:when=1"]
     process = subprocess.Popen([*tracing, LDPRELOAD, "add", ENTRY, "--file", file], stdout=subprocess.DEVNULL)
     time.sleep(0.5)  # it has opened the lock; if it is slower than that, nothing is shown, and nothing fails
     lock.unlink()
     with open(lock, "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        time.sleep(1.5)
+        time.sleep(4.5)
         check("a lock that is gone keeps nobody out", content(file) is None, content(file))
     check("a lock that is let go", process.wait() == 0 and content(file) == LINE, content(file))
     tool("remove", file)

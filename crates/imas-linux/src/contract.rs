@@ -93,11 +93,12 @@ mod tests {
 
     #[test]
     fn a_program_whose_child_hangs_is_ended_with_it() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let hanging = folder.path().join("forks");
-        std::fs::write(&hanging, "#!/bin/sh\nsleep 1000 &\nwait\n").unwrap();
-        std::fs::set_permissions(&hanging, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (written, hanging) = (folder.path().join("written"), folder.path().join("forks"));
+        std::fs::write(&written, "#!/bin/sh\nsleep 1000 &\nwait\n").unwrap();
+        // What we had open for writing could not be executed as long as the child of another test has it open as well.
+        let made = Command::new("install").args(["-m", "755"]).arg(&written).arg(&hanging).status();
+        assert!(made.unwrap().success());
         let path = Variables::from([("PATH".into(), "/usr/bin:/bin".into())]);
         let said = run(&hanging, "forks", &path, Duration::from_millis(300)).unwrap_err();
         assert!(said.contains("still running"), "{said}");

@@ -142,8 +142,9 @@ impl Run<'_> {
         let backed = back(self.backed_bytes);
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let counters = Counters::open();
-        let mut child = self.spawn()?;
+        // On a busy machine the child may be far on before we are back from its start.
         let start = Instant::now();
+        let mut child = self.spawn()?;
         let output = hash_output(&mut child, self.show_output);
         let errors = keep_tail(&mut child, self.show_output);
         let sampler = Sampler::start();
@@ -185,8 +186,8 @@ impl Run<'_> {
     ) -> Result<(Outcome, T), RunError> {
         adopt_orphans()?;
         let backed = back(self.backed_bytes);
-        let mut child = self.spawn()?;
         let start = Instant::now();
+        let mut child = self.spawn()?;
         let output = hash_output(&mut child, self.show_output);
         let errors = keep_tail(&mut child, self.show_output);
         let sampler = Sampler::of(child.id());

@@ -47,14 +47,13 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
 /// Processes that work in a folder or below it and have it as HOME: what a killed session of a suite left behind.
 #[must_use]
 pub fn at_home_in(folder: &Path) -> Vec<u32> {
-    let is_one = |process: &Process| {
-        process.cwd().is_ok_and(|cwd| cwd.starts_with(folder))
-            && process
-                .environ()
-                .is_ok_and(|variables| variables.get(OsStr::new("HOME")).is_some_and(|home| home == folder))
+    let home = [OsStr::new("HOME="), folder.as_os_str()].into_iter().collect::<OsString>();
+    let works_there = |pid: u32| open(pid).and_then(|process| process.cwd());
+    let is_one = |pid: &u32| {
+        works_there(*pid).is_ok_and(|cwd| cwd.starts_with(folder))
+            && environment(*pid).is_ok_and(|variables| variables.contains(&home))
     };
-    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
-    processes.filter(is_one).filter_map(|process| u32::try_from(process.pid).ok()).collect()
+    pids().unwrap_or_default().into_iter().filter(is_one).collect()
 }
 
 /// The processes there are now.
@@ -94,15 +93,16 @@ pub fn arguments(pid: u32) -> std::io::Result<Vec<OsString>> {
 /// The environment the process was started with, `NAME=VALUE` each; none where there are no [`arguments`].
 ///
 /// # Errors
-/// When there is no such process, or it is not ours to look at.
+/// When there is no such process, it is not ours to look at, or (Linux 6.16 on) it has ended.
 pub fn environment(pid: u32) -> std::io::Result<Vec<OsString>> {
     words(pid, "environ")
 }
 
 fn words(pid: u32, name: &str) -> std::io::Result<Vec<OsString>> {
     let bytes = read_at_once(&std::fs::File::open(format!("/proc/{pid}/{name}"))?)?;
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    let words = bytes.split(|byte| *byte == 0).filter(|_| !bytes.is_empty());
+    let whole = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    // One empty word is not none.
+    let words = whole.split(|byte| *byte == 0).filter(|_| !bytes.is_empty());
     Ok(words.map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
@@ -182,17 +182,35 @@ mod tests {
         let pid = child.id();
         let read = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
-            Some((arguments(pid).unwrap(), environment(pid).unwrap()))
-                .filter(|(words, _)| words[0] == "sleep")
+            Some((arguments(pid).unwrap(), environment(pid).unwrap_or_default()))
+                // Neither is there before its exec is done.
+                .filter(|(words, set)| words.first().is_some_and(|word| word == "sleep") && !set.is_empty())
         });
         child.kill().unwrap();
+        // A zombie, which it is as soon as it has been on a CPU once more, has neither any more.
+        let none_of_a_zombie = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            arguments(pid).unwrap().is_empty() && environment(pid).unwrap_or_default().is_empty()
+        });
+        child.wait().unwrap();
+        assert!(arguments(pid).is_err() && environment(pid).is_err());
         let (words, variables) = read.unwrap();
         assert_eq!(words.len(), 5001);
         assert_eq!(variables, [OsString::from(format!("LONG={long}"))]);
-        // A zombie has neither any more.
-        assert_eq!(arguments(pid).unwrap(), [""; 0]);
+        assert!(none_of_a_zombie);
+    }
+
+    #[test]
+    fn an_empty_name_is_a_word() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = Command::new("cat").arg0("").stdin(Stdio::piped()).spawn().unwrap();
+        let words = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            Some(arguments(child.id()).unwrap()).filter(|words| !words.is_empty())
+        });
+        child.kill().unwrap();
         child.wait().unwrap();
-        assert!(arguments(pid).is_err() && environment(pid).is_err());
+        assert_eq!(words.unwrap(), [""]);
     }
 
     #[test]

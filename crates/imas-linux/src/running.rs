@@ -45,18 +45,13 @@ fn of(process: &Process) -> Option<Running> {
         MMapPath::Path(path) => Some(path.clone()),
         _ => None,
     });
-    let environment = process.environ().unwrap_or_default().into_iter().map(|(name, value)| {
-        let mut pair = name;
-        pair.push("=");
-        pair.push(value);
-        pair
-    });
+    let pid = u32::try_from(process.pid()).ok()?;
     Some(Running {
-        pid: u32::try_from(process.pid()).ok()?,
+        pid,
         program: program(process)?,
         unit: unit(process),
         mapped: mapped.collect(),
-        environment: environment.collect(),
+        environment: crate::process::environment(pid).unwrap_or_default(),
     })
 }
 

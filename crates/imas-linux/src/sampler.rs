@@ -196,11 +196,15 @@ mod tests {
 
     #[test]
     fn a_child_that_holds_memory_is_seen() {
-        let sampler = Sampler::start();
-        let code = "x = bytearray(b'x') * (64 << 20)\nimport time; time.sleep(0.3)";
-        std::process::Command::new("python3").args(["-c", code]).status().unwrap();
-        let resident = sampler.stop();
-        assert!(resident.peak_bytes > 64 << 20, "{resident:?}");
-        assert!(resident.mean_bytes < resident.peak_bytes);
+        // On a busy machine a short life may pass between two looks.
+        let lives_s = [0.3, 1.0, 3.0, 9.0];
+        let mut seen = lives_s.into_iter().map(|life_s| {
+            let sampler = Sampler::start();
+            let code = format!("x = bytearray(b'x') * (64 << 20)\nimport time; time.sleep({life_s})");
+            std::process::Command::new("python3").args(["-c", &code]).status().unwrap();
+            sampler.stop()
+        });
+        let holds_it = |seen: &Resident| seen.peak_bytes > 64 << 20 && seen.mean_bytes < seen.peak_bytes;
+        assert!(seen.any(|seen| holds_it(&seen)));
     }
 }

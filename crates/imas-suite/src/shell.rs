@@ -106,23 +106,24 @@ fn tail(file: &mut std::fs::File) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    fn run(line: &str) -> Said {
+    fn run(line: &str, patience: Duration) -> Said {
         let folder = tempfile::tempdir().unwrap();
         let variables = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
         let shell = Shell { folder: folder.path(), variables: &variables };
-        shell.run(line, Duration::from_millis(300)).unwrap()
+        shell.run(line, patience).unwrap()
     }
 
     #[test]
     fn the_first_failure_ends_the_line() {
-        let said = run("false; echo not reached");
+        let patience = Duration::from_secs(120);
+        let said = run("false; echo not reached", patience);
         assert_eq!((said.ok, said.how.as_str(), said.last_line()), (false, "exit 1", "it said nothing"));
-        assert!(run("echo a; echo b >&2").text.ends_with("b\n"));
+        assert!(run("echo a; echo b >&2", patience).text.ends_with("b\n"));
     }
 
     #[test]
     fn what_takes_too_long_is_ended_with_its_children() {
-        let said = run("sleep 60 & sleep 60");
+        let said = run("sleep 1000 & sleep 1000", Duration::from_millis(300));
         assert!(!said.ok && said.how.starts_with("took longer"), "{said:?}");
     }
 }

@@ -226,14 +226,14 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     world.tests_six("max_tests = 4\nretest_s = 0");
     // A program of its own, which stays.
     let program = world.work().join("stays");
-    std::fs::copy(support::real("sleep"), &program).unwrap();
+    support::install(&support::real("sleep"), &program);
     let start = |words: &[&str]| {
         let mut command = world.imas(words);
         Running(
             command
                 .arg("--")
                 .arg(&program)
-                .arg("60")
+                .arg("1000")
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
@@ -249,7 +249,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     assert_eq!(nothing.status.code(), Some(1), "{}", said(&nothing));
     assert!(stdout(&nothing).contains("no running process would gain"), "{}", said(&nothing));
 
-    let untouched = Running(world.command(&program).arg("60").spawn().unwrap());
+    let untouched = Running(world.command(&program).arg("1000").spawn().unwrap());
     let pid = untouched.0.id();
     assert!(output(world.imas(["pin"]).arg(&program).arg("mimalloc")).status.success());
     let (code, advice) = advise();

@@ -158,7 +158,7 @@ fn assert_is_drawable(run: &Value) {
 }
 
 /// Long enough to have CPU time and to be seen: a run without either has no figures.
-const WORK: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+const WORK: &str = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
 
 /// What a program does when the candidate's library is in it.
 fn under(library: &str, deed: &str) -> String {
@@ -175,10 +175,10 @@ fn what_goes_wrong_under_a_candidate_is_said_and_left_out() {
         program("fine", &format!("sh -c '{WORK}; echo done'")),
         program("never", "sh -c 'exit 4'"),
         program("random", "sh -c 'cat /proc/sys/kernel/random/uuid'"),
-        program("slow", &under("mimalloc", "sleep 60")),
+        program("slow", &under("mimalloc", "sleep 1000")),
     ];
     let ran =
-        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "5"]);
+        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "10"]);
     assert!(ran.status.success(), "{}", said(&ran));
     let summary: Value =
         serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
@@ -270,7 +270,7 @@ fn a_set_up_that_fails_costs_its_own_program_only() {
 #[test]
 fn of_a_server_only_the_server_counts() {
     let world = World::new();
-    let server = r#"sh -c 'exec python3 -c "import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"s\"); s.listen(); x = b\"x\" * 8000000
+    let server = r#"sh -c 'exec python3 -c "import os, socket; s = socket.socket(socket.AF_UNIX); s.bind(\"t\"); s.listen(); x = b\"x\" * 8000000; os.rename(\"t\", \"s\")
 while True:
     c, _ = s.accept(); c.sendall(b\"hello\"); c.close()"'"#;
     let load = r#"python3 -c 'import socket; x = b"x" * 400000000; c = socket.socket(socket.AF_UNIX); c.connect("s"); assert c.recv(9) == b"hello"'"#;
@@ -298,22 +298,29 @@ while True:
 #[test]
 fn a_killed_run_goes_on_where_it_was() {
     let world = World::new();
-    let own = program("a", "sleep 0.05") + &program("b", "sleep 0.05");
+    let (record, go) = (world.work().join("out/runs.jsonl"), world.work().join("go"));
+    // From the eighth line on each waits for the word to go on: it cannot come to its end before it is killed.
+    let waits = format!(
+        "sh -c 'sleep 0.05; until [ -e {} ] || [ $(cat {} 2>/dev/null | wc -l) -lt 8 ]; do sleep 0.05; done'",
+        go.display(),
+        record.display()
+    );
+    let own = program("a", &waits) + &program("b", &waits);
     let lib = installation(&world, &own);
     let run = |more: &[&str]| {
         let mut command = suite(&world, "run", &["--with", "mimalloc", "--rounds", "6"]);
         command.args(more).env("IMAS_LIB_DIR", &lib);
         command
     };
-    let lines =
-        || std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap_or_default().lines().count();
+    let lines = || std::fs::read_to_string(&record).unwrap_or_default().lines().count();
     let mut child = run(&[]).spawn().unwrap();
     wait_until("a few runs", || lines() > 5);
     child.kill().unwrap();
     child.wait().unwrap();
     let before = runs(&world).len();
     assert!((1..24).contains(&before), "{before}");
-    cut_last_line(&world.work().join("out/runs.jsonl"));
+    cut_last_line(&record);
+    std::fs::write(&go, "").unwrap();
     let refused = output(&mut run(&[]));
     assert_eq!(refused.status.code(), Some(2));
     assert_hinted(&refused, "has runs already");

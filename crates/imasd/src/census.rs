@@ -5,7 +5,8 @@
 //! a place or ended. Who comes newly is told by the kernel ([`crate::connector`]) or found in /proc.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::sight::{self, Life};
@@ -32,6 +33,9 @@ impl Worth {
     }
 }
 
+/// Device and number of a file.
+type File = (u64, u64);
+
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     due: Reverse<Instant>,
@@ -44,14 +48,15 @@ struct Waiting {
 pub(crate) struct Census {
     worth: Worth,
     waiting: BinaryHeap<Waiting>,
-    present: HashSet<u32>,
+    /// The processes of the last search, and the file that each ran.
+    present: HashMap<u32, Option<File>>,
     /// Processes that could not be waited for, since the start.
     pub(crate) overlooked: u64,
 }
 
 impl Census {
     pub(crate) fn new(worth: Worth) -> Self {
-        Self { worth, waiting: BinaryHeap::new(), present: HashSet::new(), overlooked: 0 }
+        Self { worth, waiting: BinaryHeap::new(), present: HashMap::new(), overlooked: 0 }
     }
 
     pub(crate) fn set_worth(&mut self, worth: Worth) {
@@ -68,14 +73,25 @@ impl Census {
         self.waiting.push(Waiting { due: Reverse(now + first), pid, step: FIRST_LOOK });
     }
 
-    /// Finds the processes that are new in /proc since the last search.
+    /// A process that was ripe but could not be seen: in the midst of its exec it is seen soon, and one that may not be seen at all is
+    /// looked at ever more seldom.
+    pub(crate) fn note_again(&mut self, life: &Life, now: Instant) {
+        let wait = Duration::from_secs_f64(life.age_s.min(1e6)).clamp(FIRST_LOOK, FARTHEST);
+        self.waiting.push(Waiting { due: Reverse(now + wait), pid: life.identity.pid, step: wait });
+    }
+
+    /// Finds the processes that are new in /proc since the last search, and those that run another file than then: a wrapper, or what a
+    /// program is between its fork and its exec, is not what stays.
     pub(crate) fn search(&mut self, now: Instant) {
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
-        let pids: HashSet<u32> =
-            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let new: Vec<_> = pids.difference(&self.present).copied().collect();
-        new.into_iter().for_each(|pid| self.note(pid, now));
-        self.present = pids;
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let present: HashMap<u32, Option<File>> = pids.map(|pid| (pid, file_of(pid))).collect();
+        for (pid, file) in &present {
+            if self.present.get(pid) != Some(file) {
+                self.note(*pid, now);
+            }
+        }
+        self.present = present;
     }
 
     /// When the next look is due.
@@ -98,6 +114,12 @@ impl Census {
         }
         ripe
     }
+}
+
+/// The file that the process runs; `None` for the kernel's own and for one that is gone.
+fn file_of(pid: u32) -> Option<File> {
+    let about = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 #[cfg(test)]
@@ -129,5 +151,41 @@ mod tests {
         census.search(now);
         let again = census.ripe(now + FIRST_LOOK);
         assert!(!again.iter().any(|life| life.identity.pid == std::process::id()));
+    }
+
+    #[test]
+    fn the_search_finds_a_process_again_when_it_runs_another_file() {
+        let mut wrapper = std::process::Command::new("/bin/sh");
+        wrapper.args(["-c", "read x; exec sleep 1000"]).stdin(std::process::Stdio::piped());
+        let mut child = wrapper.spawn().unwrap();
+        let pid = child.id();
+        let before = file_of(pid);
+        let now = Instant::now();
+        let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
+        let mut finds_it = || {
+            census.search(now);
+            census.ripe(now + FIRST_LOOK).iter().any(|life| life.identity.pid == pid)
+        };
+        let found = [finds_it(), finds_it()];
+        drop(child.stdin.take());
+        while file_of(pid) == before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let found_again = finds_it();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((found, found_again), ([true, false], true));
+    }
+
+    #[test]
+    fn a_process_that_could_not_be_seen_is_looked_at_again() {
+        let now = Instant::now();
+        let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
+        let life = sight::life(std::process::id()).unwrap();
+        census.note_again(&Life { age_s: 10.0, ..life }, now);
+        assert!(census.ripe(now + Duration::from_secs(9)).is_empty());
+        assert_eq!(census.ripe(now + Duration::from_secs(10)).len(), 1);
+        census.note_again(&Life { age_s: 0.1, ..life }, now);
+        assert_eq!(census.next(), Some(now + FIRST_LOOK));
     }
 }

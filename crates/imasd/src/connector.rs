@@ -156,13 +156,19 @@ mod tests {
         if !connector.is_confirmed() {
             return;
         }
-        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        // Who starts a process goes on before the kernel tells of its exec, and who waits for it before it tells of its end.
+        let mut is_told = |wanted: Deed| {
+            (0..6000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                let read = connector.read();
+                read.lost || read.deeds.contains(&wanted)
+            })
+        };
+        let started = is_told(Deed::Exec(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        let read = connector.read();
-        assert!(!read.lost);
-        assert!(read.deeds.contains(&Deed::Exec(child.id())));
-        assert!(read.deeds.contains(&Deed::Exit { pid: child.id(), signal: 9 }));
+        assert!(started && is_told(Deed::Exit { pid, signal: 9 }));
     }
 }

@@ -21,11 +21,10 @@ use crate::connector::{Connector, Deed};
 use crate::counters::{Counters, Status};
 use crate::exclusions::Exclusions;
 use crate::folders::Folders;
-use crate::folders::PageName;
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
-use crate::pages::{Departed, SECOND_LOOK, Watched};
+use crate::pages::{Departed, Doubt, Watched};
 use crate::publish::Publisher;
 use crate::sight::{Identity, Sight};
 use crate::wakeup::{Wakeup, Woken};
@@ -59,8 +58,10 @@ pub(crate) struct Daemon {
     pub(crate) folders: Folders,
     pub(crate) watched: Watched,
     pub(crate) departed: Departed,
-    /// Pages to be looked at a second time, and since when.
-    pub(crate) doubtful: Vec<(PageName, Instant)>,
+    /// Pages whose process could not be seen yet.
+    pub(crate) doubtful: Vec<Doubt>,
+    /// Pages whose process has ended, as long as the kernel has not told how.
+    pub(crate) untold: Vec<Doubt>,
     /// Processes seen alive behind pages that have not been worked on yet.
     pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
@@ -81,7 +82,10 @@ pub(crate) struct Daemon {
     emergency: Option<String>,
     /// Its file stands, so that its absence says that root has ended it.
     emergency_told: bool,
+    /// Something is to be tried again.
     store_trouble: bool,
+    /// That was said: it is said once, however often it is tried.
+    trouble_told: bool,
     store_changes: i64,
     told: Option<Counters>,
     times: Times,
@@ -128,6 +132,7 @@ impl Daemon {
             watched: Watched::default(),
             departed: Departed::default(),
             doubtful: Vec::new(),
+            untold: Vec::new(),
             glimpses: HashMap::new(),
             counters: Counters::default(),
             barred: HashMap::new(),
@@ -138,6 +143,7 @@ impl Daemon {
             dirty: true,
             publisher: Publisher::new(&state, boot_id.clone()),
             store_trouble: false,
+            trouble_told: false,
             store_changes: store.foreign_changes()?,
             told: None,
             times: Times {
@@ -200,13 +206,15 @@ impl Daemon {
         self.read_news();
         self.look_again(now);
         for page in &woken.ended {
-            self.page_ended(page);
+            self.process_ended(page);
         }
         if woken.reload {
             self.reload();
         }
         for life in self.census.ripe(now) {
-            self.take_in(life.identity);
+            if !self.take_in(life.identity) {
+                self.census.note_again(&life, now);
+            }
         }
         self.periodic(now);
         if self.dirty && self.times.published.is_none_or(|at| now.duration_since(at) >= BETWEEN_PUBLICATIONS)
@@ -274,7 +282,7 @@ impl Daemon {
         let mut next = self.times.looked + LOOK_AROUND;
         let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         sooner(self.census.next());
-        sooner(self.doubtful.first().map(|(_, since)| *since + SECOND_LOOK));
+        sooner(self.doubtful.iter().chain(&self.untold).map(|doubt| doubt.next).min());
         sooner(self.connector.is_none().then(|| self.times.searched + SEARCH));
         sooner(
             self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
@@ -449,11 +457,13 @@ impl Daemon {
 
     /// One line, however long it lasts.
     fn trouble(&mut self, what: &str) {
-        if !self.store_trouble {
+        if !self.trouble_told {
             tracing::error!("{what}; nothing is lost: pages and the last index stay, and it is tried again");
+        }
+        if !self.store_trouble {
             self.times.tried = Instant::now();
         }
-        self.store_trouble = true;
+        (self.store_trouble, self.trouble_told) = (true, true);
     }
 
     fn begin_store_anew(&mut self, why: &str) {
@@ -481,6 +491,7 @@ impl Daemon {
             self.judge_all();
         }
         if !self.store_trouble {
+            self.trouble_told = false;
             tracing::info!("the store works again");
         }
     }

@@ -27,8 +27,47 @@ const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
 
-/// A page is looked at for the second time after this time.
-pub(crate) const SECOND_LOOK: Duration = Duration::from_millis(200);
+/// A process that could not be seen is looked at again after this time, then at growing distances: in the midst of its exec it is seen
+/// as nothing, and it may crash in the next moment.
+const SOON: Duration = Duration::from_millis(2);
+/// Looks are at most so far apart.
+const SELDOM: Duration = Duration::from_secs(1);
+/// The kernel's word on how a process ended is waited for so long. Who waits for the process hears of its end first, and on a busy machine
+/// much may happen between the two.
+const WORD: Duration = Duration::from_millis(500);
+
+/// A page that waits to be looked at again.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    page: PageName,
+    /// When we looked first.
+    since: Instant,
+    /// When its process was first found to be gone.
+    gone: Option<Instant>,
+    /// When we look next.
+    pub(crate) next: Instant,
+}
+
+impl Doubt {
+    fn new(page: PageName) -> Self {
+        let now = Instant::now();
+        Self { page, since: now, gone: None, next: now + SOON }
+    }
+
+    /// The same after as long again as it has waited already.
+    fn again(self) -> Self {
+        let now = Instant::now();
+        let next = now + now.duration_since(self.since).clamp(SOON, SELDOM);
+        Self { next, ..self }
+    }
+
+    /// Those that are to be looked at by now are taken out.
+    fn take_due(doubts: &mut Vec<Self>, now: Instant) -> Vec<Self> {
+        let (due, later) = std::mem::take(doubts).into_iter().partition(|doubt| doubt.next <= now);
+        *doubts = later;
+        due
+    }
+}
 
 /// A process behind a page.
 #[derive(Debug)]
@@ -176,20 +215,28 @@ impl Daemon {
 
     /// A file in somebody's folder was written and closed.
     pub(crate) fn page_written(&mut self, page: PageName) {
-        let in_doubt = self.doubtful.iter().any(|(theirs, _)| *theirs == page);
-        if in_doubt || self.watched.watches.contains_key(&page) || !self.folders.has(&page) {
+        if self.is_considered(&page) || !self.folders.has(&page) {
             return;
         }
-        let of_user = self.watched.watches.keys().filter(|theirs| theirs.uid == page.uid).count();
-        if of_user >= self.config.most_pages_of_user || self.watched.watches.len() >= self.config.most_pages {
+        let of_user = self.considered().filter(|theirs| theirs.uid == page.uid).count();
+        if of_user >= self.config.most_pages_of_user || self.considered().count() >= self.config.most_pages {
             return self.drop_page(&page, Drop::TooMany);
         }
         match self.read(&page) {
-            Ok(content) => self.identify(page, &content, true),
+            Ok(content) => self.identify(Doubt::new(page), &content),
             // Its maker is not done; it is told again when it is.
             Err(ReadError::Page(PageError::NotArmed)) => {}
             Err(_) => self.drop_page(&page, Drop::Damaged),
         }
+    }
+
+    /// Pages whose process is watched, or still to be seen.
+    fn considered(&self) -> impl Iterator<Item = &PageName> {
+        self.watched.watches.keys().chain(self.doubtful.iter().map(|doubt| &doubt.page))
+    }
+
+    fn is_considered(&self, page: &PageName) -> bool {
+        self.watched.watches.contains_key(page) || self.doubtful.iter().any(|doubt| doubt.page == *page)
     }
 
     /// Whose pages are believed without a witness: root's, in a user's own tree that user's.
@@ -201,11 +248,11 @@ impl Daemon {
     pub(crate) fn sweep(&mut self) {
         for page in self.folders.all() {
             let old = self.folders.age(&page).is_some_and(|age| age > UNFINISHED);
-            if self.watched.watches.contains_key(&page) || !old {
+            if self.is_considered(&page) || !old {
                 continue;
             }
             self.page_written(page.clone());
-            if !self.watched.watches.contains_key(&page) && self.folders.has(&page) {
+            if !self.is_considered(&page) && self.folders.has(&page) {
                 self.drop_page(&page, Drop::Damaged);
             }
         }
@@ -218,19 +265,34 @@ impl Daemon {
         imas_ingest::read_page_at(folder, &page.name, &expected)
     }
 
-    /// Pages whose process seemed gone: the kernel's word on its end may come a moment later.
+    /// Pages whose process could not be seen, and those that wait for the kernel's word on its end.
     pub(crate) fn look_again(&mut self, now: Instant) {
-        let doubtful = std::mem::take(&mut self.doubtful);
-        for (page, since) in doubtful {
-            if now.duration_since(since) < SECOND_LOOK {
-                self.doubtful.push((page, since));
-            } else if let Ok(content) = self.read(&page) {
-                self.identify(page, &content, false);
+        for doubt in Doubt::take_due(&mut self.doubtful, now) {
+            if let Ok(content) = self.read(&doubt.page) {
+                self.identify(doubt, &content);
+            }
+        }
+        for doubt in Doubt::take_due(&mut self.untold, now) {
+            if self.is_told(&doubt.page) || now.duration_since(doubt.since) >= WORD {
+                self.page_ended(&doubt.page);
+            } else {
+                self.untold.push(doubt.again());
             }
         }
     }
 
-    fn identify(&mut self, page: PageName, content: &Page, first: bool) {
+    /// Whether it may be seen later who is behind the page: by its process, as long as that lives; else, of a page that is believed without
+    /// a witness, by the kernel's word on its end and by what it wrote at last.
+    fn may_be_seen_yet(&self, doubt: &mut Doubt, content: &Page) -> bool {
+        if is_alive(content) {
+            return doubt.since.elapsed() < UNFINISHED;
+        }
+        let gone = *doubt.gone.get_or_insert_with(Instant::now);
+        doubt.page.uid == self.own_uid() && gone.elapsed() < WORD
+    }
+
+    fn identify(&mut self, mut doubt: Doubt, content: &Page) {
+        let page = doubt.page.clone();
         if content.boot_id != self.boot_id {
             return self.drop_page(&page, Drop::Stale);
         }
@@ -242,8 +304,8 @@ impl Daemon {
         }
         let program = match self.program_behind(&page, content, token.as_deref()) {
             Ok(program) => program,
-            Err(Drop::Unwitnessed) if first && (page.uid == self.own_uid() || is_alive(content)) => {
-                return self.doubtful.push((page, Instant::now()));
+            Err(Drop::Unwitnessed) if self.may_be_seen_yet(&mut doubt, content) => {
+                return self.doubtful.push(doubt.again());
             }
             Err(why) => {
                 self.drop_page(&page, why);
@@ -374,8 +436,22 @@ impl Daemon {
         let held = sight::hold(identity);
         let waits = held.is_some_and(|held| self.wakeup.add_process(page.clone(), held).is_ok());
         if !waits && !sight::is_running(identity) {
-            self.page_ended(&page);
+            self.process_ended(&page);
         }
+    }
+
+    /// The process behind the page has ended. How, the kernel tells a moment later, where it tells.
+    pub(crate) fn process_ended(&mut self, page: &PageName) {
+        if !self.hears_the_kernel() || self.is_told(page) {
+            return self.page_ended(page);
+        }
+        self.wakeup.remove_process(page);
+        self.untold.push(Doubt::new(page.clone()));
+    }
+
+    /// Whether the kernel has told how the process behind the page ended, or nobody waits for that any more.
+    fn is_told(&self, page: &PageName) -> bool {
+        self.watched.watches.get(page).is_none_or(|watch| watch.signal.is_some())
     }
 
     /// The kernel told how a process ended.

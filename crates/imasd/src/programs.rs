@@ -64,19 +64,26 @@ impl Daemon {
         Ok(())
     }
 
-    /// A process that has lived or worked long enough: its program is taken in, if nothing bars it.
-    pub(crate) fn take_in(&mut self, identity: Identity) {
-        let Some(sight) = sight::look(identity) else { return };
+    /// A process that has lived or worked long enough: its program is taken in, if nothing bars it. Whether the process could be seen: in
+    /// the midst of an exec it cannot.
+    pub(crate) fn take_in(&mut self, identity: Identity) -> bool {
+        let Some(sight) = sight::look(identity) else { return false };
+        self.take_in_seen(&sight);
+        true
+    }
+
+    fn take_in_seen(&mut self, sight: &Sight) {
+        let identity = sight.identity;
         if self.options.user && !sight::reads_index_below(identity, &self.options.run_dir) {
             return; // it is not of this tree
         }
         self.folders.welcome(sight.uid);
         let domain = self.domain_of(sight.uid);
-        if self.book.find(&sight, domain).is_some() || self.barred.contains_key(&sight.executable) {
+        if self.book.find(sight, domain).is_some() || self.barred.contains_key(&sight.executable) {
             return;
         }
-        if let Some(reason) = self.bar(&sight) {
-            self.remember_bar(&sight, reason);
+        if let Some(reason) = self.bar(sight) {
+            self.remember_bar(sight, reason);
             return;
         }
         if self.book.len() >= self.config.most_programs {
@@ -85,7 +92,7 @@ impl Daemon {
         }
         let path = sight.path.to_string_lossy();
         match self.store.program_in(domain, &path, &sight.detail_text) {
-            Ok(program) => self.know(program, &sight),
+            Ok(program) => self.know(program, sight),
             Err(error) => self.store_refused(&error),
         }
     }

@@ -5,8 +5,10 @@
 
 mod support;
 
+use std::io::{BufRead, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Stdio;
 
 use imas_abi::page_kind;
 use imas_store::samples::Program;
@@ -167,6 +169,50 @@ fn claims_about_others_processes_boots_and_candidates_are_refused() {
     put(&|page| page.header.uid = me() + 1, "dropped_damaged");
     put(&|page| page.slot[0].calls[0] = u64::MAX, "dropped_damaged");
     assert_eq!(decided(&world, &program), before);
+}
+
+/// Shows no command line until it is told to: as in the midst of an exec, but for longer.
+const HIDDEN: &str = "
+import ctypes, sys
+SET_MM, ARG_END = 35, 9
+begin, end = map(int, open('/proc/self/stat').read().rsplit(')', 1)[1].split()[45:47])
+show = lambda to: ctypes.CDLL(None).prctl(SET_MM, ARG_END, ctypes.c_ulong(to), 0, 0)
+if sys.argv[2:]:
+    print('hidden' if show(begin) == 0 and not open('/proc/self/cmdline').read() else 'cannot hide', flush=True)
+    sys.stdin.readline()
+    show(end)
+    sys.stdin.readline()
+else:
+    import time
+    time.sleep(300 if sys.argv[1:] else 0)
+";
+
+/// In the midst of its exec a process is seen as nothing. On a busy machine that may last.
+#[test]
+fn a_process_that_cannot_be_seen_for_a_while_is_not_forgotten() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("hidden.py", HIDDEN);
+    let program = world.notice(&script);
+    let mut hidden = std::process::Command::new(support::python());
+    hidden.arg(&script).args(["and", "hide"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = hidden.spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    if said.trim() == "hidden" {
+        let start = imas_linux::process::start_ticks(child.id()).unwrap();
+        let page = page(&world, &program, child.id(), start);
+        let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
+        std::fs::write(world.pages().join(&name), page.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        assert!(world.pages().join(&name).exists(), "it may be seen yet");
+        assert!(world.store().witnesses().unwrap().is_empty(), "it was not seen yet");
+        child.stdin.as_mut().unwrap().write_all(b"show\n").unwrap();
+        world.wait("it is seen", || !world.store().witnesses().unwrap().is_empty());
+        assert_eq!(dropped(&world), 0);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

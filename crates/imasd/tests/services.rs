@@ -5,8 +5,9 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use imas_core::sample::PageKind;
 use imas_store::samples::Program;
@@ -50,21 +51,28 @@ impl Drop for Group {
 struct Service(Child);
 
 impl Service {
+    /// The shell that goes to its place is not of this world: it would be a program of its own, and get trials of its own.
     fn start(world: &World, group: Option<&Group>) -> Self {
         let place = group
             .map_or_else(String::new, |group| format!("echo $$ > {}/cgroup.procs && ", group.0.display()));
-        let mut command = world.command(Path::new("/bin/sh"));
-        let child = command.arg("-c").arg(format!("{place}exec {}", cat().display()));
-        Self(child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+        let of_world = world.command(&cat());
+        let variables =
+            of_world.get_envs().map(|(name, value)| [name, value.unwrap()].map(|it| it.to_str().unwrap()));
+        let variables: Vec<_> = variables.map(|pair| pair.join("=")).collect();
+        let script = format!("{place}exec env {} {}", variables.join(" "), cat().display());
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(script).current_dir(world.path("work"));
+        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits for an answer: what gives one is what it will be, with all that was to be loaded.
+    fn answers(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        self.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     }
 
     fn has(&self, library: &str) -> bool {
-        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap_or_default().contains(library)
-    }
-
-    fn is_cat(&self) -> bool {
-        std::fs::read_link(format!("/proc/{}/exe", self.0.id())).is_ok_and(|path| path == cat())
-            && self.has("libc.so")
+        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap().contains(library)
     }
 }
 
@@ -114,9 +122,12 @@ fn services() {
         placed(&programs[0]) && placed(&programs[2]) && world.offer(&programs[1]).is_none()
     });
     for (place, expected) in places.into_iter().zip([true, false, true]) {
-        let service = Service::start(&world, place);
-        world.wait("it runs", || service.is_cat());
-        world.wait("it is as decided", || service.has("libjemalloc") == expected);
+        let mut service = Service::start(&world, place);
+        service.answers();
+        assert_eq!(service.has("libjemalloc"), expected);
+        // Its end must not come before it was seen: where the kernel does not tell, it would be nobody's.
+        let is_seen = || world.store().witnesses().unwrap().iter().any(|seen| seen.pid == service.0.id());
+        world.wait("it is seen", || is_seen() == expected);
     }
     world.wait("their ends are theirs", || world.counter("flights_stored") == 2);
     assert_eq!(world.counter("dropped_forged"), 0);

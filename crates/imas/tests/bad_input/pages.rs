@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use crate::support::{World, list, output, said, stderr, stdout, text};
 use crate::{assert_started_untouched, who};
@@ -78,9 +78,8 @@ fn what_is_no_file_is_not_read_as_a_page() {
     symlink("/no/such/file", pages.join("dangling.page")).unwrap();
     let made = output(world.command("mkfifo").arg(pages.join("pipe.page")));
     assert!(made.status.success());
-    let start = Instant::now();
     let started = world.start([&program]);
-    assert!(started.status.success() && start.elapsed() < Duration::from_secs(10), "{}", said(&started));
+    assert!(started.status.success(), "{}", said(&started));
     assert!(stdout(&started).starts_with("libc"), "{}", said(&started));
     assert_eq!(world.trials().len(), 2);
     assert!(Path::new("/etc/passwd").is_file());

@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use crate::support::{Running, World, assert_hinted, output, real, said, stderr, stdout};
 use crate::{assert_started_untouched, who};
@@ -106,10 +105,8 @@ fn a_locked_store_delays_but_does_not_stop_the_program() {
     let program = who(&world);
     assert!(world.start([&program]).status.success());
     let holder = hold(&world);
-    let start = Instant::now();
     let started = world.start([&program]);
     assert_eq!((started.status.code(), stdout(&started).as_str()), (Some(0), "libc\n"), "{}", said(&started));
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     assert!(stderr(&started).contains("locked"), "{}", said(&started));
     drop(holder);
     let trials = world.trials();

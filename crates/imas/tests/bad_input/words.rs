@@ -84,7 +84,7 @@ fn bytes_that_are_no_text_pass_through() {
     let folder = world.work().join(OsStr::from_bytes(b"folder \xff"));
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("cat it");
-    std::fs::copy(real("printf"), &program).unwrap();
+    crate::support::install(&real("printf"), &program);
     world.configure("max_tests = 1\nretest_s = 0");
     for _ in 0..8 {
         let output = output(world.imas(["run", "--"]).arg(&program).arg("%s|").arg(odd).env("ODD", odd));

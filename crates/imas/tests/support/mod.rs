@@ -197,6 +197,13 @@ impl World {
     }
 }
 
+/// Makes an executable file of what is in another one. Another process writes it: what this one has open for writing, the child of
+/// another thread has open too until it has called exec, and so long nobody may execute it.
+pub(crate) fn install(from: &Path, to: &Path) {
+    let made = output(Command::new("install").args(["-m", "755"]).arg(from).arg(to));
+    assert!(made.status.success(), "{}", said(&made));
+}
+
 /// Runs it to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
@@ -223,11 +230,14 @@ pub(crate) fn assert_hinted(output: &Output, what: &str) {
     assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", said(output));
 }
 
+/// How long anything may take before a test gives up on it; never a figure.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Waits until it holds; a test that waits for ever says nothing.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what} did not come");
+        assert!(start.elapsed() < PATIENCE, "{what} did not come");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
 use imas_store::samples::Program;
@@ -158,6 +159,13 @@ impl World {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
+    /// imasd gets no CPU any more, until it gets SIGCONT.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+        let stat = format!("/proc/{}/stat", self.daemon_pid());
+        self.wait("imasd stands still", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
+    }
+
     /// Ends imasd with that signal; its exit status.
     pub(crate) fn stop(&mut self, signal: &str) -> std::process::ExitStatus {
         self.signal(signal);
@@ -240,21 +248,56 @@ impl World {
         index.entries().find(|entry| entry.program_id == id).map_or(1, |entry| entry.candidate)
     }
 
-    /// The trial on offer by the store, which knows before the index says it.
-    fn stored_offer(&self, program: &Program) -> Option<u64> {
-        let offers = self.store().offers().unwrap();
-        let offer = offers.into_iter().find(|offer| offer.program == program.id)?;
-        u64::from_str_radix(&offer.token, 16).ok()
+    /// A candidate's number in the catalogue that programs read.
+    pub(crate) fn id_of(&self, candidate: &str) -> u16 {
+        CatalogueTable::read(&self.path("run/catalogue")).unwrap().id_of(candidate).unwrap()
     }
 
-    /// Waits until the index says what the store does; the candidate on trial.
-    pub(crate) fn next_trial(&self, program: &Program) -> Option<u16> {
-        let offered = self.stored_offer(program).or_else(|| {
-            std::thread::sleep(Duration::from_millis(500)); // between a sample and the next offer
-            self.stored_offer(program)
+    /// Pins the program, and waits until that is published.
+    pub(crate) fn pin(&self, program: &Program, candidate: &str) {
+        self.store().pin(program.id, candidate, 1.0).unwrap();
+        let wanted = self.id_of(candidate);
+        self.wait("the pin is published", || {
+            self.production(program) == wanted && self.offer(program).is_none()
         });
-        self.wait("the index follows the store", || self.offer(program).map(|(_, token)| token) == offered);
-        self.offer(program).map(|(candidate, _)| candidate)
+    }
+
+    /// Waits until the store says what comes next and the index what the store does; the candidate that is to be tried, if one is.
+    pub(crate) fn next_trial(&self, program: &Program) -> Option<u16> {
+        let mut next = None;
+        self.wait("it is decided and published what comes next", || {
+            let store = self.store();
+            let stored = store.offers().unwrap().into_iter().find(|offer| offer.program == program.id);
+            let offered = self.offer(program);
+            if let Some(stored) = stored {
+                next = offered.filter(|(_, token)| format!("{token:016x}") == stored.token);
+                return next.is_some();
+            }
+            // Between a sample and the next offer the newest decision is still that of the trial.
+            let decided = store.latest(program.id).unwrap().filter(|decided| !decided.trial);
+            let published = |candidate: &str| self.production(program) == self.id_of(candidate);
+            offered.is_none() && decided.is_some_and(|decided| published(&decided.candidate))
+        });
+        next.map(|(candidate, _)| candidate)
+    }
+
+    /// Starts the script as it was decided, when nothing more is to be tried; what it says, and the candidate. Conditions may change the
+    /// decision meanwhile: then it is started again.
+    pub(crate) fn as_decided(&self, script: &Path, program: &Program) -> (String, String) {
+        for _ in 0..20 {
+            self.settle(script, program);
+            let decided = self.store().latest(program.id).unwrap().unwrap();
+            let holds = || {
+                let is_published = self.production(program) == self.id_of(&decided.candidate);
+                is_published && self.offer(program).is_none()
+            };
+            let held = !decided.trial && holds();
+            let said = String::from_utf8(self.python(script).stdout).unwrap();
+            if held && holds() {
+                return (said, decided.candidate);
+            }
+        }
+        panic!("the decision never held\n{}", self.log());
     }
 
     /// Runs the script as the trial on offer, and waits for it to be stored. On a busy machine a life so short may be missed;
@@ -338,7 +381,7 @@ import sys, time
 kept = [str(i) * 3 for i in range(60000)]
 print(sorted({line.split('/')[-1].strip() for line in open('/proc/self/maps') if '/imas/' in line}))
 if sys.argv[1:]:
-    time.sleep(60)
+    time.sleep(300)
 ";
 
 /// The same, but it dies of SIGSEGV as soon as jemalloc serves it.
@@ -347,5 +390,5 @@ import os, signal, sys, time
 if 'libjemalloc' in open('/proc/self/maps').read():
     os.kill(os.getpid(), signal.SIGSEGV)
 if sys.argv[1:]:
-    time.sleep(60)
+    time.sleep(300)
 ";
