@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use imas_core::TrialRecord;
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
@@ -122,18 +122,19 @@ impl Store {
     pub fn witnesses(&self) -> Result<Vec<Witness>, StoreError> {
         let sql = "SELECT uid, page, boot_id, pid, start_ticks, program, candidate FROM witness";
         let mut statement = self.connection().prepare(sql)?;
-        let witness = |row: &Row<'_>| {
-            Ok(Witness {
-                uid: row.get(0)?,
-                page: row.get(1)?,
-                boot_id: row.get(2)?,
-                pid: row.get(3)?,
-                start_ticks: row.get::<_, i64>(4)?.cast_unsigned(),
-                program: row.get(5)?,
-                candidate: row.get(6)?,
-            })
-        };
-        Ok(statement.query_map([], witness)?.collect::<Result<_, _>>()?)
+        Ok(statement.query_map([], witness_of)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The process that was seen to run the trial of the program that is on offer.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn witness_of_offer(&self, program: RowId) -> Result<Option<Witness>, StoreError> {
+        let sql = "SELECT uid, page, boot_id, pid, start_ticks, witness.program, witness.candidate
+                   FROM offer JOIN witness ON witness.program = offer.program AND page = token || '.page'
+                   WHERE offer.program = ?1";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.query_row([program], witness_of).optional()?)
     }
 
     /// Forgets the process behind a page: the page is dealt with.
@@ -230,6 +231,18 @@ impl Store {
     }
 }
 
+fn witness_of(row: &Row<'_>) -> rusqlite::Result<Witness> {
+    Ok(Witness {
+        uid: row.get(0)?,
+        page: row.get(1)?,
+        boot_id: row.get(2)?,
+        pid: row.get(3)?,
+        start_ticks: row.get::<_, i64>(4)?.cast_unsigned(),
+        program: row.get(5)?,
+        candidate: row.get(6)?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,6 +277,26 @@ mod tests {
         assert!(store.offers().unwrap().is_empty() && store.witnesses().unwrap().is_empty());
         assert_eq!(store.trials(program).unwrap().len(), 1);
         assert!(!store.settle(&witness(program), &trial, Some("1")).unwrap(), "stored once");
+    }
+
+    #[test]
+    fn who_runs_a_trial_is_known_by_its_page() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let offer = |token: &str| Offer {
+            token: token.into(),
+            program,
+            candidate: "jemalloc".into(),
+            retest_s: 0.0,
+            at_s: 1.0,
+        };
+        store.add_witness(&witness(program)).unwrap();
+        store.add_offer(&offer("b")).unwrap();
+        assert_eq!(store.witness_of_offer(program).unwrap(), None, "of a trial before");
+        store.withdraw("b").unwrap();
+        store.add_offer(&offer("a")).unwrap();
+        assert_eq!(store.witness_of_offer(program).unwrap(), Some(witness(program)));
+        assert_eq!(store.witness_of_offer(program + 1).unwrap(), None);
     }
 
     #[test]

@@ -23,6 +23,21 @@ pub struct Decided {
     pub because: String,
 }
 
+/// A trial that began and is not stored yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begun {
+    /// Names the page.
+    pub trial_id: String,
+    /// When it was decided, Unix time in seconds.
+    pub at_s: f64,
+}
+
+/// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3; those stored up to number ?5 have ended.
+const UNDER_WAY: &str = "SELECT other.trial_id, other.at_s FROM decision AS other
+    WHERE other.program = ?1 AND other.candidate = ?2 AND other.trial_id IS NOT NULL
+      AND other.at_s > ?3 - ?4 AND other.at_s <= ?3
+      AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id AND trial.id <= ?5)";
+
 impl Store {
     /// Records a decision, unless it says the same as the one before and is no trial: a program that is started every second must not fill the store.
     ///
@@ -63,25 +78,39 @@ impl Store {
     pub fn begin(&self, program: RowId, decided: &Decided, seen: RowId) -> Result<bool, StoreError> {
         let Some((trial_id, retest_s)) = &decided.begun else { return Ok(false) };
         // One statement, so that nobody writes between its looking and its writing.
-        let sql =
-            "INSERT INTO decision (program, at_s, candidate, trial, reason, because, trial_id, retest_s)
-                   SELECT ?1, ?2, ?3, TRUE, ?4, ?5, ?6, ?7
-                   WHERE NOT EXISTS (
-                       SELECT 1 FROM decision AS other
-                       WHERE other.program = ?1 AND other.candidate = ?3 AND other.trial_id IS NOT NULL
-                         AND other.at_s > ?2 - ?7 AND other.at_s <= ?2
-                         AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id AND trial.id <= ?8))";
-        let written = self.connection().prepare_cached(sql)?.execute(params![
+        let sql = format!(
+            "INSERT INTO decision (program, candidate, at_s, retest_s, trial, reason, because, trial_id)
+             SELECT ?1, ?2, ?3, ?4, TRUE, ?6, ?7, ?8 WHERE NOT EXISTS ({UNDER_WAY})"
+        );
+        let written = self.connection().prepare_cached(&sql)?.execute(params![
             program,
-            decided.at_s,
             decided.candidate,
+            decided.at_s,
+            retest_s,
+            seen,
             decided.reason,
             decided.because,
             trial_id,
-            retest_s,
-            seen,
         ])?;
         Ok(written > 0)
+    }
+
+    /// The newest trial for which [`Store::begin`] would begin none of that candidate at `at_s`, with that waiting time (seconds).
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn under_way(
+        &self,
+        program: RowId,
+        candidate: &str,
+        at_s: f64,
+        retest_s: f64,
+        seen: RowId,
+    ) -> Result<Option<Begun>, StoreError> {
+        let sql = format!("{UNDER_WAY} ORDER BY other.id DESC LIMIT 1");
+        let mut statement = self.connection().prepare_cached(&sql)?;
+        let begun = |row: &Row<'_>| Ok(Begun { trial_id: row.get(0)?, at_s: row.get(1)? });
+        Ok(statement.query_row(params![program, candidate, at_s, retest_s, seen], begun).optional()?)
     }
 
     /// Number of the newest trial of any program; 0 without any.
@@ -172,6 +201,12 @@ mod tests {
         let begins = |decided: &Decided| store.begin(program, decided, 0).unwrap();
         assert!(begins(&of("a", "t1", 100.0, 3600.0)));
         assert!(!begins(&of("a", "t2", 100.1, 3600.0)), "t1 is under way");
+        let under_way = |candidate, at_s, retest_s| {
+            let begun = store.under_way(program, candidate, at_s, retest_s, 0).unwrap();
+            begun.map(|begun| (begun.trial_id, begun.at_s))
+        };
+        assert_eq!(under_way("a", 100.1, 3600.0), Some(("t1".to_owned(), 100.0)), "as begin sees it");
+        assert_eq!((under_way("b", 100.1, 3600.0), under_way("a", 100.1, 0.0)), (None, None));
         assert!(begins(&of("b", "t3", 100.2, 3600.0)), "another candidate");
         assert!(begins(&of("a", "t4", 100.3, 0.0)), "asked for at once");
         assert!(begins(&of("a", "t5", 4000.0, 3600.0)), "t1 and t4 are lost or take long");

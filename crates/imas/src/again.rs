@@ -12,6 +12,9 @@ const DAY_S: f64 = 24.0 * 3600.0;
 
 /// When, and what would change the decision sooner.
 pub(crate) fn again(state: &State) -> String {
+    if let Some(under_way) = &state.under_way {
+        return under_way.again();
+    }
     match state.decision.reason {
         Reason::TrialDue => "at the next start".to_owned(),
         Reason::Excluded => "not before it is included again".to_owned(),

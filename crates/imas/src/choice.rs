@@ -11,6 +11,7 @@ use imas_linux::environment::{Injection, Mode, Reach, UnusablePath, Variables};
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::show::State;
+use crate::under_way::UnderWay;
 
 /// The candidate that was learned for the program; `None` while its tests are not done or when nothing can serve it.
 pub(crate) fn settled(state: &State) -> Option<&str> {
@@ -21,14 +22,17 @@ pub(crate) fn settled(state: &State) -> Option<&str> {
         Reason::OwnMalloc | Reason::Sanitizer | Reason::StoodAside => false,
         _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
     };
-    (decided && !decision.trial).then_some(decision.candidate.as_str())
+    // What a trial that is under way brings may change it.
+    (decided && !decision.trial && state.under_way.is_none()).then_some(decision.candidate.as_str())
 }
 
 /// The same, with words for those who cannot have it.
 pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
     settled(state).ok_or_else(|| {
         let program = &state.known.program;
-        let reason = state.decision.reason.sentence().trim_end_matches('.');
+        let decided = state.decision.reason.sentence();
+        let under_way = state.under_way.as_ref().map(UnderWay::words);
+        let reason = under_way.as_deref().unwrap_or_else(|| decided.trim_end_matches('.'));
         Hinted::error(
             format!("{program}: nothing is settled yet: {reason}"),
             format!("let it run under 'imas run -- ...' until 'imas show {}' has picks, or name one with --candidate", program.id),

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
             "schema": 1,
             "program": state.known.program,
             "next": state.decision,
+            "under_way": state.under_way,
             "sentence": state.decision.reason.sentence(),
             "undo": undo(&state, context),
             "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
 }
 
 fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
-    let mut text = format!("{}\n\n{}", state.known.program, next_line(&state.decision));
+    let mut text = format!("{}\n\n{}", state.known.program, next_line(state));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
     }

@@ -34,6 +34,7 @@ mod study;
 mod study_args;
 mod suite;
 mod system;
+mod under_way;
 mod unit;
 mod wishes;
 

@@ -8,7 +8,7 @@ use imas_core::adaptive::{self, Judgement, Status};
 use imas_core::decision::Decision;
 use imas_core::paper::Picks;
 use imas_core::profile::CandidateView;
-use imas_core::{ProfileView, SYSTEM, decide};
+use imas_core::{ProfileView, SYSTEM};
 use imas_report::format;
 use imas_store::Store;
 use imas_store::samples::Program;
@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::output;
 use crate::profile::{Known, find};
 use crate::start::{conditions, unfit_decision};
+use crate::under_way::{self, UnderWay};
 
 pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
     let store = context.open_store()?;
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) known: Known,
     pub(crate) profile: ProfileView,
     pub(crate) decision: Decision,
+    /// The trial that another start is making, and that the next start therefore does not make.
+    pub(crate) under_way: Option<UnderWay>,
     /// How `adaptive` sees the candidates now; None under `paper`.
     pub(crate) judgement: Option<Judgement>,
     /// Of CPU in the score, by the machine's state or the user's word.
@@ -57,6 +60,8 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &
     let executable = crate::commands::inspect(&command, Some(store)).ok();
     let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
+    // Before the trials are read: what ends from here on is not looked at.
+    let seen = store.newest_trial()?;
     let known = Known::gather(context, store, program, &build_id)?;
     let profile = known.profile(context, rules);
     // imasd decides by the machine alone, whatever group we are in.
@@ -65,14 +70,14 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &
         false => conditions()?,
     };
     let unfit = executable.and_then(|executable| executable.unfit);
-    let decision = match &unfit {
-        Some(why) => unfit_decision(why),
-        None => decide(&profile, &conditions),
+    let (decision, under_way) = match &unfit {
+        Some(why) => (unfit_decision(why), None),
+        None => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
     };
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
     let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
-    Ok(State { known, profile, decision, judgement, weight, unfit: unfit.is_some() })
+    Ok(State { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
 }
 
 fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> Result<ExitCode> {
@@ -86,15 +91,17 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> R
     text.push_str(&table(&state));
     text.push('\n');
     text.push_str(&splits(&state));
-    text.push_str(&next_line(&state.decision));
+    text.push_str(&next_line(&state));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the next start will be, in one line.
-pub(crate) fn next_line(decision: &Decision) -> String {
+/// What the next start will be, in one line, and what keeps it from being a trial in another.
+pub(crate) fn next_line(state: &State) -> String {
+    let State { decision, under_way, .. } = state;
     let kind = if decision.trial { "a trial of" } else { "under" };
-    format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence())
+    let next = format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence());
+    under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()))
 }
 
 /// What is known of every candidate, as the policy in force sees it.
@@ -224,6 +231,7 @@ fn one_json(state: &State) -> Value {
         "excluded": profile.excluded,
         "trials": state.known.records.len(),
         "next": state.decision,
+        "under_way": state.under_way,
     })
 }
 

@@ -36,6 +36,7 @@ use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::message;
 use crate::profile::Known;
+use crate::under_way;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes take milliseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -175,7 +176,7 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     let profile = known.profile(&context, &args.rules);
     let trial_id = page::new_trial_id()?;
     let decision = if args.dry_run {
-        decide(&profile, &conditions)
+        under_way::next((&context, &store), (&known.program, seen), &profile, &conditions)?.0
     } else {
         keep_weight(&conditions);
         take(&store, (program_id, seen), &profile, &conditions, (trial_id.clone(), context.limits.retest_s))?

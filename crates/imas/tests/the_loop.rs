@@ -418,6 +418,32 @@ fn of_starts_at_once_one_is_a_candidates_trial() {
     assert!(different > 0 && different == tried.len(), "{tried:?}");
 }
 
+/// The next start is none, and until that one has ended nothing is settled.
+#[test]
+fn a_trial_that_another_start_is_making_is_told() {
+    let world = World::new();
+    let running = Running(world.imas(["run", "--", "sleep", "1000"]).spawn().unwrap());
+    let explained = || world.json(["explain", "sleep", "--json"]);
+    wait_until("the page", || !world.page_files().is_empty());
+    wait_until("the process behind it", || explained()["under_way"]["pid"] == running.0.id());
+    let told = explained();
+    assert_eq!(text(&told, "/under_way/candidate"), "system");
+    assert!(told["under_way"]["since_unix_s"].is_number(), "{told:#}");
+    assert_eq!((&told["next"]["trial"], text(&told, "/next/reason")), (&false.into(), "no-data"));
+    assert!(text(&told, "/looked_at_again").contains("has ended"), "{told:#}");
+    let page = stdout(&output(&mut world.imas(["explain", "sleep"])));
+    let process = format!("(process {})", running.0.id());
+    assert!(page.contains("now: a trial of system is under way since") && page.contains(&process), "{page}");
+    assert!(!page.contains("at the next start"), "{page}");
+    let dry = output(&mut world.imas(["run", "--dry-run", "--", "sleep", "0"]));
+    assert!(stderr(&dry).contains("Nothing has been measured yet"), "{}", said(&dry));
+    let none = output(&mut world.imas(["env", "sleep"]));
+    assert!(stderr(&none).contains("a trial of system is under way"), "{}", said(&none));
+    drop(running);
+    let after = explained();
+    assert_eq!((&after["under_way"], &after["next"]["trial"]), (&Value::Null, &true.into()), "{after:#}");
+}
+
 #[test]
 fn a_killed_trial_keeps_its_counts() {
     let world = World::new();

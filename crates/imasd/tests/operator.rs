@@ -69,6 +69,29 @@ fn an_allocator_out_of_use_is_shown_and_given_back() {
     let mut world = World::new();
     world.start();
     let why = "within a day it hurt 3 programs".to_owned();
+#[test]
+fn a_trial_that_a_process_is_making_is_told() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let explain = || {
+        let output =
+            world.imas("explain").args(["--json", "--policy", "paper", &program.id.to_string()]).output();
+        serde_json::from_slice::<Value>(&output.unwrap().stdout).unwrap()
+    };
+    assert_eq!(explain()["under_way"], Value::Null, "on offer only");
+    assert_eq!(explain()["next"]["trial"], true);
+    let mut child =
+        world.command(&python()).arg(&script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    world.wait("its trial is seen", || explain()["under_way"]["pid"] == pid);
+    assert_eq!(explain()["next"]["trial"], false);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(explain()["under_way"], Value::Null);
+}
+
     let disabled = Disabled { allocator: "jemalloc".into(), version: "1".into(), at_s: 1.0, why };
     world.store().disable(&disabled).unwrap();
     let (_, said) = status(&world, &[]);
