@@ -12,7 +12,7 @@ use imas_core::paper::Limits;
 use imas_core::simulate::{
     Contender, LeftOut, Plan, PolicyResult, Program, World, assess, data, floor, from_store, programs,
 };
-use imas_core::stats::{Interval, more, saved};
+use imas_core::stats::Interval;
 use imas_store::Store;
 use serde_json::json;
 
@@ -275,10 +275,10 @@ fn detail(one: &imas_core::simulate::ProgramResult) -> Vec<String> {
     vec![
         one.program.clone(),
         format!("{:.1}", one.trials),
-        percent(more(one.regret)),
-        percent(saved(-one.score)),
-        percent(saved(-one.cpu)),
-        percent(saved(-one.memory)),
+        percent(one.regret),
+        percent(-one.score),
+        percent(-one.cpu),
+        percent(-one.memory),
         picks.join(", "),
     ]
 }

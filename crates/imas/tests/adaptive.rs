@@ -89,6 +89,9 @@ fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
     );
     assert!(of(0, "trials") > 0.0 && of(0, "trials") <= 6.0);
     assert!((of(2, "regret") - (2f64.sqrt() - 1.0)).abs() < 1e-9, "twice the memory: {result}");
+    let detail = |i: usize, key: &str| policies[i]["details"][0][key].as_f64().unwrap();
+    assert!((detail(2, "regret") - of(2, "regret")).abs() < 1e-9, "of one program as of all: {result}");
+    assert!((detail(1, "memory") + 0.5).abs() < 1e-9, "half the memory: {result}");
 }
 
 #[test]

@@ -43,28 +43,60 @@ impl Default for Plan {
     }
 }
 
-/// What became of one program under one policy, means over the splits. Costs are differences of logarithms, so 0.01 is about 1 %.
+/// What became of one program under one policy: geometric means over the splits, as fractions like those of [`PolicyResult`].
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ProgramResult {
     /// Its name.
     pub program: String,
     /// Trials spent.
     pub trials: f64,
-    /// Score of the pick over that of the best candidate.
+    /// Score lost against the best candidate's: 0.01 is 1 % more CPU and memory together.
     pub regret: f64,
     /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known
     /// or fewer than two rounds judged.
     pub regret_error: Option<(f64, f64)>,
     /// Judged by the truth, without any error.
     pub by_truth: bool,
-    /// Score of the pick over `system`; below 0 is better.
+    /// How much more CPU and memory together than under `system`: -0.1 is 10 % less.
     pub score: f64,
-    /// ln CPU of the pick over `system`.
+    /// How much more CPU than under `system`.
     pub cpu: f64,
-    /// ln memory of the pick over `system`.
+    /// How much more memory than under `system`.
     pub memory: f64,
     /// Share of splits by candidate that was picked.
     pub picks: Vec<(String, f64)>,
+}
+
+/// The same in differences of logarithms, of which means are taken.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Judged {
+    program: String,
+    trials: f64,
+    regret: f64,
+    regret_error: Option<(f64, f64)>,
+    by_truth: bool,
+    score: f64,
+    cpu: f64,
+    memory: f64,
+    picks: Vec<(String, f64)>,
+}
+
+impl Judged {
+    fn in_fractions(self) -> ProgramResult {
+        // What a small error of a logarithm is of the number itself.
+        let of_number = |(error, freedom): (f64, f64)| (self.regret.exp() * error, freedom);
+        ProgramResult {
+            regret: more(self.regret),
+            regret_error: self.regret_error.map(of_number),
+            score: more(self.score),
+            cpu: more(self.cpu),
+            memory: more(self.memory),
+            program: self.program,
+            trials: self.trials,
+            by_truth: self.by_truth,
+            picks: self.picks,
+        }
+    }
 }
 
 /// What became of all programs under one policy: geometric means over the programs, as fractions. Means and shares of no programs are NaN, which JSON has as null.
@@ -104,13 +136,13 @@ pub struct PolicyResult {
 
 /// Runs one policy over all programs; those that have not what it looks at are left out of its result.
 pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> PolicyResult {
-    let details: Vec<ProgramResult> =
+    let judged: Vec<Judged> =
         programs.iter().enumerate().filter_map(|(i, p)| one_program(contender, p, plan, i as u64)).collect();
-    summary(contender.name(), details, plan)
+    summary(contender.name(), judged, plan)
 }
 
-pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) -> PolicyResult {
-    let of = |figure: fn(&ProgramResult) -> f64| details.iter().map(figure).collect::<Vec<f64>>();
+pub(super) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> PolicyResult {
+    let of = |figure: fn(&Judged) -> f64| judged.iter().map(figure).collect::<Vec<f64>>();
     // Programs are resampled: one alone says nothing of others.
     let interval = |values: &[f64], fraction: fn(f64) -> f64| {
         let are_several = values.len() > 1;
@@ -118,11 +150,11 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
         are_several.then(|| bootstrap(values, plan.resamples, plan.seed, mean)).flatten()
     };
     let margin = Settings::default().margin(plan.w);
-    let count = |is: &dyn Fn(&ProgramResult) -> bool| details.iter().filter(|one| is(one)).count();
+    let count = |is: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| is(one)).count();
     let gains = of(|one| -one.score);
     PolicyResult {
         policy,
-        programs: details.len(),
+        programs: judged.len(),
         trials: average(&of(|one| one.trials)),
         regret: more(average(&of(|one| one.regret))),
         regret_interval: interval(&of(|one| one.regret), more),
@@ -132,25 +164,25 @@ pub(super) fn summary(policy: String, details: Vec<ProgramResult>, plan: &Plan) 
         gain_memory: saved(average(&of(|one| -one.memory))),
         wrong: count(&|one| one.regret > margin),
         harmed: count(&|one| one.score > margin),
-        within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / details.len() as f64,
-        within_3_pct_less_noise: less_noise(&details),
+        within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / judged.len() as f64,
+        within_3_pct_less_noise: less_noise(&judged),
         beyond_3_pct: count(&|one| one.regret - doubt(one) > WITHIN),
-        details,
+        details: judged.into_iter().map(Judged::in_fractions).collect(),
     }
 }
 
 /// Of the programs whose error is known; None when that is none.
-fn less_noise(details: &[ProgramResult]) -> Option<f64> {
-    let blurred = |one: &ProgramResult| {
+fn less_noise(judged: &[Judged]) -> Option<f64> {
+    let blurred = |one: &Judged| {
         let (error, freedom) = one.regret_error?;
         Some(Blurred { value: one.regret, error, freedom })
     };
-    let values: Vec<_> = details.iter().filter_map(blurred).collect();
+    let values: Vec<_> = judged.iter().filter_map(blurred).collect();
     true_share_at_most(&values, WITHIN, LEAST_ERROR)
 }
 
 /// By how much the regret may be too high, one-sided.
-fn doubt(one: &ProgramResult) -> f64 {
+fn doubt(one: &Judged) -> f64 {
     match one.regret_error {
         _ if one.by_truth => 0.0,
         Some((error, freedom)) => t_quantile(0.05, freedom) * error.max(LEAST_ERROR),
@@ -171,7 +203,7 @@ pub(super) fn one_program(
     program: &Program,
     plan: &Plan,
     number: u64,
-) -> Option<ProgramResult> {
+) -> Option<Judged> {
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed);
     random.set_stream(number);
     let mut sum = Sum::new(program);
@@ -183,7 +215,7 @@ pub(super) fn one_program(
             sum.add(&Verdict::new(program, &turn, outcome.pick, plan.w)?, outcome.trials, outcome.pick);
         }
     }
-    Some(sum.result(program))
+    Some(sum.judged(program))
 }
 
 /// A pick on runs that did not choose it.
@@ -260,10 +292,10 @@ impl Sum {
         Some(((rounds.xx / freedom / f64::from(rounds.count)).sqrt(), freedom))
     }
 
-    fn result(self, program: &Program) -> ProgramResult {
+    fn judged(self, program: &Program) -> Judged {
         let turns = self.turns;
         let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / turns));
-        ProgramResult {
+        Judged {
             program: program.name.clone(),
             trials: self.trials / turns,
             regret: self.regret / turns,
@@ -313,7 +345,7 @@ mod tests {
     /// One round that judges shows nothing beyond doubt, one program nothing of others, and none nothing at all.
     #[test]
     fn what_is_not_known_is_not_said() {
-        let one = |regret_error, by_truth| ProgramResult {
+        let one = |regret_error, by_truth| Judged {
             program: "p".to_owned(),
             trials: 4.0,
             regret: 0.10,
@@ -324,7 +356,7 @@ mod tests {
             memory: 0.0,
             picks: vec![],
         };
-        let of = |details| summary("x".to_owned(), details, &Plan { resamples: 20, ..Plan::default() });
+        let of = |judged| summary("x".to_owned(), judged, &Plan { resamples: 20, ..Plan::default() });
         assert_eq!(of(vec![one(None, false)]).beyond_3_pct, 0);
         assert_eq!(of(vec![one(Some((0.01, 3.0)), false)]).beyond_3_pct, 1);
         assert_eq!(of(vec![one(None, true)]).beyond_3_pct, 1);
@@ -335,6 +367,29 @@ mod tests {
             [none.trials, none.regret, none.gain, none.within_3_pct].iter().all(|figure| figure.is_nan())
         );
         assert_eq!(serde_json::to_value(&none).unwrap()["regret"], serde_json::Value::Null);
+    }
+
+    /// Twice the memory and four times the CPU: the logarithms are 0.69 and 1.39, but it is 1 and 3 more, and 1.83 together.
+    #[test]
+    fn of_a_program_fractions_are_said_as_of_all() {
+        let one = Judged {
+            program: "p".to_owned(),
+            trials: 4.0,
+            regret: 8_f64.sqrt().ln(),
+            regret_error: Some((0.01, 3.0)),
+            by_truth: false,
+            score: 8_f64.sqrt().ln(),
+            cpu: 4_f64.ln(),
+            memory: 2_f64.ln(),
+            picks: vec![],
+        };
+        let result = summary("x".to_owned(), vec![one], &Plan { resamples: 20, ..Plan::default() });
+        let detail = &result.details[0];
+        let (error, freedom) = detail.regret_error.unwrap();
+        let said = [detail.cpu, detail.memory, detail.score, detail.regret, error];
+        let wanted = [3.0, 1.0, 8_f64.sqrt() - 1.0, 8_f64.sqrt() - 1.0, 8_f64.sqrt() * 0.01];
+        assert!(said.iter().zip(wanted).all(|(said, wanted)| (said - wanted).abs() < 1e-12), "{detail:?}");
+        assert_eq!((freedom, detail.regret), (3.0, result.regret), "of one program the mean is its own");
     }
 
     /// What could be known without the runs that judge is the measure itself.

@@ -20,8 +20,8 @@ pub fn floor(programs: &[Program], plan: &Plan) -> Option<PolicyResult> {
         let (again, best) = made_again(program, plan.w, &mut random)?;
         one_program(&Contender::Always(best), &again, plan, number as u64)
     };
-    let details: Vec<_> = programs.iter().enumerate().filter_map(of).collect();
-    (!details.is_empty()).then(|| summary("best candidate itself".to_owned(), details, plan))
+    let judged: Vec<_> = programs.iter().enumerate().filter_map(of).collect();
+    (!judged.is_empty()).then(|| summary("best candidate itself".to_owned(), judged, plan))
 }
 
 /// The program with new runs, and its best candidate.
