@@ -12,7 +12,8 @@ use std::rc::Rc;
 use imas_core::bench;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
-use imas_core::simulate::data::{NotRun, OTHER_OUTPUT, OutputVaries};
+use imas_core::simulate::dropped::{Dropped, NotRun};
+use imas_core::simulate::outputs::Varying;
 use imas_core::split::Split;
 use serde::{Deserialize, Serialize};
 
@@ -118,12 +119,11 @@ impl Line {
         (self.program.clone(), self.candidate.clone(), self.kind, self.run.round)
     }
 
-    /// The same without blame for what it wrote.
-    fn forgiven(self) -> Self {
-        if self.why.as_deref() != Some(OTHER_OUTPUT) {
-            return self;
+    /// Nobody is blamed for another output where it varies.
+    fn forgive(&mut self, varying: &Varying) {
+        if varying.forgive(&self.program, &mut self.ok, &mut self.why) {
+            self.said = None;
         }
-        Self { ok: true, why: None, said: None, ..self }
     }
 }
 
@@ -223,35 +223,46 @@ struct Session {
     versions: BTreeMap<String, String>,
 }
 
-/// What was left out as a whole and not run since, by name, with the reason that was given last. Runs from before that still count.
+/// What was left out as a whole ([`Dropped`]).
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn dropped(path: &Path) -> Result<BTreeMap<String, String>> {
+pub fn dropped(path: &Path) -> Result<Dropped> {
     let text = std::fs::read(path).map_err(SuiteError::file(path))?;
-    let mut dropped = BTreeMap::new();
+    let mut dropped = Dropped::default();
     for line in whole_lines(&text) {
         if let Ok(one) = serde_json::from_slice::<NotRun>(line) {
-            dropped.insert(one.left_out, one.why);
-        } else if let Ok(run) = serde_json::from_slice::<Line>(line) {
-            dropped.remove(&run.program);
+            dropped.left_out(one);
+        } else if let Some(run) = run(line) {
+            dropped.ran(&run.program, run.at_s);
         }
     }
     Ok(dropped)
 }
 
-/// Programs whose output was seen to vary under `system`.
+/// Programs whose output varies under `system`.
 ///
 /// # Errors
 /// When the file cannot be read.
-pub fn varying(path: &Path) -> Result<BTreeSet<String>> {
+pub fn varying(path: &Path) -> Result<Varying> {
     let text = std::fs::read(path).map_err(SuiteError::file(path))?;
     Ok(varying_in(&text))
 }
 
-fn varying_in(text: &[u8]) -> BTreeSet<String> {
-    let said = whole_lines(text).filter_map(|line| serde_json::from_slice::<OutputVaries>(line).ok());
-    said.map(|one| one.output_varies).collect()
+fn varying_in(text: &[u8]) -> Varying {
+    let mut varying = Varying::default();
+    for line in whole_lines(text) {
+        if let Ok(said) = serde_json::from_slice(line) {
+            varying.told(said);
+        } else if let Some(Line { program, candidate, ok: true, run, .. }) = run(line) {
+            varying.saw(&program, &candidate, run.output.as_deref());
+        }
+    }
+    varying
+}
+
+fn run(line: &[u8]) -> Option<Line> {
+    serde_json::from_slice::<Line>(line).ok().filter(|line| !line.program.is_empty())
 }
 
 fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -259,12 +270,12 @@ fn whole_lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn parse(text: &[u8]) -> Vec<Line> {
-    let lines = whole_lines(text);
-    let varying = varying_in(text);
     let mut seen = BTreeSet::new();
-    let runs = lines.filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-    let runs = runs.filter(|line| !line.program.is_empty() && seen.insert(line.key()));
-    runs.map(|line| if varying.contains(&line.program) { line.forgiven() } else { line }).collect()
+    let mut lines: Vec<Line> =
+        whole_lines(text).filter_map(run).filter(|line| seen.insert(line.key())).collect();
+    let varying = varying_in(text);
+    lines.iter_mut().for_each(|line| line.forgive(&varying));
+    lines
 }
 
 #[cfg(test)]
@@ -327,8 +338,8 @@ mod tests {
             record.append(&NotRun { left_out: name.into(), why: why.into(), at_s: 1.0 }).unwrap();
         }
         record.append(&line("a", 0)).unwrap();
-        let wanted = [("b", "fails"), ("c", "no such input")].map(|(name, why)| (name.into(), why.into()));
-        assert_eq!(dropped(record.path()).unwrap(), BTreeMap::from(wanted));
+        let wanted = [("b", "fails"), ("c", "no such input")];
+        assert_eq!(dropped(record.path()).unwrap().reasons(), BTreeMap::from(wanted));
         assert_eq!(read(record.path()).unwrap().len(), 2);
     }
 
@@ -343,10 +354,34 @@ mod tests {
         for one in [blamed("a", 0, "output"), blamed("a", 2, "crash"), blamed("b", 0, "output")] {
             record.append(&one).unwrap();
         }
-        record.append(&OutputVaries { output_varies: "a".into(), at_s: 1.0 }).unwrap();
+        let said = imas_core::simulate::outputs::OutputVaries { output_varies: "a".into(), at_s: 1.0 };
+        record.append(&said).unwrap();
         let lines = read(record.path()).unwrap();
         assert_eq!(lines, [line("a", 0), blamed("a", 2, "crash"), blamed("b", 0, "output")]);
-        assert_eq!(varying(record.path()).unwrap(), BTreeSet::from(["a".to_owned()]));
+        let varying = varying(record.path()).unwrap();
+        assert!(varying.contains("a") && !varying.contains("b"), "{varying:?}");
+    }
+
+    /// A record from before such lines.
+    #[test]
+    fn nobody_is_blamed_where_system_wrote_different_things() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut record, _) = Record::open(folder.path(), false).unwrap();
+        let blamed = Line {
+            candidate: "b".into(),
+            ok: false,
+            why: Some("output".into()),
+            said: Some("what".into()),
+            ..line("a", 0)
+        };
+        let mut other = line("a", 2);
+        other.run.output = Some("y".into());
+        record.append(&blamed).unwrap();
+        record.append(&line("a", 0)).unwrap();
+        assert!(read(record.path()).unwrap().contains(&blamed), "one output of system");
+        record.append(&other).unwrap();
+        let forgiven = Line { candidate: "b".into(), ..line("a", 0) };
+        assert_eq!(read(record.path()).unwrap(), [forgiven, line("a", 0), other]);
     }
 
     #[test]

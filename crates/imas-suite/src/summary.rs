@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, prepare};
 use imas_core::candidate::SYSTEM;
+use imas_core::simulate::dropped::Dropped;
 use imas_core::stats::{median, relative_spread};
 use serde::Serialize;
 
@@ -76,7 +77,7 @@ pub struct Trouble {
 impl Summary {
     /// Summarises runs, and what [`crate::record::dropped`] says; counted ones are looked at for trouble only, as counting costs CPU time.
     #[must_use]
-    pub fn of(lines: &[Line], left_out: BTreeMap<String, String>, seed: u64) -> Self {
+    pub fn of(lines: &[Line], dropped: &Dropped, seed: u64) -> Self {
         let mut by_program: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
         for line in lines {
             by_program.entry(&line.program).or_default().push(line);
@@ -85,6 +86,8 @@ impl Summary {
         let programs: Vec<ProgramSummary> =
             by_program.iter().map(|(name, lines)| program(name, lines, &troubles, seed)).collect();
         let noise: Vec<f64> = programs.iter().filter_map(|program| program.noise).collect();
+        let owned = |(name, why): (&str, &str)| (name.to_owned(), why.to_owned());
+        let left_out = dropped.reasons().into_iter().map(owned).collect();
         Self { overall: overall(&programs), noise: median(&noise), programs, troubles, left_out }
     }
 }
@@ -185,7 +188,7 @@ mod tests {
             lines.push(line("good", round, 0.5, None));
             lines.push(line("bad", round, 0.1, (round == 3).then_some("crash")));
         }
-        let summary = Summary::of(&lines, BTreeMap::new(), 1);
+        let summary = Summary::of(&lines, &Dropped::default(), 1);
         let [bad, good] = summary.overall.as_slice() else { panic!("{summary:?}") };
         assert_eq!((bad.programs, bad.left_out, bad.cpu), (0, 1, None));
         assert_eq!((good.programs, good.left_out), (1, 0));
@@ -198,7 +201,7 @@ mod tests {
     fn counted_runs_are_not_compared() {
         let mut counted = line(SYSTEM, 0, 9.0, None);
         counted.kind = Kind::Counted;
-        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], BTreeMap::new(), 1);
+        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], &Dropped::default(), 1);
         assert_eq!(summary.programs[0].rounds, 1);
     }
 }

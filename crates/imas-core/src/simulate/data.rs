@@ -8,10 +8,12 @@
 //! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
 //! is there twice, in the same instant, counts once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::dropped::{Dropped, NotRun};
+use super::outputs::Varying;
 use crate::curve::Curve;
 use crate::latency::Latency;
 use crate::pace::Pace;
@@ -67,6 +69,9 @@ pub struct RawRun {
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Digest of what it wrote; None where nobody looked, or it was not written down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// User CPU time of the tree.
     pub user_s: f64,
     /// System CPU time of the tree.
@@ -125,31 +130,6 @@ pub struct RawRun {
     pub curve: Option<Curve>,
 }
 
-/// A program that a start wanted to measure and could not: it is missing, or fails by itself.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-pub struct NotRun {
-    /// Name of the program.
-    pub left_out: String,
-    /// Why, in words.
-    pub why: String,
-    /// When, seconds since the epoch.
-    #[serde(default)]
-    pub at_s: f64,
-}
-
-/// Two runs under `system` wrote different things: nobody is to blame for another output of this program, in lines before this one or after it.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-pub struct OutputVaries {
-    /// Name of the program.
-    pub output_varies: String,
-    /// When that was seen, seconds since the epoch.
-    #[serde(default)]
-    pub at_s: f64,
-}
-
-/// Why a run does not count whose output is not that of `system`; nothing where [`OutputVaries`].
-pub const OTHER_OUTPUT: &str = "output";
-
 /// What was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
@@ -157,10 +137,10 @@ pub struct Data {
     pub headers: Vec<Header>,
     /// In the order of the lines.
     pub runs: Vec<RawRun>,
-    /// In the order of the lines.
-    pub not_run: Vec<NotRun>,
-    /// Programs of which [`OutputVaries`] is said; their runs count, whatever they wrote.
-    pub output_varies: BTreeSet<String>,
+    /// Programs that were left out as a whole.
+    pub dropped: Dropped,
+    /// Programs whose output varies; their runs count, whatever they wrote.
+    pub varying: Varying,
     /// Lines that are none of these.
     pub unreadable: Vec<Unreadable>,
 }
@@ -177,27 +157,16 @@ pub struct Unreadable {
 }
 
 impl Data {
-    /// Programs that were left out and not run since, by name, each with what was said of it last. Their runs from before still count.
+    /// [`Dropped::reasons`].
     #[must_use]
     pub fn dropped(&self) -> BTreeMap<&str, &str> {
-        let mut last_s: HashMap<&str, f64> = HashMap::new();
-        for run in &self.runs {
-            let last_s = last_s.entry(&run.program).or_insert(run.at_s);
-            *last_s = last_s.max(run.at_s);
-        }
-        let ran_since = |one: &NotRun| last_s.get(&*one.left_out).is_some_and(|last_s| *last_s >= one.at_s);
-        let dropped = self.not_run.iter().filter(|one| !ran_since(one));
-        dropped.map(|one| (one.left_out.as_str(), one.why.as_str())).collect()
+        self.dropped.reasons()
     }
 
     /// Runs that were blamed before it was seen that the output varies.
     fn forgive(&mut self) {
-        let is_blamed = |run: &&mut RawRun| {
-            run.why.as_deref() == Some(OTHER_OUTPUT) && self.output_varies.contains(&run.program)
-        };
-        for run in self.runs.iter_mut().filter(is_blamed) {
-            run.ok = true;
-            run.why = None;
+        for run in &mut self.runs {
+            self.varying.forgive(&run.program, &mut run.ok, &mut run.why);
         }
     }
 }
@@ -226,17 +195,22 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
     let mut rounds = Rounds::default();
     for (number, text) in texts.into_iter().enumerate() {
         let mut start = vec![];
+        data.varying.begin_file();
         for (at, line) in text.lines().enumerate() {
             if line.trim().is_empty() {
             } else if let Some(header) = header(line) {
                 data.headers.push(header);
                 data.runs.extend(rounds.join(std::mem::take(&mut start)));
             } else if let Some(run) = run(line) {
+                data.dropped.ran(&run.program, run.at_s);
+                if run.ok {
+                    data.varying.saw(&run.program, &run.candidate, run.output.as_deref());
+                }
                 start.push(run);
             } else if let Some(not_run) = not_run(line) {
-                data.not_run.push(not_run);
-            } else if let Ok(OutputVaries { output_varies, .. }) = serde_json::from_str(line) {
-                data.output_varies.insert(output_varies);
+                data.dropped.left_out(not_run);
+            } else if let Ok(line) = serde_json::from_str(line) {
+                data.varying.told(line);
             } else {
                 let why = serde_json::from_str::<RawRun>(line).map_or_else(
                     |error| error.to_string(),
@@ -314,7 +288,7 @@ mod tests {
             "{\"program\":\"b\",\"candidate\":\"system\",\"ok\":true}\n",
         );
         let data = read(text);
-        assert_eq!((data.not_run.len(), data.unreadable.len()), (4, 0));
+        assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
         assert_eq!(data.dropped(), BTreeMap::from([("a", "fails"), ("c", "no input")]));
     }
 
@@ -328,6 +302,29 @@ mod tests {
         assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
         let whys: Vec<_> = data.runs.iter().map(|run| (run.ok, run.why.as_deref())).collect();
         assert_eq!(whys, [(true, None), (false, Some("crash")), (false, Some("output"))]);
+    }
+
+    /// A file from before such lines: what `system` wrote tells. In files of two machines it may differ without varying.
+    #[test]
+    fn nobody_is_blamed_where_system_wrote_different_things() {
+        let run = |candidate: &str, round: u32, output: &str| {
+            let ok = candidate == "system" || output == "1";
+            let why = if ok { "" } else { ",\"why\":\"output\"" };
+            format!(
+                "{{\"program\":\"p\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":{ok},\"output\":\"{output}\"{why}}}\n"
+            )
+        };
+        let one = run("system", 0, "1") + &run("a", 0, "2");
+        let blamed = |texts: &[&str]| {
+            let data = read_all(texts.iter().copied());
+            assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+            data.runs.iter().filter(|run| !run.ok).count()
+        };
+        assert_eq!(blamed(&[&one]), 1);
+        assert_eq!(blamed(&[&(one.clone() + &run("system", 1, "3"))]), 0);
+        assert_eq!(blamed(&[&one, &run("system", 1, "3")]), 1, "of another machine");
+        let failed = run("system", 1, "3").replace("true", "false");
+        assert_eq!(blamed(&[&(one.clone() + &failed)]), 2, "what a run that failed wrote says nothing");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_core::candidate::SYSTEM;
-use imas_core::simulate::data::{NotRun, OTHER_OUTPUT, OutputVaries};
+use imas_core::simulate::dropped::NotRun;
+use imas_core::simulate::outputs::{OTHER_OUTPUT, OutputVaries, Varying};
 use imas_linux::backed::enough_for;
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
@@ -180,13 +181,12 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn new(program: &'a Program, build_id: String, lines: &[Line], varying: &BTreeSet<String>) -> Self {
+    fn new(program: &'a Program, build_id: String, lines: &[Line], varying: &Varying) -> Self {
         let mine = || lines.iter().filter(|line| line.program == program.name);
         let outputs: Vec<&String> = mine()
             .filter(|line| line.ok && line.candidate == SYSTEM)
             .filter_map(|line| line.run.output.as_ref())
             .collect();
-        let different: BTreeSet<_> = outputs.iter().collect();
         let mut failures: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in mine().filter(|line| !line.ok) {
             failures.entry(line.candidate.clone()).or_default().push(line.why.clone().unwrap_or_default());
@@ -198,7 +198,7 @@ impl<'a> Subject<'a> {
             dropped: false,
             expected: outputs.first().map(|output| (*output).clone()),
             confirmed: outputs.len() > 1,
-            varies: different.len() > 1 || varying.contains(&program.name),
+            varies: varying.contains(&program.name),
             most_bytes: mine().map(|line| line.run.peak_bytes).max().unwrap_or(0),
             failures,
         }

@@ -35,7 +35,7 @@ pub(super) fn run(args: &SuiteShowArgs) -> Result<ExitCode> {
 /// Shows a record; the answer is no when not one program could be compared, unless runs were only to be counted.
 pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
     let lines = record::read(path).map_err(super::hinted)?;
-    let summary = Summary::of(&lines, record::dropped(path).map_err(super::hinted)?, SEED);
+    let summary = Summary::of(&lines, &record::dropped(path).map_err(super::hinted)?, SEED);
     if as_json {
         let value = json!({ "schema": 1, "runs": lines.len(), "record": path, "summary": summary });
         output::json(&value)?;

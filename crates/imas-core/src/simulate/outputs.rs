@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is to blame for another output than that of `system`: nobody, where `system` itself writes now this, now that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::candidate::SYSTEM;
+
+/// Two runs under `system` wrote different things: nobody is to blame for another output of this program, in lines before this one or after it.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct OutputVaries {
+    /// Name of the program.
+    pub output_varies: String,
+    /// When that was seen, seconds since the epoch.
+    #[serde(default)]
+    pub at_s: f64,
+}
+
+/// Why a run does not count whose output is not that of `system`; nothing where [`Varying`].
+pub const OTHER_OUTPUT: &str = "output";
+
+/// Told line by line, knows the programs whose output varies: a line says so ([`OutputVaries`]), or two runs of `system` in one file that count
+/// wrote different things. The latter alone tells in files from before there were such lines.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Varying {
+    programs: BTreeSet<String>,
+    /// By program: what `system` wrote first in this file.
+    first: BTreeMap<String, String>,
+}
+
+impl Varying {
+    /// Another file begins. On another machine a program may well write something else, and the same each time.
+    pub fn begin_file(&mut self) {
+        self.first.clear();
+    }
+
+    /// A line says it of a program.
+    pub fn told(&mut self, line: OutputVaries) {
+        self.programs.insert(line.output_varies);
+    }
+
+    /// What a run that counts wrote, as a digest; None where nobody looked.
+    pub fn saw(&mut self, program: &str, candidate: &str, output: Option<&str>) {
+        let Some(output) = output.filter(|_| candidate == SYSTEM) else { return };
+        match self.first.get(program) {
+            Some(first) if first == output => {}
+            Some(_) => {
+                self.programs.insert(program.to_owned());
+            }
+            None => {
+                self.first.insert(program.to_owned(), output.to_owned());
+            }
+        }
+    }
+
+    /// Whether the program's output varies.
+    #[must_use]
+    pub fn contains(&self, program: &str) -> bool {
+        self.programs.contains(program)
+    }
+
+    /// Takes the blame for another output off a run of the program, if it has that: it is `ok` then, without a `why`. Whether it had.
+    pub fn forgive(&self, program: &str, ok: &mut bool, why: &mut Option<String>) -> bool {
+        let is_blamed = why.as_deref() == Some(OTHER_OUTPUT) && self.contains(program);
+        if is_blamed {
+            (*ok, *why) = (true, None);
+        }
+        is_blamed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_system_wrote_tells_whose_output_varies() {
+        let mut varying = Varying::default();
+        varying.saw("steady", SYSTEM, Some("1"));
+        varying.saw("steady", "a", Some("2"));
+        varying.saw("steady", SYSTEM, None);
+        varying.saw("varies", SYSTEM, Some("1"));
+        varying.saw("varies", SYSTEM, Some("2"));
+        varying.begin_file();
+        varying.saw("steady", SYSTEM, Some("3"));
+        varying.told(OutputVaries { output_varies: "told".into(), at_s: 1.0 });
+        let of = |name| varying.contains(name);
+        assert_eq!([of("steady"), of("varies"), of("told"), of("unknown")], [false, true, true, false]);
+    }
+
+    #[test]
+    fn only_the_blame_for_the_output_is_taken_off() {
+        let mut varying = Varying::default();
+        varying.told(OutputVaries { output_varies: "p".into(), at_s: 1.0 });
+        for (program, why, is_forgiven) in
+            [("p", "output", true), ("p", "crash", false), ("q", "output", false)]
+        {
+            let mut run = (false, Some(why.to_owned()));
+            assert_eq!(varying.forgive(program, &mut run.0, &mut run.1), is_forgiven);
+            assert_eq!(run, if is_forgiven { (true, None) } else { (false, Some(why.to_owned())) });
+        }
+    }
+}
