@@ -473,11 +473,18 @@ fn show(args: &BenchArgs, report: &Report<Host>, command: &Command) -> Result<()
     if args.json {
         return output::json(report);
     }
-    output::text(&format!("\n{}\n{}", report.table(), report.sentence()))?;
+    let tell = |text: &str| match export::takes_stdout(args) {
+        true => {
+            message::say(text.trim_end_matches('\n'));
+            Ok(())
+        }
+        false => output::text(text),
+    };
+    tell(&format!("\n{}\n{}", report.table(), report.sentence()))?;
     if args.trials > 0 && !report.splits().is_empty() {
-        output::text(&format!("\n{}", report.splits()))?;
+        tell(&format!("\n{}", report.splits()))?;
     }
-    output::text(&how_to_use(args, report, command))?;
+    tell(&how_to_use(args, report, command))?;
     for warning in &report.warnings {
         message::warning(&format!("{}\nhint: {}", warning.what(), warning.hint()));
     }

@@ -186,7 +186,7 @@ pub(crate) struct BenchArgs {
     /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<f64>,
-    /// Write everything as JSON (`-` for standard output)
+    /// Write everything as JSON; here and below `-` is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_json: Option<PathBuf>,
     /// Write every run as CSV
@@ -195,7 +195,7 @@ pub(crate) struct BenchArgs {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_markdown: Option<PathBuf>,
-    /// Append every run as a line of JSON, for `imas simulate --data`
+    /// Append every run as a line of JSON as soon as it is made, for `imas simulate --data`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_runs: Option<PathBuf>,
     /// What the program is called in those lines [default: its file's name]

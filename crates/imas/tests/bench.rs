@@ -332,6 +332,34 @@ fn exported_runs_say_which_of_them_do_not_count() {
     }
 }
 
+/// What a pipe is to read has standard output to itself.
+#[test]
+fn a_dash_is_standard_output_and_the_table_is_not_on_it() {
+    let world = World::new();
+    let behave = behave(&world);
+    let bench = |flags: &[&str]| {
+        let words = ["bench", "-n", "2", "--trials", "1", "--with", "hoard"];
+        output(world.imas(words).args(flags).args(["--", &behave, "20000"]))
+    };
+    let runs = bench(&["--export-runs", "-"]);
+    assert!(runs.status.success(), "{}", said(&runs));
+    let data = imas_core::simulate::data::read(&stdout(&runs));
+    assert_eq!((data.headers.len(), data.runs.len(), data.unreadable.len()), (1, 6, 0), "{}", said(&runs));
+    assert!(support::stderr(&runs).contains("imas run --follow"), "{}", said(&runs));
+    let json = bench(&["--export-json", "-"]);
+    assert_eq!(names(&result(&json)), ["system", "hoard"], "{}", said(&json));
+    assert!(!world.work().join("-").exists());
+    for flags in [
+        &["--export-runs", "-", "--json"][..],
+        &["--export-runs", "-", "--export-csv", "-"],
+        &["--export-markdown", "-", "--show-output"],
+    ] {
+        let refused = bench(flags);
+        assert_eq!(refused.status.code(), Some(2), "{flags:?}");
+        assert_hinted(&refused, "standard output");
+    }
+}
+
 #[test]
 fn what_is_said_of_the_beginning_is_from_before_the_first_run() {
     let world = World::new();

@@ -18,10 +18,11 @@ use imas_linux::measure::Outcome;
 
 use super::counted::Counted;
 use super::plan::Kind;
+use crate::export;
 
-/// The open file.
+/// The open file, or standard output.
 pub(super) struct RawFile {
-    file: File,
+    out: Box<dyn Write>,
     program: String,
     outputs: Outputs,
     /// Measured runs from before the first under `system`, each with the hash of what it wrote.
@@ -52,13 +53,19 @@ impl Outputs {
 impl RawFile {
     /// Opens it for appending and writes a header.
     pub(super) fn append(path: &Path, program: &str, seed: u64) -> Result<Self> {
+        if export::is_stdout(path) {
+            return Self::begin(Box::new(std::io::stdout()), program, seed);
+        }
         let named = || path.display().to_string();
         let mut file = File::options().read(true).append(true).create(true).open(path).with_context(named)?;
         if is_torn(&file).with_context(named)? {
             file.write_all(b"\n").with_context(named)?;
         }
-        let mut raw =
-            Self { file, program: program.to_owned(), outputs: Outputs::default(), waiting: vec![] };
+        Self::begin(Box::new(file), program, seed)
+    }
+
+    fn begin(out: Box<dyn Write>, program: &str, seed: u64) -> Result<Self> {
+        let mut raw = Self { out, program: program.to_owned(), outputs: Outputs::default(), waiting: vec![] };
         raw.line(&Header {
             imas: "runs".to_owned(),
             schema: 1,
@@ -154,7 +161,7 @@ impl RawFile {
 
     fn line(&mut self, value: &impl serde::Serialize) -> Result<()> {
         let line = serde_json::to_string(value)? + "\n";
-        self.file.write_all(line.as_bytes()).context("the file of runs")
+        self.out.write_all(line.as_bytes()).and_then(|()| self.out.flush()).context("the lines of runs")
     }
 }
 
