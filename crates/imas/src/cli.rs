@@ -212,7 +212,7 @@ pub(crate) struct BenchArgs {
 /// When `bench` keeps its runs on one CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OneCpuName {
-    /// When the warm-up used one CPU at a time
+    /// When the last warm-up used one CPU at a time
     #[default]
     Auto,
     /// Always: what a program of several threads does to its allocator is then not seen
