@@ -31,7 +31,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Exclude(args) => wishes::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => wishes::forget(&args, &Context::new(places)?),
         Command::Lift(args) => wishes::lift(&args, &Context::new(&places.of_the_system())?),
-        Command::Status(args) => status::run(&args, &Context::new(&places.of_the_system())?),
+        Command::Status(args) => {
+            status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
+        }
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),

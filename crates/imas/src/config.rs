@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::cli::{PolicyName, RulesArgs};
 use crate::message::Hinted;
 
-/// The daemon's own.
+/// The daemon's own, unless it says otherwise.
 const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
 
 /// What the files may say. A flag wins over an environment variable, that over a file.
@@ -60,9 +60,19 @@ impl Config {
         Ok(config)
     }
 
-    /// What imasd decides by: those keys of its own file that a decision hangs on.
-    pub(crate) fn of_the_daemon() -> Result<Self> {
-        Self::read_file(Path::new(DAEMONS_FILE), Self::parse_daemons)
+    /// What imasd decides by: those keys of its own file that a decision hangs on. Below `run_dir` it says which that is, while it runs, and
+    /// which waiting time its command line set.
+    pub(crate) fn of_the_daemon(run_dir: &Path) -> Result<Self> {
+        let status = crate::status::daemon(run_dir).unwrap_or_default();
+        let file = Path::new(status["config"].as_str().unwrap_or(DAEMONS_FILE));
+        if std::fs::metadata(file).is_ok_and(|about| !about.is_file()) {
+            return Err(Hinted::error(
+                format!("{}: not a file", file.display()),
+                "imasd names it as its configuration in state/status.json: 'systemctl restart imasd' has it written anew",
+            ));
+        }
+        let config = Self::read_file(file, Self::parse_daemons)?;
+        Ok(Self { retest_s: status["retest_s"].as_f64().or(config.retest_s), ..config })
     }
 
     fn read_file(file: &Path, parse: fn(&str) -> Result<Self, String>) -> Result<Self> {
@@ -194,6 +204,27 @@ mod tests {
         assert_eq!(config.wishes.objective, Some(Objective::Cpu));
         assert_eq!(config.program["unit x.service"].max_memory_mib, Some(5));
         assert!(Config::parse_daemons("retest_s = nan").is_err());
+    }
+
+    #[test]
+    fn the_running_daemon_says_which_file_it_goes_by() {
+        let run = tempfile::tempdir().unwrap();
+        let file = run.path().join("other.toml");
+        std::fs::write(&file, "retest_s = 60\nmax_tests = 3").unwrap();
+        std::fs::create_dir(run.path().join("state")).unwrap();
+        let said = |config: &Path, retest_s: Option<f64>| {
+            let pid = std::process::id();
+            let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
+            let status = serde_json::json!({"pid": pid, "start_ticks": start_ticks, "config": config, "retest_s": retest_s});
+            std::fs::write(run.path().join("state/status.json"), status.to_string()).unwrap();
+            Config::of_the_daemon(run.path())
+        };
+        let limits = said(&file, None).unwrap().limits(None);
+        assert_eq!((limits.retest_s, limits.max_tests), (60.0, 3));
+        assert_eq!(said(&file, Some(0.0)).unwrap().limits(None).retest_s, 0.0, "its command line wins");
+        let absent = said(&run.path().join("no.toml"), None).unwrap();
+        assert_eq!(absent, Config::default(), "it need not exist");
+        assert!(said(run.path(), None).unwrap_err().to_string().contains("not a file"));
     }
 
     #[test]

@@ -41,8 +41,13 @@ pub(crate) struct Context {
 impl Context {
     /// Finds the parts and reads catalogue and configuration.
     pub(crate) fn new(places: &Places) -> Result<Self> {
+        Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
+    }
+
+    /// The same, where the daemon is that of `run_dir`.
+    pub(crate) fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
-        let config = if places.system { Config::of_the_daemon()? } else { Config::read()? };
+        let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
         let libraries =
             Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
         Ok(Self {

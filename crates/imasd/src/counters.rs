@@ -44,6 +44,10 @@ pub(crate) struct Status<'a> {
     pub(crate) start_ticks: u64,
     pub(crate) version: &'a str,
     pub(crate) store: &'a str,
+    /// The configuration file, whether it exists or not; `imas ... --system` decides by the same.
+    pub(crate) config: &'a str,
+    /// Seconds between two tests of one candidate, where the command line says it in place of that file.
+    pub(crate) retest_s: Option<f64>,
     /// `kernel` where process events are told, else `polling`.
     pub(crate) events: &'a str,
     pub(crate) programs: usize,

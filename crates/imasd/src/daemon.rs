@@ -514,12 +514,15 @@ impl Daemon {
         self.times.told = Instant::now();
         let trials = self.watched.trials();
         let me = std::process::id();
+        let config = std::path::absolute(&self.options.config).unwrap_or_default();
         let status = Status {
             schema: 1,
             pid: me,
             start_ticks: imas_linux::process::start_ticks(me).unwrap_or(0),
             version: env!("CARGO_PKG_VERSION"),
             store: &self.options.store.to_string_lossy(),
+            config: &config.to_string_lossy(),
+            retest_s: self.options.retest,
             events: self.events(),
             programs: self.book.len(),
             trials_offered: self.book.all().filter(|known| known.offer.is_some() && !known.taken).count(),

@@ -34,6 +34,11 @@ fn status_says_what_is_known_and_what_really_serves() {
     assert_eq!(json["running"], true);
     assert_eq!(json["standing_aside"], Value::Null);
     assert_eq!(json["daemon"]["pid"], world.daemon_pid());
+    let config = world.path("imasd.toml");
+    assert_eq!(
+        (&json["daemon"]["config"], &json["daemon"]["retest_s"]),
+        (&config.to_str().into(), &Value::from(0.0))
+    );
     let trial = &json["programs"][0]["trial"];
     assert!(trial == "system" || trial == "jemalloc", "{json}");
 
@@ -65,11 +70,6 @@ fn status_says_what_is_known_and_what_really_serves() {
 }
 
 #[test]
-fn an_allocator_out_of_use_is_shown_and_given_back() {
-    let mut world = World::new();
-    world.start();
-    let why = "within a day it hurt 3 programs".to_owned();
-#[test]
 fn a_trial_that_a_process_is_making_is_told() {
     let mut world = World::new();
     world.start();
@@ -92,6 +92,11 @@ fn a_trial_that_a_process_is_making_is_told() {
     assert_eq!(explain()["under_way"], Value::Null);
 }
 
+#[test]
+fn an_allocator_out_of_use_is_shown_and_given_back() {
+    let mut world = World::new();
+    world.start();
+    let why = "within a day it hurt 3 programs".to_owned();
     let disabled = Disabled { allocator: "jemalloc".into(), version: "1".into(), at_s: 1.0, why };
     world.store().disable(&disabled).unwrap();
     let (_, said) = status(&world, &[]);
@@ -168,6 +173,17 @@ fn of_the_machine() {
     assert!(code == Some(0) && said.contains("worker.py"), "{said}");
     let (code, said) = imas(&["explain", "--system", &number]);
     assert!(code == Some(0) && said.contains("jemalloc"), "{said}");
+    // It is not the file of /etc that this imasd goes by.
+    let explained =
+        || -> Value { serde_json::from_str(&imas(&["explain", "--system", "--json", &number]).1).unwrap() };
+    let tested = || {
+        let candidates = explained()["candidates"].as_array().unwrap().clone();
+        candidates.into_iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (tested(), &explained()["standings"]),
+        (vec!["system".into(), "jemalloc".into()], &Value::Null)
+    );
     let (code, said) = imas(&["pin", "--system", "--lift", &number, "jemalloc"]);
     assert!(code == Some(0), "{said}");
     world.wait("imasd obeys", || world.production(&program) != 1);
