@@ -79,6 +79,11 @@ impl Page {
         self.clock.wall_s()
     }
 
+    /// `CLOCK_MONOTONIC_RAW` when the injected code began its work, ns; 0 when it did not, or stood aside.
+    pub fn begun_raw_ns(&self) -> u64 {
+        self.clock.start_ns
+    }
+
     /// Usable bytes in live blocks as the page has it at the moment, an estimate; 0 on a flight page.
     pub fn live_bytes_now(&self) -> u64 {
         self.calls.live_bytes

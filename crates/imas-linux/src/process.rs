@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use procfs::ProcResult;
-use procfs::process::{MMapPath, Process};
+use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
 
 use crate::environment::{Injection, Libraries, Variables};
 
@@ -32,7 +32,12 @@ pub fn boot_id() -> ProcResult<String> {
 #[must_use]
 pub fn is_running(pid: u32, start_ticks: u64) -> bool {
     let stat = open(pid).and_then(|process| process.stat());
-    stat.is_ok_and(|stat| stat.starttime == start_ticks && !matches!(stat.state, 'Z' | 'X'))
+    stat.is_ok_and(|stat| stat.starttime == start_ticks && !has_ended(&stat))
+}
+
+/// A first thread that has ended while others go on is shown as a zombie too.
+fn has_ended(stat: &Stat) -> bool {
+    stat.state == 'X' || (stat.state == 'Z' && stat.num_threads <= 1)
 }
 
 /// Whether the process has that file mapped.
@@ -40,8 +45,22 @@ pub fn is_running(pid: u32, start_ticks: u64) -> bool {
 /// # Errors
 /// When its maps cannot be read.
 pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
-    let maps = open(pid)?.maps()?;
-    Ok(maps.iter().any(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file)))
+    // The kernel names what is mapped by its real path: /run where /var/run was asked for.
+    let real = std::fs::canonicalize(file);
+    let file = real.as_deref().unwrap_or(file);
+    let is_it = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if path == file);
+    Ok(memory_maps(&open(pid)?)?.iter().any(is_it))
+}
+
+/// Of a process whose first thread has ended, as another thread has them.
+fn memory_maps(process: &Process) -> ProcResult<MemoryMaps> {
+    let own = process.maps();
+    if own.as_ref().is_ok_and(|maps| !maps.0.is_empty()) {
+        return own;
+    }
+    let tasks = process.tasks().into_iter().flatten().flatten();
+    let mut others = tasks.filter_map(|task| Process::new(task.tid).ok()?.maps().ok());
+    others.find(|maps| !maps.0.is_empty()).map_or(own, Ok)
 }
 
 /// Processes that work in a folder or below it and have it as HOME: what a killed session of a suite left behind.
@@ -218,6 +237,35 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         assert!(maps(std::process::id(), &exe).unwrap());
         assert!(probe_answer(&exe) && !probe_answer(Path::new("/no/such.so")));
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(exe.parent().unwrap(), &link).unwrap();
+        assert!(maps(std::process::id(), &link.join(exe.file_name().unwrap())).unwrap(), "by another path");
+    }
+
+    /// A program may end its first thread and go on in another: it has not ended then, and what it has mapped it has still mapped.
+    #[test]
+    fn a_process_whose_first_thread_has_ended_runs_on() {
+        let code = "import ctypes, os, threading, time\n\
+            threading.Thread(target=time.sleep, args=(600,)).start()\n\
+            ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)";
+        let mut child = Command::new("python3").args(["-c", code]).spawn().unwrap();
+        let (pid, start) = (child.id(), start_ticks(child.id()).unwrap());
+        let is_zombie = || open(pid).unwrap().stat().unwrap().state == 'Z';
+        let seen = (0..3000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_zombie()
+        });
+        let runs = is_running(pid, start);
+        let tasks = open(pid).unwrap().tasks().unwrap().flatten();
+        let mut exes = tasks.filter_map(|task| std::fs::read_link(format!("/proc/{}/exe", task.tid)).ok());
+        let exe = exes.next();
+        let mapped = exe.as_ref().map(|exe| maps(pid, exe));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen && runs, "{seen} {runs}");
+        assert!(mapped.unwrap().unwrap(), "{exe:?}");
+        assert!(!is_running(pid, start));
     }
 
     #[test]

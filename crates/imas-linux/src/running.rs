@@ -40,32 +40,32 @@ pub fn program_of(pid: u32) -> Option<Program> {
 }
 
 fn of(process: &Process) -> Option<Running> {
+    let pid = u32::try_from(process.pid()).ok()?;
+    let program = program(process)?;
     let maps = process.maps().ok()?;
     let mapped = maps.iter().filter_map(|map| match &map.pathname {
         MMapPath::Path(path) => Some(path.clone()),
         _ => None,
     });
-    let pid = u32::try_from(process.pid()).ok()?;
-    Some(Running {
-        pid,
-        program: program(process)?,
-        unit: unit(process),
-        mapped: mapped.collect(),
-        environment: crate::process::environment(pid).unwrap_or_default(),
-    })
+    let environment = crate::process::environment(pid).unwrap_or_default();
+    let running = Running { pid, program, unit: unit(process), mapped: mapped.collect(), environment };
+    // All of it was read of one program only if that still runs.
+    (process.exe().ok()? == running.program.path).then_some(running)
 }
 
 fn program(process: &Process) -> Option<Program> {
     let path = process.exe().ok()?;
     let folder = process.cwd().ok();
-    let arguments = crate::process::arguments(u32::try_from(process.pid()).ok()?).ok()?.into_iter().skip(1);
+    let words = crate::process::arguments(u32::try_from(process.pid()).ok()?).ok()?;
+    // Without any it is in the midst of its exec or of its end: it cannot be said what it is given.
+    let given = words.get(1..)?.iter();
     // A script is often named from where the program was started.
-    let arguments: Vec<_> = arguments
+    let arguments: Vec<_> = given
         .map(|word| match &folder {
-            Some(folder) if Path::new(&word).is_relative() && folder.join(&word).is_file() => {
-                folder.join(&word).into_os_string()
+            Some(folder) if Path::new(word).is_relative() && folder.join(word).is_file() => {
+                folder.join(word).into_os_string()
             }
-            _ => word,
+            _ => word.clone(),
         })
         .collect();
     Some(Program { detail: Given::to(&path, &arguments).detail(), path })
@@ -192,6 +192,24 @@ mod tests {
         assert_eq!(process(&["/l/je.so"], &[]).is_on(&all[3], &all), On::Unknown);
         assert_eq!(process(&["/l/je.so"], &[]).is_on(&all[0], &all), On::No);
         assert_eq!(process(&[], &[]).is_on(&all[2], &all), On::No);
+    }
+
+    #[test]
+    fn a_process_in_the_midst_of_an_exec_is_seen_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("again.sh");
+        std::fs::write(&script, "[ $1 -eq 0 ] || exec /bin/sh \"$0\" $(($1 - 1))\n").unwrap();
+        let mut child = std::process::Command::new("/bin/sh").arg(&script).arg("2000").spawn().unwrap();
+        let shell = std::fs::canonicalize("/bin/sh").unwrap();
+        let mut seen = 0;
+        while child.try_wait().unwrap().is_none() {
+            let Some(program) = program_of(child.id()).filter(|program| program.path == shell) else {
+                continue;
+            };
+            assert_eq!(program.detail, script.to_string_lossy());
+            seen += 1;
+        }
+        assert!(seen > 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::io::Cursor;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use imas_core::sample::is_crash_signal;
 use neli::connector::{CnMsg, CnMsgBuilder, ProcEvent, ProcEventHeader};
 use neli::consts::connector::{CnMsgIdx, CnMsgVal, ProcCnMcastOp};
 use neli::consts::nl::{NlmF, Nlmsg};
@@ -28,7 +29,12 @@ const MESSAGE_BYTES: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// It runs another image now.
-    Exec(u32),
+    Exec {
+        /// Its id.
+        pid: u32,
+        /// When, by `CLOCK_MONOTONIC`, ns.
+        at_ns: u64,
+    },
     /// It has ended; with the signal that ended it, 0 for none.
     Exit {
         /// Its id.
@@ -108,10 +114,15 @@ impl Connector {
         let Ok(message) = Nlmsghdr::<Nlmsg, CnMsg<ProcEventHeader>>::from_bytes(&mut bytes) else { return };
         let Some(payload) = message.get_payload() else { return };
         let id = |pid: i32| u32::try_from(pid).unwrap_or(0);
-        match payload.payload().event {
-            ProcEvent::Exec { process_tgid, .. } => deeds.push(Deed::Exec(id(process_tgid))),
-            // A thread that ends is no process that does.
-            ProcEvent::Exit { process_pid, process_tgid, exit_code, .. } if process_pid == process_tgid => {
+        let told = payload.payload();
+        match told.event {
+            ProcEvent::Exec { process_tgid, .. } => {
+                deeds.push(Deed::Exec { pid: id(process_tgid), at_ns: told.timestamp_ns });
+            }
+            // A thread that ends is no process that does, but for one that takes all others along: the first may be gone by then.
+            ProcEvent::Exit { process_pid, process_tgid, exit_code, .. }
+                if process_pid == process_tgid || is_crash_signal(exit_code & 0x7f) =>
+            {
                 deeds.push(Deed::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
             }
             ProcEvent::Ack { err } => self.acknowledged |= err == 0,
@@ -148,6 +159,8 @@ fn subscription() -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::time::{ClockId, clock_gettime};
+    use std::time::Duration;
 
     /// Runs wherever the kernel lets us; elsewhere it shows that a refusal is noticed.
     #[test]
@@ -156,19 +169,54 @@ mod tests {
         if !connector.is_confirmed() {
             return;
         }
+        let now = || u64::try_from(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap()).as_nanos());
+        let before = now().unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = child.id();
+        let child_id = child.id();
         // Who starts a process goes on before the kernel tells of its exec, and who waits for it before it tells of its end.
-        let mut is_told = |wanted: Deed| {
+        let mut is_told = |is_it: &dyn Fn(&Deed) -> bool| {
             (0..6000).any(|_| {
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
                 let read = connector.read();
-                read.lost || read.deeds.contains(&wanted)
+                read.lost || read.deeds.iter().any(is_it)
             })
         };
-        let started = is_told(Deed::Exec(pid));
+        // By the clock that pages are compared by.
+        let started = is_told(&|deed| {
+            matches!(deed, Deed::Exec { pid, at_ns } if *pid == child_id && (before..now().unwrap()).contains(at_ns))
+        });
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(started && is_told(Deed::Exit { pid, signal: 9 }));
+        assert!(started && is_told(&|deed| *deed == Deed::Exit { pid: child_id, signal: 9 }));
+    }
+
+    #[test]
+    fn a_crash_after_the_end_of_the_first_thread_is_told() {
+        let Ok(mut connector) = Connector::open() else { return };
+        if !connector.is_confirmed() {
+            return;
+        }
+        let code = "import ctypes, os, threading, time\n\
+            crash = lambda: (time.sleep(0.3), os.kill(os.getpid(), 11))\n\
+            threading.Thread(target=crash).start()\n\
+            ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)";
+        let mut child = std::process::Command::new("python3").args(["-c", code]).spawn().unwrap();
+        child.wait().unwrap();
+        let (mut ends, mut last) = (0, None);
+        // The last word may come a moment after the end.
+        for _ in 0..300 {
+            for deed in connector.read().deeds {
+                if let Deed::Exit { pid, signal } = deed
+                    && pid == child.id()
+                {
+                    (ends, last) = (ends + 1, Some(signal));
+                }
+            }
+            if last == Some(11) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(ends > 0 && last == Some(11), "{ends} {last:?}");
     }
 }

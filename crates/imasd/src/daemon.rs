@@ -2,7 +2,8 @@
 //! The main loop, and all that it turns around.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -62,6 +63,8 @@ pub(crate) struct Daemon {
     pub(crate) doubtful: Vec<Doubt>,
     /// Pages whose process has ended, as long as the kernel has not told how.
     pub(crate) untold: Vec<Doubt>,
+    /// Pages of trials that are stored, and that the index may still offer.
+    pub(crate) spent: Vec<PageName>,
     /// Processes seen alive behind pages that have not been worked on yet.
     pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
@@ -76,6 +79,8 @@ pub(crate) struct Daemon {
     /// Something was decided that the index does not say yet.
     pub(crate) dirty: bool,
     state: PathBuf,
+    /// Keeps others like us out.
+    _lock: Option<File>,
     census: Census,
     connector: Option<Connector>,
     publisher: Publisher,
@@ -109,9 +114,12 @@ impl Daemon {
         let now = Instant::now();
         let state = options.run_dir.join("state");
         make_folders(&options, &state)?;
+        let lock = lock(&state)?;
         let wakeup = Wakeup::new()?;
         let config = Config::read(&options.config)?;
         let store = open_store(&options)?;
+        // Before anything else is read of it: what others write from here on is a change.
+        let store_changes = store.foreign_changes()?;
         let folders =
             Folders::open(&state, !options.user).with_context(|| state.join("u").display().to_string())?;
         wakeup.add_folders(folders.events())?;
@@ -133,6 +141,7 @@ impl Daemon {
             departed: Departed::default(),
             doubtful: Vec::new(),
             untold: Vec::new(),
+            spent: Vec::new(),
             glimpses: HashMap::new(),
             counters: Counters::default(),
             barred: HashMap::new(),
@@ -144,7 +153,7 @@ impl Daemon {
             publisher: Publisher::new(&state, boot_id.clone()),
             store_trouble: false,
             trouble_told: false,
-            store_changes: store.foreign_changes()?,
+            store_changes,
             told: None,
             times: Times {
                 published: None,
@@ -162,6 +171,7 @@ impl Daemon {
             wakeup,
             boot_id,
             state,
+            _lock: lock,
             connector,
             emergency_told: emergency.is_some(),
             emergency,
@@ -241,9 +251,9 @@ impl Daemon {
         }
         for deed in read.deeds {
             match deed {
-                Deed::Exec(pid) => {
+                Deed::Exec { pid, at_ns } => {
                     self.census.note(pid, now);
-                    self.note_exec(pid);
+                    self.note_exec(pid, at_ns);
                 }
                 Deed::Exit { pid, signal } => self.note_signal(pid, signal),
             }
@@ -251,6 +261,7 @@ impl Daemon {
         if read.lost {
             self.counters.events_lost += 1;
             self.census.search(now);
+            self.look_for_execs();
         }
     }
 
@@ -416,10 +427,16 @@ impl Daemon {
             Ok(changed) => {
                 self.counters.published += u64::from(changed);
                 self.dirty = false;
+                self.remove_spent();
             }
             // It stays to be done; the last good index stays too.
             Err(error) => self.trouble(&format!("{error:#}")),
         }
+    }
+
+    /// This turn's publication does not wait for the one before to grow old.
+    pub(crate) fn publish_soon(&mut self) {
+        self.times.published = None;
     }
 
     /// Everybody stands aside from now on, and root's helper takes the entry out of /etc/ld.so.preload.
@@ -475,6 +492,7 @@ impl Daemon {
                 self.disabled.clear();
                 self.forgiven.clear();
                 self.dirty = true;
+                self.drop_all_pages();
             }
             Err(error) => {
                 self.trouble(&format!("the store is damaged ({why}) and no new one can be begun: {error}"))
@@ -549,11 +567,24 @@ fn worth(config: &Config) -> Worth {
     Worth { cpu_s: config.worth_cpu_s, life_s: config.worth_life_s }
 }
 
-fn make_folders(options: &Options, state: &std::path::Path) -> Result<()> {
+fn make_folders(options: &Options, state: &Path) -> Result<()> {
     if options.user && options.lib_dir.is_none() {
         bail!("--user needs --lib-dir: nobody else approves a catalogue for this tree");
     }
     std::fs::create_dir_all(state).with_context(|| state.display().to_string())
+}
+
+/// Of two that serve one place each would take the other's trials for forged. Where the file system has no locks, there is none.
+fn lock(state: &Path) -> Result<Option<File>> {
+    let folder = File::open(state).with_context(|| state.display().to_string())?;
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => bail!("{}: another imasd serves here", state.display()),
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!("{}: no lock, so another imasd may serve here too: {error}", state.display());
+            Ok(None)
+        }
+    }
 }
 
 /// Opens the store, checks it, and begins a new one if it is damaged.

@@ -95,6 +95,24 @@ impl Folders {
         Ok(())
     }
 
+    /// Folders that somebody has removed are made again: without one, a user's programs start untouched.
+    pub(crate) fn restore(&mut self) {
+        let removed: Vec<_> = self.open.keys().copied().filter(|uid| !self.stands(*uid)).collect();
+        for uid in removed {
+            self.open.remove(&uid);
+            self.watches.retain(|_, theirs| *theirs != uid);
+            self.welcome(uid);
+        }
+    }
+
+    /// Whether the folder that is open is the one that programs find.
+    fn stands(&self, uid: u32) -> bool {
+        let found = statat(&self.root, uid.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        let held = self.open.get(&uid).and_then(|folder| fstat(folder).ok());
+        let number = |about: rustix::fs::Stat| (about.st_dev, about.st_ino);
+        found.map(number) == held.map(number)
+    }
+
     /// The watch's descriptor.
     pub(crate) fn events(&self) -> impl AsFd {
         &self.inotify
@@ -186,6 +204,21 @@ mod tests {
         folders.remove(&PageName { uid: me, name: "d.page".into() });
         assert!(!folder.join("d.page").exists());
         assert_eq!(Folders::open(state.path(), false).unwrap().open.len(), 1, "found again");
+    }
+
+    #[test]
+    fn a_folder_that_was_removed_is_made_again_and_watched() {
+        let state = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let mut folders = Folders::open(state.path(), false).unwrap();
+        folders.welcome(me);
+        let folder = state.path().join("u").join(me.to_string());
+        std::fs::write(folder.join("old.page"), "x").unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        folders.restore();
+        std::fs::write(folder.join("a.page"), "x").unwrap();
+        let page = PageName { uid: me, name: "a.page".into() };
+        assert!(folders.news().written.contains(&page) && folders.has(&page));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod harm;
 mod installation;
 mod judge;
 mod log;
+mod moment;
 mod news;
 mod notify;
 mod pages;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
-use imas_ingest::{Expected, Page, PageError, ReadError};
+use imas_ingest::{Expected, Page, PageError, ReadError, State};
 use imas_linux::clock::now_unix_s;
+use imas_linux::index::Executable;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 use imas_store::domain::Domain;
@@ -19,10 +20,12 @@ use crate::counters::Counters;
 use crate::daemon::Daemon;
 use crate::folders::PageName;
 use crate::harm::START_S;
+use crate::moment::Moment;
 use crate::sight::{self, Identity};
 
-/// Signals by which people and systemd end a process: not the allocator's doing.
-const ASKED_TO_END: [u32; 4] = [1, 2, 9, 15];
+/// Signals by which a process comes to its end through its own doing: ILL, TRAP, ABRT, BUS, FPE, SEGV, STKFLT, SYS. All others are sent by
+/// people, timers, limits, systemd: not the allocator's doing.
+const FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 11, 16, 31];
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
@@ -69,20 +72,44 @@ impl Doubt {
     }
 }
 
+/// What a process behind a page ran when the page was made; the file at the program's path may be another one by now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Image {
+    /// The file; `None` when it is not known.
+    pub(crate) executable: Option<Executable>,
+    /// Hexadecimal; empty when there is none, or it is not known.
+    pub(crate) build_id: String,
+}
+
 /// A process behind a page.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) witness: Witness,
+    pub(crate) image: Image,
     /// Of a trial: the name of the offer.
     pub(crate) token: Option<String>,
     /// The signal that ended it, where the kernel told us.
     pub(crate) signal: Option<u32>,
+    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel told us.
+    pub(crate) exec_ns: Option<u64>,
     /// When we saw it first, in this life of ours.
     pub(crate) since: Instant,
     /// Of a trial: its sample is stored, though it lives.
     pub(crate) sampled: bool,
     /// It has ended, and its page waits for the store.
     pub(crate) ended: bool,
+}
+
+impl Watch {
+    fn identity(&self) -> Identity {
+        Identity { pid: self.witness.pid, start_ticks: self.witness.start_ticks }
+    }
+
+    /// Whether the process has run another image, or the same once more, since it began its page.
+    pub(crate) fn has_exec_after(&self, content: &Page) -> bool {
+        let moment = self.exec_ns.and_then(|exec_ns| Some((exec_ns, Moment::now()?)));
+        moment.is_some_and(|(exec_ns, now)| now.is_later(exec_ns, content.begun_raw_ns()))
+    }
 }
 
 /// All of them.
@@ -117,36 +144,49 @@ impl Watched {
         ended.map(|(page, _)| page.clone()).collect()
     }
 
+    /// Every page.
+    pub(crate) fn pages(&self) -> Vec<PageName> {
+        self.watches.keys().cloned().collect()
+    }
+
     pub(crate) fn trials(&self) -> usize {
         self.watches.values().filter(|watch| watch.token.is_some()).count()
     }
 }
 
-/// Processes whose end the kernel told in the last seconds: for those that were gone before their page was seen.
+/// What the kernel told of processes in the last seconds: for those that were gone before their page was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
-    signals: HashMap<u32, (u32, Instant)>,
+    /// The signal that ended it, 0 for none.
+    signals: Recent<u32>,
+    /// Its last exec, by `CLOCK_MONOTONIC`, ns.
+    execs: Recent<u64>,
 }
 
-/// The end of a process is remembered so long.
+/// What the kernel told is remembered so long.
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Ends remembered at most.
+/// Processes remembered at most.
 const MOST_REMEMBERED: usize = 16_384;
 
-impl Departed {
-    fn note(&mut self, pid: u32, signal: u32, now: Instant) {
-        if self.signals.len() >= MOST_REMEMBERED {
-            self.signals.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+/// Something told of processes, by their id.
+#[derive(Debug, Default)]
+struct Recent<T> {
+    told: HashMap<u32, (T, Instant)>,
+}
+
+impl<T: Copy> Recent<T> {
+    fn note(&mut self, pid: u32, what: T, now: Instant) {
+        if self.told.len() >= MOST_REMEMBERED {
+            self.told.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
         }
-        if self.signals.len() < MOST_REMEMBERED {
-            self.signals.insert(pid, (signal, now));
+        if self.told.len() < MOST_REMEMBERED {
+            self.told.insert(pid, (what, now));
         }
     }
 
-    /// The signal that ended the process, 0 for none.
-    fn signal(&self, pid: u32, now: Instant) -> Option<u32> {
-        let (signal, at) = self.signals.get(&pid)?;
-        (now.duration_since(*at) < REMEMBERED).then_some(*signal)
+    fn of(&self, pid: u32, now: Instant) -> Option<T> {
+        let (what, at) = self.told.get(&pid)?;
+        (now.duration_since(*at) < REMEMBERED).then_some(*what)
     }
 }
 
@@ -209,8 +249,21 @@ impl Daemon {
             {
                 known.taken = true;
             }
-            self.watch(page, witness, token);
+            let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
+            let image = self.image_of(witness.program);
+            // It may be of before an upgrade that came while we were away.
+            let runs = sight::executable(identity);
+            let is_it = runs.is_none() || runs == image.executable;
+            self.watch(page, witness, token, if is_it { image } else { Image::default() });
         }
+    }
+
+    fn image_of(&self, program: RowId) -> Image {
+        let known = self.book.get(program);
+        known.map_or_else(Image::default, |known| Image {
+            executable: known.executable,
+            build_id: known.build_id.clone(),
+        })
     }
 
     /// A file in somebody's folder was written and closed.
@@ -236,7 +289,8 @@ impl Daemon {
     }
 
     fn is_considered(&self, page: &PageName) -> bool {
-        self.watched.watches.contains_key(page) || self.doubtful.iter().any(|doubt| doubt.page == *page)
+        let in_doubt = self.doubtful.iter().any(|doubt| doubt.page == *page);
+        in_doubt || self.watched.watches.contains_key(page) || self.spent.contains(page)
     }
 
     /// Whose pages are believed without a witness: root's, in a user's own tree that user's.
@@ -245,7 +299,12 @@ impl Daemon {
     }
 
     /// Clears the folders of what nobody told us about and nobody finishes: pages never armed, files never closed, pipes, folders.
+    /// And of watched pages that are gone: of a start that the kernel refused after all, or removed by their owner.
     pub(crate) fn sweep(&mut self) {
+        self.folders.restore();
+        let pages = self.watched.pages().into_iter();
+        let gone: Vec<_> = pages.filter(|page| !self.folders.has(page)).collect();
+        gone.iter().for_each(|page| self.page_ended(page));
         for page in self.folders.all() {
             let old = self.folders.age(&page).is_some_and(|age| age > UNFINISHED);
             if self.is_considered(&page) || !old {
@@ -328,13 +387,17 @@ impl Daemon {
         if let Err(error) = self.store.add_witness(&witness) {
             self.store_refused(&error); // as long as we live, we know it ourselves
         }
+        if self.book.get(program).is_none() {
+            return self.drop_page(&page, Drop::Unknown); // a new store has been begun
+        }
         if let Some(id) = token.as_deref().and_then(|token| self.book.offering(token)).map(|k| k.program.id)
             && let Some(known) = self.book.get_mut(id)
         {
             known.taken = true;
             self.dirty = true;
         }
-        self.watch(page, witness, token);
+        let image = self.image_of(program);
+        self.watch(page, witness, token, image);
     }
 
     /// The program that the process behind the page really is, by what the kernel says.
@@ -388,7 +451,7 @@ impl Daemon {
         token: Option<&str>,
         domain: Domain,
     ) -> Result<RowId, Drop> {
-        let told = self.departed.signal(content.pid, Instant::now()).is_some();
+        let told = self.departed.signals.of(content.pid, Instant::now()).is_some();
         let credible = told || (!self.hears_the_kernel() && content.to_sample().ended.is_crash());
         if page.uid != self.own_uid() || !credible || !self.offers(&content.candidate) {
             return Err(Drop::Unwitnessed);
@@ -426,17 +489,19 @@ impl Daemon {
         self.installation.as_ref().is_some_and(|installation| installation.table.id_of(candidate).is_some())
     }
 
-    fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>) {
-        let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
-        let signal = self.departed.signal(witness.pid, Instant::now());
-        self.watched.add(
-            page.clone(),
-            Watch { witness, token, signal, since: Instant::now(), sampled: false, ended: false },
-        );
+    fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>, image: Image) {
+        let since = Instant::now();
+        let signal = self.departed.signals.of(witness.pid, since);
+        let exec_ns = self.departed.execs.of(witness.pid, since);
+        let watch = Watch { witness, image, token, signal, exec_ns, since, sampled: false, ended: false };
+        let identity = watch.identity();
+        self.watched.add(page.clone(), watch);
         let held = sight::hold(identity);
         let waits = held.is_some_and(|held| self.wakeup.add_process(page.clone(), held).is_ok());
         if !waits && !sight::is_running(identity) {
             self.process_ended(&page);
+        } else if self.has_moved_on(&page) {
+            self.page_ended(&page);
         }
     }
 
@@ -456,7 +521,7 @@ impl Daemon {
 
     /// The kernel told how a process ended.
     pub(crate) fn note_signal(&mut self, pid: u32, signal: u32) {
-        self.departed.note(pid, signal, Instant::now());
+        self.departed.signals.note(pid, signal, Instant::now());
         let page = self.watched.of_pid(pid).cloned();
         if let Some(watch) = page.and_then(|page| self.watched.watches.get_mut(&page)) {
             watch.signal = Some(signal);
@@ -464,22 +529,36 @@ impl Daemon {
     }
 
     /// A process that has a page runs another image now, perhaps: then its page will not be written any more.
-    pub(crate) fn note_exec(&mut self, pid: u32) {
-        self.departed.signals.remove(&pid);
+    pub(crate) fn note_exec(&mut self, pid: u32, at_ns: u64) {
+        self.departed.signals.told.remove(&pid);
+        self.departed.execs.note(pid, at_ns, Instant::now());
         let Some(page) = self.watched.of_pid(pid).cloned() else { return };
-        let Some(watch) = self.watched.watches.get(&page) else { return };
-        let identity = Identity { pid, start_ticks: watch.witness.start_ticks };
-        let known = self.book.get(watch.witness.program).and_then(|known| known.executable);
-        let now = sight::executable(identity);
-        if now.is_some() && known.is_some() && now != known {
+        if let Some(watch) = self.watched.watches.get_mut(&page) {
+            watch.exec_ns = Some(at_ns);
+        }
+        if self.has_moved_on(&page) {
             self.page_ended(&page);
         }
     }
 
     /// Every page whose process runs another image: for where the kernel does not tell.
     pub(crate) fn look_for_execs(&mut self) {
-        let pids: Vec<_> = self.watched.watches.values().map(|watch| watch.witness.pid).collect();
-        pids.into_iter().for_each(|pid| self.note_exec(pid));
+        let pages = self.watched.pages().into_iter();
+        let moved: Vec<_> = pages.filter(|page| self.has_moved_on(page)).collect();
+        moved.iter().for_each(|page| self.page_ended(page));
+    }
+
+    /// Whether the process behind the page goes on as another image. One that has not come to our constructor has its page before it,
+    /// whatever it is seen to run.
+    fn has_moved_on(&self, page: &PageName) -> bool {
+        let Some(watch) = self.watched.watches.get(page).filter(|watch| !watch.ended) else { return false };
+        let runs = sight::executable(watch.identity());
+        let is_another = runs.is_some() && watch.image.executable.is_some() && runs != watch.image.executable;
+        if !is_another && (runs.is_none() || watch.exec_ns.is_none()) {
+            return false;
+        }
+        let entered = self.read(page).ok().filter(|content| content.state != State::Armed);
+        entered.is_some_and(|content| is_another || watch.has_exec_after(&content))
     }
 
     /// The process behind the page has ended: what the page says goes into the store, then the page goes.
@@ -487,28 +566,47 @@ impl Daemon {
         self.wakeup.remove_process(page);
         let Some(watch) = self.watched.watches.get_mut(page) else { return };
         watch.ended = true;
-        let (witness, token, signal) = (watch.witness.clone(), watch.token.clone(), watch.signal);
+        let watch = watch.clone();
+        let (witness, token) = (&watch.witness, &watch.token);
+        if self.book.get(witness.program).is_none() {
+            return self.drop_page(page, Drop::Unknown); // the operator, or a new store, has forgotten its program
+        }
         let content = match self.read(page) {
-            Ok(content) if is_same(&content, &witness) => content,
+            Ok(content) if is_same(&content, witness) => content,
             other => {
                 let why = if other.is_ok() { Drop::Forged } else { Drop::Damaged };
                 self.drop_page(page, why);
                 return self.void(token.as_deref(), page.uid);
             }
         };
-        let record = self.record(&content, &witness, token.as_deref(), signal);
-        let new = match self.store.settle(&witness, &record, token.as_deref()) {
+        // What ended was another image, that has no page or one of its own.
+        let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
+        let record = self.record(&content, &watch, signal);
+        let new = match self.store.settle(witness, &record, token.as_deref()) {
             Ok(new) => new,
             Err(error) => return self.store_refused(&error),
         };
-        self.folders.remove(page);
         self.watched.remove(page);
+        if token.is_some() {
+            self.spent.push(page.clone());
+            self.dirty = true;
+        } else {
+            self.folders.remove(page);
+        }
         if new {
             self.count(&record);
         }
         self.end_offer(token.as_deref().unwrap_or_default(), witness.program);
-        if record.sample.ended.is_crash() {
-            self.note_crash(&record, &witness);
+        if new && record.sample.ended.is_crash() && record.sample.pass_reason.is_none() {
+            self.note_crash(&record, &watch);
+        }
+    }
+
+    /// The index that was just published offers none of these trials any more. Until then their names were taken: whoever could have
+    /// made such a page again would have run the same trial once more, and crashed as the first one did, perhaps.
+    pub(crate) fn remove_spent(&mut self) {
+        for page in std::mem::take(&mut self.spent) {
+            self.folders.remove(&page);
         }
     }
 
@@ -525,16 +623,11 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn record(
-        &self,
-        content: &Page,
-        witness: &Witness,
-        token: Option<&str>,
-        signal: Option<u32>,
-    ) -> TrialRecord {
+    pub(crate) fn record(&self, content: &Page, watch: &Watch, signal: Option<u32>) -> TrialRecord {
+        let (witness, token) = (&watch.witness, watch.token.as_deref());
         let mut sample = content.to_sample();
         // Names of our own making: a page must not be able to pass for another.
-        let ended = ended(sample.ended, signal);
+        let ended = ended(sample.ended, signal, self.hears_the_kernel());
         sample.trial_id = match token {
             // Of a trial whose sample was stored while its process lived, a crash is still news.
             Some(token) if ended.is_crash() => format!("{token}-{}-crash", witness.uid),
@@ -553,7 +646,7 @@ impl Daemon {
         TrialRecord {
             allocator_version: version
                 .map_or_else(String::new, |it| it.version_served(&sample.candidate, &sample.served)),
-            build_id: self.book.get(witness.program).map_or_else(String::new, |known| known.build_id.clone()),
+            build_id: watch.image.build_id.clone(),
             retest_s: offer.map(|offer| offer.retest_s),
             sample,
         }
@@ -566,9 +659,9 @@ impl Daemon {
         }
     }
 
-    fn note_crash(&mut self, record: &TrialRecord, witness: &Witness) {
+    fn note_crash(&mut self, record: &TrialRecord, watch: &Watch) {
         self.counters.crashes += 1;
-        let sample = &record.sample;
+        let (sample, witness) = (&record.sample, &watch.witness);
         let Some(known) = self.book.get(witness.program) else { return };
         tracing::warn!(
             PROGRAM = %known.program,
@@ -578,10 +671,19 @@ impl Daemon {
             sample.ended
         );
         let domain = known.program.domain;
+        // A program that crashes as often untouched fails by its own doing.
+        let view = known.profile.as_ref().and_then(|profile| profile.candidate(&sample.candidate));
+        let never_entered = sample.ended == Ended::NeverEntered;
+        let blamed = never_entered || view.is_none_or(|view| view.quarantine.is_some());
         self.take_culprits_out_of_use();
+        if matches!(domain, Domain::Everybody) {
+            self.publish_soon(); // the next start must not crash in the same way
+        }
         let placed = sample.candidate != imas_core::SYSTEM;
-        let at_start = sample.ended == Ended::NeverEntered || now_unix_s() - sample.made_unix_s < START_S;
-        if placed && at_start && self.failures.add(domain, Instant::now()) {
+        // The clock may have been set since.
+        let is_young =
+            now_unix_s() - sample.made_unix_s < START_S && watch.since.elapsed().as_secs_f64() < START_S;
+        if placed && blamed && (never_entered || is_young) && self.failures.add(domain, Instant::now()) {
             self.stop_everything("five starts under other allocators failed within a minute");
         }
     }
@@ -594,6 +696,13 @@ impl Daemon {
         let _ = self.store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
         if page.uid == self.own_uid() {
             tracing::info!(PAGE = %page.name.display(), "a page was dropped: {why:?}");
+        }
+    }
+
+    /// Every watched page: a new store gives the numbers of their programs to others.
+    pub(crate) fn drop_all_pages(&mut self) {
+        for page in self.watched.pages() {
+            self.drop_page(&page, Drop::Unknown);
         }
     }
 
@@ -638,14 +747,16 @@ pub(crate) fn is_same(content: &Page, witness: &Witness) -> bool {
         && content.boot_id == witness.boot_id
 }
 
-/// How it ended: what the page says, corrected by what the kernel told.
-fn ended(said: Ended, signal: Option<u32>) -> Ended {
+/// How it ended: what the page says, corrected by what the kernel told, if it `tells` at all.
+fn ended(said: Ended, signal: Option<u32>, tells: bool) -> Ended {
     match (said, signal) {
-        (Ended::Unknown | Ended::NeverEntered, Some(signal)) if is_crash_signal(signal) => {
-            Ended::Signal { signal }
-        }
+        (Ended::Signal { .. }, _) => said,
+        // After a clean end too: a child of vfork notes its own on its parent's page.
+        (_, Some(signal)) if is_crash_signal(signal) => Ended::Signal { signal },
         // Killed by somebody in its first moments.
-        (Ended::NeverEntered, Some(signal)) if ASKED_TO_END.contains(&signal) => Ended::Unknown,
+        (Ended::NeverEntered, Some(signal)) if signal != 0 && !FAULTS.contains(&signal) => Ended::Unknown,
+        // The word was lost, or came while we were away: that may have been so too.
+        (Ended::NeverEntered, None) if tells => Ended::Unknown,
         _ => said,
     }
 }
@@ -657,13 +768,32 @@ mod tests {
     #[test]
     fn the_kernel_corrects_what_the_page_could_not_say() {
         let killed = Ended::Signal { signal: 11 };
-        assert_eq!(ended(Ended::Unknown, Some(11)), killed);
-        assert_eq!(ended(Ended::NeverEntered, Some(11)), killed);
-        assert_eq!(ended(Ended::NeverEntered, Some(9)), Ended::Unknown);
-        assert_eq!(ended(Ended::NeverEntered, Some(0)), Ended::NeverEntered);
-        assert_eq!(ended(Ended::NeverEntered, None), Ended::NeverEntered);
+        let told = |said, signal| ended(said, signal, true);
+        assert_eq!(told(Ended::Unknown, Some(11)), killed);
+        assert_eq!(told(Ended::NeverEntered, Some(11)), killed);
+        for asked in [1, 2, 3, 9, 10, 13, 14, 15, 24] {
+            assert_eq!(told(Ended::NeverEntered, Some(asked)), Ended::Unknown, "{asked}");
+        }
+        for own in [0, 5, 8] {
+            assert_eq!(told(Ended::NeverEntered, Some(own)), Ended::NeverEntered, "{own}");
+        }
+        assert_eq!(told(Ended::NeverEntered, None), Ended::Unknown, "its word was lost");
+        assert_eq!(ended(Ended::NeverEntered, None, false), Ended::NeverEntered, "it tells of nobody");
         let clean = Ended::Clean { status: Some(0) };
-        assert_eq!(ended(clean, Some(0)), clean);
+        assert_eq!(told(clean, Some(0)), clean);
+        assert_eq!(told(clean, Some(11)), killed, "what was clean was a child's end");
+        assert_eq!(told(Ended::Signal { signal: 6 }, Some(11)), Ended::Signal { signal: 6 });
+    }
+
+    #[test]
+    fn what_the_kernel_told_is_remembered_for_a_while() {
+        let mut recent = Recent::default();
+        let now = Instant::now();
+        recent.note(7, 11_u32, now);
+        assert_eq!((recent.of(7, now), recent.of(8, now)), (Some(11), None));
+        assert_eq!(recent.of(7, now + REMEMBERED), None, "the id may be another's by then");
+        (0..100_000).for_each(|pid| recent.note(pid, 0, now));
+        assert!(recent.told.len() <= MOST_REMEMBERED);
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Daemon {
             known.taken = known.offer.as_ref().is_some_and(|offer| self.is_running(&offer.token));
             self.book.put(known);
         }
+        self.dirty = true; // what was forgotten is judged no more
         self.judge_all();
         Ok(())
     }

@@ -143,17 +143,25 @@ fn unit(folder: &Path) -> Option<String> {
 fn is_its_program(pid: u32, executable: Executable) -> bool {
     let mut pid = pid;
     for _ in 0..GENERATIONS {
-        let parent = stat(pid).and_then(|stat| u32::try_from(stat.ppid).ok()).unwrap_or(0);
+        let parent = parent_of(pid);
         if parent <= 1 {
             return parent == 1;
         }
         let theirs = std::fs::metadata(format!("/proc/{parent}/exe")).ok();
+        if theirs.is_none() && parent_of(pid) != parent {
+            continue; // it has ended meanwhile, as those do that leave a daemon behind
+        }
         if theirs.is_none_or(|theirs| Executable::from(&theirs) != executable) {
             return false;
         }
         pid = parent;
     }
     false
+}
+
+/// 0 when the process is gone.
+fn parent_of(pid: u32) -> u32 {
+    stat(pid).and_then(|stat| u32::try_from(stat.ppid).ok()).unwrap_or(0)
 }
 
 /// The executable that the process runs now; `None` when it is gone.

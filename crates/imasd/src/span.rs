@@ -7,11 +7,10 @@
 use std::time::{Duration, Instant};
 
 use imas_core::{Sample, TrialRecord};
-use imas_store::daemon::Witness;
 
 use crate::daemon::Daemon;
 use crate::folders::PageName;
-use crate::pages::is_same;
+use crate::pages::{Watch, is_same};
 use crate::sight::{self, Identity};
 
 impl Daemon {
@@ -35,7 +34,7 @@ impl Daemon {
     fn close_span(&mut self, page: &PageName) {
         let Some(watch) = self.watched.watches.get(page) else { return };
         let (witness, Some(token)) = (watch.witness.clone(), watch.token.clone()) else { return };
-        let Some(record) = self.of_the_living(page, &witness, &token) else { return };
+        let Some(record) = self.of_the_living(page, watch) else { return };
         match self.store.settle_span(&witness, &record, &token) {
             Ok(true) => self.counters.trials_stored += 1,
             Ok(false) => {} // stored before our last start
@@ -48,15 +47,18 @@ impl Daemon {
     }
 
     /// `None` when there is nothing to be said yet: it comes again.
-    fn of_the_living(&self, page: &PageName, witness: &Witness, token: &str) -> Option<TrialRecord> {
+    fn of_the_living(&self, page: &PageName, watch: &Watch) -> Option<TrialRecord> {
+        let witness = &watch.witness;
         let content = self.read(page).ok().filter(|content| is_same(content, witness))?;
         let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
-        let known = self.book.get(witness.program)?;
+        self.book.get(witness.program)?;
         let now = sight::executable(identity)?;
-        if known.executable.is_some_and(|executable| executable != now) {
+        if watch.image.executable.is_some_and(|executable| executable != now)
+            || watch.has_exec_after(&content)
+        {
             return None; // it runs another image by now
         }
-        let mut record = self.record(&content, witness, Some(token), None);
+        let mut record = self.record(&content, watch, None);
         let sample = &mut record.sample;
         if sample.ended.is_crash() || calls(sample) == 0 || sample.memory.snapshots == 0 {
             return None;

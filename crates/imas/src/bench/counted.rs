@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::Sample;
 use imas_core::curve::Curve;
-use imas_ingest::Expected;
+use imas_ingest::{Expected, Page};
 use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::page::{self, Ticket};
@@ -72,7 +72,11 @@ impl Folder {
             }
         }
         // The first process is the root of the tree; the others follow in the order they began.
-        pages.sort_by_key(|page| (page.process_start_ticks, page.pid));
+        // Within a clock tick the time of its page says so, and not its number: those begin anew at 32768.
+        pages.sort_by(|a: &Page, b: &Page| {
+            let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
+            a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
+        });
         imas_ingest::merge(&pages).context("no process of the tree was counted")
     }
 }

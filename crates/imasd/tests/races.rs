@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to a program, its page, its file and its daemon between two looks.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use imas_linux::elf::Executable;
+use support::{WORKER, World, python};
+
+/// Lives longer than any test waits.
+const LINGERER: &str = "
+import sys, time
+kept = [str(i) * 3 for i in range(60000)]
+if sys.argv[1:]:
+    time.sleep(3600)
+";
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn end(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn linger(world: &World, script: &Path) -> Child {
+    start(world.command(&python()).arg(script).arg("linger"))
+}
+
+/// The index goes on offering a trial for up to a second after it has ended. Whoever starts in that second must not run it once more:
+/// the candidate may have crashed the program.
+#[test]
+fn a_trial_that_has_ended_is_nobodys_while_the_index_still_offers_it() {
+    let mut world = World::with(
+        "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 5\ncandidates = [\"jemalloc\"]\n",
+    );
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    let store = world.store();
+    let stored = || store.trials(program.id).unwrap().len();
+    let token = || world.offer(&program).map(|(_, token)| token);
+    while world.next_trial(&program).is_some() {
+        let (before, offered) = (stored(), token());
+        world.run_trial(&script, &program, || stored() > before);
+        let page = world.pages().join(format!("{:016x}.page", offered.unwrap_or(0)));
+        if token() == offered {
+            let is_taken = page.exists();
+            assert!(is_taken || token() != offered, "the page of an offered trial is gone");
+        }
+    }
+    world.wait("they go in the end", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+}
+
+/// What a program runs in its place is another program: whatever happens to that, however soon.
+#[test]
+fn a_crash_of_the_next_image_is_not_the_first_ones() {
+    const LAUNCHER: &str = "
+import os, sys, time
+time.sleep(3600 if sys.argv[1:] else 0.2)
+os.execv('/bin/sh', ['sh', '-c', 'kill -SEGV $$'])
+";
+    let mut world = World::new();
+    world.start();
+    let script = world.script("launcher.py", LAUNCHER);
+    let program = world.notice(&script);
+    let stored = || world.store().trials(program.id).unwrap();
+    for _ in 0..2 {
+        if world.next_trial(&program).is_some() {
+            let before = stored().len();
+            world.run_trial(&script, &program, || stored().len() > before);
+        }
+    }
+    let ends: Vec<_> = stored().iter().map(|trial| trial.sample.ended).collect();
+    assert!(!ends.is_empty() && !ends.iter().any(|ended| ended.is_crash()), "{ends:?}");
+    assert_eq!(world.counter("crashes"), 0);
+}
+
+/// A process goes on with the file it was started from when its program is upgraded: what it shows is of the old build.
+#[test]
+fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("upgrade-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let tool = folder.join("tool");
+    std::fs::copy(python(), &tool).unwrap();
+    let build = |file: &Path| Executable::read(file).unwrap().build_id.unwrap();
+    let old = build(&tool);
+
+    let mut world = World::new();
+    world.start();
+    let serve = || start(world.command(&tool).args(["-c", "import time; time.sleep(3600)"]));
+    let program = || {
+        let known = world.store().programs().unwrap();
+        known.into_iter().find(|program| program.path == tool.to_string_lossy())
+    };
+    let first = serve();
+    world.wait("the program is noticed", || program().is_some());
+    end(first);
+    let program = program().unwrap();
+    world.wait("a trial is on offer", || world.offer(&program).is_some());
+    let second = serve();
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+
+    let upgraded = folder.join("tool.new");
+    let mut bytes = std::fs::read(&tool).unwrap();
+    let digits: Vec<u8> =
+        (0..old.len()).step_by(2).map(|at| u8::from_str_radix(&old[at..at + 2], 16).unwrap()).collect();
+    let at = bytes.windows(digits.len()).position(|window| window == digits).unwrap();
+    bytes[at] ^= 0xff;
+    std::fs::write(&upgraded, bytes).unwrap();
+    std::fs::set_permissions(&upgraded, std::fs::metadata(&tool).unwrap().permissions()).unwrap();
+    std::fs::rename(&upgraded, &tool).unwrap();
+    assert_ne!(build(&tool), old);
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    let (id, file) = (u64::try_from(program.id).unwrap(), std::fs::metadata(&tool).unwrap().ino());
+    world.wait("the new file is published", || {
+        world.index().entries().any(|entry| entry.program_id == id && entry.exe_ino == file)
+    });
+    end(second);
+    let stored = || world.store().trials(program.id).unwrap();
+    world.wait("the trial is stored", || !stored().is_empty());
+    assert_eq!(stored()[0].build_id, old);
+    drop(world);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A start that the kernel refuses after all takes its page away again, and so may its owner.
+#[test]
+fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("lingerer.py", LINGERER);
+    let program = world.notice(&script);
+    let token = world.offer(&program).unwrap().1;
+    let mut child = linger(&world, &script);
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    std::fs::remove_file(world.pages().join(format!("{token:016x}.page"))).unwrap();
+    world.wait("another is on offer", || world.offer(&program).is_some_and(|(_, now)| now != token));
+    assert!(child.try_wait().unwrap().is_none());
+    end(child);
+}
+
+#[test]
+fn a_program_that_is_forgotten_while_it_runs_leaves_nothing_behind() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("lingerer.py", LINGERER);
+    let program = world.notice(&script);
+    // It must not be noticed anew.
+    world.configure(
+        "policy = \"paper\"\nworth_cpu_s = 1e6\nworth_life_s = 1e6\ncandidates = [\"jemalloc\"]\n",
+    );
+    world.signal("-HUP");
+    world.wait("it was read", || world.log().contains("were read again"));
+    let child = linger(&world, &script);
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    world.store().forget(program.id).unwrap();
+    world.wait("no start finds it any more", || world.index().entries().next().is_none());
+    end(child);
+    world.wait("its page is gone", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    assert!(!world.log().contains("the store refused"), "{}", world.log());
+}
+
+#[test]
+fn a_second_imasd_is_refused_and_the_first_serves_on() {
+    let mut world = World::new();
+    world.start();
+    let second = world.imasd().stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("another imasd") && said.contains("hint: "), "{said}");
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    assert_eq!(world.settle(&script, &program), 2);
+    assert_eq!(world.stop("-TERM").code(), Some(0));
+    world.start();
+    assert_eq!(world.stop("-TERM").code(), Some(0), "its place is free again");
+}
