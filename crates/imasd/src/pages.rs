@@ -172,12 +172,16 @@ const MOST_REMEMBERED: usize = 16_384;
 #[derive(Debug, Default)]
 struct Recent<T> {
     told: HashMap<u32, (T, Instant)>,
+    /// When what is old was last forgotten: that takes a while where there is much.
+    cleared: Option<Instant>,
 }
 
 impl<T: Copy> Recent<T> {
     fn note(&mut self, pid: u32, what: T, now: Instant) {
-        if self.told.len() >= MOST_REMEMBERED {
+        let rested = self.cleared.is_none_or(|at| now.duration_since(at) >= REMEMBERED / 5);
+        if self.told.len() >= MOST_REMEMBERED && rested {
             self.told.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+            self.cleared = Some(now);
         }
         if self.told.len() < MOST_REMEMBERED {
             self.told.insert(pid, (what, now));
@@ -794,6 +798,8 @@ mod tests {
         assert_eq!(recent.of(7, now + REMEMBERED), None, "the id may be another's by then");
         (0..100_000).for_each(|pid| recent.note(pid, 0, now));
         assert!(recent.told.len() <= MOST_REMEMBERED);
+        recent.note(8, 6, now + REMEMBERED);
+        assert_eq!(recent.of(8, now + REMEMBERED), Some(6), "there is room again");
     }
 
     #[test]

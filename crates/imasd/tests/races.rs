@@ -158,8 +158,10 @@ fn a_program_that_is_forgotten_while_it_runs_leaves_nothing_behind() {
     );
     world.signal("-HUP");
     world.wait("it was read", || world.log().contains("were read again"));
+    world.store().pin(program.id, "jemalloc", 1.0).unwrap();
+    world.wait("the pin is published", || world.production(&program) != 1);
     let child = linger(&world, &script);
-    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    world.wait("it is placed", || !world.store().witnesses().unwrap().is_empty());
     world.store().forget(program.id).unwrap();
     world.wait("no start finds it any more", || world.index().entries().next().is_none());
     end(child);
