@@ -169,7 +169,8 @@ mod tests {
         if !connector.is_confirmed() {
             return;
         }
-        let now = || u64::try_from(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap()).as_nanos());
+        let now =
+            || u64::try_from(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap()).as_nanos());
         let before = now().unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let child_id = child.id();
@@ -182,9 +183,9 @@ mod tests {
             })
         };
         // By the clock that pages are compared by.
-        let started = is_told(&|deed| {
-            matches!(deed, Deed::Exec { pid, at_ns } if *pid == child_id && (before..now().unwrap()).contains(at_ns))
-        });
+        let started = is_told(
+            &|deed| matches!(deed, Deed::Exec { pid, at_ns } if *pid == child_id && (before..now().unwrap()).contains(at_ns)),
+        );
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(started && is_told(&|deed| *deed == Deed::Exit { pid: child_id, signal: 9 }));

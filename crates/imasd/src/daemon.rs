@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::connector::{Connector, Deed};
 use crate::counters::{Counters, Status};
 use crate::exclusions::Exclusions;
-use crate::folders::Folders;
+use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
