@@ -4,6 +4,7 @@
 
 use std::io::Cursor;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use imas_core::sample::is_crash_signal;
 use neli::connector::{CnMsg, CnMsgBuilder, ProcEvent, ProcEventHeader};
@@ -24,6 +25,9 @@ const PROCESS_EVENTS: u32 = 1;
 const BUFFER_BYTES: usize = 8 << 20;
 /// Largest message: an event has 76 bytes.
 const MESSAGE_BYTES: usize = 1024;
+
+/// `PROC_PID_INIT_INO` of linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,10 @@ pub(crate) struct Deeds {
 impl Connector {
     /// Subscribes.
     pub(crate) fn open() -> std::io::Result<Self> {
+        // Elsewhere the kernel refuses in silence; but we would hear its answer to others, and numbers of processes that are not ours.
+        if std::fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
+            return Err(std::io::Error::other("not in the first pid namespace"));
+        }
         let protocol = std::num::NonZeroU32::new(NETLINK_CONNECTOR).map(Protocol::from_raw);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?;
