@@ -20,15 +20,17 @@ use crate::cli::Options;
 use crate::config::Config;
 use crate::connector::{Connector, Deed};
 use crate::counters::{Counters, Status};
+use crate::departed::Departed;
+use crate::doubt::Doubt;
 use crate::exclusions::Exclusions;
 use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
-use crate::pages::{Departed, Doubt, Watched};
 use crate::publish::Publisher;
 use crate::sight::{Identity, Sight};
 use crate::wakeup::{Wakeup, Woken};
+use crate::watched::Watched;
 
 /// Two publications are at least so far apart.
 const BETWEEN_PUBLICATIONS: Duration = Duration::from_secs(1);

@@ -19,6 +19,9 @@ mod config;
 mod connector;
 mod counters;
 mod daemon;
+mod departed;
+mod doubt;
+mod ended;
 mod exclusions;
 mod folders;
 mod harm;
@@ -34,6 +37,7 @@ mod publish;
 mod sight;
 mod span;
 mod wakeup;
+mod watched;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -4,195 +4,31 @@
 //! A page is a claim. It counts only when we have seen, while the process lived, that its owner, id, start and executable are those of
 //! a program that this very trial was offered to. Everything else is dropped, and counted.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
-use imas_core::sample::{Ended, PageKind, is_crash_signal};
+use imas_core::sample::{Ended, PageKind};
 use imas_ingest::{Expected, Page, PageError, ReadError, State};
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::Executable;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 use imas_store::domain::Domain;
 
 use crate::counters::Counters;
 use crate::daemon::Daemon;
+use crate::doubt::Doubt;
+use crate::ended::ended;
 use crate::folders::PageName;
 use crate::harm::START_S;
-use crate::moment::Moment;
 use crate::sight::{self, Identity};
-
-/// Signals by which a process comes to its end through its own doing: ILL, TRAP, ABRT, BUS, FPE, SEGV, STKFLT, SYS. All others are sent by
-/// people, timers, limits, systemd: not the allocator's doing.
-const FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 11, 16, 31];
+use crate::watched::{Image, Watch};
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
 
-/// A process that could not be seen is looked at again after this time, then at growing distances: in the midst of its exec it is seen
-/// as nothing, and it may crash in the next moment.
-const SOON: Duration = Duration::from_millis(2);
-/// Looks are at most so far apart.
-const SELDOM: Duration = Duration::from_secs(1);
 /// The kernel's word on how a process ended is waited for so long. Who waits for the process hears of its end first, and on a busy machine
 /// much may happen between the two.
 const WORD: Duration = Duration::from_millis(500);
-
-/// A page that waits to be looked at again.
-#[derive(Debug)]
-pub(crate) struct Doubt {
-    page: PageName,
-    /// When we looked first.
-    since: Instant,
-    /// When its process was first found to be gone.
-    gone: Option<Instant>,
-    /// When we look next.
-    pub(crate) next: Instant,
-}
-
-impl Doubt {
-    fn new(page: PageName) -> Self {
-        let now = Instant::now();
-        Self { page, since: now, gone: None, next: now + SOON }
-    }
-
-    /// The same after as long again as it has waited already.
-    fn again(self) -> Self {
-        let now = Instant::now();
-        let next = now + now.duration_since(self.since).clamp(SOON, SELDOM);
-        Self { next, ..self }
-    }
-
-    /// Those that are to be looked at by now are taken out.
-    fn take_due(doubts: &mut Vec<Self>, now: Instant) -> Vec<Self> {
-        let (due, later) = std::mem::take(doubts).into_iter().partition(|doubt| doubt.next <= now);
-        *doubts = later;
-        due
-    }
-}
-
-/// What a process behind a page ran when the page was made; the file at the program's path may be another one by now.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Image {
-    /// The file; `None` when it is not known.
-    pub(crate) executable: Option<Executable>,
-    /// Hexadecimal; empty when there is none, or it is not known.
-    pub(crate) build_id: String,
-}
-
-/// A process behind a page.
-#[derive(Debug, Clone)]
-pub(crate) struct Watch {
-    pub(crate) witness: Witness,
-    pub(crate) image: Image,
-    /// Of a trial: the name of the offer.
-    pub(crate) token: Option<String>,
-    /// The signal that ended it, where the kernel told us.
-    pub(crate) signal: Option<u32>,
-    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel told us.
-    pub(crate) exec_ns: Option<u64>,
-    /// When we saw it first, in this life of ours.
-    pub(crate) since: Instant,
-    /// Of a trial: its sample is stored, though it lives.
-    pub(crate) sampled: bool,
-    /// It has ended, and its page waits for the store.
-    pub(crate) ended: bool,
-}
-
-impl Watch {
-    fn identity(&self) -> Identity {
-        Identity { pid: self.witness.pid, start_ticks: self.witness.start_ticks }
-    }
-
-    /// Whether the process has run another image, or the same once more, since it began its page.
-    pub(crate) fn has_exec_after(&self, content: &Page) -> bool {
-        let moment = self.exec_ns.and_then(|exec_ns| Some((exec_ns, Moment::now()?)));
-        moment.is_some_and(|(exec_ns, now)| now.is_later(exec_ns, content.begun_raw_ns()))
-    }
-}
-
-/// All of them.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    pub(crate) watches: HashMap<PageName, Watch>,
-    by_pid: HashMap<u32, PageName>,
-}
-
-impl Watched {
-    fn add(&mut self, page: PageName, watch: Watch) {
-        self.by_pid.insert(watch.witness.pid, page.clone());
-        self.watches.insert(page, watch);
-    }
-
-    fn remove(&mut self, page: &PageName) -> Option<Watch> {
-        let watch = self.watches.remove(page)?;
-        if self.by_pid.get(&watch.witness.pid) == Some(page) {
-            self.by_pid.remove(&watch.witness.pid);
-        }
-        Some(watch)
-    }
-
-    /// Page of the process of that id.
-    pub(crate) fn of_pid(&self, pid: u32) -> Option<&PageName> {
-        self.by_pid.get(&pid)
-    }
-
-    /// Pages whose process has ended but that could not be stored yet.
-    pub(crate) fn left_over(&self) -> Vec<PageName> {
-        let ended = self.watches.iter().filter(|(_, watch)| watch.ended);
-        ended.map(|(page, _)| page.clone()).collect()
-    }
-
-    /// Every page.
-    pub(crate) fn pages(&self) -> Vec<PageName> {
-        self.watches.keys().cloned().collect()
-    }
-
-    pub(crate) fn trials(&self) -> usize {
-        self.watches.values().filter(|watch| watch.token.is_some()).count()
-    }
-}
-
-/// What the kernel told of processes in the last seconds: for those that were gone before their page was seen.
-#[derive(Debug, Default)]
-pub(crate) struct Departed {
-    /// The signal that ended it, 0 for none.
-    signals: Recent<u32>,
-    /// Its last exec, by `CLOCK_MONOTONIC`, ns.
-    execs: Recent<u64>,
-}
-
-/// What the kernel told is remembered so long.
-const REMEMBERED: Duration = Duration::from_secs(5);
-/// Processes remembered at most.
-const MOST_REMEMBERED: usize = 16_384;
-
-/// Something told of processes, by their id.
-#[derive(Debug, Default)]
-struct Recent<T> {
-    told: HashMap<u32, (T, Instant)>,
-    /// When what is old was last forgotten: that takes a while where there is much.
-    cleared: Option<Instant>,
-}
-
-impl<T: Copy> Recent<T> {
-    fn note(&mut self, pid: u32, what: T, now: Instant) {
-        let rested = self.cleared.is_none_or(|at| now.duration_since(at) >= REMEMBERED / 5);
-        if self.told.len() >= MOST_REMEMBERED && rested {
-            self.told.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
-            self.cleared = Some(now);
-        }
-        if self.told.len() < MOST_REMEMBERED {
-            self.told.insert(pid, (what, now));
-        }
-    }
-
-    fn of(&self, pid: u32, now: Instant) -> Option<T> {
-        let (what, at) = self.told.get(&pid)?;
-        (now.duration_since(*at) < REMEMBERED).then_some(*what)
-    }
-}
 
 /// Why a page is dropped.
 #[derive(Debug, Clone, Copy)]
@@ -534,7 +370,7 @@ impl Daemon {
 
     /// A process that has a page runs another image now, perhaps: then its page will not be written any more.
     pub(crate) fn note_exec(&mut self, pid: u32, at_ns: u64) {
-        self.departed.signals.told.remove(&pid);
+        self.departed.signals.forget(pid);
         self.departed.execs.note(pid, at_ns, Instant::now());
         let Some(page) = self.watched.of_pid(pid).cloned() else { return };
         if let Some(watch) = self.watched.watches.get_mut(&page) {
@@ -751,56 +587,9 @@ pub(crate) fn is_same(content: &Page, witness: &Witness) -> bool {
         && content.boot_id == witness.boot_id
 }
 
-/// How it ended: what the page says, corrected by what the kernel told, if it `tells` at all.
-fn ended(said: Ended, signal: Option<u32>, tells: bool) -> Ended {
-    match (said, signal) {
-        (Ended::Signal { .. }, _) => said,
-        // After a clean end too: a child of vfork notes its own on its parent's page.
-        (_, Some(signal)) if is_crash_signal(signal) => Ended::Signal { signal },
-        // Killed by somebody in its first moments.
-        (Ended::NeverEntered, Some(signal)) if signal != 0 && !FAULTS.contains(&signal) => Ended::Unknown,
-        // The word was lost, or came while we were away: that may have been so too.
-        (Ended::NeverEntered, None) if tells => Ended::Unknown,
-        _ => said,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernel_corrects_what_the_page_could_not_say() {
-        let killed = Ended::Signal { signal: 11 };
-        let told = |said, signal| ended(said, signal, true);
-        assert_eq!(told(Ended::Unknown, Some(11)), killed);
-        assert_eq!(told(Ended::NeverEntered, Some(11)), killed);
-        for asked in [1, 2, 3, 9, 10, 13, 14, 15, 24] {
-            assert_eq!(told(Ended::NeverEntered, Some(asked)), Ended::Unknown, "{asked}");
-        }
-        for own in [0, 5, 8] {
-            assert_eq!(told(Ended::NeverEntered, Some(own)), Ended::NeverEntered, "{own}");
-        }
-        assert_eq!(told(Ended::NeverEntered, None), Ended::Unknown, "its word was lost");
-        assert_eq!(ended(Ended::NeverEntered, None, false), Ended::NeverEntered, "it tells of nobody");
-        let clean = Ended::Clean { status: Some(0) };
-        assert_eq!(told(clean, Some(0)), clean);
-        assert_eq!(told(clean, Some(11)), killed, "what was clean was a child's end");
-        assert_eq!(told(Ended::Signal { signal: 6 }, Some(11)), Ended::Signal { signal: 6 });
-    }
-
-    #[test]
-    fn what_the_kernel_told_is_remembered_for_a_while() {
-        let mut recent = Recent::default();
-        let now = Instant::now();
-        recent.note(7, 11_u32, now);
-        assert_eq!((recent.of(7, now), recent.of(8, now)), (Some(11), None));
-        assert_eq!(recent.of(7, now + REMEMBERED), None, "the id may be another's by then");
-        (0..100_000).for_each(|pid| recent.note(pid, 0, now));
-        assert!(recent.told.len() <= MOST_REMEMBERED);
-        recent.note(8, 6, now + REMEMBERED);
-        assert_eq!(recent.of(8, now + REMEMBERED), Some(6), "there is room again");
-    }
 
     #[test]
     fn only_sixteen_digits_name_an_offer() {

@@ -10,8 +10,9 @@ use imas_core::{Sample, TrialRecord};
 
 use crate::daemon::Daemon;
 use crate::folders::PageName;
-use crate::pages::{Watch, is_same};
+use crate::pages::is_same;
 use crate::sight::{self, Identity};
+use crate::watched::Watch;
 
 impl Daemon {
     /// Takes the samples that are due.

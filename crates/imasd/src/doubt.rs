@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A page that waits: for its process to be seen, or for the kernel's word on how it ended.
+
+use std::time::{Duration, Instant};
+
+use crate::folders::PageName;
+
+/// A process that could not be seen is looked at again after this time, then at growing distances: in the midst of its exec it is seen
+/// as nothing, and it may crash in the next moment.
+const SOON: Duration = Duration::from_millis(2);
+/// Looks are at most so far apart.
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// A page that waits to be looked at again.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    pub(crate) page: PageName,
+    /// When we looked first.
+    pub(crate) since: Instant,
+    /// When its process was first found to be gone.
+    pub(crate) gone: Option<Instant>,
+    /// When we look next.
+    pub(crate) next: Instant,
+}
+
+impl Doubt {
+    pub(crate) fn new(page: PageName) -> Self {
+        let now = Instant::now();
+        Self { page, since: now, gone: None, next: now + SOON }
+    }
+
+    /// The same after as long again as it has waited already.
+    pub(crate) fn again(self) -> Self {
+        let now = Instant::now();
+        let next = now + now.duration_since(self.since).clamp(SOON, SELDOM);
+        Self { next, ..self }
+    }
+
+    /// Those that are to be looked at by now are taken out.
+    pub(crate) fn take_due(doubts: &mut Vec<Self>, now: Instant) -> Vec<Self> {
+        let (due, later) = std::mem::take(doubts).into_iter().partition(|doubt| doubt.next <= now);
+        *doubts = later;
+        due
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The processes behind pages, as we have seen them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use imas_ingest::Page;
+use imas_linux::index::Executable;
+use imas_store::daemon::Witness;
+
+use crate::folders::PageName;
+use crate::moment::Moment;
+use crate::sight::Identity;
+
+/// What a process behind a page ran when the page was made; the file at the program's path may be another one by now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Image {
+    /// The file; `None` when it is not known.
+    pub(crate) executable: Option<Executable>,
+    /// Hexadecimal; empty when there is none, or it is not known.
+    pub(crate) build_id: String,
+}
+
+/// A process behind a page.
+#[derive(Debug, Clone)]
+pub(crate) struct Watch {
+    pub(crate) witness: Witness,
+    pub(crate) image: Image,
+    /// Of a trial: the name of the offer.
+    pub(crate) token: Option<String>,
+    /// The signal that ended it, where the kernel told us.
+    pub(crate) signal: Option<u32>,
+    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel told us.
+    pub(crate) exec_ns: Option<u64>,
+    /// When we saw it first, in this life of ours.
+    pub(crate) since: Instant,
+    /// Of a trial: its sample is stored, though it lives.
+    pub(crate) sampled: bool,
+    /// It has ended, and its page waits for the store.
+    pub(crate) ended: bool,
+}
+
+impl Watch {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { pid: self.witness.pid, start_ticks: self.witness.start_ticks }
+    }
+
+    /// Whether the process has run another image, or the same once more, since it began its page.
+    pub(crate) fn has_exec_after(&self, content: &Page) -> bool {
+        let moment = self.exec_ns.and_then(|exec_ns| Some((exec_ns, Moment::now()?)));
+        moment.is_some_and(|(exec_ns, now)| now.is_later(exec_ns, content.begun_raw_ns()))
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    pub(crate) watches: HashMap<PageName, Watch>,
+    by_pid: HashMap<u32, PageName>,
+}
+
+impl Watched {
+    pub(crate) fn add(&mut self, page: PageName, watch: Watch) {
+        self.by_pid.insert(watch.witness.pid, page.clone());
+        self.watches.insert(page, watch);
+    }
+
+    pub(crate) fn remove(&mut self, page: &PageName) -> Option<Watch> {
+        let watch = self.watches.remove(page)?;
+        if self.by_pid.get(&watch.witness.pid) == Some(page) {
+            self.by_pid.remove(&watch.witness.pid);
+        }
+        Some(watch)
+    }
+
+    /// Page of the process of that id.
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<&PageName> {
+        self.by_pid.get(&pid)
+    }
+
+    /// Pages whose process has ended but that could not be stored yet.
+    pub(crate) fn left_over(&self) -> Vec<PageName> {
+        let ended = self.watches.iter().filter(|(_, watch)| watch.ended);
+        ended.map(|(page, _)| page.clone()).collect()
+    }
+
+    /// Every page.
+    pub(crate) fn pages(&self) -> Vec<PageName> {
+        self.watches.keys().cloned().collect()
+    }
+
+    pub(crate) fn trials(&self) -> usize {
+        self.watches.values().filter(|watch| watch.token.is_some()).count()
+    }
+}
