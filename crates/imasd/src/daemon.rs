@@ -11,8 +11,8 @@ use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
 use imas_linux::clock::now_unix_s;
 use imas_linux::index::Executable;
+use imas_store::Store;
 use imas_store::daemon::Disabled;
-use imas_store::{Store, StoreError};
 
 use crate::book::Book;
 use crate::census::{Census, Worth};
@@ -22,6 +22,7 @@ use crate::connector::{Connector, Deed};
 use crate::counters::{Counters, Status};
 use crate::departed::Departed;
 use crate::doubt::Doubt;
+use crate::emergency::EMERGENCY;
 use crate::exclusions::Exclusions;
 use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
@@ -29,6 +30,7 @@ use crate::installation::Installation;
 use crate::notify;
 use crate::publish::Publisher;
 use crate::sight::{Identity, Sight};
+use crate::trouble::open_store;
 use crate::wakeup::{Wakeup, Woken};
 use crate::watched::Watched;
 
@@ -80,32 +82,32 @@ pub(crate) struct Daemon {
     pub(crate) boot_id: String,
     /// Something was decided that the index does not say yet.
     pub(crate) dirty: bool,
-    state: PathBuf,
+    pub(crate) state: PathBuf,
     /// Keeps others like us out.
     _lock: Option<File>,
     census: Census,
     connector: Option<Connector>,
     publisher: Publisher,
-    emergency: Option<String>,
+    pub(crate) emergency: Option<String>,
     /// Its file stands, so that its absence says that root has ended it.
-    emergency_told: bool,
+    pub(crate) emergency_told: bool,
     /// Something is to be tried again.
-    store_trouble: bool,
+    pub(crate) store_trouble: bool,
     /// That was said: it is said once, however often it is tried.
-    trouble_told: bool,
+    pub(crate) trouble_told: bool,
     store_changes: i64,
     told: Option<Counters>,
-    times: Times,
+    pub(crate) times: Times,
 }
 
 /// What happened last when.
 #[derive(Debug)]
-struct Times {
+pub(crate) struct Times {
     published: Option<Instant>,
     looked: Instant,
     searched: Instant,
     deeds: Instant,
-    tried: Instant,
+    pub(crate) tried: Instant,
     alive: Instant,
     told: Instant,
 }
@@ -346,19 +348,6 @@ impl Daemon {
         }
     }
 
-    /// The emergency is over when root has taken the file away.
-    fn look_at_emergency(&mut self) {
-        if self.emergency.is_some() && !self.emergency_told {
-            return self.tell_emergency();
-        }
-        if self.emergency.is_some() && !self.state.join(EMERGENCY).exists() {
-            tracing::info!("the emergency is over: its file was removed");
-            self.emergency = None;
-            self.failures = Failures::default();
-            self.dirty = true;
-        }
-    }
-
     fn read_wishes(&mut self) {
         let read = self.store.disabled().and_then(|disabled| Ok((disabled, self.store.forgiven()?)));
         match read {
@@ -421,7 +410,7 @@ impl Daemon {
         notify::ready();
     }
 
-    fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let Some(installation) = &self.installation else { return };
         let disabled = self.emergency.is_some();
         self.times.published = Some(Instant::now());
@@ -439,81 +428,6 @@ impl Daemon {
     /// This turn's publication does not wait for the one before to grow old.
     pub(crate) fn publish_soon(&mut self) {
         self.times.published = None;
-    }
-
-    /// Everybody stands aside from now on, and root's helper takes the entry out of /etc/ld.so.preload.
-    pub(crate) fn stop_everything(&mut self, why: &str) {
-        if self.emergency.is_some() {
-            return;
-        }
-        tracing::error!(
-            "emergency: {why}; every program starts untouched from now on; undo: imas system enable"
-        );
-        self.emergency = Some(why.to_owned());
-        self.publish();
-        self.tell_emergency();
-    }
-
-    /// Writes it down for root's helper; what fails is tried again.
-    fn tell_emergency(&mut self) {
-        let Some(why) = &self.emergency else { return };
-        let written = std::fs::write(self.state.join(EMERGENCY), format!("{why}\n"));
-        if let Err(error) = &written {
-            tracing::error!("the emergency could not be written down, which is tried again: {error}");
-        }
-        self.emergency_told = written.is_ok();
-    }
-
-    /// The store would not write or read. Pages stay where they are until it does.
-    pub(crate) fn store_refused(&mut self, error: &StoreError) {
-        self.counters.store_refusals += 1;
-        if error.is_damage() {
-            self.begin_store_anew(&error.to_string());
-        } else {
-            self.trouble(&error.to_string());
-        }
-    }
-
-    /// One line, however long it lasts.
-    fn trouble(&mut self, what: &str) {
-        if !self.trouble_told {
-            tracing::error!("{what}; nothing is lost: pages and the last index stay, and it is tried again");
-        }
-        if !self.store_trouble {
-            self.times.tried = Instant::now();
-        }
-        (self.store_trouble, self.trouble_told) = (true, true);
-    }
-
-    fn begin_store_anew(&mut self, why: &str) {
-        match Store::begin_anew(&self.options.store) {
-            Ok(store) => {
-                tell_set_aside(&store, why);
-                self.store = store;
-                self.book = Book::default();
-                self.disabled.clear();
-                self.forgiven.clear();
-                self.dirty = true;
-                self.drop_all_pages();
-            }
-            Err(error) => {
-                self.trouble(&format!("the store is damaged ({why}) and no new one can be begun: {error}"))
-            }
-        }
-    }
-
-    fn try_again(&mut self) {
-        self.store_trouble = false;
-        for page in self.watched.left_over() {
-            self.page_ended(&page);
-        }
-        if !self.store_trouble {
-            self.judge_all();
-        }
-        if !self.store_trouble {
-            self.trouble_told = false;
-            tracing::info!("the store works again");
-        }
     }
 
     /// Whether it tells us of ends of processes.
@@ -562,9 +476,6 @@ impl Daemon {
     }
 }
 
-/// Tells root's helper, by its being there, to take the entry out of /etc/ld.so.preload.
-const EMERGENCY: &str = "emergency";
-
 fn worth(config: &Config) -> Worth {
     Worth { cpu_s: config.worth_cpu_s, life_s: config.worth_life_s }
 }
@@ -586,28 +497,6 @@ fn lock(state: &Path) -> Result<Option<File>> {
             tracing::warn!("{}: no lock, so another imasd may serve here too: {error}", state.display());
             Ok(None)
         }
-    }
-}
-
-/// Opens the store, checks it, and begins a new one if it is damaged.
-fn open_store(options: &Options) -> Result<Store> {
-    let path = &options.store;
-    let store = Store::open(path).with_context(|| format!("the store {}", path.display()))?;
-    tell_set_aside(&store, "it cannot be read");
-    let wrong = store.check().unwrap_or_else(|error| vec![error.to_string()]);
-    let Some(first) = wrong.first() else { return Ok(store) };
-    drop(store);
-    let store = Store::begin_anew(path)?;
-    tell_set_aside(&store, first);
-    Ok(store)
-}
-
-fn tell_set_aside(store: &Store, why: &str) {
-    if let Some(aside) = store.set_aside() {
-        tracing::error!(
-            "the store was damaged ({why}); it was renamed to {} and a new one begun: every program starts untouched until it is tested again",
-            aside.display()
-        );
     }
 }
 

@@ -11,6 +11,10 @@ const SOON: Duration = Duration::from_millis(2);
 /// Looks are at most so far apart.
 const SELDOM: Duration = Duration::from_secs(1);
 
+/// The kernel's word on how a process ended is waited for so long. Who waits for the process hears of its end first, and on a busy machine
+/// much may happen between the two.
+pub(crate) const WORD: Duration = Duration::from_millis(500);
+
 /// A page that waits to be looked at again.
 #[derive(Debug)]
 pub(crate) struct Doubt {

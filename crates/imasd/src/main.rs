@@ -12,6 +12,7 @@
 //! One thread, no network. It decides nothing that it could not decide again from the store: kill -9 at any instant costs at most the
 //! work of that instant.
 
+mod behind;
 mod book;
 mod census;
 mod cli;
@@ -21,10 +22,13 @@ mod counters;
 mod daemon;
 mod departed;
 mod doubt;
+mod drop;
+mod emergency;
 mod ended;
 mod exclusions;
 mod folders;
 mod harm;
+mod harvest;
 mod installation;
 mod judge;
 mod log;
@@ -36,6 +40,7 @@ mod programs;
 mod publish;
 mod sight;
 mod span;
+mod trouble;
 mod wakeup;
 mod watched;
 

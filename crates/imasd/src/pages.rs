@@ -1,59 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pages: who is behind one, and what it said when its process had ended.
+//! Pages, from their being written to the end of the process behind them.
 //!
 //! A page is a claim. It counts only when we have seen, while the process lived, that its owner, id, start and executable are those of
 //! a program that this very trial was offered to. Everything else is dropped, and counted.
 
 use std::time::{Duration, Instant};
 
-use imas_core::TrialRecord;
-use imas_core::sample::{Ended, PageKind};
+use imas_core::sample::PageKind;
 use imas_ingest::{Expected, Page, PageError, ReadError, State};
 use imas_linux::clock::now_unix_s;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
-use imas_store::domain::Domain;
 
-use crate::counters::Counters;
 use crate::daemon::Daemon;
-use crate::doubt::Doubt;
-use crate::ended::ended;
+use crate::doubt::{Doubt, WORD};
+use crate::drop::Drop;
 use crate::folders::PageName;
-use crate::harm::START_S;
 use crate::sight::{self, Identity};
 use crate::watched::{Image, Watch};
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes microseconds.
 const UNFINISHED: Duration = Duration::from_secs(10);
-
-/// The kernel's word on how a process ended is waited for so long. Who waits for the process hears of its end first, and on a busy machine
-/// much may happen between the two.
-const WORD: Duration = Duration::from_millis(500);
-
-/// Why a page is dropped.
-#[derive(Debug, Clone, Copy)]
-enum Drop {
-    Unwitnessed,
-    Damaged,
-    Forged,
-    Unknown,
-    Stale,
-    TooMany,
-}
-
-impl Drop {
-    fn count(self, counters: &mut Counters) {
-        let counter = match self {
-            Self::Unwitnessed => &mut counters.dropped_unwitnessed,
-            Self::Damaged => &mut counters.dropped_damaged,
-            Self::Forged => &mut counters.dropped_forged,
-            Self::Unknown => &mut counters.dropped_unknown,
-            Self::Stale => &mut counters.dropped_stale,
-            Self::TooMany => &mut counters.dropped_too_many,
-        };
-        *counter += 1;
-    }
-}
 
 impl Daemon {
     /// Whether a process runs the trial of that name.
@@ -131,11 +98,6 @@ impl Daemon {
     fn is_considered(&self, page: &PageName) -> bool {
         let in_doubt = self.doubtful.iter().any(|doubt| doubt.page == *page);
         in_doubt || self.watched.watches.contains_key(page) || self.spent.contains(page)
-    }
-
-    /// Whose pages are believed without a witness: root's, in a user's own tree that user's.
-    fn own_uid(&self) -> u32 {
-        if self.options.user { rustix::process::geteuid().as_raw() } else { 0 }
     }
 
     /// Clears the folders of what nobody told us about and nobody finishes: pages never armed, files never closed, pipes, folders.
@@ -240,95 +202,6 @@ impl Daemon {
         self.watch(page, witness, token, image);
     }
 
-    /// The program that the process behind the page really is, by what the kernel says.
-    fn program_behind(
-        &mut self,
-        page: &PageName,
-        content: &Page,
-        token: Option<&str>,
-    ) -> Result<RowId, Drop> {
-        let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
-        let domain = self.domain_of(page.uid);
-        let seen = sight::look(identity).or_else(|| self.glimpses.remove(&identity));
-        let Some(sight) = seen else {
-            if sight::life(content.pid).is_some_and(|life| life.identity != identity) {
-                return Err(Drop::Forged); // the id is another's
-            }
-            return self.of_the_dead(page, content, token, domain);
-        };
-        if sight.uid != page.uid {
-            return Err(Drop::Forged);
-        }
-        let offered = token.and_then(|token| self.book.trial(token));
-        let (program, candidate) = match offered {
-            Some((known, offer)) => {
-                let same = known.executable == Some(sight.executable) && sight.leads_to(&known.detail);
-                if !same {
-                    return Err(Drop::Forged);
-                }
-                (known.program.clone(), Some(offer.candidate.clone()))
-            }
-            None => {
-                let known = self.book.placed(&sight, &content.trial_id, domain).ok_or(Drop::Forged)?;
-                (known.program.clone(), None)
-            }
-        };
-        if candidate.is_some_and(|candidate| candidate != content.candidate)
-            || !self.offers(&content.candidate)
-        {
-            return Err(Drop::Forged);
-        }
-        self.in_domain(&program, domain)
-    }
-
-    /// A process that was gone before we could look. Only the owner of the store is believed then, root where we serve the machine, for
-    /// it could write the store itself, and a service that dies at once must not be tried for ever; and only if the kernel told of the
-    /// process's end. Where the kernel tells of none, a crash is believed all the same: it does no more than take a candidate away.
-    fn of_the_dead(
-        &self,
-        page: &PageName,
-        content: &Page,
-        token: Option<&str>,
-        domain: Domain,
-    ) -> Result<RowId, Drop> {
-        let told = self.departed.signals.of(content.pid, Instant::now()).is_some();
-        let credible = told || (!self.hears_the_kernel() && content.to_sample().ended.is_crash());
-        if page.uid != self.own_uid() || !credible || !self.offers(&content.candidate) {
-            return Err(Drop::Unwitnessed);
-        }
-        let trial = token.and_then(|token| self.book.trial(token));
-        if trial.is_some_and(|(_, offer)| offer.candidate != content.candidate) {
-            return Err(Drop::Forged);
-        }
-        let known = match token {
-            Some(_) => trial.map(|(known, _)| known),
-            None => self.book.numbered(&content.trial_id, domain),
-        };
-        known.map(|known| known.program.id).ok_or(Drop::Unwitnessed)
-    }
-
-    /// What a user's process shows of a program that is everybody's is the user's own sample.
-    fn in_domain(&mut self, program: &imas_store::samples::Program, domain: Domain) -> Result<RowId, Drop> {
-        if program.domain == domain {
-            return Ok(program.id);
-        }
-        let own = self.store.program_in(domain, &program.path, &program.detail);
-        let own = own.map_err(|error| {
-            self.store_refused(&error);
-            Drop::TooMany
-        })?;
-        let id = own.id;
-        if self.book.get(id).is_none() {
-            self.book.put(crate::book::Known::new(own));
-            self.judge(id);
-        }
-        Ok(id)
-    }
-
-    fn offers(&self, candidate: &str) -> bool {
-        self.installation.as_ref().is_some_and(|installation| installation.table.id_of(candidate).is_some())
-    }
-
     fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>, image: Image) {
         let since = Instant::now();
         let signal = self.departed.signals.of(witness.pid, since);
@@ -343,20 +216,6 @@ impl Daemon {
         } else if self.has_moved_on(&page) {
             self.page_ended(&page);
         }
-    }
-
-    /// The process behind the page has ended. How, the kernel tells a moment later, where it tells.
-    pub(crate) fn process_ended(&mut self, page: &PageName) {
-        if !self.hears_the_kernel() || self.is_told(page) {
-            return self.page_ended(page);
-        }
-        self.wakeup.remove_process(page);
-        self.untold.push(Doubt::new(page.clone()));
-    }
-
-    /// Whether the kernel has told how the process behind the page ended, or nobody waits for that any more.
-    fn is_told(&self, page: &PageName) -> bool {
-        self.watched.watches.get(page).is_none_or(|watch| watch.signal.is_some())
     }
 
     /// The kernel told how a process ended.
@@ -401,134 +260,7 @@ impl Daemon {
         entered.is_some_and(|content| is_another || watch.has_exec_after(&content))
     }
 
-    /// The process behind the page has ended: what the page says goes into the store, then the page goes.
-    pub(crate) fn page_ended(&mut self, page: &PageName) {
-        self.wakeup.remove_process(page);
-        let Some(watch) = self.watched.watches.get_mut(page) else { return };
-        watch.ended = true;
-        let watch = watch.clone();
-        let (witness, token) = (&watch.witness, &watch.token);
-        if self.book.get(witness.program).is_none() {
-            return self.drop_page(page, Drop::Unknown); // the operator, or a new store, has forgotten its program
-        }
-        let content = match self.read(page) {
-            Ok(content) if is_same(&content, witness) => content,
-            other => {
-                let why = if other.is_ok() { Drop::Forged } else { Drop::Damaged };
-                self.drop_page(page, why);
-                return self.void(token.as_deref(), page.uid);
-            }
-        };
-        // What ended was another image, that has no page or one of its own.
-        let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
-        let record = self.record(&content, &watch, signal);
-        let new = match self.store.settle(witness, &record, token.as_deref()) {
-            Ok(new) => new,
-            Err(error) => return self.store_refused(&error),
-        };
-        self.watched.remove(page);
-        if token.is_some() {
-            self.spent.push(page.clone());
-            self.dirty = true;
-        } else {
-            self.folders.remove(page);
-        }
-        if new {
-            self.count(&record);
-        }
-        self.end_offer(token.as_deref().unwrap_or_default(), witness.program);
-        if new && record.sample.ended.is_crash() && record.sample.pass_reason.is_none() {
-            self.note_crash(&record, &watch);
-        }
-    }
-
-    /// The index that was just published offers none of these trials any more. Until then their names were taken: whoever could have
-    /// made such a page again would have run the same trial once more, and crashed as the first one did, perhaps.
-    pub(crate) fn remove_spent(&mut self) {
-        for page in std::mem::take(&mut self.spent) {
-            self.folders.remove(&page);
-        }
-    }
-
-    /// The trial of that name is stored, as one of `program`; both are judged anew. A user's trial of a program that is everybody's
-    /// leaves everybody's trial still to be made.
-    pub(crate) fn end_offer(&mut self, token: &str, program: RowId) {
-        let offered_to = self.book.offering(token).map(|known| known.program.id);
-        if let Some(known) = offered_to.and_then(|id| self.book.get_mut(id)) {
-            (known.offer, known.taken, known.void_offers) = (None, false, 0);
-        }
-        self.judge(program);
-        if let Some(id) = offered_to.filter(|id| *id != program) {
-            self.judge(id);
-        }
-    }
-
-    pub(crate) fn record(&self, content: &Page, watch: &Watch, signal: Option<u32>) -> TrialRecord {
-        let (witness, token) = (&watch.witness, watch.token.as_deref());
-        let mut sample = content.to_sample();
-        // Names of our own making: a page must not be able to pass for another.
-        let ended = ended(sample.ended, signal, self.hears_the_kernel());
-        sample.trial_id = match token {
-            // Of a trial whose sample was stored while its process lived, a crash is still news.
-            Some(token) if ended.is_crash() => format!("{token}-{}-crash", witness.uid),
-            Some(token) => format!("{token}-{}", witness.uid),
-            None => {
-                let Witness { uid, pid, start_ticks, boot_id, .. } = witness;
-                let boot = boot_id.get(..8).unwrap_or_default();
-                format!("{boot}-{uid}-{pid}-{start_ticks}-{:.0}", content.made_unix_s * 1e3)
-            }
-        };
-        sample.candidate.clone_from(&witness.candidate);
-        sample.machine = imas_linux::host::machine_state();
-        sample.ended = ended;
-        let offer = token.and_then(|token| self.book.trial(token)).map(|(_, offer)| offer);
-        let version = self.installation.as_ref();
-        TrialRecord {
-            allocator_version: version
-                .map_or_else(String::new, |it| it.version_served(&sample.candidate, &sample.served)),
-            build_id: watch.image.build_id.clone(),
-            retest_s: offer.map(|offer| offer.retest_s),
-            sample,
-        }
-    }
-
-    fn count(&mut self, record: &TrialRecord) {
-        match record.sample.kind {
-            PageKind::Trial => self.counters.trials_stored += 1,
-            PageKind::Flight => self.counters.flights_stored += 1,
-        }
-    }
-
-    fn note_crash(&mut self, record: &TrialRecord, watch: &Watch) {
-        self.counters.crashes += 1;
-        let (sample, witness) = (&record.sample, &watch.witness);
-        let Some(known) = self.book.get(witness.program) else { return };
-        tracing::warn!(
-            PROGRAM = %known.program,
-            CANDIDATE = sample.candidate,
-            UID = witness.uid,
-            "the program crashed under it: {:?}",
-            sample.ended
-        );
-        let domain = known.program.domain;
-        // A program that crashes as often untouched fails by its own doing.
-        let view = known.profile.as_ref().and_then(|profile| profile.candidate(&sample.candidate));
-        let never_entered = sample.ended == Ended::NeverEntered;
-        let blamed = never_entered || view.is_none_or(|view| view.quarantine.is_some());
-        self.take_culprits_out_of_use();
-        if matches!(domain, Domain::Everybody) {
-            self.publish_soon(); // the next start must not crash in the same way
-        }
-        let placed = sample.candidate != imas_core::SYSTEM;
-        // The clock may have been set since.
-        let is_young =
-            now_unix_s() - sample.made_unix_s < START_S && watch.since.elapsed().as_secs_f64() < START_S;
-        if placed && blamed && (never_entered || is_young) && self.failures.add(domain, Instant::now()) {
-            self.stop_everything("five starts under other allocators failed within a minute");
-        }
-    }
-
-    fn drop_page(&mut self, page: &PageName, why: Drop) {
+    pub(crate) fn drop_page(&mut self, page: &PageName, why: Drop) {
         why.count(&mut self.counters);
         self.wakeup.remove_process(page);
         self.watched.remove(page);
@@ -561,7 +293,7 @@ impl Daemon {
 
     /// A page of the offered trial came to nothing. What one user leaves in a folder must not take back everybody's offer, unless a
     /// process of the program has really taken it.
-    fn void(&mut self, token: Option<&str>, uid: u32) {
+    pub(crate) fn void(&mut self, token: Option<&str>, uid: u32) {
         let Some(known) = token.and_then(|token| self.book.offering(token)) else { return };
         if known.taken || known.program.domain == self.domain_of(uid) {
             self.void_offer(known.program.id);
