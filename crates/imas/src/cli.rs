@@ -47,7 +47,7 @@ pub(crate) struct Places {
     #[arg(skip)]
     pub(crate) store_named: bool,
     /// Seconds between two tests of one candidate [default: 3600]
-    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
     pub(crate) retest: Option<f64>,
 }
 
@@ -78,13 +78,6 @@ impl Places {
     pub(crate) fn of_the_system(&self) -> Self {
         Self { system: self.store.is_none(), ..self.clone() }
     }
-}
-
-/// A number of seconds that time can have.
-pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    const MOST: f64 = 1e9; // thirty years; far beyond it a point in time can no longer be computed
-    if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
 }
 
 /// A limit of memory.
@@ -184,7 +177,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) show_output: bool,
     /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
     pub(crate) timeout: Option<f64>,
     /// Write everything as JSON; here and below `-` is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

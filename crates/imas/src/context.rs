@@ -132,11 +132,7 @@ impl Context {
 
     /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and `system` always.
     pub(crate) fn is_tested(&self, candidate: &Candidate) -> bool {
-        match &self.config.candidates {
-            _ if candidate.is_system() => true,
-            Some(names) => names.contains(&candidate.name),
-            None => candidate.default,
-        }
+        imas_engine::candidates::is_tested(self.config.candidates.as_deref(), candidate)
     }
 
     /// Those.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::TrialRecord;
+use imas_engine::candidates::version_served;
 use imas_ingest::{Expected, Page, State};
 use imas_linux::page;
 use imas_store::Store;
@@ -82,25 +83,13 @@ fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
     let mut sample = page.to_sample();
     sample.machine = imas_linux::host::machine_state();
     let record = TrialRecord {
-        allocator_version: version_served(context, &sample.candidate, &sample.served),
+        allocator_version: version_served(&context.catalogue, &sample.candidate, &sample.served),
         build_id: page.build_id.clone(),
         retest_s: store.retest_of(&sample.trial_id)?,
         sample,
     };
     store.add_trial(program.id, &record)?;
     Ok(())
-}
-
-/// Our allocators say name and version themselves; for the others the catalogue knows.
-fn version_served(context: &Context, candidate: &str, served: &str) -> String {
-    let candidate = context.catalogue.find(candidate);
-    // The glue over a library of the distribution does not know which build it found.
-    let said =
-        candidate.filter(|c| c.needs.is_none()).and_then(|c| served.strip_prefix(c.allocator.as_str()));
-    match said.and_then(|rest| rest.strip_prefix(' ')) {
-        Some(version) => version.to_owned(),
-        None => candidate.and_then(|c| c.version.clone()).unwrap_or_default(),
-    }
 }
 
 fn is_young(path: &Path) -> bool {

@@ -9,6 +9,7 @@ use imas_core::decision::Decision;
 use imas_core::paper::Picks;
 use imas_core::profile::CandidateView;
 use imas_core::{ProfileView, SYSTEM};
+use imas_engine::state::ProgramState;
 use imas_report::format;
 use imas_store::Store;
 use imas_store::samples::Program;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use crate::cli::{RulesArgs, ShowArgs};
 use crate::context::Context;
 use crate::output;
-use crate::profile::{Known, find};
+use crate::profile::{self, find};
 use crate::start::{conditions, unfit_decision};
 use crate::under_way::{self, UnderWay};
 
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
 
 /// Profile and present decision of a program.
 pub(crate) struct State {
-    pub(crate) known: Known,
+    pub(crate) known: ProgramState,
     pub(crate) profile: ProfileView,
     pub(crate) decision: Decision,
     /// The trial that another start is making, and that the next start therefore does not make.
@@ -62,8 +63,8 @@ pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     // Before the trials are read: what ends from here on is not looked at.
     let seen = store.newest_trial()?;
-    let known = Known::gather(context, store, program, &build_id)?;
-    let profile = known.profile(context, rules);
+    let known = profile::state(context, store, program, &build_id)?;
+    let profile = profile::profile(&known, context, rules);
     // imasd decides by the machine alone, whatever group we are in.
     let conditions = match context.of_the_system {
         true => imas_linux::conditions::now()?,

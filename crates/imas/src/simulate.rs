@@ -19,8 +19,8 @@ use serde_json::json;
 use crate::cli::Places;
 use crate::context::Context;
 use crate::message::{self, Hinted};
+use crate::output;
 use crate::study_args::SimulateArgs;
-use crate::{output, profile};
 
 /// Programs to replay and where they come from.
 struct Source {
@@ -137,7 +137,7 @@ fn store(context: &Context) -> Result<Source> {
             "name one that is there with --store FILE; 'imas run -- COMMAND' begins your own",
         )
     })?;
-    let candidates = profile::to_replay(context);
+    let candidates = imas_engine::candidates::all(&context.catalogue);
     let (mut replayable, mut left_out, mut trials) = (vec![], vec![], 0);
     for program in store.programs()? {
         let records = store.trials(program.id)?;

@@ -35,7 +35,7 @@ use imas_store::{RowId, Store};
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::message;
-use crate::profile::Known;
+use crate::profile;
 use crate::under_way;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes take milliseconds.
@@ -171,9 +171,9 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
-    let known = Known::gather(&context, &store, program, &executable.build_id)?;
+    let known = profile::state(&context, &store, program, &executable.build_id)?;
     let conditions = conditions()?;
-    let profile = known.profile(&context, &args.rules);
+    let profile = profile::profile(&known, &context, &args.rules);
     let trial_id = page::new_trial_id()?;
     let decision = if args.dry_run {
         under_way::next((&context, &store), (&known.program, seen), &profile, &conditions)?.0

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "/etc/imas/imasd.toml", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Seconds between two tests of one candidate, in place of the configuration's
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
     pub(crate) retest: Option<f64>,
     /// Serve one user's own tree of processes, without root: everything below the run folder is that user's
     #[arg(long)]
@@ -41,13 +41,6 @@ pub(crate) struct Options {
     /// Ingest what is finished, publish, and end
     #[arg(long)]
     pub(crate) once: bool,
-}
-
-/// A number of seconds that time can have.
-fn seconds(text: &str) -> Result<f64, String> {
-    const MOST: f64 = 1e9; // thirty years; far beyond it a point in time can no longer be computed
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if (0.0..=MOST).contains(&seconds) { Ok(seconds) } else { Err(format!("must be from 0 to {MOST}")) }
 }
 
 #[cfg(test)]

@@ -7,10 +7,8 @@ use anyhow::{Result, bail};
 use imas_core::adaptive::wishes::{self, ByProgram, Wishes};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
+use imas_engine::seconds;
 use serde::Deserialize;
-
-/// Thirty years; far beyond it a point in time can no longer be computed.
-const MOST_S: f64 = 1e9;
 
 /// Rules by name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -94,11 +92,16 @@ impl Config {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
         wishes::check(config.wishes, &config.program)?;
-        let seconds = [config.retest_s, config.worth_cpu_s, config.worth_life_s, config.sample_after_s];
-        match seconds.iter().find(|seconds| !(0.0..=MOST_S).contains(*seconds)) {
-            Some(bad) => Err(format!("{bad}: not a number of seconds from 0 to {MOST_S}")),
-            None => Ok(Self { program: imas_linux::program::by_real_path(config.program), ..config }),
+        let durations = [
+            ("retest_s", config.retest_s),
+            ("worth_cpu_s", config.worth_cpu_s),
+            ("worth_life_s", config.worth_life_s),
+            ("sample_after_s", config.sample_after_s),
+        ];
+        for (key, value) in durations {
+            seconds::check(key, value)?;
         }
+        Ok(Self { program: imas_linux::program::by_real_path(config.program), ..config })
     }
 
     /// The rules for the program at `path` with that detail.

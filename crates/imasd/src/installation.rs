@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is installed: the table of candidates that root approved, and what the catalogue says of each.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use imas_core::Candidate;
+use imas_engine::candidates::{self, Selection};
 use imas_linux::catalogue::{self, Catalogue};
 use imas_linux::catalogue_table::{self, CatalogueTable, Owners};
 use imas_linux::environment::Libraries;
@@ -57,47 +56,15 @@ impl Installation {
         changed(&run_dir.join(catalogue_table::FILE_NAME)) != self.changed
     }
 
-    /// The candidates that a program is tested with, as the policy sees them; those that the catalogue's default set has no longer and
-    /// of which something is known with it; and the one that operators pinned.
-    pub(crate) fn candidates(
-        &self,
-        chosen: Option<&[String]>,
-        pinned: Option<&str>,
-        known: &BTreeSet<&str>,
-        disabled: &[Disabled],
-    ) -> Vec<Candidate> {
-        let is_tested = |candidate: &catalogue::Candidate| match chosen {
-            _ if candidate.is_system() => true,
-            Some(names) => names.contains(&candidate.name),
-            None => candidate.default,
+    /// The candidates of a program, as the policy sees them. Those of an allocator that is disabled cannot be used.
+    pub(crate) fn candidates(&self, selection: &Selection<'_>, disabled: &[Disabled]) -> Vec<Candidate> {
+        let is_disabled = |candidate: &catalogue::Candidate| {
+            let version = candidate.version.as_deref().unwrap_or_default();
+            disabled.iter().any(|d| d.allocator == candidate.allocator && d.version == version)
         };
-        // A set that the operator names is the last word: who is not in it is not used either.
-        let is_kept = |name: &str| chosen.is_none() && known.contains(name);
-        let is_known = |candidate: &&catalogue::Candidate| {
-            let name = candidate.name.as_str();
-            is_tested(candidate) || is_kept(name) || pinned == Some(name)
-        };
-        let ready =
-            |candidate| Candidate { tested: is_tested(candidate), ..self.for_policy(candidate, disabled) };
-        self.catalogue.candidates().iter().filter(is_known).map(ready).collect()
-    }
-
-    fn for_policy(&self, candidate: &catalogue::Candidate, disabled: &[Disabled]) -> Candidate {
-        let version = candidate.version.clone().unwrap_or_default();
-        let serves = match &candidate.library {
-            _ if candidate.is_system() => vec![],
-            // Settings of glibc: glibc itself has to serve.
-            None => vec!["libc.so.6".to_owned()],
-            Some(library) => {
-                let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
-                // One allocator may be built as several libraries, each of which gives its own name: libmimalloc2.so.
-                let own = file.trim_start_matches("lib").trim_end_matches(".so");
-                vec![format!("{own} {version}"), format!("{} {version}", candidate.allocator), file]
-            }
-        };
-        let out_of_use = disabled.iter().any(|d| d.allocator == candidate.allocator && d.version == version);
-        let available = self.table.id_of(&candidate.name).is_some() && !out_of_use;
-        Candidate { name: candidate.name.clone(), version, serves, available, tested: true }
+        selection.of(&self.catalogue, |candidate| {
+            self.table.id_of(&candidate.name).is_some() && !is_disabled(candidate)
+        })
     }
 
     /// The candidate of that name.
@@ -112,14 +79,9 @@ impl Installation {
         version.unwrap_or_default()
     }
 
-    /// The version that served a trial. Our allocators say name and version themselves; for the others the catalogue knows.
+    /// The version of the allocator that served a trial ([`candidates::version_served`]).
     pub(crate) fn version_served(&self, candidate: &str, served: &str) -> String {
-        let candidate = self.catalogue.find(candidate);
-        let said = candidate.and_then(|c| served.strip_prefix(c.allocator.as_str()));
-        match said.and_then(|rest| rest.strip_prefix(' ')) {
-            Some(version) => version.to_owned(),
-            None => candidate.and_then(|c| c.version.clone()).unwrap_or_default(),
-        }
+        candidates::version_served(&self.catalogue, candidate, served)
     }
 }
 

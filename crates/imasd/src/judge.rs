@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The narrow seam to the policy: all that is known of a program in, what its next starts are to be out.
+//! The policy's answer for one program: what its next starts are to be, and when to ask again.
 
-use anyhow::Result;
 use imas_core::decision::decide_production;
-use imas_core::paper::Limits;
-use imas_core::policy::Policy;
 use imas_core::quarantine::Quarantine;
-use imas_core::{Candidate, Conditions, Decision, History, ProfileView, SYSTEM, TrialRecord, decide};
-use imas_store::Store;
-use imas_store::samples::Program;
+use imas_core::{Conditions, Decision, ProfileView, SYSTEM, decide};
 
 /// What a program's next starts are to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,39 +21,6 @@ impl Verdict {
     pub(crate) fn untouched(decision: Decision) -> Self {
         Self { production: SYSTEM.to_owned(), trial: None, decision }
     }
-}
-
-/// What the policy is asked about.
-#[derive(Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) program: &'a Program,
-    pub(crate) build_id: &'a str,
-    /// Every trial that the store has of it.
-    pub(crate) records: &'a [TrialRecord],
-    pub(crate) pinned: Option<&'a str>,
-    pub(crate) candidates: &'a [Candidate],
-    pub(crate) limits: Limits,
-    pub(crate) policy: Policy,
-    pub(crate) now_unix_s: f64,
-    /// Pages and CPUs as they are now.
-    pub(crate) machine: String,
-}
-
-/// The profile, from everything that the store has of the program.
-pub(crate) fn profile(store: &Store, question: &Question<'_>) -> Result<ProfileView> {
-    let id = question.program.id;
-    let history = History {
-        records: question.records,
-        candidates: question.candidates,
-        build_id: question.build_id,
-        pinned: question.pinned,
-        excluded: store.is_excluded(&question.program.path, &question.program.detail)?,
-        lifted_at: &store.lifts(id)?,
-        limits: question.limits,
-        now_unix_s: question.now_unix_s,
-        machine: &question.machine,
-    };
-    Ok(ProfileView::under(&history, &question.policy))
 }
 
 /// The verdict under these conditions.

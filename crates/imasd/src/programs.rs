@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use imas_core::Reason;
-use imas_core::profile::known_of;
+use imas_engine::candidates::Selection;
+use imas_engine::state::ProgramState;
 use imas_linux::clock::now_unix_s;
 use imas_linux::elf;
 use imas_linux::index::Executable;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::book::{Known, untouched};
 use crate::daemon::Daemon;
 use crate::harm::{VICTIMS, VICTIMS_WITHIN_S, Victims};
-use crate::judge::{self, Question};
+use crate::judge;
 use crate::sight::{self, Identity, Sight};
 
 /// Executables that are left alone, remembered so that each is read once.
@@ -181,24 +182,14 @@ impl Daemon {
             Ok(found) => (found.build_id, found.unfit),
             Err(error) => (known.build_id.clone(), Some(error.to_string())),
         };
-        let pinned = self.store.pinned(id)?;
-        let chosen = self.config.candidates.as_deref();
-        let records = self.store.trials(id)?;
-        let known_of = known_of(&records, &build_id);
-        let candidates = installation.candidates(chosen, pinned.as_deref(), &known_of, &self.disabled);
+        let configured = self.config.candidates.as_deref();
+        let program = known.program.clone();
+        let state = ProgramState::read(&self.store, program, &build_id, |pinned, tried| {
+            installation.candidates(&Selection { configured, pinned, tried }, &self.disabled)
+        })?;
         let now_s = now_unix_s();
-        let question = Question {
-            program: &known.program,
-            build_id: &build_id,
-            records: &records,
-            pinned: pinned.as_deref(),
-            candidates: &candidates,
-            limits: self.config.limits(self.options.retest),
-            policy: self.config.policy(&known.program.path, &known.program.detail),
-            now_unix_s: now_s,
-            machine: imas_linux::host::machine_state(),
-        };
-        let profile = judge::profile(&self.store, &question)?;
+        let policy = self.config.policy(&known.program.path, &known.program.detail);
+        let profile = state.profile(&policy, self.config.limits(self.options.retest), now_s);
         self.tell_of_quarantines(known, &profile);
         let Some(known) = self.book.get_mut(id) else { return Ok(()) };
         known.look_again_s = Some(judge::look_again_s(&profile, now_s));

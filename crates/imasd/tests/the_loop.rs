@@ -58,6 +58,26 @@ fn the_pick_is_what_a_settled_program_starts_under() {
     starts_as_decided(&world, &script, &program);
 }
 
+/// The library of a distro candidate does not know its own version: a trial under it counts as one all the same.
+#[test]
+fn trials_of_a_library_of_the_distribution_count() {
+    let configuration = "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\n\
+                         candidates = [\"distro-jemalloc\", \"jemalloc\"]\n";
+    let catalogue = imas_linux::catalogue::Catalogue::read(&[support::lib_dir().join("catalogue.toml")]);
+    if catalogue.find("distro-jemalloc").is_none() {
+        eprintln!("SKIPPED: the distribution's libjemalloc.so.2 is not installed");
+        return;
+    }
+    let mut world = World::with(configuration);
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    assert_eq!(world.settle(&script, &program), 6, "two starts of each of three candidates");
+    let trials = world.store().trials(program.id).unwrap();
+    let of = |name: &str| trials.iter().filter(|trial| trial.sample.candidate == name).count();
+    assert_eq!((of("system"), of("distro-jemalloc"), of("jemalloc")), (2, 2, 2));
+}
+
 fn starts_as_decided(world: &World, script: &Path, program: &Program) {
     let (said, decided) = world.as_decided(script, program);
     for candidate in ["jemalloc", "mimalloc"] {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which candidates a program may get, as the policy sees them, and which version of one served a trial.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use imas_core::Candidate;
+use imas_linux::catalogue::{self, Catalogue};
+
+/// What decides which candidates of the catalogue a program gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Selection<'a> {
+    /// The names that the configuration lists; `None` selects the catalogue's default set.
+    pub configured: Option<&'a [String]>,
+    /// The candidate that the user pinned the program to.
+    pub pinned: Option<&'a str>,
+    /// The candidates with trials of this build of the program.
+    pub tried: &'a BTreeSet<&'a str>,
+}
+
+impl Selection<'_> {
+    /// The candidates of this selection, in the order of the catalogue. `is_available` says whether one can be used
+    /// on this machine now.
+    #[must_use]
+    pub fn of(
+        &self,
+        catalogue: &Catalogue,
+        is_available: impl Fn(&catalogue::Candidate) -> bool,
+    ) -> Vec<Candidate> {
+        let selected = catalogue.candidates().iter().filter(|candidate| self.includes(candidate));
+        let for_program = |candidate| Candidate {
+            tested: is_tested(self.configured, candidate),
+            available: is_available(candidate),
+            ..for_policy(candidate)
+        };
+        selected.map(for_program).collect()
+    }
+
+    fn includes(&self, candidate: &catalogue::Candidate) -> bool {
+        let name = candidate.name.as_str();
+        // What was tried stays usable after the default set has changed. A configured list has no such remainder: it is complete.
+        let is_kept = self.configured.is_none() && self.tried.contains(name);
+        is_tested(self.configured, candidate) || is_kept || self.pinned == Some(name)
+    }
+}
+
+/// Whether programs are tested under the candidate: it is `system`, or in the configured list, or in the default set
+/// where no list is configured.
+#[must_use]
+pub fn is_tested(configured: Option<&[String]>, candidate: &catalogue::Candidate) -> bool {
+    match configured {
+        _ if candidate.is_system() => true,
+        Some(names) => names.contains(&candidate.name),
+        None => candidate.default,
+    }
+}
+
+/// Every candidate of the catalogue, whether it can be used on this machine or not: for replaying stored trials.
+#[must_use]
+pub fn all(catalogue: &Catalogue) -> Vec<Candidate> {
+    catalogue.candidates().iter().map(for_policy).collect()
+}
+
+/// The version of the allocator that served a trial. `served` is the name that the trial page reports: our own
+/// libraries report `name version`, others the base name of their file.
+#[must_use]
+pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> String {
+    let Some(candidate) = catalogue.find(candidate) else { return String::new() };
+    let reported = served.strip_prefix(candidate.allocator.as_str()).and_then(|rest| rest.strip_prefix(' '));
+    match reported {
+        // Our glue around a library of the distribution is built without knowing which build it will find.
+        Some(version) if candidate.needs.is_none() => version.to_owned(),
+        _ => candidate.version.clone().unwrap_or_default(),
+    }
+}
+
+/// The candidate as the policy sees it, available and tested.
+fn for_policy(candidate: &catalogue::Candidate) -> Candidate {
+    let version = candidate.version.clone().unwrap_or_default();
+    let serves = names_when_serving(candidate, &version);
+    Candidate { name: candidate.name.clone(), version, serves, available: true, tested: true }
+}
+
+/// The names under which the allocator reports itself in a trial page when it serves.
+fn names_when_serving(candidate: &catalogue::Candidate, version: &str) -> Vec<String> {
+    match &candidate.library {
+        _ if candidate.is_system() => vec![],
+        // Settings of glibc: glibc itself has to serve.
+        None => vec!["libc.so.6".to_owned()],
+        Some(library) => names_of_library(candidate, library, version),
+    }
+}
+
+fn names_of_library(candidate: &catalogue::Candidate, library: &Path, version: &str) -> Vec<String> {
+    let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+    let reported = if candidate.needs.is_some() { catalogue::INSTALLED } else { version };
+    // One allocator may be built as several libraries, each of which reports its own name: libmimalloc2.so.
+    let own = file.trim_start_matches("lib").trim_end_matches(".so");
+    vec![format!("{own} {reported}"), format!("{} {reported}", candidate.allocator), file]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue() -> (tempfile::TempDir, Catalogue) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("catalogue.toml");
+        let entry = |name: &str, more: &str| {
+            format!("[[candidate]]\nname = '{name}'\norigin = 'x'\nlicence = 'MIT'\nsummary = 'x'\n{more}\n")
+        };
+        let entries = [
+            entry("jemalloc", "library = 'libjemalloc.so'\nversion = '5.3'\ndefault = true"),
+            entry("mimalloc", "library = 'libmimalloc.so'\nversion = '3.1'"),
+            entry("glibc:lean", "[candidate.environment]\nMALLOC_ARENA_MAX = '1'"),
+        ];
+        std::fs::write(&file, format!("schema = 1\n{}", entries.concat())).unwrap();
+        let catalogue = Catalogue::read(&[file]);
+        assert_eq!(catalogue.problems(), []);
+        (folder, catalogue)
+    }
+
+    /// A candidate that is glue around a library of the distribution, whose version is that library's build.
+    fn distro() -> catalogue::Candidate {
+        catalogue::Candidate {
+            name: "distro-jemalloc".into(),
+            allocator: "distro-jemalloc".into(),
+            library: Some("/lib/libdistro-jemalloc.so".into()),
+            version: Some("build 0123456789ab".into()),
+            needs: Some("/usr/lib/libjemalloc.so.2".into()),
+            ..catalogue::Candidate::default()
+        }
+    }
+
+    fn names(selection: &Selection<'_>, catalogue: &Catalogue) -> Vec<(String, bool)> {
+        selection.of(catalogue, |_| true).into_iter().map(|c| (c.name, c.tested)).collect()
+    }
+
+    #[test]
+    fn the_default_set_keeps_what_was_tried_and_what_is_pinned() {
+        let (_folder, catalogue) = catalogue();
+        let (none, tried) = (BTreeSet::new(), BTreeSet::from(["mimalloc"]));
+        let plain = Selection { configured: None, pinned: None, tried: &none };
+        let tested = |name: &str| (name.to_owned(), true);
+        let kept = |name: &str| (name.to_owned(), false);
+        assert_eq!(names(&plain, &catalogue), [tested("system"), tested("jemalloc")]);
+        let with_trials = Selection { tried: &tried, ..plain };
+        assert_eq!(names(&with_trials, &catalogue), [tested("system"), tested("jemalloc"), kept("mimalloc")]);
+        let pinned = Selection { pinned: Some("glibc:lean"), ..plain };
+        assert_eq!(names(&pinned, &catalogue), [tested("system"), tested("jemalloc"), kept("glibc:lean")]);
+    }
+
+    #[test]
+    fn a_configured_list_is_complete() {
+        let (_folder, catalogue) = catalogue();
+        let (list, tried) = (["glibc:lean".to_owned()], BTreeSet::from(["mimalloc", "jemalloc"]));
+        let selection = Selection { configured: Some(&list), pinned: None, tried: &tried };
+        let expected = ["system", "glibc:lean"].map(|name| (name.to_owned(), true));
+        assert_eq!(names(&selection, &catalogue), expected);
+    }
+
+    #[test]
+    fn each_kind_of_candidate_names_itself_when_it_serves() {
+        let (_folder, catalogue) = catalogue();
+        let serves = |name: &str| for_policy(catalogue.find(name).unwrap()).serves;
+        assert!(serves("system").is_empty());
+        assert_eq!(serves("glibc:lean"), ["libc.so.6"]);
+        assert_eq!(serves("jemalloc"), ["jemalloc 5.3", "jemalloc 5.3", "libjemalloc.so"]);
+        assert!(for_policy(&distro()).serves.contains(&"distro-jemalloc installed".to_owned()));
+        assert_eq!(for_policy(&distro()).version, "build 0123456789ab");
+    }
+
+    #[test]
+    fn the_version_that_served_is_the_reported_one_or_the_catalogues() {
+        let (_folder, catalogue) = catalogue();
+        let version = |candidate, served| version_served(&catalogue, candidate, served);
+        assert_eq!(version("jemalloc", "jemalloc 5.2"), "5.2", "of the library that was loaded");
+        assert_eq!(version("jemalloc", "libjemalloc.so"), "5.3");
+        assert_eq!(version("glibc:lean", "libc.so.6"), "");
+        assert_eq!(version("unknown", "x 1"), "");
+    }
+}

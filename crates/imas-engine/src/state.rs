@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The state of one program: everything that a decision about it rests on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use imas_core::paper::Limits;
+use imas_core::policy::Policy;
+use imas_core::profile::known_of;
+use imas_core::{Candidate, History, ProfileView, TrialRecord};
+use imas_store::samples::Program;
+use imas_store::{Store, StoreError};
+
+/// What the store, the catalogue and the machine say about one program.
+#[derive(Debug)]
+pub struct ProgramState {
+    /// The program.
+    pub program: Program,
+    /// Build-id of its executable as it is now; empty where it has none.
+    pub build_id: String,
+    /// Every trial that is stored, in the order of storing.
+    pub records: Vec<TrialRecord>,
+    candidates: Vec<Candidate>,
+    pinned: Option<String>,
+    excluded: bool,
+    unblocked_at: BTreeMap<String, f64>,
+    /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
+    pub machine: String,
+}
+
+impl ProgramState {
+    /// Reads it. `candidates` makes the candidates of the program, given the one that it is pinned to and the names
+    /// of those with trials of this build ([`crate::candidates::Selection`]).
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn read(
+        store: &Store,
+        program: Program,
+        build_id: &str,
+        candidates: impl FnOnce(Option<&str>, &BTreeSet<&str>) -> Vec<Candidate>,
+    ) -> Result<Self, StoreError> {
+        let pinned = store.pinned(program.id)?;
+        let records = store.trials(program.id)?;
+        let candidates = candidates(pinned.as_deref(), &known_of(&records, build_id));
+        Ok(Self {
+            records,
+            candidates,
+            pinned,
+            excluded: store.is_excluded(&program.path, &program.detail)?,
+            unblocked_at: store.lifts(program.id)?,
+            build_id: build_id.to_owned(),
+            machine: imas_linux::host::machine_state(),
+            program,
+        })
+    }
+
+    /// The profile at `now_unix_s`, in seconds since 1970.
+    #[must_use]
+    pub fn profile(&self, policy: &Policy, limits: Limits, now_unix_s: f64) -> ProfileView {
+        let history = History {
+            records: &self.records,
+            candidates: &self.candidates,
+            build_id: &self.build_id,
+            pinned: self.pinned.as_deref(),
+            excluded: self.excluded,
+            lifted_at: &self.unblocked_at,
+            limits,
+            now_unix_s,
+            machine: &self.machine,
+        };
+        ProfileView::under(&history, policy)
+    }
+}
