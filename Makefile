@@ -89,6 +89,10 @@ study: build ## measure the suite again and judge every choice on it (STUDY_SET=
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz
 	$(IMAS) simulate --data $(STUDY)/runs.jsonl.gz
 
+.PHONY: results
+results: need-cargo rust ## the pages of results, from the raw runs in git, in build/results
+	@packaging/results $(IMAS)
+
 study-mobile: build ## allocators for a phone, 50 iterations (about 55 minutes; STUDY=folder; goes on where it was)
 	$(IMAS) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
 
@@ -103,10 +107,10 @@ uninstall: ## remove what install installed
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
 
 .PHONY: deb rpm system-test
-deb: build ## a Debian package, in build/package
+deb: build results ## a Debian package, in build/package
 	@packaging/package deb $(IMAS)
 
-rpm: build ## an RPM package, in build/package
+rpm: build results ## an RPM package, in build/package
 	@packaging/package rpm $(IMAS)
 
 system-test: build ## a whole Debian, booted: install, enable, break, heal, upgrade, remove (as root; about 10 minutes)
