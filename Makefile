@@ -7,6 +7,7 @@ CARGO   ?= cargo
 # Where Rust puts its products; the tests and install look there.
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
+LAB     := $(TARGET)/release/imas-lab
 
 .DEFAULT_GOAL := build
 .PHONY: help setup setup-test build need-cargo hook tools allocators allocators-default textbook contract workloads rust demo test \
@@ -45,7 +46,7 @@ contract:
 rust: need-cargo
 	$(CARGO) build --release --locked
 
-workloads: ## the suite of `imas suite`: its data, input generators and C programs
+workloads: ## the suite of `imas-lab suite`: its data, input generators and C programs
 	@$(MAKE) --no-print-directory -C workloads
 
 # The candidates that are tested by default; the others take most of the build's time and the demo does not need them.
@@ -83,18 +84,18 @@ STUDY_ROUNDS ?= 12
 STUDY_COUNTED ?= 5
 study: build ## measure the suite again and judge every choice on it (STUDY_SET=data: about 4 hours, study: 9, full: 14, see docs/measuring.md; STUDY=folder; goes on where it was)
 	@mkdir -p $(STUDY)
-	$(IMAS) suite run --set $(STUDY_SET) --rounds $(STUDY_ROUNDS) --counted $(STUDY_COUNTED) --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
-	$(IMAS) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
-	$(IMAS) study selector --data $(STUDY)/runs.jsonl.gz --out $(STUDY)/page
+	$(LAB) suite run --set $(STUDY_SET) --rounds $(STUDY_ROUNDS) --counted $(STUDY_COUNTED) --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
+	$(LAB) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
+	$(LAB) study selector --data $(STUDY)/runs.jsonl.gz --out $(STUDY)/page
 	$(IMAS) report --html $(STUDY)/page/programs.html --data $(STUDY)/runs.jsonl.gz
-	$(IMAS) simulate --data $(STUDY)/runs.jsonl.gz
+	$(LAB) simulate --data $(STUDY)/runs.jsonl.gz
 
 .PHONY: results
 results: need-cargo rust ## the pages of results, from the raw runs in git, in build/results
-	@packaging/results $(IMAS)
+	@packaging/results $(LAB)
 
 study-mobile: build ## allocators for a phone, 50 iterations (about 55 minutes; STUDY=folder; goes on where it was)
-	$(IMAS) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
+	$(LAB) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here beside glibc
 	@bench/candidates $(IMAS)

@@ -39,6 +39,11 @@ def imas(command, *words, **extra):
     return done
 
 
+def laboratory(command):
+    """imas-lab, which is built beside imas."""
+    return pathlib.Path(command).with_name("imas-lab")
+
+
 def browser(dark):
     options = webdriver.ChromeOptions()
     for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,1000"):
@@ -195,7 +200,7 @@ def from_counted(command, work, folder):
     for name, code in (("hashes", script), ("lists", "my @l = map { [$_] } 1..200000; print scalar(@l)")):
         bench = ("bench", "-n", "2", "--trials", "2", "--with", "jemalloc,mimalloc", "--name", name, "--export-runs", runs)
         imas(command, *bench, "--", "perl", "-e", code, IMAS_STORE=str(work / "counted.db"))
-    imas(command, "suite", "pack", runs, "--to", packed)
+    imas(laboratory(command), "suite", "pack", runs, "--to", packed)
     imas(command, "report", "hashes", "--html", page, "--data", packed)
     for dark in (False, True):
         driver = browser(dark)
@@ -253,7 +258,7 @@ def hostile(command, work):
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = work / "hostile.html"
     imas(command, "report", "--html", page, "--data", data)
-    imas(command, "study", "selector", "--data", data, "--out", work / "study")
+    imas(laboratory(command), "study", "selector", "--data", data, "--out", work / "study")
     driver = browser(False)
     try:
         for each in (page, work / "study/selector.html"):
@@ -266,7 +271,7 @@ def hostile(command, work):
 
 def study(command, work, folder):
     out = work / "selector"
-    imas(command, "study", "selector", "--data", ROOT / "data/first.jsonl", "--out", out)
+    imas(laboratory(command), "study", "selector", "--data", ROOT / "data/first.jsonl", "--out", out)
     for dark in (False, True):
         driver = browser(dark)
         try:

@@ -75,6 +75,16 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
     }
 }
 
+/// The catalogue's word, or that of the running C library for what the system brings.
+#[must_use]
+pub fn version(candidate: &catalogue::Candidate) -> String {
+    match (&candidate.version, &candidate.library) {
+        (Some(version), _) => version.clone(),
+        (None, None) => imas_linux::host::libc_version(),
+        (None, Some(_)) => String::new(),
+    }
+}
+
 /// The candidate as the policy sees it, available and tested.
 fn for_policy(candidate: &catalogue::Candidate) -> Candidate {
     let version = candidate.version.clone().unwrap_or_default();

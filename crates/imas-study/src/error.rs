@@ -102,14 +102,14 @@ impl StudyError {
             Self::Failed { .. } => Some("the study needs a pseudo-terminal (/dev/ptmx) and 64 MB of memory"),
             Self::NoRuns { .. } => Some("20 seeds and more give a band; one gives a single run"),
             Self::Read { .. } | Self::NoPrograms { .. } => Some(
-                "give --data files that 'imas suite run' or 'imas bench --export-runs' wrote, with 4 measured rounds or more of system \
+                "give --data files that 'imas-lab suite run' or 'imas bench --export-runs' wrote, with 4 measured rounds or more of system \
                  and another candidate",
             ),
             Self::HasSamples { .. } => {
                 Some("add --resume to go on with it, or name another folder with --out")
             }
             Self::NoSamples { .. } => Some(
-                "give the mobile.jsonl of an 'imas study mobile'; without --data it makes runs of its own",
+                "give the mobile.jsonl of an 'imas-lab study mobile'; without --data it makes runs of its own",
             ),
             _ => None,
         }

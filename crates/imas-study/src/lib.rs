@@ -5,7 +5,7 @@
 //! and Its Performance Against System Malloc", UTA). Each runs the C programs that `allocators/textbook` builds
 //! into `lib/imas/study`, over many seeds, and returns a [`Study`]: every printed finding beside our figure and
 //! a verdict, the tables, and the figures as SVG. A third, [`selector`] (Ülgen and Avci, 2015), judges IMAS itself on raw runs
-//! that were made before. A fourth, [`mobile`] (allocators for a phone), judges samples that `imas study mobile` made of the allocators
+//! that were made before. A fourth, [`mobile`] (allocators for a phone), judges samples that `imas-lab study mobile` made of the allocators
 //! of the catalogue. [`Study::write`] makes the page, the SVG and the CSV files.
 //!
 //! Nothing is printed here and no C code is linked.

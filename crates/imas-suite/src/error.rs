@@ -52,7 +52,7 @@ pub enum SuiteError {
         said: String,
     },
     /// Another session uses the folder.
-    #[error("{}: another 'imas suite run' is at work there", .folder.display())]
+    #[error("{}: another 'imas-lab suite run' is at work there", .folder.display())]
     Busy {
         /// The folder of inputs and work.
         folder: PathBuf,
@@ -76,12 +76,14 @@ impl SuiteError {
             Self::Definition { .. } => {
                 "correct that line; workloads/suite.toml begins with the meaning of each key".into()
             }
-            Self::NoProgram { near, .. } if near.is_empty() => "'imas suite list' prints the names".into(),
+            Self::NoProgram { near, .. } if near.is_empty() => {
+                "'imas-lab suite list' prints the names".into()
+            }
             Self::NoProgram { near, .. } => {
-                format!("did you mean {}? 'imas suite list' prints all names", near.join(" or "))
+                format!("did you mean {}? 'imas-lab suite list' prints all names", near.join(" or "))
             }
             Self::Setup { .. } => {
-                "the other programs go on without it; 'imas suite run --resume NAME' tries again".into()
+                "the other programs go on without it; 'imas-lab suite run --resume NAME' tries again".into()
             }
             Self::Install { .. } => "install the packages by hand, then run this again with --resume".into(),
             Self::Busy { .. } => "wait until it has ended, or name another folder with --cache".into(),

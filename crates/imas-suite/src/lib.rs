@@ -6,14 +6,12 @@
 //! - [`packages`]: what has to be installed
 //! - [`order`]: which run comes when
 //! - [`record`]: the raw runs, one line each, appended and flushed, so that killing the run at any point loses nothing
-//! - [`packed`]: such files made small, and read again
 //! - [`Summary`]: from the raw runs to what is said of them
 //!
 //! Nothing is measured here (`imas_linux::measure` does that) and nothing printed.
 
 pub mod order;
 pub mod packages;
-pub mod packed;
 pub mod record;
 
 mod definition;

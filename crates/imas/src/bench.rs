@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: a command under every candidate, interleaved, and what that says.
 
-pub(crate) mod backing;
-pub(crate) mod counted;
-mod plan;
 mod progress;
-mod raw;
-mod watch;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -29,16 +24,18 @@ use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
 use imas_linux::{conditions, page};
 use imas_report::bench::{Candidate as Row, PaperFigures, Report};
+use imas_runs::backing::Backing;
+use imas_runs::plan::{Kind, Step};
+use imas_runs::raw::RawFile;
+use imas_runs::run::run_of;
+use imas_runs::{counted, plan};
 use imas_store::Store;
 
 use crate::cli::{BenchArgs, OneCpuName};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::{export, output};
-use backing::Backing;
-use plan::{Kind, Step};
 use progress::Progress;
-use raw::RawFile;
 
 /// Exit status when the program itself fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
@@ -301,7 +298,7 @@ impl Bench<'_> {
         let warnings = comparison.warnings.into_iter().filter(|w| !names_one_of(w, &unusable)).collect();
         let rows =
             chosen.iter().zip(measured).zip(comparison.candidates).map(|((chosen, measured), result)| {
-                let version = crate::list::version(chosen.candidate);
+                let version = imas_engine::candidates::version(chosen.candidate);
                 match &chosen.obstacle {
                     Some(reason) => Row::unusable(&chosen.candidate.name, &version, reason),
                     None => {
@@ -391,30 +388,6 @@ fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
         | Warning::OutputDiffers { candidate }
         | Warning::CrashUnder { candidate, .. } => names.contains(&candidate.as_str()),
         _ => false,
-    }
-}
-
-pub(crate) fn run_of(outcome: &Outcome, round: u32) -> Run {
-    Run {
-        round,
-        exit: outcome.exit,
-        user_s: outcome.user_s,
-        system_s: outcome.system_s,
-        wall_s: outcome.wall_s,
-        peak_bytes: outcome.resident.peak_bytes,
-        mean_bytes: outcome.resident.mean_bytes,
-        minor_faults: outcome.minor_faults,
-        major_faults: outcome.major_faults,
-        instructions: outcome.counts.instructions,
-        cycles: outcome.counts.cycles,
-        dtlb_misses: outcome.counts.dtlb_misses,
-        cache_misses: outcome.counts.cache_misses,
-        voluntary_switches: outcome.voluntary_switches,
-        involuntary_switches: outcome.involuntary_switches,
-        outlier: false,
-        output: Some(format!("{:016x}", outcome.output_hash)),
-        pace: outcome.pace,
-        even_cpu_s: None,
     }
 }
 

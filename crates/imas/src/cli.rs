@@ -3,17 +3,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
-
-use imas_core::adaptive::Objective;
-use serde::Deserialize;
 
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use imas_engine::flags::with_negative_numbers;
+pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
 
-use crate::message;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
-use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
@@ -31,72 +27,14 @@ pub(crate) struct Cli {
     pub(crate) places: Places,
 }
 
-/// Where things are.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Places {
-    /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators
-    #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
-    pub(crate) lib_dir: Option<PathBuf>,
-    /// The system's store, which imasd keeps, in place of your own
-    #[arg(long, global = true, conflicts_with = "store")]
-    pub(crate) system: bool,
-    /// The store [default: $XDG_DATA_HOME/imas/imas.db]
-    #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
-    pub(crate) store: Option<PathBuf>,
-    /// The store was named on the command line.
-    #[arg(skip)]
-    pub(crate) store_named: bool,
-    /// Seconds between two tests of one candidate [default: 3600]
-    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
-    pub(crate) retest: Option<f64>,
-}
-
 impl Cli {
-    /// From the words of the command line. `simulate` is told whether a store was named there: IMAS_STORE alone does not make it replay one.
+    /// From the words of the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = with_negative_numbers(Self::command()).try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;
-        let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-        cli.places.store_named = named("store");
-        if let Command::Simulate(args) = &mut cli.command {
-            args.store_named = named("store") || named("system");
-        }
+        cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
         Ok(cli)
     }
-}
-
-/// The same command line, in which a negative number is a value, if a wrong one, and not an option that nobody knows.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let takes_one = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_last_set();
-    command
-        .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
-        .mut_subcommands(with_negative_numbers)
-}
-
-impl Places {
-    /// The same, with the system's store unless another one is named.
-    pub(crate) fn of_the_system(&self) -> Self {
-        Self { system: self.store.is_none(), ..self.clone() }
-    }
-}
-
-/// A limit of memory.
-fn mebibytes(text: &str) -> Result<u64, String> {
-    let mebibytes = text.parse().ok().filter(|&mebibytes: &u64| mebibytes > 0);
-    mebibytes.ok_or_else(|| "not a whole number of MiB from 1 on, such as 512".to_owned())
-}
-
-/// A length of time with its unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<jiff::SignedDuration, _> = text.parse();
-    let length = parsed.ok().and_then(|length| Duration::try_from(length).ok());
-    length.filter(|length| !length.is_zero()).ok_or_else(|| "not a time such as 90s, 55m or 1h30m".to_owned())
-}
-
-/// A number from 0 to 1.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("must be from 0 to 1".to_owned()) }
 }
 
 #[derive(Debug, Subcommand)]
@@ -137,17 +75,27 @@ pub(crate) enum Command {
     System(crate::system::SystemArgs),
     /// What is known of a program, or of all, as one page for a browser
     Report(ReportArgs),
-    /// The published experiments, run again: a page with every printed finding and ours
-    Study(StudyArgs),
-    /// Replay runs through policies and judge their picks on runs they did not see
-    Simulate(SimulateArgs),
-    /// Real programs with real input, measured under every candidate
-    Suite(SuiteArgs),
+    /// Moved to `imas-lab`
+    #[command(hide = true, disable_help_flag = true)]
+    Study(MovedArgs),
+    /// Moved to `imas-lab`
+    #[command(hide = true, disable_help_flag = true)]
+    Simulate(MovedArgs),
+    /// Moved to `imas-lab`
+    #[command(hide = true, disable_help_flag = true)]
+    Suite(MovedArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder
     #[command(hide = true)]
     Manpages { folder: PathBuf },
+}
+
+/// Whatever follows a verb that `imas-lab` has now: nothing of it is read.
+#[derive(Debug, Args)]
+pub(crate) struct MovedArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -188,7 +136,7 @@ pub(crate) struct BenchArgs {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_markdown: Option<PathBuf>,
-    /// Append every run as a line of JSON as soon as it is made, for `imas simulate --data`
+    /// Append every run as a line of JSON as soon as it is made, for `imas-lab simulate --data`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_runs: Option<PathBuf>,
     /// What the program is called in those lines [default: its file's name]
@@ -212,72 +160,6 @@ pub(crate) enum OneCpuName {
     Always,
     /// Never
     Never,
-}
-
-/// Rules by which `run` decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum PolicyName {
-    /// As few trials as the answer needs, and no change that is not proven
-    Adaptive,
-    /// Algorithms 1, 8, 9 and 10 of the IMAS paper
-    Paper,
-}
-
-/// What matters, for the adaptive policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ObjectiveName {
-    /// What the machine is short of
-    Auto,
-    /// CPU time alone
-    Cpu,
-    /// Memory alone
-    Memory,
-    /// Both alike
-    Balanced,
-}
-
-impl From<ObjectiveName> for Objective {
-    fn from(name: ObjectiveName) -> Self {
-        match name {
-            ObjectiveName::Auto => Self::Auto,
-            ObjectiveName::Cpu => Self::Cpu,
-            ObjectiveName::Memory => Self::Memory,
-            ObjectiveName::Balanced => Self::Balanced,
-        }
-    }
-}
-
-/// The rules by which a start is decided.
-#[derive(Debug, Clone, Copy, Default, Args)]
-pub(crate) struct RulesArgs {
-    /// The rules to decide by [default: adaptive]
-    #[arg(long, env = "IMAS_POLICY", value_enum, value_name = "POLICY", hide_env_values = true)]
-    pub(crate) policy: Option<PolicyName>,
-    /// What matters [default: what the machine is short of]
-    #[arg(long, value_enum, value_name = "WHAT")]
-    pub(crate) objective: Option<ObjectiveName>,
-    /// Use no candidate under which the program's resident memory peaked above this
-    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
-    pub(crate) max_memory: Option<u64>,
-}
-
-impl RulesArgs {
-    /// For verbs that do not take them: what `IMAS_POLICY` says.
-    pub(crate) fn of_environment() -> Self {
-        let said = std::env::var("IMAS_POLICY").unwrap_or_default();
-        let policy = PolicyName::from_str(&said, false).ok();
-        if policy.is_none() && !said.is_empty() {
-            // Asked for once a program.
-            static ONCE: std::sync::Once = std::sync::Once::new();
-            ONCE.call_once(|| {
-                message::warning(&format!(
-                    "IMAS_POLICY={said} is no policy and is ignored\nhint: there are adaptive and paper"
-                ));
-            });
-        }
-        Self { policy, ..Self::default() }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -309,7 +191,7 @@ pub(crate) struct ReportArgs {
     /// The file to write; it needs no network and no other file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: PathBuf,
-    /// Of these raw runs instead of the store: files of 'imas suite run' or 'imas bench --export-runs'
+    /// Of these raw runs instead of the store: files of 'imas-lab suite run' or 'imas bench --export-runs'
     #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
     #[command(flatten)]
@@ -323,13 +205,6 @@ pub(crate) struct ListArgs {
     pub(crate) default: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct JsonArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,8 +3,9 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::CommandFactory;
+use imas_engine::manual;
 use imas_linux::elf::Unfit;
 use imas_linux::program::Command as ProgramCommand;
 use imas_store::Store;
@@ -12,10 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::{
-    advise, apply, bench, doctor, env, explain, list, report, show, simulate, start, status, study, suite,
-    system, wishes,
-};
+use crate::{advise, apply, bench, doctor, env, explain, list, report, show, start, status, system, wishes};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -40,27 +38,29 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Env(args) => env::run(&args, &Context::new(places)?),
         Command::Doctor(args) if args.noise => crate::noise::run(&args.command, args.pairs, args.json.json),
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
-        Command::Suite(args) => suite::run(&args.action, places),
+        Command::Suite(_) => moved("suite"),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
-        Command::Study(args) => study::run(&args, places),
-        Command::Simulate(args) => simulate::run(&args, places),
+        Command::Study(_) => moved("study"),
+        Command::Simulate(_) => moved("simulate"),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "imas", &mut script);
-    crate::output::text(&String::from_utf8_lossy(&script))?;
+    manual::completions(Cli::command(), shell)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
-    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    clap_mangen::generate_to(Cli::command(), folder).with_context(|| folder.display().to_string())?;
+    manual::manpages(Cli::command(), folder)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says where a verb went: there is nothing of it here.
+fn moved(verb: &str) -> Result<ExitCode> {
+    bail!("{verb} moved to imas-lab: run 'imas-lab {verb} ...'")
 }
 
 /// What was found in an executable; remembered in the store until the file changes.

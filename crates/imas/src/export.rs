@@ -6,15 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 use imas_linux::host::Host;
 use imas_report::bench::Report;
+use imas_report::output::is_stdout;
 
 use crate::cli::BenchArgs;
 use crate::message::Hinted;
 use crate::output;
-
-/// Whether the name stands for standard output.
-pub(crate) fn is_stdout(file: &Path) -> bool {
-    file == Path::new("-")
-}
 
 /// Options and the files that they name.
 fn named(args: &BenchArgs) -> impl Iterator<Item = (&'static str, &Path)> {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::candidates::version;
 use imas_linux::catalogue::Candidate;
-use imas_linux::host;
 use imas_store::Store;
 use serde::Serialize;
 
@@ -82,16 +82,7 @@ fn row(candidate: &Candidate, obstacle: Option<String>) -> Row {
     }
 }
 
-/// The catalogue's word, or that of the running C library for what the system brings.
-pub(crate) fn version(candidate: &Candidate) -> String {
-    match (&candidate.version, &candidate.library) {
-        (Some(version), _) => version.clone(),
-        (None, None) => host::libc_version(),
-        (None, Some(_)) => String::new(),
-    }
-}
-
-/// The same, with the package's for what the distribution brings.
+/// The version, with the package's for what the distribution brings.
 fn full_version(candidate: &Candidate) -> String {
     let package = candidate.needs.as_deref().and_then(imas_linux::package::version_of);
     match package {

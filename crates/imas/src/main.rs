@@ -10,8 +10,6 @@ mod bench;
 mod choice;
 mod cli;
 mod commands;
-mod config;
-mod context;
 mod doctor;
 mod drop_in;
 mod env;
@@ -19,20 +17,13 @@ mod explain;
 mod export;
 mod harvest;
 mod list;
-mod message;
-mod mobile;
 mod noise;
-mod output;
 mod profile;
 mod report;
 mod service_args;
 mod show;
-mod simulate;
 mod start;
 mod status;
-mod study;
-mod study_args;
-mod suite;
 mod system;
 mod under_way;
 mod unit;
@@ -40,8 +31,11 @@ mod wishes;
 
 use std::process::ExitCode;
 
+use imas_engine::{context, probe};
+use imas_report::{message, output};
+
 fn main() -> ExitCode {
-    if let Some(answer) = probe_answer() {
+    if let Some(answer) = probe::answer() {
         return answer;
     }
     let cli = match cli::Cli::read() {
@@ -69,14 +63,4 @@ fn usage_error(usage: &clap::Error) -> ExitCode {
         true if for_run => ExitCode::from(125),
         true => ExitCode::from(2),
     }
-}
-
-/// The probe's other side, before anything else: it must not depend on arguments, files or the store.
-fn probe_answer() -> Option<ExitCode> {
-    let mut words = std::env::args_os().skip(1);
-    if words.next()? != imas_linux::process::PROBE_ARGUMENT {
-        return None;
-    }
-    let mapped = words.next().is_some_and(|library| imas_linux::process::probe_answer(library.as_ref()));
-    Some(if mapped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

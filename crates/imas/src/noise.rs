@@ -13,9 +13,9 @@ use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{self, Outcome};
 use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
+use imas_runs::backing::{Backing, Extremes};
 use serde_json::json;
 
-use crate::bench::backing::{Backing, Extremes};
 use crate::{message, output};
 
 /// A true difference of this size is what is looked for.

@@ -199,7 +199,7 @@ fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::Latency> {
 }
 
 fn of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<Report> {
-    let data = crate::simulate::read_data(files)?;
+    let data = imas_runs::data::read_data(files)?;
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -229,7 +229,7 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
     let is_shown = |name: &str| program.is_none_or(|wanted| wanted.to_string_lossy() == name);
     let shown = data.runs.iter().filter(|run| is_shown(&run.program)).count();
     let mut notes = vec![format!(
-        "From {}. Every pick here was chosen by the runs shown; 'imas study selector' judges picks on others.",
+        "From {}. Every pick here was chosen by the runs shown; 'imas-lab study selector' judges picks on others.",
         counted(shown, "raw run")
     )];
     let has_runs = |name: &str| data.runs.iter().any(|run| run.program == name);

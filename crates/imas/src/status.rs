@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::daemon_status::daemon;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_linux::process;
@@ -59,14 +60,6 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
         output::text(&page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving))?;
     }
     Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
-}
-
-/// What the daemon last said of itself, if that daemon still runs.
-pub(crate) fn daemon(run_dir: &Path) -> Option<Value> {
-    let text = std::fs::read(run_dir.join("state/status.json")).ok()?;
-    let status: Value = serde_json::from_slice(&text).ok()?;
-    let pid = u32::try_from(status["pid"].as_u64()?).ok()?;
-    process::is_running(pid, status["start_ticks"].as_u64()?).then_some(status)
 }
 
 /// Why no program would go by the index now, though one is there.

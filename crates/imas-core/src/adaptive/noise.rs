@@ -11,7 +11,7 @@ const PRIOR_CPU: f64 = 0.05;
 const PRIOR_MEMORY: f64 = 0.03;
 /// How many degrees of freedom that prior is worth; fewer as the program shows itself louder.
 ///
-/// It serves to drop candidates and to give up, never to prove. This and the constants below were set on made-up programs (`imas simulate`).
+/// It serves to drop candidates and to give up, never to prove. This and the constants below were set on made-up programs (`imas-lab simulate`).
 const PRIOR_FREEDOM: f64 = 2.0;
 /// How many degrees of freedom the program's common variance is worth against a candidate's own.
 const COMMON_FREEDOM: f64 = 20.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Raw runs as lines of JSON: what `imas bench --export-runs` and `imas suite run` write and `imas simulate` reads.
+//! Raw runs as lines of JSON: what `imas bench --export-runs` and `imas-lab suite run` write and `imas-lab simulate` reads.
 //!
 //! A header line names the machine; each further line is one run. Files may be joined end to end. The reader is tolerant:
 //! unknown keys are ignored, missing ones take their default, and lines that are no JSON (a torn last one) are counted.

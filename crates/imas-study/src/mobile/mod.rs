@@ -2,7 +2,7 @@
 //! Allocators for a phone: size, three benchmarks and the memory of a whole machine, after a published comparison for Android.
 //!
 //! ```text
-//! `imas study mobile` runs things and appends samples (sample) -> paired intervals (contrast) -> findings, tables, figures
+//! `imas-lab study mobile` runs things and appends samples (sample) -> paired intervals (contrast) -> findings, tables, figures
 //! ```
 
 mod change;

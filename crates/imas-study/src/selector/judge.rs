@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every strategy on every program, each pick judged on rounds that did not choose it.
 //!
-//! Which rounds judge and which are seen is as in `imas simulate` ([`imas_core::simulate::turns`]).
+//! Which rounds judge and which are seen is as in `imas-lab simulate` ([`imas_core::simulate::turns`]).
 
 use std::collections::BTreeMap;
 

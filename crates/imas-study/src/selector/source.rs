@@ -42,7 +42,7 @@ impl Source {
     /// Reads and joins the files.
     pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
         let text = |path: &PathBuf| {
-            imas_suite::packed::read(path).map_err(|source| StudyError::Read { path: path.clone(), source })
+            imas_runs::packed::read(path).map_err(|source| StudyError::Read { path: path.clone(), source })
         };
         let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
         Self::of(data::read_all(texts.iter().map(String::as_str)))

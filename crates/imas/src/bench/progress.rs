@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bar of `imas bench`: on a terminal only, on standard error.
 
+use imas_runs::plan::Kind;
 use indicatif::{ProgressBar, ProgressStyle};
-
-use super::plan::Kind;
 
 pub(super) struct Progress(ProgressBar);
 

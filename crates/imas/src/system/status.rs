@@ -128,7 +128,7 @@ impl Status {
         let index = IndexFacts::now(machine, table.as_ref().ok().map(CatalogueTable::id));
         let disabled = machine.disabled().exists();
         let native = links.iter().find(|link| link.native);
-        let daemon = crate::status::daemon(&machine.run_dir);
+        let daemon = imas_engine::daemon_status::daemon(&machine.run_dir);
         Self {
             schema: 1,
             works: entry.line.is_some() && !disabled && native.is_some_and(|link| link.state == "approved"),

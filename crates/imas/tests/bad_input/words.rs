@@ -34,14 +34,32 @@ fn unknown_words_are_refused() {
         (&["report", "--html", "/no/such/page.html"], "nothing to report"),
         (&["report", "--html", "/no/such/page.html", "--data", "/no/such/runs.jsonl"], "/no/such/runs.jsonl"),
         (&["report", "--html", "/no/such/page.html", "no-such-program"], "no-such-program: not found"),
-        (&["study", "selector"], "needs raw runs"),
-        (&["study", "selector", "--data", "/dev/null"], "cannot judge a selector"),
-        (&["study", "fit", "--data", "/dev/null"], "--data is for"),
     ] {
         let output = output(&mut world.imas(words));
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
         assert_hinted(&output, says);
     }
+}
+
+/// Whatever follows them: their options are another command's now.
+#[test]
+fn the_verbs_of_the_laboratory_say_where_they_went() {
+    let world = World::new();
+    for verb in ["suite", "study", "simulate"] {
+        let with = |more: &[&str]| [&[verb], more].concat();
+        for words in [
+            with(&[]),
+            with(&["run", "--set", "quick", "-x"]),
+            with(&["--help"]),
+            with(&["--data", "f", "--", "y"]),
+        ] {
+            let output = output(&mut world.imas(&words));
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+            let wanted = format!("imas: {verb} moved to imas-lab: run 'imas-lab {verb} ...'\n");
+            assert_eq!((stderr(&output), stdout(&output)), (wanted, String::new()), "{words:?}");
+        }
+    }
+    assert!(!stdout(&output(&mut world.imas(["--help"]))).contains("simulate"));
 }
 
 /// What `sh look.sh` ran is asked for as `look.sh`, though that is neither in PATH nor executable.

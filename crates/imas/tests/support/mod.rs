@@ -64,6 +64,14 @@ pub(crate) fn lib_dir() -> PathBuf {
     folder
 }
 
+/// A command of ours. Cargo builds the one whose tests these are; the other one must be built beside it.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let ours = option_env!("CARGO_BIN_EXE_imas").or(option_env!("CARGO_BIN_EXE_imas-lab"));
+    let command = Path::new(ours.unwrap()).with_file_name(name);
+    assert!(command.is_file(), "{} is missing: run 'cargo build' for the whole workspace", command.display());
+    command
+}
+
 /// A program of the system, or a word on how to get it.
 pub(crate) fn real(name: &str) -> PathBuf {
     let found = std::env::split_paths(PATH).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -156,7 +164,14 @@ impl World {
 
     /// `imas` with these arguments, not yet started.
     pub(crate) fn imas<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_imas"));
+        let mut command = self.command(built("imas"));
+        command.args(arguments);
+        command
+    }
+
+    /// `imas-lab`, likewise.
+    pub(crate) fn lab<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command(built("imas-lab"));
         command.args(arguments);
         command
     }

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where everything of this installation is: libraries, catalogue, store, configuration.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use imas_core::paper::Limits;
+use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
+use imas_linux::clock::now_unix_s;
+use imas_linux::environment::{Injection, Libraries, Mode, Reach};
+use imas_report::message::{self, Hinted};
+use imas_store::{Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::flags::Places;
+use crate::folders::xdg;
+
+/// The store of the whole machine, which imasd keeps.
+const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
+
+/// The installation as this command sees it.
+#[derive(Debug)]
+pub struct Context {
+    /// The folder with the libraries and the catalogue.
+    pub lib_dir: PathBuf,
+    /// What is preloaded beside a candidate.
+    pub libraries: Libraries,
+    /// The candidates.
+    pub catalogue: Catalogue,
+    /// What the configuration files say.
+    pub config: Config,
+    /// How often and how many times a candidate is tested.
+    pub limits: Limits,
+    /// The store's file.
+    pub store_path: PathBuf,
+    /// The store is the one that imasd keeps: programs of everybody, and no pages of ours.
+    pub of_the_system: bool,
+    /// The words that name this store on the command line; empty for the user's own.
+    store_words: String,
+    /// The file was named there, by somebody who may have mistaken it.
+    store_named: bool,
+    own_obstacle: OnceCell<Option<String>>,
+}
+
+impl Context {
+    /// Finds the parts and reads catalogue and configuration.
+    ///
+    /// # Errors
+    /// When the library folder, the store's place or the configuration is not usable.
+    pub fn new(places: &Places) -> Result<Self> {
+        Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
+    }
+
+    /// The same, where the daemon is that of `run_dir`.
+    ///
+    /// # Errors
+    /// When the library folder, the store's place or the configuration is not usable.
+    pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
+        let lib_dir = lib_dir(places.lib_dir.as_deref())?;
+        let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
+        let libraries =
+            Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
+        Ok(Self {
+            libraries,
+            catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
+            limits: config.limits(places.retest),
+            config,
+            store_path: if places.system {
+                SYSTEM_STORE.into()
+            } else {
+                store_path(places.store.as_deref())?
+            },
+            of_the_system: places.system,
+            store_words: store_words(places),
+            store_named: places.store_named,
+            own_obstacle: OnceCell::new(),
+            lib_dir,
+        })
+    }
+
+    /// The installation as the whole machine uses it: no user's files are read, none is needed, and no typing error in a
+    /// configuration keeps it from working.
+    #[must_use]
+    pub fn of_the_machine(lib_dir: &Path) -> Self {
+        let config = Config::default();
+        Self {
+            libraries: Libraries {
+                hook: lib_dir.join("libimas.so"),
+                guard: lib_dir.join("libimas-guard.so"),
+            },
+            catalogue: Catalogue::read(&system_catalogue_files(lib_dir)),
+            limits: config.limits(None),
+            config,
+            store_path: SYSTEM_STORE.into(),
+            of_the_system: true,
+            store_words: "--system".to_owned(),
+            store_named: false,
+            own_obstacle: OnceCell::new(),
+            lib_dir: lib_dir.to_owned(),
+        }
+    }
+
+    /// A command that begins with `imas`, on the store that this context is of: program numbers are those of one store.
+    #[must_use]
+    pub fn on_this_store(&self, command: &str) -> String {
+        match (self.store_words.as_str(), command.strip_prefix("imas ")) {
+            ("", _) | (_, None) => command.to_owned(),
+            (words, Some(rest)) => format!("imas {words} {rest}"),
+        }
+    }
+
+    /// Opens the store, telling the user when a damaged one was set aside.
+    ///
+    /// # Errors
+    /// When it cannot be opened; the error has a hint.
+    pub fn open_store(&self) -> Result<Store> {
+        self.open_store_within(imas_store::BUSY)
+    }
+
+    /// The same, waiting so long for other processes.
+    ///
+    /// # Errors
+    /// When it cannot be opened; the error has a hint.
+    pub fn open_store_within(&self, patience: Duration) -> Result<Store> {
+        if self.of_the_system && std::fs::metadata(&self.store_path).is_err() {
+            return Err(Hinted::error(
+                format!("{} is not there, or not for you to read", self.store_path.display()),
+                "it is made by imasd and read by root: 'imas system status' says whether imasd runs",
+            ));
+        }
+        let open = if self.store_named { Store::open_as_it_is } else { Store::open_within };
+        let store = open(&self.store_path, patience).map_err(|error| {
+            let said = format!("store: {error}");
+            let hint = match (error.is_damage(), error) {
+                (true, _) | (_, StoreError::Foreign(_)) => {
+                    "it is left as it is; name another file with --store FILE, or move it away and a new store is begun"
+                }
+                _ => "name another place with --store FILE or IMAS_STORE",
+            };
+            Hinted::error(said, hint)
+        })?;
+        if let Some(aside) = store.set_aside() {
+            message::warning(&format!(
+                "the store was damaged; it was renamed to {} and a new one begun",
+                aside.display()
+            ));
+        }
+        Ok(store)
+    }
+
+    /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and `system` always.
+    #[must_use]
+    pub fn is_tested(&self, candidate: &Candidate) -> bool {
+        crate::candidates::is_tested(self.config.candidates.as_deref(), candidate)
+    }
+
+    /// Those.
+    #[must_use]
+    pub fn test_set(&self) -> Vec<&Candidate> {
+        self.catalogue.candidates().iter().filter(|candidate| self.is_tested(candidate)).collect()
+    }
+
+    /// The candidate of that name.
+    ///
+    /// # Errors
+    /// When the catalogue has none; the error lists the names.
+    pub fn candidate(&self, name: &str) -> Result<&Candidate> {
+        self.catalogue.find(name).ok_or_else(|| {
+            let known: Vec<_> = self.catalogue.candidates().iter().map(|c| c.name.as_str()).collect();
+            Hinted::error(format!("{name}: no such candidate"), format!("there are {}", known.join(", ")))
+        })
+    }
+
+    /// Why a candidate cannot be used here. What takes a process to find out is remembered in the store until the file changes.
+    #[must_use]
+    pub fn obstacle(&self, candidate: &Candidate, store: Option<&Store>) -> Option<String> {
+        if candidate.is_system() {
+            return None;
+        }
+        if let Some(ours) = self.own_obstacle(store) {
+            return Some(ours.to_owned());
+        }
+        if let Some(why) = imas_linux::catalogue::withheld(candidate) {
+            return Some(why);
+        }
+        let library = candidate.library.as_ref()?;
+        // What the distribution brings may be replaced under our glue.
+        let changes = candidate.needs.as_ref().unwrap_or(library);
+        remembered(store, changes, &kind_of(candidate), || {
+            imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes())
+                .or_else(|| self.probe(candidate, Mode::Production, library))
+                .or_else(|| self.broken_contract(candidate))
+        })
+    }
+
+    /// What a library that we did not build breaks of malloc's contract; ours are proven where they are built.
+    fn broken_contract(&self, candidate: &Candidate) -> Option<String> {
+        if !candidate.added && candidate.needs.is_none() {
+            return None;
+        }
+        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+        let checked =
+            imas_linux::contract::check(&injection, &self.libraries, &self.lib_dir.join("contract"));
+        checked.err().map(|why| format!("withheld: it breaks malloc's contract: {why}"))
+    }
+
+    /// Why nothing can be injected at all: one of our own two libraries is missing or does not load. A program that is
+    /// started with a broken preload dies, so this is asked before every start.
+    #[must_use]
+    pub fn own_obstacle(&self, store: Option<&Store>) -> Option<&str> {
+        self.own_obstacle.get_or_init(|| self.find_own_obstacle(store)).as_deref()
+    }
+
+    fn find_own_obstacle(&self, store: Option<&Store>) -> Option<String> {
+        // A candidate of settings alone: nothing is injected but what is ours.
+        let settings = Candidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
+        let check = |library: &PathBuf, mode| match library.is_file() {
+            false => Some(format!("{} is missing (run 'make build')", library.display())),
+            true => remembered(store, library, "loads", || {
+                let why = self.probe(&settings, mode, library)?;
+                Some(format!("{} does not load: {why}", library.display()))
+            }),
+        };
+        check(&self.libraries.hook, Mode::Trial).or_else(|| check(&self.libraries.guard, Mode::Production))
+    }
+
+    /// Why the library does not come with a start under the candidate.
+    fn probe(&self, candidate: &Candidate, mode: Mode, library: &Path) -> Option<String> {
+        let injection = Injection { candidate, mode, reach: Reach::Program, page: None };
+        imas_linux::process::probe(&injection, &self.libraries, library).err()
+    }
+}
+
+fn store_words(places: &Places) -> String {
+    match &places.store {
+        _ if places.system => "--system".to_owned(),
+        Some(file) if places.store_named => {
+            format!("--store {}", shell_words::quote(&file.to_string_lossy()))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The name under which it is remembered whether a candidate loads: its settings count, and the glue where that is not the file
+/// that is watched.
+fn kind_of(candidate: &Candidate) -> String {
+    let mut kind = "loads".to_owned();
+    for (name, value) in &candidate.environment {
+        kind.push_str(&format!(" {name}={value}"));
+    }
+    if candidate.needs.is_some() {
+        let glue = candidate.library.as_ref().and_then(|library| std::fs::metadata(library).ok());
+        let made = glue.and_then(|about| about.modified().ok());
+        kind.push_str(&format!(" behind {} of {made:?}", candidate.name));
+    }
+    kind
+}
+
+/// What is remembered of the file under that kind, else what is found out now, for the next time.
+fn remembered(
+    store: Option<&Store>,
+    file: &Path,
+    kind: &str,
+    find_out: impl FnOnce() -> Option<String>,
+) -> Option<String> {
+    let start = now_unix_s();
+    if let Some(known) = store.and_then(|store| store.recall::<Found>(file, kind).ok()?)
+        && (known.obstacle.is_none() || start < known.until_s)
+    {
+        return known.obstacle;
+    }
+    let obstacle = find_out();
+    if let Some(store) = store {
+        let end = now_unix_s();
+        let until_s = end + f64::max(LEAST_PATIENCE_S, (end - start) * PATIENCE_FACTOR);
+        let _ = store.remember(file, kind, &Found { obstacle: obstacle.clone(), until_s }); // only costs finding out again
+    }
+    obstacle
+}
+
+/// What was found out about a library.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    obstacle: Option<String>,
+    /// An obstacle is looked at again from this Unix time on, in seconds: it may lie outside the file (a library that was not
+    /// installed yet, a limit of the shell, a busy machine).
+    until_s: f64,
+}
+
+/// An obstacle counts so long at least, in seconds...
+const LEAST_PATIENCE_S: f64 = 60.0;
+/// ...and so many times as long as it took to find out, so that looking never costs more than a thousandth of the time.
+const PATIENCE_FACTOR: f64 = 1000.0;
+
+fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = flag {
+        return std::path::absolute(path).context("the store's path");
+    }
+    let folder = xdg("XDG_DATA_HOME", ".local/share")
+        .ok_or_else(|| Hinted::error("no home directory for the store", "name a file with --store FILE"))?;
+    Ok(folder.join("imas/imas.db"))
+}
+
+/// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`, `build/lib/imas/`).
+///
+/// # Errors
+/// When no catalogue is found there.
+pub fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot find out where imas itself is")?;
+    let beside = |up: usize, down: &str| exe.ancestors().nth(up).map(|base| base.join(down));
+    let places = match flag {
+        Some(flag) => vec![std::path::absolute(flag).context("the library folder's path")?],
+        None => [beside(2, "lib/imas"), beside(3, "build/lib/imas"), beside(4, "build/lib/imas")]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    let found = places.iter().find(|place| place.join("catalogue.toml").is_file());
+    found.cloned().ok_or_else(|| {
+        let tried: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        Hinted::error(
+            format!("no catalogue.toml in {}", tried.join(" or ")),
+            "run 'make build', or name the folder with --lib-dir DIR or IMAS_LIB_DIR",
+        )
+    })
+}
+
+/// The catalogue that was built, then what the machine's operator and the user added.
+fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
+    let user = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"));
+    let added = user.iter().flat_map(|folder| added_catalogues(folder));
+    system_catalogue_files(lib_dir).into_iter().chain(added).collect()
+}
+
+/// Those that root vouches for: the catalogue that was built, then what the machine's operator added.
+fn system_catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
+    let mut files = vec![lib_dir.join("catalogue.toml")];
+    files.extend(added_catalogues(Path::new("/etc/imas/catalogue.d")));
+    files
+}
+
+fn added_catalogues(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut added: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    added.sort();
+    added
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_loads_is_remembered_and_an_obstacle_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let file = folder.path().join("lib.so");
+        std::fs::write(&file, "x").unwrap();
+        let look =
+            |found: Option<&str>| remembered(Some(&store), &file, "loads", || found.map(str::to_owned));
+        assert_eq!(look(Some("out of memory")).as_deref(), Some("out of memory"));
+        assert_eq!(look(None).as_deref(), Some("out of memory"), "asked again at once");
+        let passed = Found { obstacle: Some("out of memory".to_owned()), until_s: now_unix_s() - 1.0 };
+        store.remember(&file, "loads", &passed).unwrap();
+        assert_eq!(look(None), None, "the time has passed");
+        assert_eq!(look(Some("not asked")), None, "what loads goes on loading until the file changes");
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The flags that several commands share. No side effects.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use imas_core::adaptive::Objective;
+use imas_report::message;
+use serde::Deserialize;
+
+/// Where things are.
+#[derive(Debug, Clone, Args)]
+pub struct Places {
+    /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators
+    #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
+    pub lib_dir: Option<PathBuf>,
+    /// The system's store, which imasd keeps, in place of your own
+    #[arg(long, global = true, conflicts_with = "store")]
+    pub system: bool,
+    /// The store [default: $XDG_DATA_HOME/imas/imas.db]
+    #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
+    pub store: Option<PathBuf>,
+    /// The store was named on the command line.
+    #[arg(skip)]
+    pub store_named: bool,
+    /// Seconds between two tests of one candidate [default: 3600]
+    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = crate::seconds::parse)]
+    pub retest: Option<f64>,
+}
+
+impl Places {
+    /// The same, with the system's store unless another one is named.
+    #[must_use]
+    pub fn of_the_system(&self) -> Self {
+        Self { system: self.store.is_none(), ..self.clone() }
+    }
+}
+
+/// How the answer is printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct JsonArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Rules by which `run` decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    /// As few trials as the answer needs, and no change that is not proven
+    Adaptive,
+    /// Algorithms 1, 8, 9 and 10 of the IMAS paper
+    Paper,
+}
+
+/// What matters, for the adaptive policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ObjectiveName {
+    /// What the machine is short of
+    Auto,
+    /// CPU time alone
+    Cpu,
+    /// Memory alone
+    Memory,
+    /// Both alike
+    Balanced,
+}
+
+impl From<ObjectiveName> for Objective {
+    fn from(name: ObjectiveName) -> Self {
+        match name {
+            ObjectiveName::Auto => Self::Auto,
+            ObjectiveName::Cpu => Self::Cpu,
+            ObjectiveName::Memory => Self::Memory,
+            ObjectiveName::Balanced => Self::Balanced,
+        }
+    }
+}
+
+/// The rules by which a start is decided.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct RulesArgs {
+    /// The rules to decide by [default: adaptive]
+    #[arg(long, env = "IMAS_POLICY", value_enum, value_name = "POLICY", hide_env_values = true)]
+    pub policy: Option<PolicyName>,
+    /// What matters [default: what the machine is short of]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub objective: Option<ObjectiveName>,
+    /// Use no candidate under which the program's resident memory peaked above this
+    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
+    pub max_memory: Option<u64>,
+}
+
+impl RulesArgs {
+    /// For verbs that do not take them: what `IMAS_POLICY` says.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let said = std::env::var("IMAS_POLICY").unwrap_or_default();
+        let policy = PolicyName::from_str(&said, false).ok();
+        if policy.is_none() && !said.is_empty() {
+            // Asked for once a program.
+            static ONCE: std::sync::Once = std::sync::Once::new();
+            ONCE.call_once(|| {
+                message::warning(&format!(
+                    "IMAS_POLICY={said} is no policy and is ignored\nhint: there are adaptive and paper"
+                ));
+            });
+        }
+        Self { policy, ..Self::default() }
+    }
+}
+
+/// The same command line, in which a negative number is a value, if a wrong one, and not an option that nobody knows.
+#[must_use]
+pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_one = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_last_set();
+    command
+        .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
+        .mut_subcommands(with_negative_numbers)
+}
+
+/// A limit of memory.
+fn mebibytes(text: &str) -> Result<u64, String> {
+    let mebibytes = text.parse().ok().filter(|&mebibytes: &u64| mebibytes > 0);
+    mebibytes.ok_or_else(|| "not a whole number of MiB from 1 on, such as 512".to_owned())
+}

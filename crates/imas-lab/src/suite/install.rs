@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is missing is installed, after asking.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal};
+
+use anyhow::Result;
+use imas_suite::{Place, Program, Suite, packages};
+
+use imas_report::message;
+
+/// Installs what these programs lack; what cannot be installed is said, and its programs are left out later.
+pub(super) fn missing(suite: &Suite, programs: &[&Program], place: &Place, unasked: bool) -> Result<()> {
+    // What is listed with a reason not to run it need not be there.
+    let programs: Vec<&Program> =
+        programs.iter().copied().filter(|program| program.excluded.is_none()).collect();
+    let wanted: BTreeSet<String> = programs.iter().flat_map(|program| suite.packages(program)).collect();
+    let debian: BTreeSet<String> = wanted.difference(&packages::installed()).cloned().collect();
+    let tools: BTreeSet<_> =
+        programs.iter().flat_map(|program| packages::missing_tools(program, place)).collect();
+    if debian.is_empty() && tools.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> =
+        debian.iter().map(String::as_str).chain(tools.iter().map(|tool| tool.wanted.as_str())).collect();
+    if !unasked && !agreed(&names)? {
+        message::warning(&format!(
+            "{} packages are missing; the programs that need them are left out\nhint: add --install to have them installed",
+            names.len()
+        ));
+        return Ok(());
+    }
+    if !debian.is_empty() {
+        message::say(&format!("imas: installing {} Debian packages", debian.len()));
+        install_debian(&debian, place);
+    }
+    for tool in &tools {
+        message::say(&format!("imas: installing {} ({})", tool.wanted, tool.registry));
+        if let Err(error) = packages::install_tool(tool, place) {
+            message::error(&super::hinted(error));
+        }
+    }
+    Ok(())
+}
+
+/// All at once. Where one of the names fails them all (this release does not have it), each for itself.
+fn install_debian(debian: &BTreeSet<String>, place: &Place) {
+    let is_root = nix::unistd::geteuid().is_root();
+    let install = |names: &BTreeSet<String>| packages::install(&packages::apt_command(names, is_root), place);
+    let Err(error) = install(debian) else { return };
+    let said = error.to_string();
+    message::error(&super::hinted(error));
+    let is_a_name = ["Unable to locate package", "has no installation candidate"];
+    if debian.len() < 2 || !is_a_name.iter().any(|words| said.contains(words)) {
+        return;
+    }
+    message::say("imas: installing them one by one");
+    for name in debian {
+        if let Err(error) = install(&BTreeSet::from([name.clone()])) {
+            message::error(&super::hinted(error));
+        }
+    }
+}
+
+/// Asked on a terminal only; elsewhere the answer is no.
+fn agreed(names: &[&str]) -> Result<bool> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return Ok(false);
+    }
+    message::say(&format!(
+        "imas: these packages are missing: {}\nSome bring services that your system may start. Install them? [y/N]",
+        names.join(" ")
+    ));
+    let mut answer = String::new();
+    input.lock().read_line(&mut answer)?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is said to people on standard error: `imas: what: why`, then `hint: ...` on its own line.
+
+use std::io::Write;
+
+use imas_linux::program::CommandError;
+use imas_store::StoreError;
+
+/// An error with advice.
+#[derive(Debug)]
+pub struct Hinted {
+    what: String,
+    hint: String,
+}
+
+impl Hinted {
+    /// An error whose message is `what` and whose way out is `hint`.
+    pub fn error(what: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        Self { what: what.into(), hint: hint.into() }.into()
+    }
+}
+
+impl std::fmt::Display for Hinted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Hinted {}
+
+/// Prints the error with its causes, and the hint if it has one.
+pub fn error(error: &anyhow::Error) {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        // A library's error often repeats its source; say everything once.
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    say(&format!("imas: {text}"));
+    if let Some(hint) = hint(error) {
+        say(&format!("hint: {hint}"));
+    }
+}
+
+fn hint(error: &anyhow::Error) -> Option<&str> {
+    let hinted = error.downcast_ref::<Hinted>().map(|hinted| hinted.hint.as_str());
+    let store = || {
+        let is_damage = error.chain().any(|cause| cause.downcast_ref().is_some_and(StoreError::is_damage));
+        is_damage.then_some(
+            "the store is damaged: move its file away and a new one is begun; 'imas doctor' checks it",
+        )
+    };
+    hinted.or_else(store).or_else(|| match error.downcast_ref::<CommandError>()? {
+        CommandError::Empty => Some("give the command after --"),
+        CommandError::NotFound(_) => Some("check the spelling, or give the program's path"),
+        CommandError::NotExecutable { .. } => Some("'ls -l' shows whether it is a file that may be executed"),
+    })
+}
+
+/// A warning: the command goes on.
+pub fn warning(text: &str) {
+    say(&format!("imas: warning: {text}"));
+}
+
+/// A line of progress or advice.
+pub fn say(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{line}"); // nobody is left to tell if standard error is closed
+}
+
+/// The reader of our output went away, as in `imas list | head -1`.
+#[must_use]
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The one way to standard output.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// Writes text, ending it with a newline.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn text(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}")?;
+    if !text.ends_with('\n') {
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Writes a value as indented JSON.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    text(&serde_json::to_string_pretty(value)?)
+}
+
+/// Whether the name of a file stands for standard output.
+#[must_use]
+pub fn is_stdout(file: &Path) -> bool {
+    file == Path::new("-")
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pages of one counted run: a private folder on tmpfs, one page per process of the tree.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use imas_abi::page_kind;
+use imas_core::Sample;
+use imas_core::curve::Curve;
+use imas_ingest::{Expected, Page};
+use imas_linux::catalogue::Candidate;
+use imas_linux::clock::now_unix_s;
+use imas_linux::page::{self, Ticket};
+use imas_linux::program::Command;
+
+use crate::watch::Watch;
+
+/// A private folder for the pages of one counted run.
+#[derive(Debug)]
+pub struct Folder {
+    folder: tempfile::TempDir,
+    watch: Watch,
+}
+
+/// What a counted run brought.
+#[derive(Debug)]
+pub struct Counted {
+    /// The figures of the whole tree.
+    pub sample: Sample,
+    /// Its memory through the run; None when it was over before anybody looked.
+    pub curve: Option<Curve>,
+}
+
+impl Folder {
+    /// Makes it, and begins to watch the memory of the processes that have a page in it.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn new() -> Result<Self> {
+        let parent = page::folder()?;
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(parent);
+        let folder = folder.context("a folder for trial pages")?;
+        Ok(Self { watch: Watch::start(folder.path()), folder })
+    }
+
+    /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them has: each makes its own.
+    ///
+    /// # Errors
+    /// When the page cannot be made.
+    pub fn first_page(&self, command: &Command, candidate: &Candidate, build_id: &str) -> Result<PathBuf> {
+        let ticket = Ticket {
+            kind: page_kind::TRIAL,
+            trial_id: &page::new_trial_id()?,
+            candidate: &candidate.name,
+            program: &command.program,
+            build_id,
+            pid: std::process::id(),
+        };
+        Ok(page::create(self.folder.path(), &ticket)?)
+    }
+
+    /// Once all have ended: what it brought.
+    ///
+    /// # Errors
+    /// When a page cannot be read, or no process left one.
+    pub fn counted(mut self) -> Result<Counted> {
+        let curve = self.watch.stop();
+        Ok(Counted { sample: self.sample()?, curve })
+    }
+
+    fn sample(&self) -> Result<Sample> {
+        let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+        let me = std::process::id();
+        let mut pages = Vec::new();
+        for path in page::list(self.folder.path())? {
+            let page =
+                imas_ingest::read_page_file(&path, &expected).with_context(|| path.display().to_string())?;
+            if page.pid != me {
+                pages.push(page);
+            }
+        }
+        // The first process is the root of the tree; the others follow in the order they began.
+        // Within a clock tick the time of its page says so, and not its number: those begin anew at 32768.
+        pages.sort_by(|a: &Page, b: &Page| {
+            let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
+            a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
+        });
+        imas_ingest::merge(&pages).context("no process of the tree was counted")
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The runs of files of raw runs, for whoever replays or shows them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use imas_core::simulate::data;
+use imas_report::message::{self, Hinted};
+
+/// The runs of all files; lines that are none are told of.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn read_data(files: &[PathBuf]) -> Result<data::Data> {
+    let texts = files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
+    let data = data::read_all(texts.iter().map(String::as_str));
+    if let [first, others @ ..] = data.unreadable.as_slice() {
+        let and = if others.is_empty() { String::new() } else { format!("; {} more lines", others.len()) };
+        let file = files[first.text].display();
+        message::warning(&format!(
+            "{file}: line {} is no run and is skipped: {}{and}",
+            first.line, first.why
+        ));
+    }
+    Ok(data)
+}
+
+/// The text of one, packed or not.
+///
+/// # Errors
+/// When it cannot be read; the error has a hint.
+pub fn read(file: &Path) -> Result<String> {
+    crate::packed::read(file).map_err(|error| {
+        Hinted::error(
+            format!("{} cannot be read: {error}", file.display()),
+            "--data names files of runs, as 'imas bench --export-runs' writes them",
+        )
+    })
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory through a counted run: the processes that have pages in a folder, looked at from outside while they run.
+//!
+//! The hook's own snapshots are too few for a picture of a short program, and those of a tree are not of one instant. Looks are
+//! close together at first; whenever there are too many, every other is dropped and the distance doubled.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use imas_core::curve::{Curve, Look, evenly};
+use imas_ingest::{Expected, Page};
+use imas_linux::clock::now_unix_s;
+use imas_linux::footprint::Footprint;
+use imas_linux::{page, process};
+use nix::time::{ClockId, clock_gettime};
+
+/// Between the first looks.
+const FIRST_GAP: Duration = Duration::from_millis(2);
+/// The gap is at least so many times the CPU time that a look took, a fiftieth of one CPU: where it takes the program's, a timed
+/// call that it falls into looks long. The first looks come sooner, so that a short run has some.
+const PATIENCE: u32 = 49;
+/// How much the patience grows with each look.
+const STEP: u32 = 2;
+
+/// A thread that looks until it is told to stop, or dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Curve>>,
+}
+
+impl Watch {
+    /// Looks at every process that has a page in the folder, from its first page on; pages of this process do not count.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, folder) = (Arc::clone(&stop), folder.to_owned());
+        let thread = std::thread::spawn(move || watch(&seen, &folder));
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Ends it; what was seen, None when nothing was.
+    pub(crate) fn stop(&mut self) -> Option<Curve> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        thread.join().ok().filter(|curve| !curve.ms.is_empty())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.stop(); // nobody asked
+    }
+}
+
+fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
+    let mut tree = Tree { folder: folder.to_owned(), ended: HashSet::new(), forked: HashSet::new() };
+    let mut looks: Vec<Look> = vec![];
+    let mut first = None;
+    let mut gap = FIRST_GAP;
+    while !stop.load(Ordering::Relaxed) {
+        let (now, cpu) = (Instant::now(), cpu_time());
+        if let Some(look) = tree.look() {
+            let since = now - *first.get_or_insert(now);
+            looks.push(Look { ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), ..look });
+        }
+        if looks.len() >= 2 * Curve::MOST {
+            looks = looks.into_iter().step_by(2).collect();
+            gap *= 2;
+        }
+        let patience =
+            u32::try_from(looks.len()).map_or(PATIENCE, |looks| (looks * STEP + STEP).min(PATIENCE));
+        std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * patience));
+    }
+    if !tree.forked.is_empty() {
+        looks.iter_mut().for_each(|look| look.live_kib = 0);
+    }
+    Curve::through(&evenly(&looks, Curve::MOST))
+}
+
+/// Of this thread. Time that it waited for a CPU costs the program nothing.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
+struct Tree {
+    folder: PathBuf,
+    /// Pages of processes that are gone: a tree may have thousands, and none comes back.
+    ended: HashSet<PathBuf>,
+    /// Pid and start of processes seen to run on after a fork, without exec: they count their parent's live blocks again, so
+    /// that live bytes of the tree are not known.
+    forked: HashSet<(u32, u64)>,
+}
+
+impl Tree {
+    /// The sum over the processes that run now; None when there is none.
+    fn look(&mut self) -> Option<Look> {
+        let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+        let mut running: BTreeMap<u32, Page> = BTreeMap::new();
+        for path in page::list(&self.folder).ok()? {
+            if self.ended.contains(&path) {
+                continue;
+            }
+            // One that is just being made is looked at next time.
+            let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
+            if !page.is_forked {
+                self.forked.remove(&(page.pid, page.process_start_ticks));
+            }
+            if page.pid == std::process::id() || !process::is_running(page.pid, page.process_start_ticks) {
+                self.ended.insert(path);
+                continue;
+            }
+            // After an exec a process has two: the later one is what it is now.
+            if running.get(&page.pid).is_none_or(|other| other.made_unix_s <= page.made_unix_s) {
+                running.insert(page.pid, page);
+            }
+        }
+        let several = running.len() > 1;
+        let (mut resident, mut heap, mut live) = (0, 0, 0u64);
+        for (pid, page) in running {
+            if several && page.is_forked {
+                self.forked.insert((pid, page.process_start_ticks));
+            }
+            let Some(found) = Footprint::of(pid) else { continue };
+            resident += found.resident;
+            heap += found.heap;
+            live = live.saturating_add(page.live_bytes_now());
+        }
+        (resident > 0).then_some(Look {
+            ms: 0,
+            resident_kib: resident >> 10,
+            heap_kib: heap >> 10,
+            live_kib: live >> 10,
+        })
+    }
+}
