@@ -63,10 +63,12 @@ conformance: build ## every allocator against the malloc contract, in full
 	@tests/conformance/run --mode full
 
 # The C parts are compiled with warnings as errors wherever they are built.
-lint: ## formatting, clippy, scripts
+lint: ## formatting, clippy, scripts, cycles of modules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@packaging/lint-scripts
+	@packaging/module-cycles --self-test
+	@packaging/module-cycles
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code

@@ -20,9 +20,11 @@
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
+pub mod conditions;
 pub mod cost;
 pub mod curve;
 pub mod decision;
+pub mod history;
 pub mod latency;
 pub mod pace;
 pub mod paper;

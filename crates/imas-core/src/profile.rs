@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is known of a program: always recomputed from its trials, never stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use crate::adaptive::{self, Role};
 use crate::candidate::{Candidate, NotCounted, count};
+pub use crate::history::History;
+use crate::history::trials;
 use crate::paper::{self, Limits, Picks, Summary};
 use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
@@ -22,29 +24,6 @@ pub const BAR_LASTS_S: f64 = 7.0 * 24.0 * 3600.0;
 const ASIDE_TRIALS: usize = 3;
 /// ... the program is left alone for so many seconds (a day): under a seccomp filter, a limit of its address space or a switch the next would, too.
 pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
-
-/// All that a profile is worked out from.
-#[derive(Clone, Debug)]
-pub struct History<'a> {
-    /// Every trial of the program, in any order.
-    pub records: &'a [TrialRecord],
-    /// The catalogue, in its order.
-    pub candidates: &'a [Candidate],
-    /// Present build-id of the program; empty when it has none.
-    pub build_id: &'a str,
-    /// The candidate the operator pinned.
-    pub pinned: Option<&'a str>,
-    /// The operator excluded the program.
-    pub excluded: bool,
-    /// By candidate: time, seconds since the epoch, up to which the operator forgives crashes.
-    pub lifted_at: &'a BTreeMap<String, f64>,
-    /// How often and how soon a candidate is tested.
-    pub limits: Limits,
-    /// Now, seconds since the epoch.
-    pub now_unix_s: f64,
-    /// The machine as it is now, in the words of [`crate::Sample::machine`]; empty: as at the newest trial.
-    pub machine: &'a str,
-}
 
 /// What is known of a program under one candidate.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -209,12 +188,6 @@ pub fn known_of<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a 
     let tells = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();
     let is_one = |r: &&TrialRecord| tells(r) && r.is_of_build(build_id);
     records.iter().filter(is_one).map(|r| r.sample.candidate.as_str()).collect()
-}
-
-/// Trials of the present build, in order of time.
-pub(crate) fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
-    let is_one = |r: &&TrialRecord| r.sample.kind == PageKind::Trial && r.is_of_build(history.build_id);
-    in_order_of_time(history.records).into_iter().filter(is_one).collect()
 }
 
 /// Index of the candidate of the latest trial; None when there is none or the catalogue has it no longer.

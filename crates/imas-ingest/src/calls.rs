@@ -6,7 +6,7 @@ use imas_core::sample::OpFigures;
 
 use crate::clock::Clock;
 use crate::error::PageError;
-use crate::memory::counter;
+use crate::range::counter;
 
 /// Longest mean call believed, ns.
 const LONGEST_CALL_NS: f64 = 1e10;

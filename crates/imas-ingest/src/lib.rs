@@ -30,6 +30,7 @@ mod memory;
 mod merge;
 mod page;
 mod parse;
+mod range;
 mod split;
 mod text;
 

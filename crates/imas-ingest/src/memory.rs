@@ -5,19 +5,8 @@ use imas_abi::PageHeader;
 use imas_core::sample::{Memory, Usage};
 
 use crate::error::PageError;
+use crate::range::{bytes, counter};
 use crate::split::split;
-
-/// Most memory believed, bytes: what five-level page tables can address.
-const MOST_BYTES: u64 = 1 << 57;
-
-/// A counter as it may be stored: at most `i64::MAX`.
-pub(crate) fn counter(field: &'static str, value: u64) -> Result<u64, PageError> {
-    if i64::try_from(value).is_ok() { Ok(value) } else { Err(PageError::Range { field, value }) }
-}
-
-pub(crate) fn bytes(field: &'static str, value: u64) -> Result<u64, PageError> {
-    if value <= MOST_BYTES { Ok(value) } else { Err(PageError::Range { field, value }) }
-}
 
 /// Means and peaks of the snapshots. A snapshot is written field by field, so a process killed inside one may have added
 /// to a sum that it did not count; the mean is therefore held to the peak.
@@ -120,7 +109,7 @@ mod tests {
     #[test]
     fn absurd_figures_are_refused() {
         let refused = |h: PageHeader| memory(&h).is_err() || usage(&h).is_err();
-        assert!(refused(header(|h| (h.snapshots, h.heap_bytes_peak) = (1, MOST_BYTES + 1))));
+        assert!(refused(header(|h| (h.snapshots, h.heap_bytes_peak) = (1, crate::range::MOST_BYTES + 1))));
         assert!(refused(header(|h| h.snapshots = u64::MAX)));
         assert!(refused(header(|h| h.user_us = u64::MAX)));
         assert!(refused(header(|h| h.max_rss_bytes = u64::MAX)));

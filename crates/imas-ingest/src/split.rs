@@ -5,7 +5,7 @@ use imas_abi::PageHeader;
 use imas_core::split::{Split, Told};
 
 use crate::error::PageError;
-use crate::memory::{bytes, counter};
+use crate::range::{bytes, counter};
 
 /// Means over the moments; None when there was none, as in a page of an earlier version. A process killed inside a look may
 /// have added to a sum what it did not add to the time; of many moments that is little.

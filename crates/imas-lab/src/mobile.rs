@@ -18,8 +18,9 @@ use imas_linux::catalogue::Candidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::{conditions, measure};
-use imas_study::{MobileHeader, MobileRecord, StudyError};
+use imas_study::{MobileHeader, MobileRecord};
 
+use crate::hint::hinted;
 use crate::study_args::MobileArgs;
 use imas_engine::context::Context;
 use imas_report::message::{self, Hinted};
@@ -114,8 +115,4 @@ fn end_children_with_us(work: PathBuf) -> Result<()> {
         }
     });
     Ok(())
-}
-
-fn hinted(error: StudyError) -> anyhow::Error {
-    crate::study::hinted(error)
 }

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_report::table;
 use imas_study::{
-    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist,
-    mobile, selector,
+    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, fit, freelist, mobile,
+    selector,
 };
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::hint::hinted;
 use crate::study_args::{StudyArgs, StudyName};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
@@ -101,11 +102,4 @@ fn page(study: &Study) -> String {
         text.push_str(&format!("\n{}\n{}", shown.title, table::plain(&columns[..width], rows)));
     }
     text
-}
-
-pub(crate) fn hinted(error: StudyError) -> anyhow::Error {
-    match error.hint() {
-        Some(hint) => Hinted::error(error.to_string(), hint),
-        None => error.into(),
-    }
 }

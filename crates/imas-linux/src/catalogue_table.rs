@@ -16,8 +16,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::catalogue::Candidate;
 use crate::environment::Libraries;
+use crate::file_time::mtime_ns;
 use crate::fnv::{fnv32, fnv64};
-use crate::index::mtime_ns;
 
 /// Name of the table in the run folder.
 pub const FILE_NAME: &str = "catalogue";

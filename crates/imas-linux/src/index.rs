@@ -15,6 +15,7 @@ use imas_abi::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_PROBES, IndexEntry, 
 use imas_abi::{detail_kind, index_flag};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::file_time::mtime_ns;
 use crate::fnv::{fnv32, fnv64};
 use crate::given::Given;
 
@@ -40,11 +41,6 @@ impl From<&Metadata> for Executable {
     fn from(about: &Metadata) -> Self {
         Self { dev: about.dev(), ino: about.ino(), mtime_ns: mtime_ns(about), bytes: about.len() }
     }
-}
-
-/// Modification time in nanoseconds since 1970, as both tables hold it.
-pub(crate) fn mtime_ns(about: &Metadata) -> i64 {
-    about.mtime().wrapping_mul(1_000_000_000).wrapping_add(about.mtime_nsec())
 }
 
 /// What tells programs of one executable apart.

@@ -35,6 +35,7 @@ pub mod control_group;
 pub mod counters;
 pub mod elf;
 pub mod environment;
+mod file_time;
 pub mod fnv;
 pub mod footprint;
 pub mod given;

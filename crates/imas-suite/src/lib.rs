@@ -20,6 +20,7 @@ mod line;
 mod place;
 mod shell;
 mod summary;
+mod tool;
 
 pub use definition::{Input, Program, Server, Set, Suite};
 pub use error::{Result, SuiteError};

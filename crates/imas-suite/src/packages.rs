@@ -8,6 +8,7 @@ use crate::definition::Program;
 use crate::error::{Result, SuiteError};
 use crate::place::Place;
 use crate::shell::Shell;
+pub use crate::tool::Tool;
 use std::time::Duration;
 
 /// The installed Debian packages of this machine; empty without dpkg.
@@ -17,15 +18,6 @@ pub fn installed() -> BTreeSet<String> {
     let text = output.map(|output| output.stdout).unwrap_or_default();
     let lines = String::from_utf8_lossy(&text).into_owned();
     lines.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
-}
-
-/// A program of a language registry that has to be installed into the suite's own folder.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tool {
-    /// pip, npm or cargo.
-    pub registry: &'static str,
-    /// The requirement, as that registry's client takes it.
-    pub wanted: String,
 }
 
 /// What of the language registries a program needs and the suite's folder does not have yet.

@@ -12,8 +12,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::definition::{Program, Suite};
 use crate::error::{Result, SuiteError};
-use crate::packages::Tool;
 use crate::shell::Shell;
+use crate::tool::Tool;
 
 /// `input/NAME/` for each shared or own input, `tools/` from the registries, `work/` for the current run.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use imas_core::adaptive::Known;
 use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
-use crate::explain::when;
 use crate::show::State;
+use crate::when::when;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 

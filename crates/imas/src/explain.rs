@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::output;
 use crate::profile::find;
 use crate::show::{State, next_line, splits, state, table};
+use crate::when::when;
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;
@@ -200,14 +201,4 @@ fn why(why: &imas_core::candidate::NotCounted) -> Result<String> {
             .collect(),
         other => other.to_string(),
     })
-}
-
-/// A moment in local time.
-pub(crate) fn when(at_s: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "whole seconds are meant")]
-    let stamp = jiff::Timestamp::from_second(at_s as i64);
-    stamp.map_or_else(
-        |_| "-".to_owned(),
-        |stamp| stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
-    )
 }

@@ -10,6 +10,7 @@ mod bench;
 mod choice;
 mod cli;
 mod commands;
+mod dispatch;
 mod doctor;
 mod drop_in;
 mod env;
@@ -27,6 +28,7 @@ mod status;
 mod system;
 mod under_way;
 mod unit;
+mod when;
 mod wishes;
 
 use std::process::ExitCode;
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
         Err(usage) => return usage_error(&usage),
     };
     let for_run = matches!(cli.command, cli::Command::Run(_));
-    match commands::dispatch(cli) {
+    match dispatch::dispatch(cli) {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -141,7 +141,7 @@ fn of_program(context: &Context, store: &Store, program: imas_store::samples::Pr
         decisions: decisions
             .into_iter()
             .map(|d| Decision {
-                at: crate::explain::when(d.at_s),
+                at: crate::when::when(d.at_s),
                 candidate: d.candidate,
                 trial: d.trial,
                 because: d.because,
@@ -252,7 +252,7 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
             data.cpus(),
             text("kernel"),
             text("libc"),
-            crate::explain::when(header.began_unix_s)
+            crate::when::when(header.began_unix_s)
         ));
     }
     notes

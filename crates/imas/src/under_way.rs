@@ -12,7 +12,7 @@ use imas_store::{RowId, Store};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::explain::when;
+use crate::when::when;
 
 /// What is known of it.
 #[derive(Debug, Serialize)]

@@ -5,18 +5,10 @@ use crate::stats::Moments;
 
 use super::Point;
 use super::steady::steady;
+pub use super::trial::Trial;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
-
-/// A trial: of which candidate, and its figures; None when it yielded none.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Trial {
-    /// Index of the candidate.
-    pub candidate: usize,
-    /// Its figures.
-    pub point: Option<Point>,
-}
 
 /// What is known of every candidate.
 #[derive(Clone, PartialEq, Debug)]

@@ -2,8 +2,8 @@
 //! What the stored trials of a program say to the policy.
 
 use crate::candidate::{Candidate, Cost, Counted, NotCounted, cost, count};
+use crate::history::{History, trials};
 use crate::paper::Limits;
-use crate::profile::{History, trials};
 use crate::record::TrialRecord;
 
 use super::board::{RECENT, Trial};

@@ -20,6 +20,7 @@
 //! - [`weight`]: the machine's pressure as a weight between CPU and memory
 //! - [`point`]: the two figures of a trial
 //! - [`known`]: stored trials made ready
+//! - [`trial`]: one trial
 //! - [`board`]: rounds and pairs
 //! - [`steady`]: odd runs, drawn in
 //! - [`noise`]: how far a mean of pairs can be off
@@ -36,6 +37,7 @@ pub mod noise;
 pub mod point;
 pub mod settings;
 pub mod steady;
+pub mod trial;
 pub mod weight;
 pub mod wishes;
 pub mod worth;

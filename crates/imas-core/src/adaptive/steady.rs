@@ -6,7 +6,7 @@
 //! spread, no longer hang on one run of many.
 
 use super::Point;
-use super::board::Trial;
+use super::trial::Trial;
 use crate::stats::median;
 
 /// So many standard deviations of what is left are let through.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Objective;
-use crate::decision::Conditions;
+use crate::conditions::Conditions;
 
 /// A change of weight smaller than this is none: the pick must not swing with every gust.
 const HYSTERESIS: f64 = 0.15;

@@ -10,6 +10,7 @@ mod eligibility;
 mod options;
 mod pairs;
 mod picks;
+mod prepare;
 mod run;
 mod verdict;
 mod warning;
@@ -18,6 +19,7 @@ pub use comparison::{CandidateResult, Comparison, CountedExits, MoreRuns, Ratios
 pub use eligibility::Ineligible;
 pub use options::Options;
 pub use picks::BenchPicks;
-pub use run::{CandidateRuns, MedianRun, Run, prepare};
+pub use prepare::prepare;
+pub use run::{CandidateRuns, MedianRun, Run};
 pub use verdict::{Verdict, Word};
 pub use warning::Warning;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a comparison may assume.
 
-use crate::decision::Conditions;
+use crate::conditions::Conditions;
 use crate::stats::RESAMPLES;
 
 /// Settings of a comparison.

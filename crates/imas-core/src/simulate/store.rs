@@ -6,7 +6,7 @@ use crate::adaptive::board::{Trial, rounds};
 use crate::adaptive::known::replayed;
 use crate::adaptive::{Point, Settings};
 use crate::candidate::Counted;
-use crate::profile::History;
+use crate::history::History;
 
 /// One round: by candidate of the history.
 type Round = Vec<(Option<Point>, Option<Counted>)>;

@@ -85,7 +85,7 @@ impl<'a> Session<'a> {
                         message::warning(&format!("{}: {}: {why}", step.test, step.candidate.name))
                     });
                 }
-                self.record.append(&sample).map_err(super::hinted)?;
+                self.record.append(&sample).map_err(crate::hint::hinted)?;
             }
             bar.inc(1);
         }

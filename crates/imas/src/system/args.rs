@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use crate::cli::JsonArgs;
+use imas_engine::flags::JsonArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct SystemArgs {

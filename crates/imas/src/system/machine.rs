@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 
 use super::args::Where;
 use super::loader::{self, Loader};
-use crate::cli::Places;
 use crate::message::Hinted;
+use imas_engine::flags::Places;
 
 /// What the dynamic linker reads; it cannot be told to read another.
 pub(super) const PRELOAD_FILE: &str = "/etc/ld.so.preload";

@@ -28,7 +28,7 @@ use args::SystemAction;
 pub(crate) use args::SystemArgs;
 use machine::Machine;
 
-use crate::cli::Places;
+use imas_engine::flags::Places;
 
 /// Does what was asked.
 pub(crate) fn run(args: &SystemArgs, places: &Places) -> Result<ExitCode> {

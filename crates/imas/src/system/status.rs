@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::approved::{self, Identity};
 use super::machine::{Machine, Placement};
 use super::{preload_file, units};
-use crate::cli::JsonArgs;
 use crate::output;
+use imas_engine::flags::JsonArgs;
 
 /// Exit status when the machine is not, or not wholly, enabled.
 const NO: u8 = 1;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The history of a program: its trials, and what the operator says of it.
+
+use std::collections::BTreeMap;
+
+use crate::candidate::Candidate;
+use crate::paper::Limits;
+use crate::record::{TrialRecord, in_order_of_time};
+use crate::sample::PageKind;
+
+/// All that a profile is worked out from.
+#[derive(Clone, Debug)]
+pub struct History<'a> {
+    /// Every trial of the program, in any order.
+    pub records: &'a [TrialRecord],
+    /// The catalogue, in its order.
+    pub candidates: &'a [Candidate],
+    /// Present build-id of the program; empty when it has none.
+    pub build_id: &'a str,
+    /// The candidate the operator pinned.
+    pub pinned: Option<&'a str>,
+    /// The operator excluded the program.
+    pub excluded: bool,
+    /// By candidate: time, seconds since the epoch, up to which the operator forgives crashes.
+    pub lifted_at: &'a BTreeMap<String, f64>,
+    /// How often and how soon a candidate is tested.
+    pub limits: Limits,
+    /// Now, seconds since the epoch.
+    pub now_unix_s: f64,
+    /// The machine as it is now, in the words of [`crate::Sample::machine`]; empty: as at the newest trial.
+    pub machine: &'a str,
+}
+
+/// Trials of the present build, in order of time.
+pub(crate) fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
+    let is_one = |r: &&TrialRecord| r.sample.kind == PageKind::Trial && r.is_of_build(history.build_id);
+    in_order_of_time(history.records).into_iter().filter(is_one).collect()
+}
