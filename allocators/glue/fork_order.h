@@ -18,6 +18,7 @@
 #ifndef IMAS_FORK_ORDER_H
 #define IMAS_FORK_ORDER_H
 
+#include <errno.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -131,8 +132,9 @@ int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, f
         next = fork_order_find();
         __atomic_store_n(&found, next, __ATOMIC_RELAXED);
     }
-    int error = fork_order_begin(next);
-    if (error == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))
+    if (next == NULL)
+        return ENOMEM;
+    if (fork_order_begin(next) == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))
         return 0;
     return next(prepare, parent, child, object);
 }

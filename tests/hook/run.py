@@ -29,7 +29,8 @@ from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK,
 
 FAMILY = """malloc calloc realloc free memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size cfree
 free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
-EXPORTS = {HOOK: {*FAMILY, "dlopen", "_exit", "_Exit", "prctl", "syscall"}, GUARD: {"dlopen", "_exit", "_Exit"}}
+BOTH = {"dlopen", "_exit", "_Exit", "__register_atfork"}
+EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH}
 NEWEST_GLIBC = (2, 16)
 
 
