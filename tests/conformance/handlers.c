@@ -23,7 +23,7 @@ enum { RACED = 1 }; // the library registers from so many threads
 #else
 enum { RACED = 0 };
 #endif
-enum { SECONDS = 60, CHILD_SECONDS = 30, FORKERS = 4, CHURNERS = 2, EVERYWHERE = IN_PREPARE | IN_PARENT | IN_CHILD };
+enum { SECONDS = 120, CHILD_SECONDS = 60, FORKERS = 4, CHURNERS = 2, EVERYWHERE = IN_PREPARE | IN_PARENT | IN_CHILD };
 
 // ---- a hang fails the fact that hangs
 
@@ -158,7 +158,7 @@ static void *churn(void *argument)
 
 static void *fork_often(void *unused)
 {
-    int count = facts_are_full() ? 200 : 25;
+    int count = facts_are_full() ? 200 : 15;
     for (int round = 0; round < count; round++) {
         int status = fork_once();
         fact("forks-from-many-threads", status == 0, "child %d ended with status 0x%x", round, (unsigned)status);
@@ -182,7 +182,7 @@ static void check_worker(void)
 {
     begin("prepare-handler-joins-thread");
     handlers_worker(1);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 10; round++) {
         int status = fork_once();
         fact("prepare-handler-joins-thread", status == 0, "child %d ended with status 0x%x", round, (unsigned)status);
     }
