@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fork_order.h"
 
-#include "../allocators/glue/fork_order.h"
 #include "libc.h"
 #include "object.h"
+#include "sys.h"
 #include "text.h"
+
+#define FORK_ORDER_PROCESS() (int)sys0(SYS_getpid)
+#define FORK_ORDER_YIELD() sys0(SYS_sched_yield)
+#include "../allocators/glue/fork_order.h"
 
 /* ---- a libc before 2.34 in a program without libdl: no dlsym, so its symbol table is read ------------------ */
 

@@ -14,7 +14,10 @@
 //   int fork_order_is_own(void *object)      whether the allocator registers; object: as __register_atfork has it
 //   int fork_order_rests(void)               whether this fork needs none of the allocator's handlers
 //
-// FORK_ORDER_CHILD_ALWAYS   1 where the allocator's child handlers do more than to release locks
+// and, if need be,
+//
+//   FORK_ORDER_CHILD_ALWAYS   1 where the allocator's child handlers do more than to release locks
+//   FORK_ORDER_PROCESS(), FORK_ORDER_YIELD()   in place of libc's getpid and sched_yield
 #ifndef IMAS_FORK_ORDER_H
 #define IMAS_FORK_ORDER_H
 
@@ -26,6 +29,11 @@
 
 #ifndef FORK_ORDER_CHILD_ALWAYS
 #define FORK_ORDER_CHILD_ALWAYS 0
+#endif
+
+#ifndef FORK_ORDER_PROCESS
+#define FORK_ORDER_PROCESS() getpid()
+#define FORK_ORDER_YIELD() sched_yield()
 #endif
 
 typedef void fork_order_handler(void);
@@ -107,10 +115,10 @@ static int fork_order_claim(int process)
 // that is being loaded, is over.
 static int fork_order_begin(fork_order_call *next)
 {
-    int process = getpid();
+    int process = FORK_ORDER_PROCESS();
     while (__atomic_load_n(&fork_order_state, __ATOMIC_ACQUIRE) != FORK_ORDER_FIRST) {
         if (!fork_order_claim(process)) {
-            sched_yield();
+            FORK_ORDER_YIELD();
             continue;
         }
         int error = next(fork_order_prepare, fork_order_parent, fork_order_child, &__dso_handle);
