@@ -12,7 +12,7 @@
 
 static fork_order_call *fork_order_find(void)
 {
-    return (fork_order_call *)dlsym(RTLD_NEXT, "__register_atfork");
+    return __extension__(fork_order_call *)dlsym(RTLD_NEXT, "__register_atfork");
 }
 
 #ifdef FORK_ORDER_WRAPS
