@@ -204,6 +204,30 @@ static void check_threaded(void)
         pthread_join(churners[index], NULL);
 }
 
+// ---- threads that never allocate
+
+static void *do_nothing(void *unused)
+{
+    return unused;
+}
+
+// Stacks so large that libc does not keep them: what an allocator still looks for there is gone.
+static void check_idle_threads(void)
+{
+    begin("fork-after-threads-that-never-allocate");
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, (size_t)64 << 20);
+    pthread_t threads[8];
+    int begun = 0;
+    while (begun < 8 && pthread_create(&threads[begun], &attributes, do_nothing, NULL) == 0)
+        begun++;
+    for (int index = 0; index < begun; index++)
+        pthread_join(threads[index], NULL);
+    int status = fork_once();
+    fact("fork-after-threads-that-never-allocate", status == 0, "status 0x%x", (unsigned)status);
+}
+
 // ---- a library that goes
 
 static void check_closed(void)
@@ -227,6 +251,7 @@ int main(int argc, char **argv)
         check_one_thread();
     check_handlers("all-handlers-allocate", EVERYWHERE);
     check_closed();
+    check_idle_threads();
     check_threaded();
     alarm(0);
     return facts_end();
