@@ -402,7 +402,11 @@ mod tests {
         }
 
         fn write(&self, candidates: &[Candidate]) -> Result<Written, TableError> {
-            let libraries = Libraries { hook: self.library("hook.so"), guard: self.library("guard.so"), preload_folder: None };
+            let libraries = Libraries {
+                hook: self.library("hook.so"),
+                guard: self.library("guard.so"),
+                preload_folder: None,
+            };
             write_catalogue_table(&self.path(FILE_NAME), candidates, &libraries, self.owners)
         }
     }

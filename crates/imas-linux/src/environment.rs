@@ -282,7 +282,11 @@ mod tests {
             let got = start(&je, mode, Reach::Tree, &Variables::new());
             assert!(!got.contains_key(tunables) && !got.contains_key(OsStr::new("IMAS_WAS_GLIBC_TUNABLES")));
             let got = start(&arena, mode, Reach::Program, &Variables::new());
-            assert_eq!(got[OsStr::new("IMAS_UNSET")], "GLIBC_TUNABLES:LD_PRELOAD", "removed again, not set empty");
+            assert_eq!(
+                got[OsStr::new("IMAS_UNSET")],
+                "GLIBC_TUNABLES:LD_PRELOAD",
+                "removed again, not set empty"
+            );
             let got = start(&arena, mode, Reach::Tree, &variables(&[("GLIBC_TUNABLES", "")]));
             assert_eq!(got[tunables], "a=1");
             assert_eq!(got[OsStr::new("IMAS_WAS_GLIBC_TUNABLES")], "");

@@ -43,7 +43,8 @@ pub fn all() -> Vec<Loader> {
 #[must_use]
 pub fn own_lib() -> Option<&'static str> {
     static LIB: OnceLock<Option<String>> = OnceLock::new();
-    let ask_native = || KNOWN.iter().find(|(_, native, _)| *native).and_then(|(path, ..)| ask(Path::new(path)));
+    let ask_native =
+        || KNOWN.iter().find(|(_, native, _)| *native).and_then(|(path, ..)| ask(Path::new(path)));
     LIB.get_or_init(ask_native).as_deref()
 }
 

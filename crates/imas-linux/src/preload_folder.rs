@@ -41,7 +41,8 @@ pub fn entry(preload_folder: &Path, library: &Path) -> Option<PathBuf> {
 /// A library elsewhere: up from whatever folder `$LIB` stands for. At the root, `..` is the root.
 fn from_the_root(preload_folder: &Path, library: &Path) -> Option<OsString> {
     let real = std::fs::canonicalize(preload_folder).ok()?;
-    let mut path: PathBuf = vec![Component::ParentDir; real.components().count() + DEEPEST_LIB].iter().collect();
+    let mut path: PathBuf =
+        vec![Component::ParentDir; real.components().count() + DEEPEST_LIB].iter().collect();
     path.push(library.strip_prefix("/").ok()?);
     Some(path.into_os_string())
 }

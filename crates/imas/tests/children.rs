@@ -96,9 +96,9 @@ fn they_start_in_measured_and_in_counted_runs() {
         assert_eq!(list(candidate, "/runs")[0]["exit"], 0, "{candidate:#}");
         assert!(candidate["paper"]["operations"].as_u64().unwrap() > 0, "{candidate:#}");
     }
-    let harmless = ["few-runs", "load-high"];
+    let harm = ["system-fails", "exit-differs", "output-differs", "crash-under"];
     let kinds: Vec<_> = list(&result, "/warnings").iter().map(|one| one["kind"].as_str().unwrap()).collect();
-    assert!(kinds.iter().all(|kind| harmless.contains(kind)), "{:#}", result["warnings"]);
+    assert!(!kinds.iter().any(|kind| harm.contains(kind)), "{:#}", result["warnings"]);
     assert_eq!(std::fs::read_to_string(errors).unwrap(), "");
 }
 
@@ -121,14 +121,16 @@ fn an_allocator_of_the_user_s_own_reaches_them_no_more() {
 fn they_start_in_a_sandbox() {
     let world = World::new();
     let whole = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev"];
-    if !Command::new(whole[0]).args(&whole[1..]).arg("true").output().is_ok_and(|made| made.status.success()) {
+    if !Command::new(whole[0]).args(&whole[1..]).arg("true").output().is_ok_and(|made| made.status.success())
+    {
         println!("SKIPPED: bwrap is missing, or may make no namespaces here");
         return;
     }
     let script = script(&programs(&world.work()));
     let inside = ["sh", "-c", &script];
     assert_as_plain(&world, "jemalloc", &[&whole[..], &inside[..]].concat());
-    let narrow = "bwrap --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 --symlink usr/bin /bin";
+    let narrow =
+        "bwrap --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 --symlink usr/bin /bin";
     let words: Vec<&str> = narrow.split(' ').chain(["sh", "-c", "echo inside; exit 3"]).collect();
     let ours = follow(&world, "jemalloc", &words);
     assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("inside\n", Some(3)), "{}", said(&ours));
@@ -169,7 +171,7 @@ fn the_preload_is_handed_on_as_it_is() {
     for words in [&["make", "-s"][..], &["env", "make", "-s"], &["python3", "-c", &python]] {
         assert_eq!(stdout(&follow(&world, "jemalloc", words)), direct, "{words:?}");
     }
-    let alone = output(world.imas(["run", "--candidate", "jemalloc", "--", "sh", "-c", echo]).env_remove("LD_PRELOAD"));
+    let alone = output(&mut world.imas(["run", "--candidate", "jemalloc", "--", "sh", "-c", echo]));
     assert_eq!(stdout(&alone), "\n");
 }
 
