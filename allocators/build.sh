@@ -178,4 +178,5 @@ install_catalogue
 for each in "${names[@]}"; do
     run_recipe "$each"
 done
+"$ALLOCATORS/../packaging/link-preload" "$PRODUCTS"
 [ "$strict" = 0 ] || [ "$failures" = 0 ]

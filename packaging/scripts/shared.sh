@@ -24,6 +24,8 @@ prepare() {
     if [ -e /usr/lib/tmpfiles.d/imas.conf ] && command -v systemd-tmpfiles >/dev/null 2>&1; then
         systemd-tmpfiles --create imas.conf || return 1
     fi
+    # Without these links, children of another libc or width start as well as they did before there were any.
+    sh /usr/lib/imas/link-preload /usr/lib/imas || true
     ! booted || systemctl daemon-reload || true
 }
 
@@ -47,6 +49,7 @@ take_out() {
         # shellcheck disable=SC2086 # a list of words is meant
         systemctl disable --quiet --now $units 2>/dev/null || true
     fi
+    rm -rf /usr/lib/imas/preload
     return 0
 }
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 import page
 
@@ -153,6 +154,20 @@ def under(mode, allocator, command, flags=(), **options):
     PAGE.unlink(missing_ok=True)
     outcome = run(launch_command(mode, allocator, command, flags), **options)
     return outcome, page.read(PAGE)
+
+
+def page_once(enough, allocator, command, deadline_s=60):
+    """Runs a command that goes on until its standard input ends under a trial, until its page is `enough` or the deadline
+    has passed; returns the page it left."""
+    PAGE.unlink(missing_ok=True)
+    command = [str(part) for part in launch_command("trial", allocator, command)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + deadline_s
+    while child.poll() is None and time.monotonic() < deadline and not (page.is_armed(PAGE) and enough(page.read(PAGE))):
+        time.sleep(0.01)
+    child.stdin.close()
+    child.wait(timeout=TIMEOUT)
+    return page.read(PAGE)
 
 
 def preloaded(allocator, command):

@@ -61,10 +61,8 @@ impl Context {
     pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
         let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
-        let libraries =
-            Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
         Ok(Self {
-            libraries,
+            libraries: Libraries::of(&lib_dir),
             catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
             limits: config.limits(places.retest),
             config,
@@ -87,10 +85,7 @@ impl Context {
     pub fn of_the_machine(lib_dir: &Path) -> Self {
         let config = Config::default();
         Self {
-            libraries: Libraries {
-                hook: lib_dir.join("libimas.so"),
-                guard: lib_dir.join("libimas-guard.so"),
-            },
+            libraries: Libraries::of(lib_dir),
             catalogue: Catalogue::read(&system_catalogue_files(lib_dir)),
             limits: config.limits(None),
             config,

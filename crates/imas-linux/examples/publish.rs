@@ -46,7 +46,7 @@ fn print_given(executable: &Path, words: &[OsString]) {
 
 fn publish(run: &Path, folder: &Path) -> Result<(), Failure> {
     let specification = read(&std::io::read_to_string(std::io::stdin())?)?;
-    let libraries = Libraries { hook: folder.join("libimas.so"), guard: folder.join("libimas-guard.so") };
+    let libraries = Libraries::plain(folder);
     let table = run.join(catalogue_table::FILE_NAME);
     let written = write_catalogue_table(&table, &specification.candidates, &libraries, specification.owners)?;
     if let Some(refusal) = written.refused.first() {

@@ -299,7 +299,11 @@ impl CatalogueTable {
     /// Hook and guard.
     #[must_use]
     pub fn libraries(&self) -> Libraries {
-        Libraries { hook: text(&self.header.hook).into(), guard: text(&self.header.guard).into() }
+        Libraries {
+            hook: text(&self.header.hook).into(),
+            guard: text(&self.header.guard).into(),
+            preload_folder: None,
+        }
     }
 
     /// Names of the candidates with their ids, in the order of ids.
@@ -398,7 +402,11 @@ mod tests {
         }
 
         fn write(&self, candidates: &[Candidate]) -> Result<Written, TableError> {
-            let libraries = Libraries { hook: self.library("hook.so"), guard: self.library("guard.so") };
+            let libraries = Libraries {
+                hook: self.library("hook.so"),
+                guard: self.library("guard.so"),
+                preload_folder: None,
+            };
             write_catalogue_table(&self.path(FILE_NAME), candidates, &libraries, self.owners)
         }
     }
@@ -477,7 +485,7 @@ mod tests {
     fn a_hook_in_other_hands_makes_no_table() {
         let place = Place::new();
         let hook = place.library("odd hook.so");
-        let libraries = Libraries { guard: place.library("guard.so"), hook };
+        let libraries = Libraries { guard: place.library("guard.so"), hook, preload_folder: None };
         let written = write_catalogue_table(&place.path(FILE_NAME), &[], &libraries, place.owners);
         assert!(matches!(written, Err(TableError::Library { .. })), "{written:?}");
         assert!(!place.path(FILE_NAME).exists());

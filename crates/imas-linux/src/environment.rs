@@ -11,6 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::Candidate;
+use crate::preload_folder;
 
 /// Variables of a process, in the order of their names.
 pub type Variables = BTreeMap<OsString, OsString>;
@@ -29,6 +30,26 @@ pub struct Libraries {
     pub hook: PathBuf,
     /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
     pub guard: PathBuf,
+    /// Through which children are to find them ([`crate::preload_folder`]); without it by their plain paths.
+    pub preload_folder: Option<PathBuf>,
+}
+
+impl Libraries {
+    /// Those of an installation, by their plain paths.
+    #[must_use]
+    pub fn plain(lib_dir: &Path) -> Self {
+        Self {
+            hook: lib_dir.join("libimas.so"),
+            guard: lib_dir.join("libimas-guard.so"),
+            preload_folder: None,
+        }
+    }
+
+    /// Those of an installation, with its folder for children.
+    #[must_use]
+    pub fn of(lib_dir: &Path) -> Self {
+        Self { preload_folder: Some(lib_dir.join(preload_folder::NAME)), ..Self::plain(lib_dir) }
+    }
 }
 
 /// What is injected.
@@ -85,7 +106,7 @@ impl Injection<'_> {
         }
         for (name, value) in &self.candidate.environment {
             let value = match inherited.get(OsStr::new(name)) {
-                Some(old) if name == GLIBC_TUNABLES => joined(old, OsStr::new(value)),
+                Some(old) if name == GLIBC_TUNABLES && !old.is_empty() => joined(old, OsStr::new(value)),
                 _ => OsString::from(value),
             };
             changed.insert(name.into(), value);
@@ -98,12 +119,20 @@ impl Injection<'_> {
         let mut list = OsString::new();
         // Order matters: the hook finds the allocator behind it with RTLD_NEXT.
         for path in [Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
-            if path.as_os_str().as_bytes().iter().any(|b| matches!(b, b' ' | b':' | b'$')) {
+            if !preload_folder::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
-            list = if list.is_empty() { path.into() } else { joined(&list, path.as_os_str()) };
+            let entry = self.entry(path, libraries);
+            list = if list.is_empty() { entry.into() } else { joined(&list, entry.as_os_str()) };
         }
         Ok(old.filter(|old| !old.is_empty()).map_or_else(|| list.clone(), |old| joined(&list, old)))
+    }
+
+    /// The entry of one library. Where children inherit it, programs of another libc or width must be able to start with it.
+    fn entry(&self, library: &Path, libraries: &Libraries) -> PathBuf {
+        let folder = libraries.preload_folder.as_deref().filter(|_| self.reach != Reach::Program);
+        let through = folder.and_then(|folder| preload_folder::entry(folder, library));
+        through.unwrap_or_else(|| library.to_owned())
     }
 
     fn with_undo(&self, inherited: &Variables, changed: Variables) -> Variables {
@@ -186,7 +215,7 @@ mod tests {
     }
 
     fn libraries() -> Libraries {
-        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into() }
+        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into(), preload_folder: None }
     }
 
     fn variables(pairs: &[(&str, &str)]) -> Variables {
@@ -242,6 +271,48 @@ mod tests {
         assert_eq!(got[OsStr::new("GLIBC_TUNABLES")], "b=2:a=1");
         assert_eq!(got[OsStr::new("IMAS_WAS_GLIBC_TUNABLES")], "b=2");
         assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/guard.so");
+    }
+
+    #[test]
+    fn tunables_are_there_only_where_the_candidate_or_the_user_sets_some() {
+        let tunables = OsStr::new("GLIBC_TUNABLES");
+        let je = candidate("je", Some("/l/je.so"), &[]);
+        let arena = candidate("glibc:arena1", None, &[("GLIBC_TUNABLES", "a=1")]);
+        for mode in [Mode::Production, Mode::Trial] {
+            let got = start(&je, mode, Reach::Tree, &Variables::new());
+            assert!(!got.contains_key(tunables) && !got.contains_key(OsStr::new("IMAS_WAS_GLIBC_TUNABLES")));
+            let got = start(&arena, mode, Reach::Program, &Variables::new());
+            assert_eq!(
+                got[OsStr::new("IMAS_UNSET")],
+                "GLIBC_TUNABLES:LD_PRELOAD",
+                "removed again, not set empty"
+            );
+            let got = start(&arena, mode, Reach::Tree, &variables(&[("GLIBC_TUNABLES", "")]));
+            assert_eq!(got[tunables], "a=1");
+            assert_eq!(got[OsStr::new("IMAS_WAS_GLIBC_TUNABLES")], "");
+        }
+    }
+
+    #[test]
+    fn only_a_preload_that_children_inherit_goes_through_the_folder_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let guard = folder.path().join("libimas-guard.so");
+        std::fs::write(&guard, "").unwrap();
+        let own_lib = folder.path().join("preload").join(crate::loader::own_lib().unwrap());
+        std::fs::create_dir_all(&own_lib).unwrap();
+        std::os::unix::fs::symlink(&guard, own_lib.join("libimas-guard.so")).unwrap();
+        let arena = candidate("glibc:arena1", None, &[("GLIBC_TUNABLES", "a=1")]);
+        let preload = |reach, libraries: &Libraries| {
+            let injection = Injection { candidate: &arena, mode: Mode::Production, reach, page: None };
+            let variables = injection.variables(&Variables::new(), libraries).unwrap();
+            PathBuf::from(&variables[OsStr::new("LD_PRELOAD")])
+        };
+        let through = folder.path().join("preload/$LIB/libimas-guard.so");
+        let (ours, plain) = (Libraries::of(folder.path()), Libraries::plain(folder.path()));
+        assert_eq!(preload(Reach::Program, &ours), guard);
+        assert_eq!(preload(Reach::Children, &ours), through);
+        assert_eq!(preload(Reach::Tree, &ours), through);
+        assert_eq!(preload(Reach::Tree, &plain), guard);
     }
 
     #[test]

@@ -15,6 +15,8 @@
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`running`]: running processes, and which allocator each is on
+//! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
+//! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
 //! - [`memory`]: the whole machine's memory at one instant
 //! - [`measure`]: running a whole process tree and reading what it cost
@@ -41,12 +43,14 @@ pub mod footprint;
 pub mod given;
 pub mod host;
 pub mod index;
+pub mod loader;
 pub mod measure;
 pub mod memory;
 pub mod one_cpu;
 pub mod pace;
 pub mod package;
 pub mod page;
+pub mod preload_folder;
 pub mod process;
 pub mod program;
 pub mod running;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_linux::catalogue::{Candidate, untrusted};
+use imas_linux::environment::Libraries;
 use imas_linux::index::detail_of_unit;
 use imas_store::domain::Domain;
 
@@ -32,7 +33,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let candidate = candidate_for(args, context, &unit)?;
     check_place(context, candidate, &unit, &args.how)?;
     let inherited = unit.environment_without_ours();
-    let variables = choice::changes(context, candidate, args.follow, &inherited)?;
+    let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
     check_files(&unit, &variables, &args.how)?;
     let text = drop_in::text(&name, &candidate.name, &variables);
     let file = drop_in::path(root_of(&args.how), &name);
@@ -165,6 +166,14 @@ fn check_program(unit: &Unit, program: Option<&imas_linux::program::Program>) ->
             "leave the service as it is",
         )),
         None => Ok(()),
+    }
+}
+
+/// Those of this machine. What an image has for the children of its services is not known: plain paths work in all.
+fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
+    match how.root {
+        None => context.libraries.clone(),
+        Some(_) => Libraries::plain(&context.lib_dir),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use imas_core::Reason;
 use imas_linux::catalogue::Candidate;
-use imas_linux::environment::{Injection, Mode, Reach, UnusablePath, Variables};
+use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
 
 use crate::context::Context;
 use crate::message::Hinted;
@@ -60,14 +60,14 @@ pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a Candida
 
 /// The variables that differ from those inherited when a program is started in production under the candidate, in order.
 pub(crate) fn changes(
-    context: &Context,
+    libraries: &Libraries,
     candidate: &Candidate,
     follow: bool,
     inherited: &Variables,
 ) -> Result<Vec<(String, String)>, UnusablePath> {
     let reach = if follow { Reach::Children } else { Reach::Program };
     let injection = Injection { candidate, mode: Mode::Production, reach, page: None };
-    let wanted = injection.variables(inherited, &context.libraries)?;
+    let wanted = injection.variables(inherited, libraries)?;
     let changed = wanted.into_iter().filter(|(name, value)| inherited.get(name) != Some(value));
     let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
     Ok(changed.map(|(name, value)| (text(name), text(value))).collect())

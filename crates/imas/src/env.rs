@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_linux::catalogue::Candidate;
-use imas_linux::environment::Variables;
+use imas_linux::environment::{Libraries, Variables};
 
 use crate::context::Context;
 use crate::profile::find;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
     let candidate = choice::usable(context, &name)?;
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { std::env::vars_os().collect() } else { Variables::new() };
-    let variables = choice::changes(context, candidate, args.follow, &inherited)?;
+    let variables = choice::changes(&libraries(context, args.format), candidate, args.follow, &inherited)?;
     let setting = Setting { context, candidate, variables, args };
     output::text(&match args.format {
         Format::Sh => setting.sh(),
@@ -40,6 +40,14 @@ pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
         setting.warn();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Those of this machine; an image gets the files alone, without the folder through which children find them.
+fn libraries(context: &Context, format: Format) -> Libraries {
+    match format {
+        Format::Sh | Format::Systemd => context.libraries.clone(),
+        Format::Dockerfile | Format::Compose | Format::Kubernetes => Libraries::plain(&context.lib_dir),
+    }
 }
 
 fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {

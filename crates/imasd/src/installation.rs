@@ -38,8 +38,7 @@ impl Installation {
     /// Writes the table of a user's own tree, where the user is who approves.
     pub(crate) fn write_own(run_dir: &Path, lib_dir: &Path) -> Result<()> {
         let me = rustix::process::geteuid().as_raw();
-        let libraries =
-            Libraries { hook: lib_dir.join("libimas.so"), guard: lib_dir.join("libimas-guard.so") };
+        let libraries = Libraries::plain(lib_dir);
         let catalogue = Catalogue::read(&catalogue_files(lib_dir));
         let path = run_dir.join(catalogue_table::FILE_NAME);
         let owners = Owners { trusted: me, daemon: me };

@@ -10,9 +10,9 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_linux::loader;
 use serde::{Deserialize, Serialize};
 
-use super::loader;
 use super::machine::Machine;
 
 /// A program that takes longer hangs.

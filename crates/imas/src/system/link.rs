@@ -40,7 +40,7 @@ pub(super) fn place_all(machine: &Machine) -> Result<()> {
 
 /// Takes the links away, and what `place_all` made for them.
 pub(super) fn remove_all(machine: &Machine) {
-    for loader in super::loader::all() {
+    for loader in imas_linux::loader::all() {
         let folder = machine.run_dir.join(&loader.lib);
         let _ = std::fs::remove_file(folder.join("libimas-preload.so")); // not there: as wished
         for empty in folder.ancestors().take_while(|folder| *folder != machine.run_dir) {

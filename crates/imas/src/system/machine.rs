@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_linux::loader::{self, Loader};
 
 use super::args::Where;
-use super::loader::{self, Loader};
 use crate::message::Hinted;
 use imas_engine::flags::Places;
 

@@ -10,7 +10,6 @@ mod battery;
 mod disable;
 mod enable;
 mod link;
-mod loader;
 mod machine;
 mod place;
 mod preload_file;

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Where a dynamic linker can be, which programs it is for, and the folder with our library for them below the library folder.
 #[cfg(target_arch = "x86_64")]
@@ -16,18 +17,20 @@ const KNOWN: &[(&str, bool, &str)] = &[];
 
 /// One dynamic linker.
 #[derive(Debug, Clone)]
-pub(super) struct Loader {
-    pub(super) path: PathBuf,
+pub struct Loader {
+    /// The file itself.
+    pub path: PathBuf,
     /// Whether it is the one of programs like this.
-    pub(super) native: bool,
+    pub native: bool,
     /// Folder of our library for its programs, below the library folder.
-    pub(super) folder: &'static str,
+    pub folder: &'static str,
     /// What it puts for `$LIB`, like `lib/x86_64-linux-gnu`.
-    pub(super) lib: String,
+    pub lib: String,
 }
 
 /// Those that are here and answer, this command's own first.
-pub(super) fn all() -> Vec<Loader> {
+#[must_use]
+pub fn all() -> Vec<Loader> {
     let asked = KNOWN.iter().filter_map(|&(path, native, folder)| {
         let path = PathBuf::from(path);
         let lib = ask(&path)?;
@@ -36,12 +39,21 @@ pub(super) fn all() -> Vec<Loader> {
     asked.collect()
 }
 
+/// What the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which takes about a millisecond.
+#[must_use]
+pub fn own_lib() -> Option<&'static str> {
+    static LIB: OnceLock<Option<String>> = OnceLock::new();
+    let ask_native =
+        || KNOWN.iter().find(|(_, native, _)| *native).and_then(|(path, ..)| ask(Path::new(path)));
+    LIB.get_or_init(ask_native).as_deref()
+}
+
 /// `ld.so --list-diagnostics` (glibc 2.33 and later) prints `dl_dst_lib="lib/x86_64-linux-gnu"`.
 fn ask(loader: &Path) -> Option<String> {
     let mut command = Command::new(loader);
     command.arg("--list-diagnostics").env_clear().stdin(Stdio::null()).stderr(Stdio::null());
-    let said = command.output().ok()?.stdout;
-    lib_of(&String::from_utf8_lossy(&said))
+    let answer = command.output().ok()?.stdout;
+    lib_of(&String::from_utf8_lossy(&answer))
 }
 
 fn lib_of(diagnostics: &str) -> Option<String> {
@@ -74,5 +86,6 @@ mod tests {
     #[test]
     fn this_machines_linker_answers() {
         assert!(all().first().is_some_and(|loader| loader.native && loader.lib.starts_with("lib")));
+        assert_eq!(own_lib(), all().first().map(|loader| loader.lib.as_str()));
     }
 }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Children of another libc or width, below `imas run --follow` and `imas bench`: they start as they do without us.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use support::{World, build, default_set, lib_dir, list, output, said, stderr, stdout, workspace};
+
+/// What is built of `plain.c`: a name, the compiler, and its flags behind the source.
+fn kinds() -> Vec<(&'static str, &'static str, Vec<String>)> {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+    let musl = format!("/usr/lib/{}-linux-musl", std::env::consts::ARCH);
+    let musl_static_pie = format!(
+        "-fPIE -static-pie -nostdinc -nostdlib -isystem /usr/include/{}-linux-musl {musl}/rcrt1.o {musl}/crti.o -L{musl} -lc {musl}/crtn.o",
+        std::env::consts::ARCH
+    );
+    vec![
+        ("musl", "musl-gcc", words("")),
+        ("musl-static", "musl-gcc", words("-static")),
+        ("musl-static-pie", "cc", words(&musl_static_pie)),
+        ("static", "cc", words("-static")),
+        ("static-pie", "cc", words("-static-pie")),
+        ("32-bit", "cc", words("-m32")),
+    ]
+}
+
+/// Those that can be built and started here; the others are named, with the reason.
+fn programs(folder: &Path) -> Vec<PathBuf> {
+    let source = workspace().join("tests/programs/plain.c");
+    let made = |(name, compiler, flags): (&str, &str, Vec<String>)| {
+        let program = folder.join(name);
+        let built = output(Command::new(compiler).arg("-o").arg(&program).arg(&source).args(flags));
+        if built.status.success() && output(&mut Command::new(&program)).status.success() {
+            return Some(program);
+        }
+        println!("SKIPPED: {name}: {compiler} cannot build it, or it does not start: {}", stderr(&built));
+        None
+    };
+    let programs: Vec<_> = kinds().into_iter().filter_map(made).collect();
+    assert!(programs.iter().any(|program| program.ends_with("musl")), "musl-tools: run 'make setup-test'");
+    programs
+}
+
+/// A shell that starts them one after the other, and prints how each ends.
+fn script(programs: &[PathBuf]) -> String {
+    programs.iter().map(|program| format!("{0}; echo {0} $?; ", program.display())).collect()
+}
+
+fn candidates() -> Vec<String> {
+    default_set().into_iter().filter(|one| !one.is_system()).map(|one| one.name).collect()
+}
+
+fn follow(world: &World, candidate: &str, words: &[&str]) -> Output {
+    output(world.imas(["run", "--follow", "--candidate", candidate, "--"]).args(words))
+}
+
+/// The same output and exit status as untouched, and not a word on standard error.
+fn assert_as_plain(world: &World, candidate: &str, words: &[&str]) {
+    let plain = output(world.command(words[0]).args(&words[1..]));
+    let ours = follow(world, candidate, words);
+    assert_eq!(said(&ours), said(&plain), "{candidate}: {words:?}");
+    assert_eq!(stderr(&ours), "", "{candidate}: {words:?}");
+}
+
+/// The program prints the name of the allocator that serves it.
+fn assert_serves(output: &Output, allocator: &str) {
+    assert!(stdout(output).starts_with(allocator) && stderr(output).is_empty(), "{}", said(output));
+}
+
+#[test]
+fn they_start_below_a_program_that_is_followed() {
+    let world = World::new();
+    let script = script(&programs(&world.work()));
+    for candidate in candidates() {
+        assert_as_plain(&world, &candidate, &["sh", "-c", &script]);
+    }
+    let who = build::program("who", &world.work()).display().to_string();
+    let served = follow(&world, "hoard", &["sh", "-c", &format!("{who}; exit $?")]);
+    assert_serves(&served, "hoard"); // and those of our own kind get the candidate all the same
+}
+
+#[test]
+fn they_start_in_measured_and_in_counted_runs() {
+    let world = World::new();
+    let errors = world.work().join("errors");
+    let script = format!("exec 2>>{}; {} ls / ", errors.display(), script(&programs(&world.work())));
+    let mut imas = world.imas(["bench", "--json", "-n", "1", "--trials", "1", "--warmup", "0", "--"]);
+    let bench = output(imas.args(["sh", "-c", &script]));
+    assert!(bench.status.success(), "{}", said(&bench));
+    let result: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
+    for candidate in list(&result, "/candidates") {
+        assert_eq!(list(candidate, "/runs")[0]["exit"], 0, "{candidate:#}");
+        assert!(candidate["paper"]["operations"].as_u64().unwrap() > 0, "{candidate:#}");
+    }
+    let harm = ["system-fails", "exit-differs", "output-differs", "crash-under"];
+    let kinds: Vec<_> = list(&result, "/warnings").iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert!(!kinds.iter().any(|kind| harm.contains(kind)), "{:#}", result["warnings"]);
+    assert_eq!(std::fs::read_to_string(errors).unwrap(), "");
+}
+
+#[test]
+fn an_allocator_of_the_user_s_own_reaches_them_no_more() {
+    let world = World::new();
+    let own = world.work().join("libown.so");
+    std::fs::copy(lib_dir().join("allocators/libhoard.so"), &own).unwrap();
+    let text = format!("schema = 1\n[[candidate]]\nname = \"own\"\nlibrary = \"{}\"\n", own.display());
+    world.add_catalogue("own.toml", &text);
+    let others: Vec<_> =
+        programs(&world.work()).into_iter().filter(|program| !program.ends_with("32-bit")).collect();
+    assert_as_plain(&world, "own", &["sh", "-c", &script(&others)]);
+    let who = build::program("who", &world.work()).display().to_string();
+    assert_serves(&follow(&world, "own", &["sh", "-c", &format!("{who}; exit $?")]), "hoard");
+}
+
+/// A sandbox in which the libraries can be seen, and one in which they cannot: there the dynamic linker says a line for each.
+#[test]
+fn they_start_in_a_sandbox() {
+    let world = World::new();
+    let whole = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev"];
+    if !Command::new(whole[0]).args(&whole[1..]).arg("true").output().is_ok_and(|made| made.status.success())
+    {
+        println!("SKIPPED: bwrap is missing, or may make no namespaces here");
+        return;
+    }
+    let script = script(&programs(&world.work()));
+    let inside = ["sh", "-c", &script];
+    assert_as_plain(&world, "jemalloc", &[&whole[..], &inside[..]].concat());
+    let narrow =
+        "bwrap --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 --symlink usr/bin /bin";
+    let words: Vec<&str> = narrow.split(' ').chain(["sh", "-c", "echo inside; exit 3"]).collect();
+    let ours = follow(&world, "jemalloc", &words);
+    assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("inside\n", Some(3)), "{}", said(&ours));
+    let lines = stderr(&ours);
+    assert!(
+        lines.lines().count() == 2 && lines.lines().all(|line| line.contains("cannot open shared")),
+        "{lines}"
+    );
+}
+
+/// An installation without the folder that children go through, such as a copy of the libraries.
+#[test]
+fn without_the_links_the_plain_paths_are_used() {
+    let world = World::new();
+    let copy = world.work().join("copy");
+    std::fs::create_dir_all(copy.join("allocators")).unwrap();
+    for file in ["libimas.so", "libimas-guard.so", "catalogue.toml", "allocators/libhoard.so"] {
+        std::fs::copy(lib_dir().join(file), copy.join(file)).unwrap();
+    }
+    let who = build::program("who", &world.work()).display().to_string();
+    let script = format!("{who}; echo \"$LD_PRELOAD\"");
+    let mut imas = world.imas(["run", "--follow", "--candidate", "hoard", "--", "sh", "-c", &script]);
+    let ours = output(imas.env("IMAS_LIB_DIR", &copy));
+    assert_serves(&ours, "hoard");
+    let preload = format!("{0}/libimas-guard.so:{0}/allocators/libhoard.so", copy.display());
+    assert_eq!(stdout(&ours).lines().last(), Some(preload.as_str()));
+}
+
+/// `$LIB` in the value must survive programs that hand the environment on, and the program alone sees nothing of it.
+#[test]
+fn the_preload_is_handed_on_as_it_is() {
+    let world = World::new();
+    let echo = "printf '%s\\n' \"$LD_PRELOAD\"";
+    std::fs::write(world.work().join("Makefile"), "all:\n\t@printf '%s\\n' \"$$LD_PRELOAD\"\n").unwrap();
+    let direct = stdout(&follow(&world, "jemalloc", &["sh", "-c", echo]));
+    assert!(direct.contains("/preload/$LIB/libimas-guard.so:"), "{direct}");
+    let python = format!("import subprocess; subprocess.run(['sh', '-c', {echo:?}])");
+    for words in [&["make", "-s"][..], &["env", "make", "-s"], &["python3", "-c", &python]] {
+        assert_eq!(stdout(&follow(&world, "jemalloc", words)), direct, "{words:?}");
+    }
+    let alone = output(&mut world.imas(["run", "--candidate", "jemalloc", "--", "sh", "-c", echo]));
+    assert_eq!(stdout(&alone), "\n");
+}
+
+/// Some programs mind GLIBC_TUNABLES being there at all, even empty.
+#[test]
+fn tunables_are_set_only_for_candidates_that_have_some() {
+    let world = World::new();
+    let words = ["sh", "-c", "sh -c 'echo ${GLIBC_TUNABLES-unset}'"];
+    assert_eq!(stdout(&follow(&world, "jemalloc", &words)), "unset\n");
+    assert!(stdout(&follow(&world, "glibc:lean", &words)).starts_with("glibc.malloc."));
+    let alone = output(world.imas(["run", "--candidate", "glibc:lean", "--"]).args(words));
+    assert_eq!(stdout(&alone), "unset\n");
+}
