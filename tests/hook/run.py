@@ -131,11 +131,11 @@ def foreign_fork():
     """A foreign allocator's fork handlers keep order, too, though it registers them late: preloaded by hand it hangs."""
     if not wanted("foreign fork handlers"):
         return
-    plain = run([WORK / "handlers", "short"])
+    command = [WORK / "handlers", "short", "unsignalled"]  # it locks in a fork of one thread, too
+    plain = run(command)
     for mode in ALL_MODES:
         outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
-                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", WORK / "handlers", "short"])
-        # It takes its lock in a fork of one thread, too: a signal handler's fork is not for it.
+                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", *command])
         check(f"foreign fork handlers {mode}", outcome == plain, f"{outcome} {plain}")
 
 
