@@ -2,6 +2,7 @@
 //! Children of another libc or width, below `imas run --follow` and `imas bench`: they start as they do without us.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+#![allow(clippy::print_stdout, reason = "what cannot run here is named")]
 
 mod support;
 
