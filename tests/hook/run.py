@@ -128,6 +128,19 @@ def foreign():
 VARIABLES = {"PATH": os.environ["PATH"], "A": "1", "EMPTY": "", "LONG": "x" * 5000, "MALLOC_CONF": "dirty_decay_ms:0", "Z": "last"}
 
 
+def auxiliary(allocators):
+    """The kernel's auxiliary vector is found, whatever number of variables was added and taken away again."""
+    name = "env auxiliary vector"
+    plain = run([WORK / "auxiliary"])
+    check(f"{name} untouched", plain.status == 0, plain)
+    settings = ("-s", "A_SETTING=1", "-s", "B_SETTING=1", "-s", "C_SETTING=1")
+    for flags in [settings[:2 * count] + more for count in range(4) for more in ((), ("-f",))]:
+        for variables in (VARIABLES, {**VARIABLES, "LD_PRELOAD": str(WORK / "libearly.so"), "A_SETTING": "0"}):
+            for mode in ALL_MODES:
+                outcome, _ = under(mode, allocators[-1], [WORK / "auxiliary"], flags, env=variables)
+                check(f"{name} {mode} {' '.join(flags)} {len(variables)}", outcome == plain, outcome)
+
+
 def environment(allocators):
     for name, variables in [("env", VARIABLES), ("env with a preload", {**VARIABLES, "LD_PRELOAD": str(WORK / "libearly.so")})]:
         if not wanted(name):
@@ -143,6 +156,8 @@ def environment(allocators):
                 outcome, _ = under(mode, allocator, ["sh", "-c", "env -0; exit 0"], settings, env=variables)
                 shell = run(["sh", "-c", "env -0; exit 0"], env=variables)
                 check(f"{name} in a child {mode} {allocator}", outcome == shell, f"{outcome} {shell}")
+    if wanted("env auxiliary vector"):
+        auxiliary(allocators)
     if wanted("env follow"):
         for mode in ALL_MODES:
             outcome, _ = under(mode, "system", ["env"], ("-f",), env=VARIABLES)
