@@ -24,12 +24,15 @@ sys.dont_write_bytecode = True  # the source tree stays as it is
 import page
 from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program,
                      launch_command, preloaded, report, run, same_everywhere, select, served_by, under, wanted)
+from handlers import handlers
 
 # ---- what the libraries are ----------------------------------------------------------------------------------
 
 FAMILY = """malloc calloc realloc free memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size cfree
 free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
-EXPORTS = {HOOK: {*FAMILY, "dlopen", "_exit", "_Exit", "prctl", "syscall"}, GUARD: {"dlopen", "_exit", "_Exit"}}
+DISPOSITIONS = "sigaction signal bsd_signal sysv_signal __sysv_signal sigset sigignore".split()
+BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", *DISPOSITIONS}
+EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH}
 NEWEST_GLIBC = (2, 16)
 
 
@@ -53,11 +56,12 @@ def libraries():
         check(f"{name} TLS", (int(tls[1], 16) if tls else 0) <= 128, tls and tls[1])
         check(f"{name} stack not executable", re.search(r"GNU_STACK.* RW ", segments) is not None)
         check(f"{name} relro", "GNU_RELRO" in segments)
-        check(f"{name} size", library.stat().st_size < 65536, library.stat().st_size)
+        check(f"{name} size", library.stat().st_size < 81920, library.stat().st_size)
         check(f"{name} no __tls_get_addr", "__tls_get_addr" not in tool("nm", "-D", library))
-        code = tool("objdump", "-d", "--no-show-raw-insn", "--disassemble=dlopen", library)
-        body = code[code.index("<dlopen>:"):]
-        check(f"{name} dlopen ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
+        for opens in ("dlopen", "dlmopen"):
+            code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={opens}", library)
+            body = code[code.index(f"<{opens}>:"):]
+            check(f"{name} {opens} ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
 
 
 CACHE_LINE = 64
@@ -89,6 +93,8 @@ def programs(allocators):
         same_everywhere("threads", [WORK / "threads", threads], [allocator])
     for name in ["early", "pool", "late", "forks", "jumps", "semantics", "dlsym_fails", "deepbind", "pointers", "clones"]:
         same_everywhere(name, [WORK / name], allocators)
+    for space in ("base", "new"):
+        same_everywhere(f"deepbind by dlmopen {space}", [WORK / "deepbind", space], allocators)
     same_everywhere("resolver", [WORK / "resolver"], allocators, modes=["trial"])
     same_everywhere("spawns", [WORK / "spawns"], allocators)
     same_everywhere("python", ["python3", "-c", "import json, threading; print(len(json.dumps(list(range(100000)))))"], CORE,
@@ -175,8 +181,8 @@ def environment(allocators):
 # ---- how programs end ----------------------------------------------------------------------------------------
 
 SIGNALS = {"segv": signal.SIGSEGV, "fpe": signal.SIGFPE, "ill": signal.SIGILL, "bus": signal.SIGBUS, "kill": signal.SIGSEGV,
-           "abort": signal.SIGABRT}
-QUIET_ENDS = {"stack": signal.SIGSEGV, "term": signal.SIGTERM, "reset": signal.SIGABRT}
+           "abort": signal.SIGABRT, "reset": signal.SIGABRT}
+QUIET_ENDS = {"stack": signal.SIGSEGV, "term": signal.SIGTERM}
 EXITS = {"handled": 33, "ignored": 6, "child": int(signal.SIGABRT), "exit": 21, "quick": 22, "_exit": 23, "_Exit": 24}
 
 
@@ -570,6 +576,7 @@ def main():
     foreign()
     environment(core)
     endings(core)
+    handlers(core, [name for name in ("system", "jemalloc", "mimalloc") if name in core])
     counts(allocators)
     live(core)
     if os.uname().machine == "x86_64":
