@@ -25,6 +25,9 @@
 #define IMAS_ENV_WAS "IMAS_WAS_"
 /* Colon-separated names that did not exist before the launcher set them. */
 #define IMAS_ENV_UNSET "IMAS_UNSET"
+/* Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for one, looks
+ * for the auxiliary vector behind the NULL that ends the environment, and reads what it finds there in pairs. */
+#define IMAS_ENV_PAD "IMAS_PAD"
 /* "1": do nothing at all. */
 #define IMAS_ENV_DISABLE "IMAS_DISABLE"
 

@@ -112,7 +112,7 @@ bool again_overrides(const struct imas_catalogue_entry *candidate, char **enviro
 }
 
 #define TEXT_BYTES ((size_t)16 << 10) /* barred.c sees to it that LD_PRELOAD is short */
-#define MOST_ADDED ((size_t)IMAS_CATALOGUE_ENVIRONMENT_BYTES / 2 + 8)
+#define MOST_ADDED ((size_t)IMAS_CATALOGUE_ENVIRONMENT_BYTES / 2 + 9)
 
 /* An environment in the making; memory for both in one mapping. */
 struct making {
@@ -205,6 +205,7 @@ static void set_value(struct making *making, const char *name, const char *value
 }
 
 static void fill(struct making *making, const struct imas_catalogue_entry *candidate, const char *ours, const char *page) {
+    size_t before = making->count;
     bool preload_is_new = find(making->variables, "LD_PRELOAD=") == NULL;
     set_preload(making, ours, candidate->library);
     for (const char *entry = candidate->environment; *entry != '\0'; entry += text_length(entry) + 1)
@@ -213,6 +214,8 @@ static void fill(struct making *making, const struct imas_catalogue_entry *candi
     set_unset(making, candidate, preload_is_new);
     if (page != NULL)
         set_value(making, IMAS_ENV_PAGE, page);
+    if ((making->count - before) % 2 != 0)
+        set_value(making, IMAS_ENV_PAD, "");
     making->variables[making->count] = NULL;
 }
 

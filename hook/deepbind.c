@@ -5,8 +5,10 @@
 #include "sys.h"
 
 typedef void *dlopen_call(const char *file, int mode);
+typedef void *dlmopen_call(long space, const char *file, int mode);
 
 static dlopen_call *real_dlopen;
+static dlmopen_call *real_dlmopen;
 static bool strips = true;
 
 void deepbind_strip(bool strip) {
@@ -19,6 +21,12 @@ static NOINLINE dlopen_call *find_dlopen(void) {
     return found;
 }
 
+static NOINLINE dlmopen_call *find_dlmopen(void) {
+    dlmopen_call *found = (dlmopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlmopen");
+    set_relaxed(real_dlmopen, found);
+    return found;
+}
+
 /* The call at the end must be a jump: dlopen looks at its return address to find whose RUNPATH to search, and that
  * has to be the caller's and not ours. tests/hook disassembles it. */
 EXPORT void *dlopen(const char *file, int mode) {
@@ -28,4 +36,16 @@ EXPORT void *dlopen(const char *file, int mode) {
     if (file != NULL && strips)
         mode &= ~LIBC_RTLD_DEEPBIND;
     return real(file, mode);
+}
+
+#define LIBC_LM_ID_BASE 0
+
+/* Another namespace has a libc of its own, whose malloc serves all in it: the flag means no harm there. A jump, too. */
+EXPORT void *dlmopen(long space, const char *file, int mode) {
+    dlmopen_call *real = get_relaxed(real_dlmopen);
+    if (unlikely(real == NULL))
+        real = find_dlmopen();
+    if (space == LIBC_LM_ID_BASE && file != NULL && strips)
+        mode &= ~LIBC_RTLD_DEEPBIND;
+    return real(space, file, mode);
 }

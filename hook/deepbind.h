@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* deepbind.h - dlopen without RTLD_DEEPBIND, which lets a plugin find libc's malloc before the candidate's. */
+/* deepbind.h - dlopen and dlmopen without RTLD_DEEPBIND, which lets a plugin find libc's malloc before the candidate's. */
 #ifndef IMAS_HOOK_DEEPBIND_H
 #define IMAS_HOOK_DEEPBIND_H
 

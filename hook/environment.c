@@ -97,7 +97,7 @@ bool environment_has_settings(char **environment) {
 
 static bool of_launcher(const char *entry) {
     return value_of(entry, IMAS_ENV_PAGE) != NULL || value_of(entry, IMAS_ENV_UNSET) != NULL ||
-           text_after(entry, IMAS_ENV_WAS) != NULL;
+           value_of(entry, IMAS_ENV_PAD) != NULL || text_after(entry, IMAS_ENV_WAS) != NULL;
 }
 
 /* Closes the gaps: keeps, in their order, the entries that were there before the launcher. */
@@ -113,7 +113,7 @@ static void drop_added(char **environment, const char *unset) {
 static void drop_page(char **environment) {
     char **kept = environment;
     for (char **entry = environment; *entry != NULL; entry++) {
-        if (value_of(*entry, IMAS_ENV_PAGE) == NULL)
+        if (value_of(*entry, IMAS_ENV_PAGE) == NULL && value_of(*entry, IMAS_ENV_PAD) == NULL)
             *kept++ = *entry;
     }
     *kept = NULL;

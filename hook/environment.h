@@ -17,7 +17,7 @@ bool environment_has_settings(char **environment);
 /*
  * Puts the environment back as it was before the launcher changed it, in place and allocating nothing: an entry
  * IMAS_WAS_<NAME>=value stands for <NAME>=value, names listed in IMAS_UNSET go, and what the launcher added goes.
- * With IMAS_TREE=1 nothing changes, with IMAS_FOLLOW=1 only IMAS_PAGE goes. The order of all other entries stays.
+ * With IMAS_TREE=1 nothing changes, with IMAS_FOLLOW=1 only IMAS_PAGE and IMAS_PAD go. The order of all other entries stays.
  */
 void environment_restore(char **environment);
 

@@ -1,10 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fatal.h"
 
-#include <signal.h>
-
+#include "action.h"
 #include "page.h"
 #include "sys.h"
+
+static const int fatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, SIGFPE};
+#define FATALS (sizeof fatal / sizeof *fatal)
+
+/* What the program would read where our handler is set: a default action with the flags it was last given. */
+static struct kernel_action shown[FATALS];
+static bool installed;
+
+static size_t index_of(int signal) {
+    size_t index = 0;
+    while (index < FATALS && fatal[index] != signal)
+        index++;
+    return index;
+}
+
+/* ---- the handler ----------------------------------------------------------------------------------------- */
+
+/* Where our handler returns to when the kernel has called it, and no other one's does. Debuggers know the place by
+ * its name and by these instructions; unwinders look at the instruction before it, hence the nop. */
+extern HIDDEN void return_from_signal(void) __asm__("__restore_rt");
+#if defined(__x86_64__)
+__asm__(".pushsection .text\n\tnop\n\t.type __restore_rt, @function\n__restore_rt:\n\tmovq $15, %rax\n\tsyscall\n\t"
+        ".size __restore_rt, . - __restore_rt\n\t.popsection");
+#elif defined(__aarch64__)
+__asm__(".pushsection .text\n\tnop\n\t.type __restore_rt, %function\n__restore_rt:\n\tmov x8, 139\n\tsvc 0\n\t"
+        ".size __restore_rt, . - __restore_rt\n\t.popsection");
+#endif
+
+static void note(int signal, int code) {
+    if (!page_is_ours())
+        return;
+    set_relaxed(page_header->fatal_code, (uint32_t)code);
+    set_relaxed(page_header->fatal_signal, (uint32_t)signal);
+}
 
 /* Ends the process by the signal once more, now with its default action, keeping sender and code. */
 static void send_again(int signal, siginfo_t *info) {
@@ -19,28 +52,87 @@ static bool comes_back_by_itself(int signal, const siginfo_t *info) {
     return !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-static void note_fatal(int signal, siginfo_t *info, void *context) {
+/* A handler of the program's has called ours: it read the disposition by a system call of its own. It may have passed
+ * one argument only, so `info` is not touched; and the kernel has reset nothing, so without this the fault would be
+ * back for ever. What is sent arrives when the program's handler returns. */
+static void end_by_default(int signal) {
+    static const struct kernel_action by_default;
+    note(signal, 0);
+    action_swap(signal, &by_default, NULL);
+    sys3(SYS_tgkill, sys0(SYS_getpid), sys0(SYS_gettid), signal);
+}
+
+/* Called by the kernel it makes no system call for a fault: a seccomp filter might end the process by another signal. */
+static NOINLINE void note_fatal(int signal, siginfo_t *info, void *context) {
     (void)context;
-    if (page_is_ours()) {
-        set_relaxed(page_header->fatal_code, (uint32_t)info->si_code);
-        set_relaxed(page_header->fatal_signal, (uint32_t)signal);
+    if (__builtin_return_address(0) != (void *)return_from_signal) {
+        end_by_default(signal);
+        return;
     }
+    note(signal, info->si_code);
     if (!comes_back_by_itself(signal, info))
         send_again(signal, info);
 }
 
+static const struct kernel_action ours = {
+    .handler = (void *)note_fatal,
+    .flags = SA_ONSTACK | (unsigned long)SA_RESETHAND | SA_NODEFER | SA_SIGINFO | ACTION_RESTORER,
+    .restorer = return_from_signal,
+};
+
+/* ---- setting it ------------------------------------------------------------------------------------------ */
+
 /* Installed first and taken back if it displaced anything: nearly always that is one call instead of two. */
-static void install_if_default(int signal) {
-    struct sigaction ours = {.sa_sigaction = note_fatal, .sa_flags = SA_ONSTACK | SA_RESETHAND | SA_NODEFER | SA_SIGINFO};
-    struct sigaction before;
-    if (sigaction(signal, &ours, &before) != 0)
-        return;
-    if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL)
-        sigaction(signal, &before, NULL);
+void fatal_install(void) {
+    for (size_t i = 0; i < FATALS; i++) {
+        action_swap(fatal[i], &ours, &shown[i]);
+        if (shown[i].handler != (void *)SIG_DFL)
+            action_swap(fatal[i], &shown[i], NULL);
+    }
+    installed = true;
 }
 
-void fatal_install(void) {
-    static const int fatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, SIGFPE};
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        install_if_default(fatal[i]);
+bool fatal_watches(int signal) {
+    return get_relaxed(installed) && index_of(signal) < FATALS;
+}
+
+bool fatal_is_handler(const void *handler) {
+    return handler == (const void *)note_fatal;
+}
+
+/* libc fills only the part of the mask that the kernel has. */
+static void show(const struct kernel_action *action, struct sigaction *to) {
+    to->sa_sigaction = (void (*)(int, siginfo_t *, void *))action->handler;
+    to->sa_flags = (int)action->flags;
+    to->sa_restorer = action->restorer;
+    __builtin_memcpy(&to->sa_mask, &action->mask, sizeof action->mask);
+}
+
+void fatal_show_default(int signal, struct sigaction *action) {
+    show(&shown[index_of(signal)], action);
+    action->sa_handler = SIG_DFL;
+}
+
+/* Linux forgets the others since 5.11. */
+#define KERNEL_FLAGS \
+    (SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | 0x800UL | SA_ONSTACK | SA_RESTART | SA_NODEFER | (unsigned long)SA_RESETHAND)
+
+void fatal_set_default(int signal, const struct sigaction *action, struct sigaction *before) {
+    struct kernel_action *slot = &shown[index_of(signal)], next = {.flags = action->sa_flags & KERNEL_FLAGS}, last;
+    __builtin_memcpy(&next.mask, &action->sa_mask, sizeof next.mask);
+    action_swap(signal, &ours, &last);
+    if (fatal_is_handler(last.handler))
+        last = *slot;
+    next.flags |= last.flags & ACTION_RESTORER; /* libc sets it and its function in every action */
+    next.restorer = last.restorer;
+    *slot = next;
+    if (before != NULL)
+        show(&last, before);
+}
+
+void fatal_withdraw(int signal) {
+    struct kernel_action now;
+    action_swap(signal, NULL, &now);
+    if (fatal_is_handler(now.handler))
+        action_swap(signal, &shown[index_of(signal)], NULL);
 }

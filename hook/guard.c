@@ -3,12 +3,13 @@
  * guard.c - libimas-guard.so: what stands before the allocator in production.
  *
  * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it gives the
- * environment back, so that children start without us; after that it acts only at dlopen, at a fatal signal and at
- * the end.
+ * environment back, so that children start without us; after that it acts only at dlopen and where signals are given
+ * handlers, and in a process with a page at a fatal signal and at the end.
  */
 #include <sys/auxv.h>
 
 #include "deepbind.h"
+#include "disposition.h"
 #include "environment.h"
 #include "fatal.h"
 #include "leave.h"
@@ -31,11 +32,12 @@ static void let_allocator_read_settings(char **environment) {
     free(block);
 }
 
-static void open_flight_page(char **environment) {
+static bool open_flight_page(char **environment) {
     const char *path = environment_value(environment, IMAS_ENV_PAGE);
     struct imas_page_header *header = path != NULL ? page_open(path, IMAS_PAGE_FLIGHT) : NULL;
     if (header != NULL)
         page_use(header);
+    return header != NULL;
 }
 
 static enum imas_pass_reason why_unfit(const void *serving) {
@@ -59,11 +61,12 @@ static void watch_over(char **arguments, char **environment) {
     const void *serving_malloc = object_next("malloc");
     const void *serving = object_of(serving_malloc);
     deepbind_strip(serving != object_libc());
-    open_flight_page(environment);
+    bool noted = open_flight_page(environment);
     enum imas_pass_reason reason = why_unfit(serving);
     if (reason == IMAS_PASS_NONE) {
         let_allocator_read_settings(environment);
-        take_notes(serving_malloc);
+        if (noted)
+            take_notes(serving_malloc);
     } else {
         page_note_pass(reason);
         unfit_start_clean(arguments, environment);
@@ -72,6 +75,7 @@ static void watch_over(char **arguments, char **environment) {
 
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
+    disposition_prepare();
     if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0) {
         deepbind_strip(false);
         return;

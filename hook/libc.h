@@ -48,6 +48,10 @@ __attribute__((weak)) extern int libc_on_exit(void (*call)(int status, void *arg
 __attribute__((weak)) extern int libc_at_quick_exit(void (*call)(void *object), void *object);
 /* gnu_get_libc_version: not weak, every glibc has it. */
 extern const char *libc_version(void);
+/* sigaction and signal, by their other names: we define those two ourselves. Every glibc has them. */
+struct sigaction;
+extern int libc_sigaction(int signal, const struct sigaction *action, struct sigaction *before);
+extern void (*libc_signal(int signal, void (*handler)(int)))(int);
 
 /* ld.so's list of loaded objects (link.h); weak, so that ld.so itself does not become a library we need. */
 #pragma weak _r_debug
@@ -59,5 +63,7 @@ __asm__(".symver libc_getauxval, getauxval@" LIBC_GETAUXVAL);
 __asm__(".symver libc_on_exit, on_exit@" LIBC_OLDEST);
 __asm__(".symver libc_at_quick_exit, __cxa_at_quick_exit@" LIBC_QUICK_EXIT);
 __asm__(".symver libc_version, gnu_get_libc_version@" LIBC_OLDEST);
+__asm__(".symver libc_sigaction, __sigaction@" LIBC_OLDEST);
+__asm__(".symver libc_signal, ssignal@" LIBC_OLDEST);
 
 #endif

@@ -222,7 +222,7 @@ static void take_mark_away(char **environment) {
         return;
     char **kept = environment;
     for (char **entry = environment; *entry != NULL; entry++) {
-        if (text_after(*entry, IMAS_ENV_PLACED "=") == NULL)
+        if (text_after(*entry, IMAS_ENV_PLACED "=") == NULL && text_after(*entry, IMAS_ENV_PAD "=") == NULL)
             *kept++ = *entry;
     }
     *kept = NULL;

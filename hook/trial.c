@@ -8,6 +8,7 @@
 
 #include "call.h"
 #include "deepbind.h"
+#include "disposition.h"
 #include "environment.h"
 #include "fatal.h"
 #include "full.h"
@@ -143,6 +144,7 @@ static void decide(char **arguments, char **environment, bool whole_family) {
 
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
+    disposition_prepare();
     bool whole_family = next_find();
     next_seal();
     bool candidate_serves = next_found() && object_of((const void *)next.malloc) != object_libc();

@@ -85,10 +85,12 @@ static char *entry_of(char **environment, const char *name) {
 static void keep_mark(char **environment, char *mark) {
     if (mark == NULL)
         return;
+    static char pad[] = IMAS_ENV_PAD "="; /* goes with the mark */
     while (*environment != NULL)
         environment++;
     environment[0] = mark;
-    environment[1] = NULL;
+    environment[1] = pad;
+    environment[2] = NULL;
 }
 
 void unfit_start_clean(char **arguments, char **environment) {

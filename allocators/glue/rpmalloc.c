@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rpmalloc, whose threads must announce themselves (upstream's own preload build interposes
 // pthread_create for that) and which guards single spans by values in them: hence the gate.
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -10,6 +11,26 @@ extern int rpmalloc_initialize(void);
 extern void rpmalloc_thread_initialize(void);
 extern void rpmalloc_thread_finalize(int release_caches);
 
+// rpmalloc guards its list of heaps with a spin lock and maps memory while it holds it. A holder that loses its CPU
+// then lets every other thread that begins or ends spin for its whole time slice: minutes for 2,000 threads. Under
+// this mutex they sleep. Whoever holds it is inside the gate, so it is free at every fork.
+static pthread_mutex_t heaps = PTHREAD_MUTEX_INITIALIZER;
+
+static inline void give_heap(void)
+{
+    pthread_mutex_lock(&heaps);
+    rpmalloc_thread_initialize();
+    pthread_mutex_unlock(&heaps);
+}
+
+// The caches go to the shared heap: no thread of ours comes back for them.
+static inline void take_heap_back(void)
+{
+    pthread_mutex_lock(&heaps);
+    rpmalloc_thread_finalize(1);
+    pthread_mutex_unlock(&heaps);
+}
+
 static inline void begin_thread(void)
 {
     static int initialized;
@@ -17,16 +38,15 @@ static inline void begin_thread(void)
         initialized = 1;
         rpmalloc_initialize();
     }
-    rpmalloc_thread_initialize();
+    give_heap();
 }
 
 #define GATE_BEGIN_THREAD() begin_thread()
-// The caches go to the shared heap: no thread of ours comes back for them.
-#define GATE_END_THREAD() rpmalloc_thread_finalize(1)
+#define GATE_END_THREAD() take_heap_back()
 
 // A thread past its end gets a heap for each single call.
-#define GATE_BEGIN_ENDED() rpmalloc_thread_initialize()
-#define GATE_LEAVE_ENDED() rpmalloc_thread_finalize(1)
+#define GATE_BEGIN_ENDED() give_heap()
+#define GATE_LEAVE_ENDED() take_heap_back()
 
 extern void *rpmalloc(size_t size);
 extern void *rpmemalign(size_t alignment, size_t size);

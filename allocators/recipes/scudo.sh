@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# Scudo standalone, LLVM's hardened allocator. Thread data of 11 KB: the launcher loads it, dlopen cannot.
+# Scudo standalone, LLVM's hardened allocator. Its thread data are mapped (scudo_threads.h).
 version=14
 source=crate:scudo-sys
-glue=(scudo.c primitives.h scudo_heap.cpp cxx_runtime.cpp)
+glue=(scudo.c primitives.h scudo_heap.cpp scudo_threads.h cxx_runtime.cpp)
 hooks=(__scudo_allocate_hook __scudo_deallocate_hook __scudo_default_options android_set_abort_message
     async_safe_write_log)
 build_seconds=10

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads: blocks freed by others, threads that come and go, whatever made them.
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <threads.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fact.h"
@@ -227,15 +229,96 @@ static void check_exit(void)
     }
 }
 
+// Sizes from all paths of an allocator, on the smallest stack that POSIX lets a program ask for.
+static void *on_small_stack(void *argument)
+{
+    (void)argument;
+    void *blocks[64];
+    for (size_t round = 0; round < 8; round++) {
+        size_t most = round % 4 == 3 ? 200000 : 3000;
+        for (size_t index = 0; index < 64; index++)
+            blocks[index] = malloc(1 + (index * 37 + round * 1001) % most);
+        for (size_t index = 0; index < 64; index++)
+            blocks[index] = realloc(blocks[index], 500 + index * 10);
+        for (size_t index = 0; index < 64; index++)
+            free(blocks[index]);
+    }
+    void *aligned = NULL;
+    if (posix_memalign(&aligned, 4096, 5000) == 0)
+        free(aligned);
+    return NULL;
+}
+
+static void check_small_stacks(void)
+{
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN);
+    int error = 0;
+    for (int index = 0; index < 20 && error == 0; index++) {
+        pthread_t thread;
+        error = pthread_create(&thread, &attributes, on_small_stack, NULL);
+        if (error == 0)
+            pthread_join(thread, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+    fact("small-stacks", error == 0, "pthread_create: %s", strerror(error));
+}
+
+enum { LIVE_AT_ONCE = 2000, BLOCKS_EACH = 20, LIVE_SECONDS = 20 };
+static pthread_barrier_t all_live;
+
+static void *lives(void *argument)
+{
+    void *blocks[BLOCKS_EACH];
+    pthread_barrier_wait(&all_live);
+    for (size_t index = 0; index < BLOCKS_EACH; index++)
+        blocks[index] = malloc(100 + index * 50);
+    pthread_barrier_wait(&all_live);
+    for (size_t index = 0; index < BLOCKS_EACH; index++)
+        free(blocks[index]);
+    return argument;
+}
+
+static double seconds_of_cpu(void)
+{
+    struct timespec now = {0, 0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+// All begin and end at about the same time. The bound is no measure of speed: a spin lock whose holder has lost its CPU
+// takes minutes here, anything else less than a second.
+static void check_many_live(void)
+{
+    static pthread_t threads[LIVE_AT_ONCE];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 << 10);
+    pthread_barrier_init(&all_live, NULL, LIVE_AT_ONCE);
+    double before = seconds_of_cpu();
+    for (size_t index = 0; index < LIVE_AT_ONCE; index++)
+        if (pthread_create(&threads[index], &attributes, lives, NULL) != 0) {
+            fprintf(stderr, "threads: many-live-threads: SKIPPED: no more than %zu threads here\n", index);
+            exit(facts_end());
+        }
+    for (size_t index = 0; index < LIVE_AT_ONCE; index++)
+        pthread_join(threads[index], NULL);
+    double used = seconds_of_cpu() - before;
+    fact("many-live-threads", used < LIVE_SECONDS, "%.0f s of CPU time for %d threads", used, LIVE_AT_ONCE);
+}
+
 int main(int argc, char **argv)
 {
     facts_begin(argc, argv);
     check_served();
+    check_small_stacks();
     check_exchange();
     check_churn();
     check_c11_threads();
     check_detached();
     check_late_ends();
     check_exit();
+    check_many_live();
     return facts_end();
 }

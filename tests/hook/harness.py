@@ -104,7 +104,7 @@ def build():
     compile_program("own_malloc", "-rdynamic")
     compile_program("pointers", "-no-pie", "-fno-pie")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
-                 "live", "sandboxed", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge"]:
+                 "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge"]:
         compile_program(name)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",

@@ -20,6 +20,8 @@
 
 #include "../../abi/imas_abi.h"
 
+extern char **environ;
+
 struct options {
     bool flight, follow, tree, wait;
     const char *page, *libraries;
@@ -91,6 +93,9 @@ static void change(const char *name, const char *value) {
 
 static void set_environment(const struct options *options) {
     char preload[8192];
+    int inherited = 0;
+    while (environ[inherited] != NULL)
+        inherited++;
     const char *old = getenv("LD_PRELOAD");
     snprintf(preload, sizeof preload, "%s%s%s", options->libraries, old ? ":" : "", old ? old : "");
     for (int i = 0; i < options->setting_count; i++) {
@@ -107,6 +112,11 @@ static void set_environment(const struct options *options) {
     if (options->page != NULL)
         setenv(IMAS_ENV_PAGE, options->page, 1);
     setenv(IMAS_ENV_UNSET, unset, 1);
+    int added = 0;
+    for (char **entry = environ; *entry != NULL; entry++)
+        added++;
+    if (options->follow ? options->page != NULL : (added - inherited) % 2 != 0)
+        setenv(IMAS_ENV_PAD, "", 1);
 }
 
 static int wait_and_tell(pid_t child) {

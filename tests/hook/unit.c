@@ -108,6 +108,10 @@ static void environments(void) {
              LIST("A=1", "LD_PRELOAD=old", "B=2"), environment_restore);
     restores("added entries go", LIST("LD_PRELOAD=new", "A=1", "MALLOC_CONF=x", "IMAS_UNSET=LD_PRELOAD:MALLOC_CONF"),
              LIST("A=1"), environment_restore);
+    restores("the pad goes", LIST("MALLOC_CONF=x", "A=1", "IMAS_PAD=", "IMAS_UNSET=MALLOC_CONF"), LIST("A=1"),
+             environment_restore);
+    restores("the pad goes with the page", LIST("IMAS_FOLLOW=1", "IMAS_PAD=", "IMAS_PAGE=/x"), LIST("IMAS_FOLLOW=1"),
+             environment_restore);
     restores("a removed entry comes back", LIST("A=1", "IMAS_WAS_GONE=value"), LIST("A=1", "GONE=value"),
              environment_restore);
     restores("names are compared whole", LIST("AB=1", "A=2", "ABC=3", "IMAS_UNSET=AB"), LIST("A=2", "ABC=3"),

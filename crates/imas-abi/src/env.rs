@@ -11,6 +11,9 @@ pub const TREE: &str = "IMAS_TREE";
 pub const WAS: &str = "IMAS_WAS_";
 /// Colon-separated names that did not exist before the launcher set them.
 pub const UNSET: &str = "IMAS_UNSET";
+/// Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for one, looks for
+/// the auxiliary vector behind the NULL that ends the environment, and reads what it finds there in pairs.
+pub const PAD: &str = "IMAS_PAD";
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
 /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.

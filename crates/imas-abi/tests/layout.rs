@@ -169,6 +169,7 @@ fn strings() -> Facts {
         ("IMAS_ENV_TREE", env::TREE),
         ("IMAS_ENV_WAS", env::WAS),
         ("IMAS_ENV_UNSET", env::UNSET),
+        ("IMAS_ENV_PAD", env::PAD),
         ("IMAS_ENV_DISABLE", env::DISABLE),
         ("IMAS_ENV_RUN", env::RUN),
         ("IMAS_ENV_PLACED", env::PLACED),

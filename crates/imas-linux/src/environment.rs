@@ -168,7 +168,23 @@ impl Injection<'_> {
         if self.reach == Reach::Tree {
             variables.insert(imas_abi::env::TREE.into(), "1".into());
         }
+        self.pad(inherited, &mut variables);
         variables
+    }
+}
+
+impl Injection<'_> {
+    /// Makes the number of variables that the guard or the hook takes away an even one ([`imas_abi::env::PAD`]).
+    fn pad(&self, inherited: &Variables, variables: &mut Variables) {
+        let kept = inherited.keys().filter(|name| !is_ours(name)).count();
+        let taken_away = match self.reach {
+            Reach::Program => variables.len() - kept,
+            Reach::Children => usize::from(self.page.is_some()),
+            Reach::Tree => 0,
+        };
+        if taken_away % 2 != 0 {
+            variables.insert(imas_abi::env::PAD.into(), "".into());
+        }
     }
 }
 
@@ -182,7 +198,9 @@ fn stub_stands(inherited: &Variables) -> bool {
 /// The stub takes this away again before the program sees it; for a tree it stays.
 fn leave_alone(variables: &mut Variables, reach: Reach) {
     variables.insert(imas_abi::env::PLACED.into(), crate::catalogue::SYSTEM.into());
-    if reach != Reach::Program {
+    if reach == Reach::Program {
+        variables.insert(imas_abi::env::PAD.into(), "".into());
+    } else {
         variables.insert(imas_abi::env::FOLLOW.into(), "1".into());
     }
 }
@@ -190,8 +208,8 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
 /// Variables that launchers above us left for their own process.
 fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    use imas_abi::env::{FOLLOW, PAGE, TREE, UNSET};
-    let exact = [PAGE, FOLLOW, TREE, UNSET, SIGPIPE_IGNORED];
+    use imas_abi::env::{FOLLOW, PAD, PAGE, TREE, UNSET};
+    let exact = [PAGE, FOLLOW, TREE, UNSET, PAD, SIGPIPE_IGNORED];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
 }
 
@@ -290,6 +308,28 @@ mod tests {
             let got = start(&arena, mode, Reach::Tree, &variables(&[("GLIBC_TUNABLES", "")]));
             assert_eq!(got[tunables], "a=1");
             assert_eq!(got[OsStr::new("IMAS_WAS_GLIBC_TUNABLES")], "");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_again_is_even_in_number() {
+        let page = Path::new("/p");
+        let settings: [&[(&str, &str)]; 3] = [&[], &[("A", "1")], &[("A", "1"), ("B", "2")]];
+        for (setting, reach) in settings.iter().flat_map(|s| [(s, Reach::Program), (s, Reach::Children)]) {
+            for inherited in [&[][..], &[("LD_PRELOAD", "/x.so")], &[("A", "0"), ("HOME", "/h")]] {
+                let candidate = candidate("x", Some("/l/x.so"), setting);
+                let injection =
+                    Injection { candidate: &candidate, mode: Mode::Production, reach, page: Some(page) };
+                let inherited = variables(inherited);
+                let got = injection.variables(&inherited, &libraries()).unwrap();
+                let padded = got.contains_key(OsStr::new("IMAS_PAD"));
+                let taken = if reach == Reach::Program {
+                    got.len() - inherited.len()
+                } else {
+                    1 + usize::from(padded)
+                };
+                assert_eq!(taken % 2, 0, "{got:?}");
+            }
         }
     }
 
