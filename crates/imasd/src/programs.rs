@@ -96,6 +96,7 @@ impl Daemon {
         }
         if let Some(reason) = self.bar(sight) {
             self.ineligible.add(sight, domain, reason);
+            self.counters.programs_left_alone += 1;
             return;
         }
         if self.book.len() >= self.config.most_programs {
