@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one way to standard output.
+//! The one way to standard output. Names of programs are chosen by whoever runs them: nothing that steers a terminal passes.
 
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use imas_core::printable;
 use serde::Serialize;
 
 /// Writes text, ending it with a newline.
@@ -12,12 +13,7 @@ use serde::Serialize;
 /// # Errors
 /// When standard output cannot be written.
 pub fn text(text: &str) -> Result<()> {
-    let mut out = anstream::stdout().lock();
-    write!(out, "{text}")?;
-    if !text.ends_with('\n') {
-        writeln!(out)?;
-    }
-    Ok(out.flush()?)
+    write(&printable::text(text))
 }
 
 /// Writes a value as indented JSON.
@@ -25,11 +21,20 @@ pub fn text(text: &str) -> Result<()> {
 /// # Errors
 /// When standard output cannot be written.
 pub fn json(value: &impl Serialize) -> Result<()> {
-    text(&serde_json::to_string_pretty(value)?)
+    write(&printable::json(&serde_json::to_string_pretty(value)?))
 }
 
 /// Whether the name of a file stands for standard output.
 #[must_use]
 pub fn is_stdout(file: &Path) -> bool {
     file == Path::new("-")
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}")?;
+    if !text.ends_with('\n') {
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
 }

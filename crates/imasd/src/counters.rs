@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) processes_overlooked: u64,
     /// Programs not taken up because the number of programs is limited.
     pub(crate) programs_refused: u64,
+    /// Programs looked at and left alone.
+    pub(crate) programs_left_alone: u64,
     /// Crashes under a candidate.
     pub(crate) crashes: u64,
     /// Times the store refused to write.
@@ -56,7 +58,7 @@ pub(crate) struct Status<'a> {
     pub(crate) flights_watched: usize,
     /// Why everybody stands aside, if so.
     pub(crate) emergency: Option<&'a str>,
-    /// Executables that are left alone, with the reason; the newest hundred.
-    pub(crate) barred: Vec<(String, String)>,
+    /// How many programs are left alone. Everybody may read this file: which ones they are stands in another, for root.
+    pub(crate) ineligible: usize,
     pub(crate) counters: &'a Counters,
 }
