@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) processes_overlooked: u64,
     /// Programs not taken up because the number of programs is limited.
     pub(crate) programs_refused: u64,
+    /// Programs forgotten because others of the same owner needed their place.
+    pub(crate) programs_evicted: u64,
     /// Crashes under a candidate.
     pub(crate) crashes: u64,
     /// Times the store refused to write.

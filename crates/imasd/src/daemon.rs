@@ -28,6 +28,7 @@ use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::installation::Installation;
 use crate::notify;
+use crate::owners::Owners;
 use crate::publish::Publisher;
 use crate::sight::{Identity, Sight};
 use crate::trouble::open_store;
@@ -59,6 +60,7 @@ pub(crate) struct Daemon {
     pub(crate) store: Store,
     pub(crate) installation: Option<Installation>,
     pub(crate) exclusions: Exclusions,
+    pub(crate) owners: Owners,
     pub(crate) book: Book,
     pub(crate) folders: Folders,
     pub(crate) watched: Watched,
@@ -140,6 +142,7 @@ impl Daemon {
             census: Census::new(worth(&config)),
             installation: None,
             exclusions: Exclusions::read()?,
+            owners: Owners::read(Path::new("/etc")),
             book: Book::default(),
             watched: Watched::default(),
             departed: Departed::default(),
@@ -185,6 +188,7 @@ impl Daemon {
     /// Works until it is told to end.
     pub(crate) fn run(mut self) -> Result<()> {
         self.read_installation();
+        self.shorten_names();
         self.load_book()?;
         self.resume_witnesses();
         self.judge_all();
@@ -326,6 +330,7 @@ impl Daemon {
             self.judge_all();
         }
         self.look_at_emergency();
+        self.owners.refresh();
         self.sweep();
         self.close_spans(Instant::now());
         let now_s = now_unix_s();
@@ -459,7 +464,7 @@ impl Daemon {
             retest_s: self.options.retest,
             events: self.events(),
             programs: self.book.len(),
-            trials_offered: self.book.all().filter(|known| known.offer.is_some() && !known.taken).count(),
+            trials_offered: self.book.all().filter(|known| known.offer.is_some() && known.taken_by.is_none()).count(),
             trials_running: trials,
             flights_watched: self.watched.watches.len() - trials,
             emergency: self.emergency.as_deref(),

@@ -160,6 +160,11 @@ impl Folders {
             .collect()
     }
 
+    /// Whose folders there are.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = u32> {
+        self.open.keys().copied()
+    }
+
     /// The user's folder.
     pub(crate) fn of(&self, uid: u32) -> Option<&OwnedFd> {
         self.open.get(&uid)
