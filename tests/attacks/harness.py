@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that the attacks run on: private mount and pid namespaces over the real root, in which the package is unpacked, the
+preload entry is in place, and imasd runs as user imas with the capabilities of its unit. Nothing of the real machine is changed.
+
+An attack is a function that takes the World. `World.begin` gives each one an imasd with an empty store."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STATE = pathlib.Path("/run/imas/state")
+STORE = pathlib.Path("/var/lib/imas/imas.db")
+CONFIG = pathlib.Path("/etc/imas/imasd.toml")
+UNIT = pathlib.Path("/usr/lib/systemd/system/imasd.service")
+# How long anything may take before an attack counts as successful. Never a figure.
+PATIENCE_S = 30
+# The promise, in MB of resident memory: SPECIFICATION.md.
+MOST_MB = 20
+# Real users of the namespace. Mallory attacks; Alice only works.
+USERS = {"mallory": 2001, "alice": 2002, "bob": 2003}
+# Programs become known at once, and each is tried once on one candidate.
+SETTINGS = """policy = "paper"
+worth_cpu_s = 0.0
+worth_life_s = 0.1
+max_tests = 1
+candidates = ["jemalloc"]
+"""
+
+
+class Failed(Exception):
+    """An attack has succeeded, and how."""
+
+
+class Skipped(Exception):
+    """An attack cannot be made on this machine, and why."""
+
+
+# ---- the namespaces ---------------------------------------------------------------------------------------------
+
+
+def enter(words):
+    """Starts this command again as the first process of namespaces of its own, once. Where there are none, says so and ends."""
+    if os.environ.get("IMAS_ATTACKS_INSIDE") == "yes":
+        return
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+    if os.geteuid() != 0 or subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
+        print("SKIPPED everything: private mount and pid namespaces take root")
+        print("attacks: 0 passed, 0 failed")
+        sys.exit(0)
+    with tempfile.TemporaryDirectory(prefix="imas-attacks-") as folder:
+        environment = dict(os.environ, IMAS_ATTACKS_INSIDE="yes", IMAS_ATTACKS_FOLDER=folder)
+        ended = subprocess.run([*unshare, sys.executable, *words], env=environment)
+    sys.exit(ended.returncode)
+
+
+# The new root is a file system in memory over the real one. What is mounted there keeps out of sight, but /proc, /dev and /sys.
+NEW_ROOT = """set -e
+mount -t tmpfs -o mode=755 imas-attacks "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cd "$1/root"
+mount --rbind /dev dev
+mount --rbind /sys sys
+mount -t proc proc proc
+mount -t tmpfs -o mode=755 run run
+mount -t tmpfs -o mode=1777 tmp tmp
+mkdir -p tmp/old
+pivot_root . tmp/old
+cd /
+umount -l /tmp/old
+rmdir /tmp/old
+"""
+
+
+def change_root(package):
+    """Replaces the root of these namespaces, and unpacks the package there."""
+    folder = os.environ["IMAS_ATTACKS_FOLDER"]
+    # Read before the change: the old root is out of reach then.
+    archive = subprocess.run(["tar", "-C", package, "-c", "."], capture_output=True, check=True).stdout
+    subprocess.run(["sh", "-c", NEW_ROOT, "sh", folder], check=True)
+    os.chdir("/")
+    pathlib.Path("/etc/ld.so.preload").unlink(missing_ok=True)
+    subprocess.run(["tar", "-C", "/", "-x", "--no-same-owner", "--no-overwrite-dir"], input=archive, check=True)
+
+
+def make_users():
+    """imas, as sysusers.d makes it, and the people."""
+    subprocess.run(["useradd", "--system", "--home-dir", "/var/lib/imas", "--shell", "/usr/sbin/nologin", "imas"], check=True)
+    for name, uid in USERS.items():
+        subprocess.run(["useradd", "--create-home", "--uid", str(uid), "--shell", "/bin/sh", name], check=True, stderr=subprocess.DEVNULL)
+        os.chmod(f"/home/{name}", 0o700)
+
+
+def make_folders():
+    """As tmpfiles.d and the unit make them; users' pages lie on a file system of their own."""
+    owner = "imas"
+    for folder, mode in [("/run/imas", 0o755), (STATE, 0o755), (STATE / "u", 0o711), (STORE.parent, 0o750)]:
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(folder, mode)
+        if folder != pathlib.Path("/run/imas"):
+            shutil.chown(folder, owner, owner)
+    if not os.path.ismount(STATE / "u"):
+        options = "mode=0711,size=64M,nr_inodes=32k,nosuid,nodev,noexec"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "imas-pages", STATE / "u"], check=True)
+        shutil.chown(STATE / "u", owner, owner)
+
+
+def unit_capabilities():
+    """The capabilities that the installed unit gives to imasd."""
+    line = re.search(r"^CapabilityBoundingSet=(.*)$", UNIT.read_text(), re.MULTILINE)
+    return [word.removeprefix("CAP_").lower() for word in line[1].split()]
+
+
+# ---- the world --------------------------------------------------------------------------------------------------
+
+
+class World:
+    """One machine with imasd."""
+
+    def __init__(self, package):
+        change_root(package)
+        make_users()
+        make_folders()
+        self.daemon = None
+        self.others = []
+        self.log = pathlib.Path("/tmp/imasd.log")
+        run("imas", "system", "enable", "--yes", check=True)
+
+    # -- imasd
+
+    def begin(self, settings=SETTINGS):
+        """An imasd that knows nothing yet."""
+        self.end()
+        make_folders()
+        for place in [STATE, STATE / "u", STORE.parent]:
+            for path in place.iterdir():
+                if path != STATE / "u":
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        self.log.write_bytes(b"")
+        CONFIG.write_text(settings)
+        self.start()
+
+    def start(self):
+        """imasd as its unit starts it: without root, without new privileges, with these capabilities and no others."""
+        (STATE / "status.json").unlink(missing_ok=True)
+        given = ",".join("+" + name for name in unit_capabilities())
+        words = ["setpriv", "--reuid=imas", "--regid=imas", "--clear-groups", f"--inh-caps=-all,{given}", f"--ambient-caps=-all,{given}",
+                 f"--bounding-set=-all,{given}", "--no-new-privs", "/usr/sbin/imasd", "--retest", "0"]
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "IMAS_DISABLE": "1"}
+        with open(self.log, "ab") as log:
+            self.daemon = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.wait("imasd serves", lambda: (STATE / "status.json").exists())
+
+    def stop(self, number=signal.SIGTERM, patience_s=PATIENCE_S):
+        """Ends imasd; how it ended, None if it had to be killed."""
+        if self.daemon is None:
+            return None
+        daemon, self.daemon = self.daemon, None
+        daemon.send_signal(number)
+        try:
+            return daemon.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+            return None
+
+    def end(self):
+        """imasd and everything that an attack has left running."""
+        for process in self.others:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.others = []
+        self.stop(patience_s=2)
+
+    def status(self):
+        """What imasd tells everybody about itself."""
+        return json.loads((STATE / "status.json").read_bytes())
+
+    def memory_mb(self):
+        """The most resident memory that imasd has had, MB."""
+        text = pathlib.Path(f"/proc/{self.daemon.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1000
+
+    def cpu_s(self):
+        """CPU that imasd has used."""
+        fields = pathlib.Path(f"/proc/{self.daemon.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def is_alive(self):
+        return self.daemon.poll() is None
+
+    # -- programs
+
+    def as_user(self, user, *words, **more):
+        """Starts the command as that user, in a process group of its own, in the user's home."""
+        more.setdefault("stdin", subprocess.DEVNULL)
+        more.setdefault("stdout", subprocess.DEVNULL)
+        more.setdefault("stderr", subprocess.DEVNULL)
+        home = "/root" if user == "root" else f"/home/{user}"
+        environment = {"PATH": "/usr/bin:/bin", "HOME": home, **more.pop("env", {})}
+        process = subprocess.Popen([str(word) for word in words], env=environment, cwd=home, user=user, group=user, extra_groups=[],
+                                   start_new_session=True, **more)
+        self.others.append(process)
+        return process
+
+    def run_as(self, user, *words, **more):
+        """The same to its end: exit status, output, errors."""
+        process = self.as_user(user, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{words} as {user} does not end") from None
+        return subprocess.CompletedProcess(words, process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    def shell(self, user, script, *words):
+        """A shell script of the user, to its end; its output."""
+        done = self.run_as(user, "/bin/sh", "-c", script, "sh", *words)
+        if done.returncode != 0:
+            raise Skipped(f"{script!r} as {user}: {done.stderr.strip()}")
+        return done.stdout
+
+    def program(self, user, name, source="/usr/bin/sleep"):
+        """A program of the user's own: a copy of another, at ~/NAME."""
+        home = pathlib.Path("/root" if user == "root" else f"/home/{user}")
+        path = home / name
+        shutil.copy(source, path)
+        shutil.chown(path, user, user)
+        return path
+
+    def rows(self, query, *values):
+        """What the store says, read as root while imasd serves."""
+        store = sqlite3.connect(f"file:{STORE}?mode=ro", uri=True, timeout=PATIENCE_S)
+        try:
+            return store.execute(query, values).fetchall()
+        finally:
+            store.close()
+
+    def known(self):
+        """The paths of all programs in the store."""
+        return [path for path, in self.rows("SELECT path FROM program")]
+
+    def notice(self, user, name):
+        """Lets a new program of the user run until imasd knows it; the program, and how long that took."""
+        return self.notice_all({user: name})[user]
+
+    def notice_all(self, names):
+        """The same for several users at once."""
+        begin = time.monotonic()
+        paths = {user: self.program(user, name) for user, name in names.items()}
+        processes = [self.as_user(user, path, "1000") for user, path in paths.items()]
+        found = {}
+        for user, path in paths.items():
+            self.wait(f"{path} of {user} becomes known", lambda path=path: str(path) in self.known())
+            found[user] = (path, time.monotonic() - begin)
+        for process in processes:
+            self.kill(process)
+        return found
+
+    def kill(self, process):
+        """Ends what `as_user` has started."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def under_trial(self, user, path, *words):
+        """Starts the program until a start is a trial, whose process goes on running."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            process = self.as_user(user, path, *words)
+            if self.holds(1, lambda: b"/libimas.so" in maps(process.pid)):
+                return process
+            self.kill(process)
+        raise Failed(f"{path} of {user} is never tried")
+
+    # -- waiting and judging
+
+    def holds(self, seconds, condition):
+        """Whether the condition becomes true within that time."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if condition():
+                return True
+            time.sleep(0.02)
+        return condition()
+
+    def wait(self, what, condition):
+        """Waits for something to become true; in vain, the attack has succeeded."""
+        if not self.holds(PATIENCE_S, condition):
+            raise Failed(f"in vain: {what}")
+
+    def expect(self, what, fine, seen=""):
+        """Something that must be so."""
+        if not fine:
+            raise Failed(f"not so: {what} {seen}")
+
+    def serves(self, attack):
+        """After the attack, or in the midst of it: imasd runs, uses little memory, and takes in new programs of others."""
+        self.expect("imasd runs", self.is_alive())
+        found = self.notice_all({user: f"{attack}-{time.monotonic_ns()}" for user in ["alice", "root"]})
+        took = [seconds for _, seconds in found.values()]
+        memory = self.memory_mb()
+        print(f"  {attack}: new programs of alice and root became known within {took[0]:.1f} and {took[1]:.1f} s, imasd at {memory:.1f} MB, "
+              f"{self.cpu_s():.2f} s CPU", flush=True)
+        self.expect(f"imasd stays below {MOST_MB} MB", memory <= MOST_MB, f"{memory:.1f} MB")
+
+
+def maps(pid):
+    """What the process has mapped; nothing of one that is gone."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return b""
+
+
+def run(*words, check=False, timeout=60, **more):
+    """A command of root to its end, output as text."""
+    more.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=timeout, **more)
+    done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+# ---- all attacks ------------------------------------------------------------------------------------------------
+
+
+class Load:
+    """A user who works normally the whole time: short programs, one after the other."""
+
+    SCRIPT = "while :; do for i in 1 2 3; do sort /etc/services | wc -l; done; sleep 0.3; done"
+
+    def __init__(self, world):
+        world.as_user("alice", "/bin/sh", "-c", self.SCRIPT)
+
+
+def judge(world, group, attack):
+    """Runs one attack on a fresh imasd with a normal load; whether it was withstood, None where it could not be made."""
+    name = f"{group}: {attack.__name__.replace('_', ' ')}"
+    try:
+        world.begin()
+        Load(world)
+        attack(world)
+    except Skipped as why:
+        print(f"SKIPPED {name}: {why}", flush=True)
+        return None
+    except Exception as why:  # whatever it is, the next attack is to be made
+        print(f"FAILED: {name}\n  {type(why).__name__}: {why}", flush=True)
+        print("  " + "\n  ".join(world.log.read_text(errors="replace").splitlines()[-5:]), flush=True)
+        return False
+    finally:
+        world.end()
+    print(f"withstood: {name}", flush=True)
+    return True
+
+
+def run_all(package, groups):
+    """All attacks of these groups, `{name: [function, ...]}`; ends with their count."""
+    begin = time.monotonic()
+    world = World(package)
+    results = [judge(world, group, attack) for group, attacks in groups.items() for attack in attacks]
+    print(f"{time.monotonic() - begin:.0f} s")
+    print(f"attacks: {results.count(True)} passed, {results.count(False)} failed", flush=True)
+    sys.exit(1 if False in results else 0)
