@@ -14,6 +14,7 @@ use imas_linux::index::Executable;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 
+use crate::backlog::Backlog;
 use crate::book::Book;
 use crate::census::{Census, Worth};
 use crate::cli::Options;
@@ -27,6 +28,7 @@ use crate::exclusions::Exclusions;
 use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::installation::Installation;
+use crate::news::BETWEEN_TURNS;
 use crate::notify;
 use crate::owners::Owners;
 use crate::publish::Publisher;
@@ -71,7 +73,11 @@ pub(crate) struct Daemon {
     pub(crate) untold: Vec<Doubt>,
     /// Pages of trials that are stored, and that the index may still offer.
     pub(crate) spent: Vec<PageName>,
-    /// Processes seen alive behind pages that have not been worked on yet.
+    /// Pages that were written and are not worked on yet.
+    pub(crate) backlog: Backlog,
+    /// How many of them wait with a process that was seen.
+    pub(crate) glimpsed: usize,
+    /// The process that was seen behind the page that is worked on.
     pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
@@ -82,6 +88,8 @@ pub(crate) struct Daemon {
     pub(crate) failures: Failures,
     pub(crate) conditions: Conditions,
     pub(crate) boot_id: String,
+    /// The kernel's events came faster than they were read: everything is to be looked for.
+    events_lost: bool,
     /// Something was decided that the index does not say yet.
     pub(crate) dirty: bool,
     pub(crate) state: PathBuf,
@@ -149,6 +157,8 @@ impl Daemon {
             doubtful: Vec::new(),
             untold: Vec::new(),
             spent: Vec::new(),
+            backlog: Backlog::default(),
+            glimpsed: 0,
             glimpses: HashMap::new(),
             counters: Counters::default(),
             barred: HashMap::new(),
@@ -156,6 +166,7 @@ impl Daemon {
             forgiven: store.forgiven()?,
             failures: Failures::default(),
             conditions: conditions(None).context("the machine's load and memory")?,
+            events_lost: false,
             dirty: true,
             publisher: Publisher::new(&state, boot_id.clone()),
             store_trouble: false,
@@ -268,14 +279,14 @@ impl Daemon {
         }
         if read.lost {
             self.counters.events_lost += 1;
-            self.census.search(now);
-            self.look_for_execs();
+            self.events_lost = true;
         }
     }
 
     fn periodic(&mut self, now: Instant) {
-        if self.connector.is_none() && now.duration_since(self.times.searched) >= SEARCH {
-            self.times.searched = now;
+        let must_search = self.connector.is_none() || self.events_lost;
+        if must_search && now.duration_since(self.times.searched) >= SEARCH {
+            (self.times.searched, self.events_lost) = (now, false);
             self.census.search(now);
             self.look_for_execs();
         }
@@ -302,7 +313,9 @@ impl Daemon {
         let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         sooner(self.census.next());
         sooner(self.doubtful.iter().chain(&self.untold).map(|doubt| doubt.next).min());
-        sooner(self.connector.is_none().then(|| self.times.searched + SEARCH));
+        let must_search = self.connector.is_none() || self.events_lost;
+        sooner(must_search.then(|| self.times.searched + SEARCH));
+        sooner((!self.backlog.is_empty()).then(|| Instant::now() + BETWEEN_TURNS));
         sooner(
             self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
         );

@@ -13,6 +13,7 @@
 //! work of that instant.
 
 mod accounts;
+mod backlog;
 mod behind;
 mod book;
 mod census;

@@ -30,13 +30,6 @@ impl Daemon {
         watches.find(|(_, watch)| is_it(watch)).map(|(page, _)| page.clone())
     }
 
-    /// Every page that stands: after our start, or when the kernel could not tell us all.
-    pub(crate) fn look_at_all_pages(&mut self) {
-        for page in self.folders.all() {
-            self.page_written(page);
-        }
-    }
-
     /// Takes up what an earlier life of ours had seen.
     pub(crate) fn resume_witnesses(&mut self) {
         let witnesses = self.store.witnesses().unwrap_or_else(|error| {
@@ -92,7 +85,7 @@ impl Daemon {
         self.watched.watches.keys().chain(self.doubtful.iter().map(|doubt| &doubt.page))
     }
 
-    fn is_considered(&self, page: &PageName) -> bool {
+    pub(crate) fn is_considered(&self, page: &PageName) -> bool {
         let in_doubt = self.doubtful.iter().any(|doubt| doubt.page == *page);
         in_doubt || self.watched.watches.contains_key(page) || self.spent.contains(page)
     }
@@ -109,10 +102,7 @@ impl Daemon {
             if self.is_considered(&page) || !old {
                 continue;
             }
-            self.page_written(page.clone());
-            if !self.is_considered(&page) && self.folders.has(&page) {
-                self.drop_page(&page, Drop::Damaged);
-            }
+            self.queue(page, true);
         }
     }
 
