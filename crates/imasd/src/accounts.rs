@@ -63,7 +63,8 @@ impl Accounts {
         // Taken before reading: what is written meanwhile is read at the next look.
         self.read = (stamp(&self.passwd), stamp(&self.subuid));
         let text = |file: &Path| {
-            std::fs::read(file).map_or_else(|_| String::new(), |text| String::from_utf8_lossy(&text).into_owned())
+            std::fs::read(file)
+                .map_or_else(|_| String::new(), |text| String::from_utf8_lossy(&text).into_owned())
         };
         self.by_name = text(&self.passwd).lines().filter_map(account).collect();
         self.uids = self.by_name.values().copied().collect();
@@ -141,7 +142,8 @@ pub(crate) mod tests {
         let etc = etc("a:x:1000:1::/:/bin/sh\n", "");
         let mut accounts = Accounts::read(etc.path());
         assert!(!accounts.refresh());
-        std::fs::write(etc.path().join("passwd.new"), "a:x:1000:1::/:/bin/sh\nb:x:1001:1::/:/bin/sh\n").unwrap();
+        std::fs::write(etc.path().join("passwd.new"), "a:x:1000:1::/:/bin/sh\nb:x:1001:1::/:/bin/sh\n")
+            .unwrap();
         std::fs::rename(etc.path().join("passwd.new"), etc.path().join("passwd")).unwrap();
         assert!(accounts.refresh() && accounts.has(1001));
         std::fs::remove_file(etc.path().join("passwd")).unwrap();

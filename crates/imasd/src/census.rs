@@ -133,7 +133,8 @@ mod tests {
     use super::*;
 
     fn all_ripe(census: &mut Census, now: Instant) -> Vec<u32> {
-        let turns = std::iter::from_fn(|| Some(census.ripe(now + FIRST_LOOK)).filter(|ripe| !ripe.is_empty()));
+        let turns =
+            std::iter::from_fn(|| Some(census.ripe(now + FIRST_LOOK)).filter(|ripe| !ripe.is_empty()));
         turns.flatten().map(|life| life.identity.pid).collect()
     }
 

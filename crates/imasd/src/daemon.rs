@@ -477,7 +477,11 @@ impl Daemon {
             retest_s: self.options.retest,
             events: self.events(),
             programs: self.book.len(),
-            trials_offered: self.book.all().filter(|known| known.offer.is_some() && known.taken_by.is_none()).count(),
+            trials_offered: self
+                .book
+                .all()
+                .filter(|known| known.offer.is_some() && known.taken_by.is_none())
+                .count(),
             trials_running: trials,
             flights_watched: self.watched.watches.len() - trials,
             emergency: self.emergency.as_deref(),

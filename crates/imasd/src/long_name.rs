@@ -62,7 +62,11 @@ mod tests {
         for long in ["x".repeat(LONGEST + 1), "é".repeat(60_000), format!("x{}", "é".repeat(LONGEST))] {
             let (detail, text) = of(&long);
             assert!(text.len() > LONGEST && text.len() < LONGEST + 100, "{}", text.len());
-            assert_eq!(detail.key(), Detail::Text(long.clone().into_bytes()).key(), "as the hook looks it up");
+            assert_eq!(
+                detail.key(),
+                Detail::Text(long.clone().into_bytes()).key(),
+                "as the hook looks it up"
+            );
             assert_eq!(key_of_kept(&text).map(Detail::LongText), Some(detail));
         }
         let (one, other) = (of(&format!("{}a", "x".repeat(9999))), of(&format!("{}b", "x".repeat(9999))));

@@ -123,8 +123,10 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_name_service_that_never_answers() {
-        let mut silent = NameService::with(|_| loop {
-            std::thread::park();
+        let mut silent = NameService::with(|_| {
+            loop {
+                std::thread::park();
+            }
         });
         let begin = Instant::now();
         for uid in 0..100_000 {

@@ -110,7 +110,8 @@ mod tests {
     fn a_uid_belongs_to_who_answers_for_it() {
         let etc = etc(PASSWD, SUBUID);
         let mut owners = Owners::read(etc.path());
-        let mut are = |uids: &[u32], owner| uids.iter().for_each(|uid| assert_eq!(owners.of(*uid), owner, "{uid}"));
+        let mut are =
+            |uids: &[u32], owner| uids.iter().for_each(|uid| assert_eq!(owners.of(*uid), owner, "{uid}"));
         are(&[0, 33, 990], Owner::System);
         are(&[1000, 100_000, 100_033, 165_535], Owner::Person(1000));
         are(&[1001, 165_536, 231_071], Owner::Person(1001));

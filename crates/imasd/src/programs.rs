@@ -114,7 +114,8 @@ impl Daemon {
         known.detail = sight.detail.clone();
         known.seen = Some(Instant::now());
         if let Some(before) = before {
-            (known.offer, known.taken_by, known.withdrawn) = (before.offer, before.taken_by, before.withdrawn);
+            (known.offer, known.taken_by, known.withdrawn) =
+                (before.offer, before.taken_by, before.withdrawn);
         } else {
             tracing::info!(PROGRAM = %known.program, DOMAIN = known.program.domain.word(), "a program worth a trial");
         }

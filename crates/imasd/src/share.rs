@@ -10,7 +10,7 @@ use imas_store::RowId;
 
 use crate::daemon::Daemon;
 use crate::folders::PageName;
-use crate::long_name::{LONGEST, key_of_kept, kept};
+use crate::long_name::{LONGEST, kept, key_of_kept};
 use crate::owners::{Owner, owner_of};
 use crate::sight::detail_of_text;
 use imas_store::domain::Domain;
@@ -70,7 +70,9 @@ impl Daemon {
     fn evict_idle(&mut self, owner: Owner) -> bool {
         let mut idle = Vec::new();
         for known in self.book.all() {
-            if owner_of(&mut self.owners, known.program.domain) == owner && !self.watched.has_program(known.program.id) {
+            if owner_of(&mut self.owners, known.program.domain) == owner
+                && !self.watched.has_program(known.program.id)
+            {
                 idle.push((known.seen, known.program.id));
             }
         }
