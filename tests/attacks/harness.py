@@ -246,6 +246,15 @@ class World:
         finally:
             store.close()
 
+    def write(self, statement, *values):
+        """Changes the store, while imasd is stopped."""
+        store = sqlite3.connect(STORE, timeout=PATIENCE_S)
+        with store:
+            store.execute(statement, values)
+        store.close()
+        for path in STORE.parent.iterdir():
+            shutil.chown(path, "imas", "imas")
+
     def known(self):
         """The paths of all programs in the store."""
         return [path for path, in self.rows("SELECT path FROM program")]

@@ -27,6 +27,7 @@ pub mod latency;
 pub mod pace;
 pub mod paper;
 pub mod policy;
+pub mod printable;
 pub mod profile;
 pub mod quarantine;
 pub mod reason;

@@ -1,11 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an executable is, read from its ELF file without starting it.
+//! What an executable is, read from its ELF file without starting it. The file may be anything: of each at most [`MOST_BYTES`] are
+//! read, nothing is mapped, and no memory is taken by a size that the file claims.
 
-use std::fs::File;
+mod bounded;
+mod headers;
+mod symbols;
+
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
+
+use self::bounded::Bounded;
+use self::headers::Headers;
+use crate::program_file::ProgramFile;
+
+/// So much of one file is read at most: its headers and notes, and its dynamic symbols with their names.
+pub const MOST_BYTES: u64 = 32 << 20;
+/// Of that, headers and notes, which are kept in memory.
+const MOST_HEADER_BYTES: u64 = 2 << 20;
+/// A library that is to be looked at whole has at most so many bytes.
+const MOST_LIBRARY_BYTES: u64 = 64 << 20;
 
 /// Word size and machine of a file against those of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +55,20 @@ pub enum ElfError {
     /// The file is not ELF, or damaged.
     #[error("not a readable ELF file: {0}")]
     Format(#[from] object::Error),
+    /// It ends before a part that its headers name.
+    #[error("not a readable ELF file: it is shorter than its headers say")]
+    Truncated,
+    /// More would have to be read than an ordinary program has.
+    #[error("not looked at: its headers or its dynamic symbols have more than {} MiB", MOST_BYTES >> 20)]
+    TooLarge,
+}
+
+impl ElfError {
+    /// Whether it is the file that is at fault, and not the reading of it: it is the same until the file changes.
+    #[must_use]
+    pub fn is_of_the_file(&self) -> bool {
+        !matches!(self, Self::Read(_))
+    }
 }
 
 /// Why a program cannot be started under another allocator.
@@ -95,28 +124,48 @@ impl Unfit {
     }
 }
 
-/// The build-id in hexadecimal, if the file has one. Its symbols are not looked at: of a library that is thousands of reads.
+/// The build-id in hexadecimal, if the file has one. Its symbols are not looked at: of a library that is thousands.
 ///
 /// # Errors
 /// When the file cannot be opened or is not a readable ELF file.
 pub fn build_id(path: &Path) -> Result<Option<String>, ElfError> {
-    let cache = ReadCache::new(File::open(path)?);
-    Ok(object::File::parse(&cache)?.build_id()?.map(hex))
+    let opened = ProgramFile::open(path)?;
+    let (headers, ..) = headers(opened.file())?;
+    Ok(headers.build_id.as_deref().map(hex))
+}
+
+/// The small parts of a file, the file, and how much more of it may be read.
+fn headers<R: Read + Seek>(source: R) -> Result<(Headers, R, u64), ElfError> {
+    let data = Bounded::new(source, MOST_HEADER_BYTES);
+    let read = headers::read(&data);
+    if data.is_exceeded() {
+        return Err(ElfError::TooLarge);
+    }
+    let headers = read?;
+    let (source, left) = data.into_inner();
+    Ok((headers, source, MOST_BYTES - (MOST_HEADER_BYTES - left)))
 }
 
 impl Executable {
-    /// Reads the file's headers, dynamic symbols and notes; a large file is not read whole.
+    /// Reads the headers, dynamic symbols and notes of the file at `path`; a large file is not read whole.
     ///
     /// # Errors
-    /// When the file cannot be opened or is not a readable ELF file.
+    /// When it cannot be opened, is no regular file or is not a readable ELF file.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        let cache = ReadCache::new(File::open(path)?);
-        let file = object::File::parse(&cache)?;
-        let symbols = dynamic_symbols(&file);
+        Self::of(ProgramFile::open(path)?.file())
+    }
+
+    /// The same of an open file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a readable ELF file.
+    pub fn of<R: Read + Seek>(source: R) -> Result<Self, ElfError> {
+        let (headers, mut source, left) = headers(source)?;
+        let symbols = symbols::read(&mut source, headers.table, left)?;
         Ok(Self {
-            class: class_of(&file),
-            interpreter: interpreter(&file),
-            build_id: file.build_id()?.map(hex),
+            class: headers.class,
+            interpreter: headers.interpreter,
+            build_id: headers.build_id.as_deref().map(hex),
             defines_malloc: symbols.malloc,
             sanitizer: symbols.sanitizer,
         })
@@ -155,10 +204,10 @@ impl Sizes {
     /// # Errors
     /// When the file cannot be opened or is not a readable ELF file.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        let opened = File::open(path)?;
-        let length = opened.metadata()?.len();
-        let cache = ReadCache::new(opened);
-        let file = object::File::parse(&cache)?;
+        let opened = ProgramFile::open(path)?;
+        let length = opened.about().len();
+        let data = Bounded::new(opened.file(), MOST_BYTES);
+        let file = object::File::parse(&data)?;
         let mut sizes = Self { file: length, loaded: 0, code: 0 };
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
@@ -182,7 +231,7 @@ impl Sizes {
 /// # Errors
 /// What is wrong with it, one clause for people.
 pub fn preload_fault(path: &Path) -> Result<(), String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let bytes = library_bytes(path).map_err(|error| format!("cannot be read: {error}"))?;
     let file = object::File::parse(&*bytes).map_err(|error| format!("not a readable ELF file: {error}"))?;
     match &file {
         object::File::Elf32(elf) => loads_alone(elf),
@@ -195,6 +244,16 @@ pub fn preload_fault(path: &Path) -> Result<(), String> {
         Some(symbol) => Err(format!("it has an undefined symbol: {}", symbol.name().unwrap_or("?"))),
         None => Ok(()),
     }
+}
+
+fn library_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let opened = ProgramFile::open(path)?;
+    let mut bytes = Vec::new();
+    opened.file().take(MOST_LIBRARY_BYTES).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == MOST_LIBRARY_BYTES {
+        return Err(std::io::Error::other("it is too large"));
+    }
+    Ok(bytes)
 }
 
 fn loads_alone<Elf: object::read::elf::FileHeader>(
@@ -225,44 +284,6 @@ fn loads_alone<Elf: object::read::elf::FileHeader>(
         }
     }
     if loaded { Ok(()) } else { Err("nothing in it can be loaded".to_owned()) }
-}
-
-struct Symbols {
-    malloc: bool,
-    sanitizer: Option<String>,
-}
-
-fn dynamic_symbols<'data>(file: &impl Object<'data>) -> Symbols {
-    let mut found = Symbols { malloc: false, sanitizer: None };
-    for symbol in file.dynamic_symbols() {
-        let Ok(name) = symbol.name() else { continue };
-        if name == "malloc" && symbol.is_definition() {
-            found.malloc = true;
-        }
-        // Present as a definition with a static runtime, as a reference with a shared one.
-        if matches!(name, "__asan_init" | "__tsan_init" | "__msan_init" | "__hwasan_init" | "__lsan_init") {
-            found.sanitizer = Some(name.trim_start_matches('_').trim_end_matches("_init").to_owned());
-        }
-    }
-    found
-}
-
-fn class_of<'data>(file: &impl Object<'data>) -> Class {
-    let native = match std::env::consts::ARCH {
-        "x86_64" => object::Architecture::X86_64,
-        "aarch64" => object::Architecture::Aarch64,
-        "riscv64" => object::Architecture::Riscv64,
-        _ => object::Architecture::Unknown,
-    };
-    if file.is_64() && file.architecture() == native { Class::Native } else { Class::Foreign }
-}
-
-fn interpreter<'data>(file: &impl Object<'data>) -> Option<PathBuf> {
-    use object::ObjectSection;
-    let section = file.section_by_name(".interp")?;
-    let bytes = section.data().ok()?;
-    let text = std::str::from_utf8(bytes).ok()?;
-    Some(PathBuf::from(text.trim_end_matches('\0')))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -7,6 +7,7 @@
 //! - [`clock`]: the time of day
 //! - [`contract`]: whether a library that we did not build keeps malloc's contract here
 //! - [`elf`]: what an executable is, so that a preload is never given to one that cannot bear it
+//! - [`program_file`]: opening a program's file, whatever a user has put in its place
 //! - [`program`]: from the words of a command line to the program they name
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`control_group`]: how near its limits this process' group is
@@ -48,5 +49,6 @@ pub mod package;
 pub mod page;
 pub mod process;
 pub mod program;
+pub mod program_file;
 pub mod running;
 pub mod sampler;

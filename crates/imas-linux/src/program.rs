@@ -11,8 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use imas_core::printable;
+
 use crate::elf::{ElfError, Executable, Unfit};
 use crate::given::Given;
+use crate::program_file::ProgramFile;
 
 /// The program a command names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,10 +26,11 @@ pub struct Program {
     pub detail: String,
 }
 
+/// For people, in one line; never a key.
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", self.detail) }
+        f.write_str(&printable::name(&self.path.to_string_lossy()))?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " {}", printable::name(&self.detail)) }
     }
 }
 
@@ -205,13 +209,13 @@ fn shebang(file: &Path) -> Result<Option<Shebang>, CommandError> {
         why: format!("cannot be read: {error}"),
     };
     let mut start = Vec::new();
-    let opened = match std::fs::File::open(file) {
+    let opened = match ProgramFile::open(file) {
         Ok(opened) => opened,
         // An execute-only binary cannot be read, but it can run.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(unreadable(&error)),
     };
-    opened.take(256).read_to_end(&mut start).map_err(|error| unreadable(&error))?;
+    opened.file().take(256).read_to_end(&mut start).map_err(|error| unreadable(&error))?;
     let Some(rest) = start.strip_prefix(b"#!") else { return Ok(None) };
     let line = rest.split(|&b| b == b'\n').next().unwrap_or_default().trim_ascii();
     let mut parts = line.splitn(2, |b| matches!(b, b' ' | b'\t'));

@@ -2,6 +2,7 @@
 //! Plain tables: columns padded with spaces, a rule below the head, nothing that a script would stumble over.
 
 use comfy_table::{ContentArrangement, Table, presets};
+use imas_core::printable;
 
 /// A table without borders; numbers stand to the right.
 pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
@@ -9,7 +10,7 @@ pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());
     for row in rows {
-        table.add_row(row);
+        table.add_row(one_line(row));
     }
     align(&mut table);
     let mut lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
@@ -24,9 +25,14 @@ pub fn markdown(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Strin
     table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());
     for row in rows {
-        table.add_row(row.into_iter().map(|cell| cell.replace('|', "\\|")));
+        table.add_row(one_line(row).map(|cell| cell.replace('|', "\\|")));
     }
     format!("{table}\n")
+}
+
+/// Cells hold names of others: none may end its row or steer the terminal.
+fn one_line(row: Vec<String>) -> impl Iterator<Item = String> {
+    row.into_iter().map(|cell| printable::name(&cell).into_owned())
 }
 
 /// Right-aligns every column whose cells all begin like a number.
@@ -67,6 +73,15 @@ mod tests {
         assert!(lines[2].ends_with(" 1.5") && lines[3].ends_with("10.0"));
         assert_eq!(lines[2].len(), lines[3].len());
         assert!(lines[1].chars().all(|c| c == '-'));
+    }
+
+    #[test]
+    fn no_cell_ends_its_row_or_steers_the_terminal() {
+        let rows = || [vec!["x\u{1b}]0;t\u{7}\ny".to_owned(), "1".to_owned()]].into_iter();
+        for table in [plain(&["name", "figure"], rows()), markdown(&["name", "figure"], rows())] {
+            assert_eq!(table.lines().count(), 3, "{table}");
+            assert!(!table.contains(['\u{1b}', '\u{7}']), "{table:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Facts about files that are dear to find out, remembered until the file changes.
 
 use std::os::unix::fs::MetadataExt;
+use std::fs::Metadata;
 use std::path::Path;
 
 use rusqlite::{OptionalExtension, params};
@@ -16,7 +17,21 @@ impl Store {
     /// # Errors
     /// When the store refuses. A remembered fact that cannot be read any more counts as forgotten.
     pub fn recall<T: DeserializeOwned>(&self, file: &Path, kind: &str) -> Result<Option<T>, StoreError> {
-        let Some(stamp) = stamp(file) else { return Ok(None) };
+        let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
+        self.recall_of(file, &about, kind)
+    }
+
+    /// The same of a file that is what `about` says, whatever stands at its path by now.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn recall_of<T: DeserializeOwned>(
+        &self,
+        file: &Path,
+        about: &Metadata,
+        kind: &str,
+    ) -> Result<Option<T>, StoreError> {
+        let stamp = stamp(about);
         let sql = "SELECT fact FROM file_fact WHERE path = ?1 AND kind = ?2 AND stamp = ?3";
         let fact: Option<String> = self
             .connection()
@@ -31,7 +46,22 @@ impl Store {
     /// # Errors
     /// When the store refuses.
     pub fn remember<T: Serialize>(&self, file: &Path, kind: &str, fact: &T) -> Result<(), StoreError> {
-        let Some(stamp) = stamp(file) else { return Ok(()) };
+        let Ok(about) = std::fs::metadata(file) else { return Ok(()) };
+        self.remember_of(file, &about, kind, fact)
+    }
+
+    /// The same of a file that is what `about` says, whatever stands at its path by now.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remember_of<T: Serialize>(
+        &self,
+        file: &Path,
+        about: &Metadata,
+        kind: &str,
+        fact: &T,
+    ) -> Result<(), StoreError> {
+        let stamp = stamp(about);
         let sql = "INSERT INTO file_fact (path, kind, stamp, fact) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (path, kind) DO UPDATE SET stamp = ?3, fact = ?4";
         let fact = serde_json::to_string(fact)?;
@@ -41,10 +71,9 @@ impl Store {
 }
 
 /// Changes whenever the file is replaced or written.
-fn stamp(file: &Path) -> Option<String> {
-    let about = std::fs::metadata(file).ok()?;
+fn stamp(about: &Metadata) -> String {
     let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
-    Some(format!("{}:{}:{}:{times:?}", about.dev(), about.ino(), about.size()))
+    format!("{}:{}:{}:{times:?}", about.dev(), about.ino(), about.size())
 }
 
 #[cfg(test)]

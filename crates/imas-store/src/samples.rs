@@ -2,6 +2,7 @@
 //! Programs and their trials.
 
 use imas_core::TrialRecord;
+use imas_core::printable;
 use imas_core::sample::PageKind;
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
@@ -26,11 +27,12 @@ pub struct Program {
     pub detail: String,
 }
 
+/// For people, in one line; never a key.
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.path)?;
+        f.write_str(&printable::name(&self.path))?;
         if !self.detail.is_empty() {
-            write!(f, " {}", self.detail)?;
+            write!(f, " {}", printable::name(&self.detail))?;
         }
         if let Domain::User(uid) = self.domain { write!(f, " (of uid {uid})") } else { Ok(()) }
     }

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use imas_core::printable;
 use imas_linux::program::CommandError;
 use imas_store::StoreError;
 
@@ -66,7 +67,7 @@ pub(crate) fn warning(text: &str) {
 
 /// A line of progress or advice.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{line}"); // nobody is left to tell if standard error is closed
+    let _ = writeln!(anstream::stderr(), "{}", printable::text(line)); // nobody is left to tell if standard error is closed
 }
 
 /// The reader of our output went away, as in `imas list | head -1`.

@@ -11,7 +11,7 @@ use imas_linux::index::Index;
 use imas_linux::process;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cli::{RulesArgs, StatusArgs};
@@ -36,6 +36,15 @@ struct Line {
     reason: String,
 }
 
+/// A program that imasd leaves alone.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ineligible {
+    path: String,
+    /// `everybody` or the uid.
+    domain: String,
+    reason: String,
+}
+
 /// What really serves, from /proc.
 #[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Serving {
@@ -51,12 +60,14 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
     let programs = store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?;
     let disabled = store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?;
     let serving = serving(context);
+    let ineligible = ineligible(&args.run_dir);
     let aside = standing_aside(&args.run_dir);
     let runs = daemon.is_some();
     if args.json.json {
-        output::json(&as_json(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving))?;
+        output::json(&as_json(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving, &ineligible))?;
     } else {
-        output::text(&page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving))?;
+        let page = page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving);
+        output::text(&(page + &left_alone(&ineligible)))?;
     }
     Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
 }
@@ -67,6 +78,20 @@ pub(crate) fn daemon(run_dir: &Path) -> Option<Value> {
     let status: Value = serde_json::from_slice(&text).ok()?;
     let pid = u32::try_from(status["pid"].as_u64()?).ok()?;
     process::is_running(pid, status["start_ticks"].as_u64()?).then_some(status)
+}
+
+/// Programs that imasd leaves alone, as far as it has written them down; nothing for others than root, who may not read it.
+fn ineligible(run_dir: &Path) -> Vec<Ineligible> {
+    let text = std::fs::read(run_dir.join("state/ineligible.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn left_alone(ineligible: &[Ineligible]) -> String {
+    if ineligible.is_empty() {
+        return String::new();
+    }
+    let rows = ineligible.iter().map(|one| vec![one.path.clone(), one.domain.clone(), one.reason.clone()]);
+    format!("\n\n{}", imas_report::table::plain(&["left alone", "of", "because"], rows))
 }
 
 /// Why no program would go by the index now, though one is there.
@@ -167,6 +192,7 @@ fn as_json(
     programs: &[Line],
     disabled: &[Disabled],
     serving: &BTreeMap<Serving, usize>,
+    ineligible: &[Ineligible],
 ) -> Value {
     let serving: Vec<_> = serving
         .iter()
@@ -182,6 +208,7 @@ fn as_json(
         "programs": programs,
         "disabled": disabled,
         "serving": serving,
+        "ineligible": ineligible,
     })
 }
 

@@ -2,12 +2,14 @@
 //! The programs that are known: what each is on disk, what was decided, which trial is on offer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use imas_core::ProfileView;
 use imas_core::decision::{Decision, Evidence};
 use imas_core::{Reason, SYSTEM};
 use imas_linux::index::{Detail, Executable};
+use imas_linux::program_file::executable_at;
 use imas_store::RowId;
 use imas_store::daemon::Offer;
 use imas_store::domain::Domain;
@@ -52,7 +54,7 @@ pub(crate) struct Known {
 impl Known {
     /// A program as the store names it, its file as it is on disk now.
     pub(crate) fn new(program: Program) -> Self {
-        let executable = std::fs::metadata(&program.path).ok().map(|about| Executable::from(&about));
+        let executable = executable_at(Path::new(&program.path));
         Self {
             detail: detail_of_text(&program.detail),
             executable,

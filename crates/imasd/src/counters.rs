@@ -58,7 +58,7 @@ pub(crate) struct Status<'a> {
     pub(crate) flights_watched: usize,
     /// Why everybody stands aside, if so.
     pub(crate) emergency: Option<&'a str>,
-    /// Executables that are left alone, with the reason; the newest hundred.
-    pub(crate) barred: Vec<(String, String)>,
+    /// How many programs are left alone. Everybody may read this file: which ones they are stands in another, for root.
+    pub(crate) ineligible: usize,
     pub(crate) counters: &'a Counters,
 }

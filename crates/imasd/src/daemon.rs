@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, bail};
 use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::Executable;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 
@@ -27,6 +26,7 @@ use crate::emergency::EMERGENCY;
 use crate::exclusions::Exclusions;
 use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
+use crate::ineligible::Ineligible;
 use crate::installation::Installation;
 use crate::news::BETWEEN_TURNS;
 use crate::notify;
@@ -81,7 +81,7 @@ pub(crate) struct Daemon {
     pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
-    pub(crate) barred: HashMap<Executable, (String, String)>,
+    pub(crate) ineligible: Ineligible,
     pub(crate) disabled: Vec<Disabled>,
     /// Until when what an allocator did is forgiven, Unix time.
     pub(crate) forgiven: BTreeMap<String, f64>,
@@ -161,7 +161,7 @@ impl Daemon {
             glimpsed: 0,
             glimpses: HashMap::new(),
             counters: Counters::default(),
-            barred: HashMap::new(),
+            ineligible: Ineligible::default(),
             disabled: store.disabled()?,
             forgiven: store.forgiven()?,
             failures: Failures::default(),
@@ -419,7 +419,7 @@ impl Daemon {
             }
             Err(error) => tracing::error!("the configuration stays as it was: {error:#}"),
         }
-        self.barred.clear();
+        self.ineligible.clear();
         self.read_installation();
         self.read_wishes();
         self.census.search(Instant::now());
@@ -485,7 +485,7 @@ impl Daemon {
             trials_running: trials,
             flights_watched: self.watched.watches.len() - trials,
             emergency: self.emergency.as_deref(),
-            barred: self.barred.values().take(100).cloned().collect(),
+            ineligible: self.ineligible.len(),
             counters: &self.counters,
         };
         let path = self.state.join("status.json");
@@ -494,6 +494,9 @@ impl Daemon {
         let written = written.and_then(|text| std::fs::write(&beside, text));
         if written.and_then(|()| std::fs::rename(&beside, &path)).is_ok() {
             self.told = Some(self.counters.clone());
+        }
+        if let Err(error) = self.ineligible.write(&self.state) {
+            tracing::debug!("what is left alone could not be written down: {error}"); // the count was
         }
     }
 }

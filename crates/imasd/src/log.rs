@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where log lines go: the journal with their fields when systemd runs us, else standard error.
+//! Where log lines go: the journal with their fields when systemd runs us, else standard error. The journal keeps each field apart and
+//! shows what is not printable as a number of bytes; on standard error one event is one line of printable characters.
 
-use std::io::IsTerminal;
+use std::io::{self, Write};
 
+use imas_core::printable;
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -18,8 +20,8 @@ pub(crate) fn start() {
         }
         None => {
             let lines = tracing_subscriber::fmt::layer()
-                .with_writer(std::io::stderr)
-                .with_ansi(std::io::stderr().is_terminal())
+                .with_writer(|| Printable(io::stderr()))
+                .with_ansi(false)
                 .with_target(false)
                 .without_time();
             tracing::subscriber::set_global_default(Registry::default().with(level).with(lines))
@@ -27,4 +29,32 @@ pub(crate) fn start() {
     };
     // Only a second call can fail, and then somebody listens already.
     let _ = set;
+}
+
+/// Passes on each event, which comes as one write, as one printable line: names in it are chosen by whoever runs the program.
+struct Printable<W: Write>(W);
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        self.0.write_all(format!("{}\n", printable::name(line)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_printable_line() {
+        let mut lines = Vec::new();
+        writeln!(Printable(&mut lines), "WARN x\u{1b}]0;t\u{7}\nERROR forged").unwrap();
+        assert_eq!(lines, b"WARN x\\u{1b}]0;t\\u{7}\\nERROR forged\n");
+    }
 }

@@ -31,6 +31,8 @@ mod exclusions;
 mod folders;
 mod harm;
 mod harvest;
+mod ineligible;
+mod inspect;
 mod installation;
 mod judge;
 mod log;

@@ -4,18 +4,18 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use imas_core::Reason;
 use imas_core::profile::known_of;
 use imas_linux::clock::now_unix_s;
 use imas_linux::elf;
 use imas_linux::index::Executable;
+use imas_linux::program_file::executable_at;
 use imas_store::RowId;
 use imas_store::daemon::{Disabled, Offer};
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
 use imas_store::samples::Program;
-use serde::{Deserialize, Serialize};
 
 use crate::book::{Known, untouched};
 use crate::daemon::Daemon;
@@ -24,21 +24,10 @@ use crate::judge::{self, Question};
 use crate::owners::{Owner, owner_of};
 use crate::sight::{self, Identity, Sight};
 
-/// Executables that are left alone, remembered so that each is read once.
-const MOST_BARRED: usize = 4096;
 /// The first pause after an offer that came to nothing, seconds; doubled each time.
 const PAUSE_S: f64 = 2.0;
 /// The longest.
 const LONGEST_PAUSE_S: f64 = 3600.0;
-
-/// What was found in an executable; remembered in the store until the file changes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Found {
-    /// Why nothing may be preloaded into it, as a sentence.
-    unfit: Option<String>,
-    /// Hexadecimal; empty if it has none.
-    build_id: String,
-}
 
 impl Daemon {
     /// Reads all programs of the store, and which trials are on offer.
@@ -52,6 +41,7 @@ impl Daemon {
         }
         for program in programs.into_iter().filter(|program| !program.domain.is_own()) {
             let mut known = Known::new(program);
+            known.executable = self.file_of(&known);
             if let Some(before) = self.book.get(known.program.id) {
                 (known.void_offers, known.no_offer_before_s) = (before.void_offers, before.no_offer_before_s);
                 known.withdrawn.clone_from(&before.withdrawn);
@@ -65,6 +55,27 @@ impl Daemon {
         self.dirty = true; // what was forgotten is judged no more
         self.judge_all();
         Ok(())
+    }
+
+    /// The executable that was seen running; before one is seen in this life, what stands at the path if it was read before. Whatever else
+    /// stands there by now is looked at when it runs.
+    fn file_of(&self, known: &Known) -> Option<Executable> {
+        match self.book.get(known.program.id) {
+            Some(before) => before.executable,
+            None => known.executable.filter(|_| self.is_remembered(Path::new(&known.program.path))),
+        }
+    }
+
+    /// Build-id of the program's file, and why nothing may be preloaded into it.
+    fn facts_of(&self, known: &Known) -> (String, Option<String>) {
+        let inspected = match known.executable {
+            Some(executable) => self.inspect(Path::new(&known.program.path), executable),
+            None => Err(anyhow!("its file is gone, or was not seen running since it changed")),
+        };
+        match inspected {
+            Ok(found) => (found.build_id, found.unfit),
+            Err(error) => (known.build_id.clone(), Some(error.to_string())),
+        }
     }
 
     /// A process that has lived or worked long enough: its program is taken in, if nothing bars it. Whether the process could be seen: in
@@ -88,11 +99,11 @@ impl Daemon {
         if let Some(id) = self.book.find(sight, domain).map(|known| known.program.id) {
             return self.note_seen(id);
         }
-        if self.barred.contains_key(&sight.executable) {
+        if self.ineligible.contains(sight, domain) {
             return;
         }
         if let Some(reason) = self.bar(sight) {
-            self.remember_bar(sight, reason);
+            self.ineligible.add(sight, domain, reason);
             return;
         }
         let path = sight.path.to_string_lossy();
@@ -128,39 +139,16 @@ impl Daemon {
         if let Some(reason) = self.exclusions.reason(&sight.path) {
             return Some(reason.to_owned());
         }
-        let about = std::fs::metadata(&sight.path).ok();
-        if about.is_none_or(|about| Executable::from(&about) != sight.executable) {
+        if executable_at(&sight.path) != Some(sight.executable) {
             return Some("its file is not the one that stands at its path".to_owned());
         }
         if imas_linux::program::is_privileged(&sight.path) {
             return Some(elf::Unfit::Privileged.why().to_owned());
         }
-        match self.inspect(&sight.path) {
+        match self.inspect(&sight.path, sight.executable) {
             Ok(found) => found.unfit,
             Err(error) => Some(error.to_string()),
         }
-    }
-
-    fn remember_bar(&mut self, sight: &Sight, reason: String) {
-        if self.barred.len() >= MOST_BARRED {
-            self.barred.clear(); // they are found again as they come
-        }
-        let path = sight.path.to_string_lossy().into_owned();
-        tracing::debug!(PROGRAM = path, "left alone: {reason}");
-        self.barred.insert(sight.executable, (path, reason));
-    }
-
-    /// Reads the executable, or remembers what was read.
-    fn inspect(&self, file: &Path) -> Result<Found> {
-        const KIND: &str = "imasd-executable";
-        if let Some(known) = self.store.recall(file, KIND)? {
-            return Ok(known);
-        }
-        let elf = elf::Executable::read(file)?;
-        let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
-        let found = Found { unfit, build_id: elf.build_id.unwrap_or_default() };
-        let _ = self.store.remember(file, KIND, &found); // only costs reading it again
-        Ok(found)
     }
 
     /// Judges every program anew.
@@ -185,11 +173,7 @@ impl Daemon {
         let (Some(known), Some(installation)) = (self.book.get(id), &self.installation) else {
             return Ok(());
         };
-        let found = self.inspect(Path::new(&known.program.path));
-        let (build_id, unfit) = match found {
-            Ok(found) => (found.build_id, found.unfit),
-            Err(error) => (known.build_id.clone(), Some(error.to_string())),
-        };
+        let (build_id, unfit) = self.facts_of(known);
         let pinned = self.store.pinned(id)?;
         let chosen = self.config.candidates.as_deref();
         let records = self.store.trials(id)?;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The small parts of an ELF file: what it is, its loader, its build-id, and where its dynamic symbols are.
+
+use std::path::PathBuf;
+
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use object::read::{Error, ReadRef};
+use object::{Endianness, SectionIndex};
+
+use super::Class;
+
+/// Notes of more bytes are passed over: a build-id has forty.
+const NOTE_BYTES: u64 = 64 << 10;
+
+/// Where a part is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// The table of dynamic symbols.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    pub(super) symbols: Part,
+    pub(super) names: Part,
+    pub(super) is_64: bool,
+    pub(super) endian: Endianness,
+}
+
+/// What the small parts say.
+#[derive(Debug)]
+pub(super) struct Headers {
+    pub(super) class: Class,
+    pub(super) interpreter: Option<PathBuf>,
+    pub(super) build_id: Option<Vec<u8>>,
+    pub(super) table: Option<Table>,
+}
+
+/// Reads them.
+pub(super) fn read<'data>(data: impl ReadRef<'data>) -> Result<Headers, Error> {
+    match FileHeader64::<Endianness>::parse(data) {
+        Ok(header) => of(header, data),
+        Err(_) => of(FileHeader32::<Endianness>::parse(data)?, data),
+    }
+}
+
+fn of<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Headers, Error> {
+    Ok(Headers {
+        class: class(header)?,
+        interpreter: interpreter(header, data)?,
+        build_id: build_id(header, data)?,
+        table: table(header, data)?,
+    })
+}
+
+fn class<Elf: FileHeader<Endian = Endianness>>(header: &Elf) -> Result<Class, Error> {
+    let native = match std::env::consts::ARCH {
+        "x86_64" => elf::EM_X86_64,
+        "aarch64" => elf::EM_AARCH64,
+        "riscv64" => elf::EM_RISCV,
+        _ => elf::EM_NONE,
+    };
+    let is_native = header.is_type_64() && header.e_machine(header.endian()?) == native;
+    Ok(if is_native { Class::Native } else { Class::Foreign })
+}
+
+fn interpreter<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Option<PathBuf>, Error> {
+    let endian = header.endian()?;
+    for segment in header.program_headers(endian, data)? {
+        if let Some(bytes) = segment.interpreter(endian, data)? {
+            return Ok(std::str::from_utf8(bytes).ok().map(PathBuf::from));
+        }
+    }
+    Ok(None)
+}
+
+/// By the sections if there are any, else by the segments, as the linker's tools do.
+fn build_id<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Option<Vec<u8>>, Error> {
+    let endian = header.endian()?;
+    let sections = header.section_headers(endian, data)?;
+    for section in sections.iter().filter(|section| section.sh_size(endian).into() <= NOTE_BYTES) {
+        if let Some(id) = section.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten() {
+            return Ok(Some(id));
+        }
+    }
+    if !sections.is_empty() {
+        return Ok(None);
+    }
+    let segments = header.program_headers(endian, data)?;
+    for segment in segments.iter().filter(|segment| segment.p_filesz(endian).into() <= NOTE_BYTES) {
+        if let Some(id) = segment.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten() {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+fn in_notes<Elf: FileHeader>(mut notes: NoteIterator<'_, Elf>, endian: Elf::Endian) -> Result<Option<Vec<u8>>, Error> {
+    while let Some(note) = notes.next()? {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+            return Ok(Some(note.desc().to_vec()));
+        }
+    }
+    Ok(None)
+}
+
+fn table<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Option<Table>, Error> {
+    let endian = header.endian()?;
+    let sections = header.section_headers(endian, data)?;
+    let Some(symbols) = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_DYNSYM) else {
+        return Ok(None);
+    };
+    let part = |section: &Elf::SectionHeader| Part {
+        offset: section.sh_offset(endian).into(),
+        bytes: section.sh_size(endian).into(),
+    };
+    let names = sections.get(SectionIndex(symbols.sh_link(endian) as usize).0).map(part);
+    let names = names.unwrap_or(Part { offset: 0, bytes: 0 });
+    Ok(Some(Table { symbols: part(symbols), names, is_64: header.is_type_64(), endian }))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Dynamic symbols, looked through in small pieces: however many a file has or claims to have, the memory for it stays the same.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use object::elf::{self, FileHeader32, FileHeader64};
+use object::read::elf::{FileHeader, Sym};
+use object::{Endianness, pod};
+
+use super::ElfError;
+use super::headers::{Part, Table};
+
+/// So much is read at once; a multiple of the size of a symbol, be it of 32 or 64 bits.
+const PIECE_BYTES: usize = 48 << 10;
+/// A linker stores a name once, or at the end of a longer one. More occurrences than this have another purpose.
+const MOST_NAMES: usize = 4096;
+/// What is looked for. The sanitizers are present as a definition with a static runtime, as a reference with a shared one.
+const NAMES: [&[u8]; 6] =
+    [b"malloc", b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
+/// Bytes of the longest of them.
+const LONGEST: usize = 13;
+
+/// What the symbols say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Symbols {
+    pub(super) malloc: bool,
+    pub(super) sanitizer: Option<String>,
+}
+
+/// Looks through a table, if no more than `left` bytes have to be read for it.
+pub(super) fn read(source: &mut (impl Read + Seek), table: Option<Table>, left: u64) -> Result<Symbols, ElfError> {
+    let Some(table) = table else { return Ok(Symbols::default()) };
+    if table.symbols.bytes.saturating_add(table.names.bytes) > left {
+        return Err(ElfError::TooLarge);
+    }
+    let names = names(source, table.names)?;
+    let mut found = Symbols::default();
+    if names.is_empty() {
+        return Ok(found);
+    }
+    pieces(source, table.symbols, |piece, _| {
+        if table.is_64 {
+            note::<FileHeader64<Endianness>>(piece, table.endian, &names, &mut found)
+        } else {
+            note::<FileHeader32<Endianness>>(piece, table.endian, &names, &mut found)
+        }
+    })?;
+    Ok(found)
+}
+
+/// Where in the table of names one of ours is, by its offset there.
+fn names(source: &mut (impl Read + Seek), part: Part) -> Result<HashMap<u32, usize>, ElfError> {
+    let mut found = HashMap::new();
+    // The end of the piece before, in which a name may have begun.
+    let mut text: Vec<u8> = Vec::with_capacity(PIECE_BYTES + LONGEST);
+    pieces(source, part, |piece, at| {
+        let kept = text.len().min(LONGEST);
+        text.drain(..text.len() - kept);
+        text.extend_from_slice(piece);
+        for (end, _) in text.iter().enumerate().skip(kept).filter(|(_, byte)| **byte == 0) {
+            for (which, name) in NAMES.iter().enumerate().filter(|(_, name)| text[..end].ends_with(name)) {
+                let offset = (at + end as u64) - (kept + name.len()) as u64;
+                found.insert(u32::try_from(offset).unwrap_or(u32::MAX), which);
+            }
+        }
+        if found.len() > MOST_NAMES { Err(ElfError::TooLarge) } else { Ok(()) }
+    })?;
+    Ok(found)
+}
+
+fn note<Elf: FileHeader<Endian = Endianness>>(
+    piece: &[u8],
+    endian: Endianness,
+    names: &HashMap<u32, usize>,
+    found: &mut Symbols,
+) -> Result<(), ElfError> {
+    let whole = piece.len() / size_of::<Elf::Sym>();
+    let (symbols, _) = pod::slice_from_bytes::<Elf::Sym>(piece, whole).unwrap_or_default();
+    for symbol in symbols {
+        match names.get(&symbol.st_name(endian)).map(|which| NAMES[*which]) {
+            None => {}
+            Some(b"malloc") => found.malloc |= is_definition(symbol, endian),
+            Some(name) => {
+                let name = String::from_utf8_lossy(name);
+                found.sanitizer = Some(name.trim_start_matches('_').trim_end_matches("_init").to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_definition<S: Sym<Endian = Endianness>>(symbol: &S, endian: Endianness) -> bool {
+    let section = symbol.st_shndx(endian);
+    let is_somewhere = !section.is_special() || section == elf::SHN_XINDEX;
+    is_somewhere && matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_OBJECT | elf::STT_NOTYPE)
+}
+
+/// Hands over a part of the file piece by piece, with the offset of each in the part.
+fn pieces(
+    source: &mut (impl Read + Seek),
+    part: Part,
+    mut each: impl FnMut(&[u8], u64) -> Result<(), ElfError>,
+) -> Result<(), ElfError> {
+    let mut piece = vec![0; PIECE_BYTES];
+    source.seek(SeekFrom::Start(part.offset))?;
+    let mut at = 0;
+    while at < part.bytes {
+        let bytes = usize::try_from(part.bytes - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        source.read_exact(&mut piece[..bytes]).map_err(beyond_the_end)?;
+        each(&piece[..bytes], at)?;
+        at += bytes as u64;
+    }
+    Ok(())
+}
+
+/// Shorter than its header says: damaged, or truncated while it was read.
+fn beyond_the_end(error: io::Error) -> ElfError {
+    if error.kind() == io::ErrorKind::UnexpectedEof { ElfError::Truncated } else { error.into() }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real executables, changed by somebody who wants to hurt their reader. `fuzz/fuzz_targets/elf.rs` makes the same check with guided
+//! changes.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod file;
+
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+
+/// A small program with dynamic symbols of its own, `malloc` among them.
+fn honest() -> &'static [u8] {
+    static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, made) = (folder.path().join("t.c"), folder.path().join("t"));
+        let text = "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
+        std::fs::write(&source, text).unwrap();
+        let mut compiler = std::process::Command::new("cc");
+        compiler.args(["-rdynamic", "-Wl,--build-id", "-o"]).arg(&made).arg(&source);
+        assert!(compiler.status().unwrap().success());
+        std::fs::read(&made).unwrap()
+    })
+}
+
+fn number(bytes: &[u8], at: usize) -> usize {
+    usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+}
+
+/// Where the numbers are that say where and how large everything is: headers of the file, its segments and its sections.
+fn headers(bytes: &[u8]) -> Vec<usize> {
+    let (segments, sections) = (number(bytes, 32), number(bytes, 40));
+    let count = |at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
+    let segments = segments..segments + count(56) * 56;
+    let sections = sections..sections + count(60) * 64;
+    (0..64).chain(segments).chain(sections).collect()
+}
+
+/// A number that a header may hold: small, huge, or near the length of the file.
+fn claim(length: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..200_u64, length.saturating_sub(100)..length + 100, Just(u64::MAX), Just(600_000_000)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn changed_headers_cost_no_more_than_the_bound(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), claim(20_000), 1..9_usize), 1..6),
+        length in prop_oneof![Just(0), Just(1_u64 << 32), Just(40_000_000)],
+    ) {
+        let mut bytes = honest().to_vec();
+        let places = headers(&bytes);
+        for (place, value, width) in changes {
+            let at = places[place.index(places.len())];
+            let end = (at + width).min(bytes.len());
+            bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
+        }
+        let length = length.max(bytes.len() as u64);
+        file::check(&bytes, length);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_refused_or_read(length in 0..20_000_usize) {
+        let bytes = honest();
+        file::check(&bytes[..length.min(bytes.len())], length.min(bytes.len()) as u64);
+    }
+
+    #[test]
+    fn bytes_that_are_no_executable_are_refused(bytes in any::<Vec<u8>>()) {
+        prop_assert!(file::check(&bytes, bytes.len() as u64).is_none());
+    }
+}
+
+#[test]
+fn the_honest_one_is_read() {
+    let found = file::check(honest(), honest().len() as u64).unwrap();
+    assert!(found.defines_malloc && found.build_id.is_some() && found.interpreter.is_some(), "{found:?}");
+}
+
+/// The section of that type: where its header is.
+fn section(bytes: &[u8], kind: u32) -> usize {
+    let (first, count) = (number(bytes, 40), usize::from(u16::from_le_bytes([bytes[60], bytes[61]])));
+    let of_kind = |at: &usize| bytes[at + 4..at + 8] == kind.to_le_bytes();
+    (0..count).map(|index| first + index * 64).find(of_kind).unwrap()
+}
+
+#[test]
+fn tables_of_any_claimed_size_are_not_read() {
+    const DYNSYM: u32 = 11;
+    let at = section(honest(), DYNSYM);
+    for claimed in [33_u64 << 20, 600 << 20, 1 << 40, u64::MAX] {
+        let mut bytes = honest().to_vec();
+        bytes[at + 32..at + 40].copy_from_slice(&claimed.to_le_bytes());
+        for length in [bytes.len() as u64, 1 << 41] {
+            assert!(file::check(&bytes, length).is_none(), "{claimed} of {length}");
+        }
+    }
+}
+
+#[test]
+fn a_name_across_two_pieces_is_found() {
+    const DYNSYM: u32 = 11;
+    // The table of names grows into the hole beyond the file, so far that `malloc` begins in one piece and ends in the next.
+    for end_of_name in 48 * 1024 - 8..48 * 1024 + 8 {
+        let mut bytes = honest().to_vec();
+        let symbols = section(&bytes, DYNSYM);
+        let link = number(&bytes, 40) + 64 * usize::try_from(u32::from_le_bytes(bytes[symbols + 40..symbols + 44].try_into().unwrap())).unwrap();
+        let (names, begin) = (number(&bytes, link + 24), bytes.len());
+        let old = names..names + number(&bytes, link + 32);
+        let place = bytes[old.clone()].windows(8).position(|text| text == b"\0malloc\0").unwrap();
+        let name = end_of_name - 6;
+        bytes.resize(begin + end_of_name + 1, b'x');
+        bytes[begin + name - 1] = 0;
+        bytes[begin + name..begin + end_of_name].copy_from_slice(b"malloc");
+        bytes[begin + end_of_name] = 0;
+        bytes[link + 24..link + 32].copy_from_slice(&(begin as u64).to_le_bytes());
+        bytes[link + 32..link + 40].copy_from_slice(&(end_of_name as u64 + 1).to_le_bytes());
+        let (first, count) = (number(&bytes, symbols + 24), number(&bytes, symbols + 32) / 24);
+        for at in (0..count).map(|index| first + index * 24) {
+            if bytes[at..at + 4] == (u32::try_from(place).unwrap() + 1).to_le_bytes() {
+                bytes[at..at + 4].copy_from_slice(&u32::try_from(name).unwrap().to_le_bytes());
+            }
+        }
+        assert!(file::check(&bytes, bytes.len() as u64).unwrap().defines_malloc, "{end_of_name}");
+    }
+}
