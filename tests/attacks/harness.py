@@ -134,7 +134,7 @@ class World:
         self.daemon = None
         self.others = []
         self.log = pathlib.Path("/tmp/imasd.log")
-        run("imas", "system", "enable", "--yes", check=True)
+        run("imas", "system", "enable", "--yes", check=True, timeout=300)
 
     # -- imasd
 

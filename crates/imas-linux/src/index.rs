@@ -57,6 +57,8 @@ pub enum Detail {
     },
     /// Module, main class or `-c`, by its text.
     Text(Vec<u8>),
+    /// The same for a text that is too long to be kept: its hash and its length.
+    LongText([u64; 2]),
     /// systemd unit, by its name.
     Unit(String),
 }
@@ -89,6 +91,7 @@ impl Detail {
             Self::None => (detail_kind::NONE, [0, 0]),
             Self::File { dev, ino } => (detail_kind::FILE, [*dev, *ino]),
             Self::Text(text) => (detail_kind::TEXT, hashed(text)),
+            Self::LongText(key) => (detail_kind::TEXT, *key),
             Self::Unit(name) => (detail_kind::UNIT, hashed(name.as_bytes())),
         }
     }

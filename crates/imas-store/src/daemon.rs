@@ -147,7 +147,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores what a page said and ends its offer and its witness, all or nothing. On return it is committed.
+    /// Stores what a page said and ends its witness and the offer of that name, all or nothing. On return it is committed.
     ///
     /// # Errors
     /// When the store refuses: the page must be kept then.
@@ -167,8 +167,8 @@ impl Store {
         Ok(added)
     }
 
-    /// Stores what the page of a process that goes on living says, and ends its offer, all or nothing; the witness stays. `false` when
-    /// that trial is stored already.
+    /// Stores what the page of a process that goes on living says, and ends the offer of that name, all or nothing; the witness stays.
+    /// `false` when that trial is stored already.
     ///
     /// # Errors
     /// When the store refuses.
@@ -176,11 +176,13 @@ impl Store {
         &self,
         witness: &Witness,
         trial: &TrialRecord,
-        token: &str,
+        token: Option<&str>,
     ) -> Result<bool, StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
         let added = self.add_trial(witness.program, trial)?;
-        self.withdraw(token)?;
+        if let Some(token) = token {
+            self.withdraw(token)?;
+        }
         transaction.commit()?;
         Ok(added)
     }

@@ -6,8 +6,6 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Serialize, Serializer};
 
-/// The first uid of people; those below belong to the system.
-const FIRST_USER: u32 = 1000;
 /// As stored: the owner's own.
 const OWN: i64 = -1;
 /// As stored: everybody's. The same number as the index's `IMAS_ANY_UID`.
@@ -25,12 +23,6 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// The domain that the samples of a process with this uid belong to, in the system's store.
-    #[must_use]
-    pub fn of_uid(uid: u32) -> Self {
-        if uid < FIRST_USER { Self::Everybody } else { Self::User(uid) }
-    }
-
     /// Whether this is a user's own store.
     #[must_use]
     pub fn is_own(&self) -> bool {
@@ -78,13 +70,6 @@ impl FromSql for Domain {
 mod tests {
     use super::*;
     use crate::samples::tests::temporary;
-
-    #[test]
-    fn people_measure_for_themselves_and_the_system_for_all() {
-        assert_eq!(Domain::of_uid(0), Domain::Everybody);
-        assert_eq!(Domain::of_uid(999), Domain::Everybody);
-        assert_eq!(Domain::of_uid(1000), Domain::User(1000));
-    }
 
     #[test]
     fn one_path_is_a_program_of_its_own_in_each_domain() {

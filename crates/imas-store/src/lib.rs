@@ -118,12 +118,14 @@ impl Store {
     /// When there is none or it cannot be read.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
+        check_kind(path)?;
         let connection = Connection::open_with_flags(
             path,
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(open)?;
         connection.busy_timeout(BUSY).map_err(open)?;
+        believe_nothing(&connection).map_err(open)?;
         let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
         // Without a version it is empty or another program's.
         if version.map_err(open)? == 0 || is_foreign(&connection).map_err(open)? {
@@ -134,8 +136,10 @@ impl Store {
 
     fn try_open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
+        check_kind(path)?;
         let mut connection = Connection::open(path).map_err(open)?;
         connection.busy_timeout(patience).map_err(open)?;
+        believe_nothing(&connection).map_err(open)?;
         if is_foreign(&connection).map_err(open)? {
             return Err(StoreError::Foreign(path.to_owned()));
         }
@@ -195,6 +199,24 @@ impl Store {
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
+}
+
+/// Root may be told to read the store of a user, who can put anything in its place: a pipe would keep whoever opens it waiting, and a
+/// device has no end.
+fn check_kind(path: &Path) -> Result<(), StoreError> {
+    match std::fs::metadata(path) {
+        Ok(about) if !about.is_file() => Err(StoreError::Foreign(path.to_owned())),
+        _ => Ok(()), // what cannot be seen SQLite cannot open either
+    }
+}
+
+/// What another user has written into the file is data: no trigger or view of it runs, and its schema cannot be changed by writing to it.
+fn believe_nothing(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    Ok(())
 }
 
 /// It has tables, but not ours or not our version: whatever number another program gave its own. In one statement: meanwhile another process may make ours.
@@ -348,6 +370,41 @@ mod tests {
     fn an_unreachable_place_is_an_error_that_names_it() {
         let error = Store::open(Path::new("/proc/no/imas.db")).unwrap_err();
         assert!(error.to_string().contains("/proc/no"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (fifo, zero) = (folder.path().join("fifo.db"), folder.path().join("zero.db"));
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+        for path in [&fifo, &zero, &folder.path().to_owned()] {
+            assert!(matches!(Store::open_read_only(path), Err(StoreError::Foreign(_))), "{path:?}");
+            assert!(matches!(Store::open(path), Err(StoreError::Foreign(_))), "{path:?}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is renamed aside");
+    }
+
+    #[test]
+    fn triggers_and_views_of_the_file_do_not_run() {
+        let (folder, store) = samples::tests::temporary();
+        let path = folder.path().join("imas.db");
+        store.program("/bin/x", "").unwrap();
+        drop(store);
+        let theirs = Connection::open(&path).unwrap();
+        theirs
+            .execute_batch(
+                "CREATE TRIGGER evil AFTER INSERT ON program BEGIN UPDATE program SET path = 'evil'; END;
+                 ALTER TABLE pin RENAME TO hidden;
+                 CREATE VIEW pin AS WITH RECURSIVE n (program) AS (SELECT 1 UNION ALL SELECT program + 1 FROM n)
+                     SELECT program, 'evil' AS candidate, 0.0 AS at_s FROM n;",
+            )
+            .unwrap();
+        drop(theirs);
+        let store = Store::open(&path).unwrap();
+        let new = store.program("/bin/y", "").unwrap();
+        assert!(store.programs().unwrap().iter().all(|program| program.path != "evil"));
+        assert!(store.pinned(new.id).is_err(), "a view is no table");
     }
 
     #[test]

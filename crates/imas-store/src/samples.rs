@@ -115,6 +115,29 @@ impl Store {
         Ok(statement.query_map([], program_of)?.collect::<Result<_, _>>()?)
     }
 
+    /// The programs whose detail has more than that many bytes.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn programs_longer_than(&self, bytes: usize) -> Result<Vec<RowId>, StoreError> {
+        let sql = "SELECT id FROM program WHERE length(CAST(detail AS BLOB)) > ?1 ORDER BY id";
+        let mut statement = self.connection().prepare(sql)?;
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        Ok(statement.query_map([bytes], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// Gives a program another detail. Where its domain has a program of that name already, this one is forgotten.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn rename_detail(&mut self, program: RowId, detail: &str) -> Result<(), StoreError> {
+        let sql = "UPDATE OR IGNORE program SET detail = ?2 WHERE id = ?1";
+        if self.connection().execute(sql, params![program, detail])? == 0 {
+            self.forget(program)?;
+        }
+        Ok(())
+    }
+
     /// Appends a trial; `false` when that trial is stored already. On return it is committed.
     ///
     /// # Errors
@@ -217,6 +240,20 @@ pub(crate) mod tests {
         assert_eq!(store.programs_at("/bin/python").unwrap().len(), 2);
         assert_eq!(store.programs_at("/b.py").unwrap(), std::slice::from_ref(&other));
         assert_eq!(store.program_numbered(other.id).unwrap().unwrap().to_string(), "/bin/python /b.py");
+    }
+
+    #[test]
+    fn a_long_detail_is_found_and_replaced() {
+        let (_folder, mut store) = temporary();
+        let long = store.program("/bin/python", &"é".repeat(600)).unwrap().id;
+        let other = store.program("/bin/python", &"x".repeat(1025)).unwrap().id;
+        store.program("/bin/python", &"x".repeat(1024)).unwrap();
+        assert_eq!(store.programs_longer_than(1024).unwrap(), [long, other], "bytes are counted");
+        store.rename_detail(long, "short").unwrap();
+        assert_eq!(store.program_numbered(long).unwrap().unwrap().detail, "short");
+        store.rename_detail(other, "short").unwrap();
+        assert_eq!(store.program_numbered(other).unwrap(), None, "there is one of that name already");
+        assert_eq!(store.programs().unwrap().len(), 2);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::book::Known;
 use crate::daemon::Daemon;
 use crate::drop::Drop;
 use crate::folders::PageName;
-use crate::sight::{self, Identity};
+use crate::sight::{self, Identity, Sight};
 
 impl Daemon {
     /// Whose pages are believed without a witness: root's, in a user's own tree that user's.
@@ -29,6 +29,7 @@ impl Daemon {
     ) -> Result<RowId, Drop> {
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
         let domain = self.domain_of(page.uid);
+        let serves_all = domain == Domain::Everybody;
         let seen = sight::look(identity).or_else(|| self.glimpses.remove(&identity));
         let Some(sight) = seen else {
             if sight::life(content.pid).is_some_and(|life| life.identity != identity) {
@@ -36,7 +37,7 @@ impl Daemon {
             }
             return self.of_the_dead(page, content, token, domain);
         };
-        if sight.uid != page.uid {
+        if sight.uid != page.uid || (serves_all && self.is_foreign(&sight)) {
             return Err(Drop::Forged);
         }
         let offered = token.and_then(|token| self.book.trial(token));
@@ -87,10 +88,21 @@ impl Daemon {
         known.map(|known| known.program.id).ok_or(Drop::Unwitnessed)
     }
 
+    /// Whether the process lives in a container: root there, and its system accounts, are not those of this machine.
+    pub(crate) fn is_foreign(&self, sight: &Sight) -> bool {
+        !self.options.user && sight.in_container
+    }
+
     /// What a user's process shows of a program that is everybody's is the user's own sample.
     pub(crate) fn in_domain(&mut self, program: &Program, domain: Domain) -> Result<RowId, Drop> {
         if program.domain == domain {
             return Ok(program.id);
+        }
+        if let Some(known) = self.book.named(domain, &program.path, &program.detail) {
+            return Ok(known.program.id);
+        }
+        if !self.make_room(domain) {
+            return Err(Drop::TooMany);
         }
         let own = self.store.program_in(domain, &program.path, &program.detail);
         let own = own.map_err(|error| {

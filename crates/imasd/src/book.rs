@@ -15,6 +15,7 @@ use imas_store::daemon::Offer;
 use imas_store::domain::Domain;
 use imas_store::samples::Program;
 
+use crate::folders::PageName;
 use crate::judge::Verdict;
 use crate::sight::{Sight, detail_of_text};
 
@@ -36,14 +37,16 @@ pub(crate) struct Known {
     pub(crate) profile: Option<ProfileView>,
     pub(crate) verdict: Verdict,
     pub(crate) offer: Option<Offer>,
-    /// The offered trial has been taken by a process.
-    pub(crate) taken: bool,
+    /// The page of the process that has taken the offered trial; a user's process takes no trial of everybody's from others.
+    pub(crate) taken_by: Option<PageName>,
     /// The offer before, and when it was withdrawn.
     pub(crate) withdrawn: Option<(Offer, Instant)>,
     /// Offers that came to nothing, one after the other.
     pub(crate) void_offers: u32,
     /// No new offer before then, Unix time.
     pub(crate) no_offer_before_s: f64,
+    /// When a process of it was noticed last, in this life of ours.
+    pub(crate) seen: Option<Instant>,
     /// When time alone may change the verdict, Unix time.
     pub(crate) look_again_s: Option<f64>,
 }
@@ -60,10 +63,11 @@ impl Known {
             profile: None,
             verdict: Verdict::untouched(untouched(Reason::NoData, "")),
             offer: None,
-            taken: false,
+            taken_by: None,
             withdrawn: None,
             void_offers: 0,
             no_offer_before_s: 0.0,
+            seen: None,
             look_again_s: None,
             program,
         }
@@ -74,6 +78,11 @@ impl Known {
         let withdrawn = self.withdrawn.as_ref().filter(|(_, at)| at.elapsed() < STILL_OURS);
         let offers = self.offer.iter().chain(withdrawn.map(|(offer, _)| offer));
         offers.into_iter().find(|offer| offer.token == token)
+    }
+
+    /// Whether the trial of that name is on offer.
+    pub(crate) fn is_offering(&self, token: &str) -> bool {
+        self.offer.as_ref().is_some_and(|offer| offer.token == token)
     }
 
     /// Whether nothing more is to be tried: the picks stand.
@@ -99,6 +108,8 @@ pub(crate) struct Book {
     known: BTreeMap<RowId, Known>,
     by_file: HashMap<(u64, u64), Vec<RowId>>,
     by_name: HashMap<(Domain, String, String), RowId>,
+    /// How many each domain has.
+    counts: BTreeMap<Domain, usize>,
 }
 
 fn name_of(program: &Program) -> (Domain, String, String) {
@@ -108,6 +119,11 @@ fn name_of(program: &Program) -> (Domain, String, String) {
 impl Book {
     pub(crate) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    /// How many programs each domain has.
+    pub(crate) fn counts(&self) -> &BTreeMap<Domain, usize> {
+        &self.counts
     }
 
     pub(crate) fn ids(&self) -> Vec<RowId> {
@@ -135,6 +151,7 @@ impl Book {
             self.by_file.entry((executable.dev, executable.ino)).or_default().push(known.program.id);
         }
         self.by_name.insert(name_of(&known.program), known.program.id);
+        *self.counts.entry(known.program.domain).or_default() += 1;
         self.known.insert(known.program.id, known);
     }
 
@@ -155,6 +172,9 @@ impl Book {
     pub(crate) fn forget(&mut self, id: RowId) -> Option<Known> {
         let known = self.known.remove(&id)?;
         self.by_name.remove(&name_of(&known.program));
+        if let Some(count) = self.counts.get_mut(&known.program.domain) {
+            *count -= 1;
+        }
         if let Some(executable) = known.executable {
             let file = (executable.dev, executable.ino);
             if let Some(ids) = self.by_file.get_mut(&file) {
@@ -207,7 +227,7 @@ impl Book {
 
     /// The program that a trial of that name is offered to now.
     pub(crate) fn offering(&self, token: &str) -> Option<&Known> {
-        self.known.values().find(|known| known.offer.as_ref().is_some_and(|offer| offer.token == token))
+        self.known.values().find(|known| known.is_offering(token))
     }
 }
 

@@ -13,6 +13,10 @@ use crate::sight::{self, Life};
 
 /// Most processes waited for; beyond that the newest are left for the next search.
 const MOST_WAITING: usize = 65_536;
+/// Processes looked at in one turn of the loop.
+const MOST_LOOKS: usize = 4096;
+/// And taken in: that costs more.
+const MOST_RIPE: usize = 128;
 /// The first look comes after this time: most processes have ended by then and cost nothing.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 /// Looks are at most so far apart.
@@ -99,10 +103,12 @@ impl Census {
         self.waiting.peek().map(|waiting| waiting.due.0)
     }
 
-    /// The processes that have earned a place by now. Each is named once.
+    /// The processes that have earned a place by now, or some of them. Each is named once.
     pub(crate) fn ripe(&mut self, now: Instant) -> Vec<Life> {
         let mut ripe = Vec::new();
-        while self.next().is_some_and(|due| due <= now) {
+        let mut looked = 0;
+        while self.next().is_some_and(|due| due <= now) && ripe.len() < MOST_RIPE && looked < MOST_LOOKS {
+            looked += 1;
             let Some(waiting) = self.waiting.pop() else { break };
             let Some(life) = sight::life(waiting.pid) else { continue };
             if self.worth.holds(&life) {
@@ -126,6 +132,12 @@ fn file_of(pid: u32) -> Option<File> {
 mod tests {
     use super::*;
 
+    fn all_ripe(census: &mut Census, now: Instant) -> Vec<u32> {
+        let turns =
+            std::iter::from_fn(|| Some(census.ripe(now + FIRST_LOOK)).filter(|ripe| !ripe.is_empty()));
+        turns.flatten().map(|life| life.identity.pid).collect()
+    }
+
     #[test]
     fn a_process_is_ripe_when_it_has_worked_or_lived_long_enough() {
         let now = Instant::now();
@@ -147,10 +159,9 @@ mod tests {
         let now = Instant::now();
         let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
         census.search(now);
-        assert!(census.ripe(now + FIRST_LOOK).iter().any(|life| life.identity.pid == std::process::id()));
+        assert!(all_ripe(&mut census, now).contains(&std::process::id()));
         census.search(now);
-        let again = census.ripe(now + FIRST_LOOK);
-        assert!(!again.iter().any(|life| life.identity.pid == std::process::id()));
+        assert!(!all_ripe(&mut census, now).contains(&std::process::id()));
     }
 
     #[test]
@@ -164,7 +175,7 @@ mod tests {
         let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
         let mut finds_it = || {
             census.search(now);
-            census.ripe(now + FIRST_LOOK).iter().any(|life| life.identity.pid == pid)
+            all_ripe(&mut census, now).contains(&pid)
         };
         let found = [finds_it(), finds_it()];
         drop(child.stdin.take());

@@ -23,6 +23,8 @@ const NETLINK_CONNECTOR: u32 = 11;
 const PROCESS_EVENTS: u32 = 1;
 /// Room for events that come faster than they are read: some ten thousand.
 const BUFFER_BYTES: usize = 8 << 20;
+/// Read at once: whoever starts processes faster than that does not keep us from everything else.
+const MOST_AT_ONCE: usize = 16_384;
 /// Largest message: an event has 76 bytes.
 const MESSAGE_BYTES: usize = 1024;
 
@@ -98,10 +100,10 @@ impl Connector {
         false
     }
 
-    /// All events that are there.
+    /// The events that are there; of very many, a part.
     pub(crate) fn read(&mut self) -> Deeds {
         let mut deeds = Deeds::default();
-        loop {
+        for _ in 0..MOST_AT_ONCE {
             match recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((received, _, from)) => {
                     // Only the kernel has number 0: another process may write to our socket.
@@ -112,9 +114,10 @@ impl Connector {
                 }
                 Err(rustix::io::Errno::NOBUFS) => deeds.lost = true,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return deeds,
+                Err(_) => break,
             }
         }
+        deeds
     }
 
     fn take(&mut self, received: usize, deeds: &mut Vec<Deed>) {

@@ -13,6 +13,7 @@ use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 
+use crate::backlog::Backlog;
 use crate::book::Book;
 use crate::census::{Census, Worth};
 use crate::cli::Options;
@@ -27,7 +28,9 @@ use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::ineligible::Ineligible;
 use crate::installation::Installation;
+use crate::news::BETWEEN_TURNS;
 use crate::notify;
+use crate::owners::Owners;
 use crate::publish::Publisher;
 use crate::sight::{Identity, Sight};
 use crate::trouble::open_store;
@@ -59,6 +62,7 @@ pub(crate) struct Daemon {
     pub(crate) store: Store,
     pub(crate) installation: Option<Installation>,
     pub(crate) exclusions: Exclusions,
+    pub(crate) owners: Owners,
     pub(crate) book: Book,
     pub(crate) folders: Folders,
     pub(crate) watched: Watched,
@@ -69,7 +73,11 @@ pub(crate) struct Daemon {
     pub(crate) untold: Vec<Doubt>,
     /// Pages of trials that are stored, and that the index may still offer.
     pub(crate) spent: Vec<PageName>,
-    /// Processes seen alive behind pages that have not been worked on yet.
+    /// Pages that were written and are not worked on yet.
+    pub(crate) backlog: Backlog,
+    /// How many of them wait with a process that was seen.
+    pub(crate) glimpsed: usize,
+    /// The process that was seen behind the page that is worked on.
     pub(crate) glimpses: HashMap<Identity, Sight>,
     pub(crate) wakeup: Wakeup,
     pub(crate) counters: Counters,
@@ -80,6 +88,8 @@ pub(crate) struct Daemon {
     pub(crate) failures: Failures,
     pub(crate) conditions: Conditions,
     pub(crate) boot_id: String,
+    /// The kernel's events came faster than they were read: everything is to be looked for.
+    events_lost: bool,
     /// Something was decided that the index does not say yet.
     pub(crate) dirty: bool,
     pub(crate) state: PathBuf,
@@ -140,12 +150,15 @@ impl Daemon {
             census: Census::new(worth(&config)),
             installation: None,
             exclusions: Exclusions::read()?,
+            owners: Owners::read(Path::new("/etc")),
             book: Book::default(),
             watched: Watched::default(),
             departed: Departed::default(),
             doubtful: Vec::new(),
             untold: Vec::new(),
             spent: Vec::new(),
+            backlog: Backlog::default(),
+            glimpsed: 0,
             glimpses: HashMap::new(),
             counters: Counters::default(),
             ineligible: Ineligible::default(),
@@ -153,6 +166,7 @@ impl Daemon {
             forgiven: store.forgiven()?,
             failures: Failures::default(),
             conditions: conditions(None).context("the machine's load and memory")?,
+            events_lost: false,
             dirty: true,
             publisher: Publisher::new(&state, boot_id.clone()),
             store_trouble: false,
@@ -185,6 +199,7 @@ impl Daemon {
     /// Works until it is told to end.
     pub(crate) fn run(mut self) -> Result<()> {
         self.read_installation();
+        self.shorten_names();
         self.load_book()?;
         self.resume_witnesses();
         self.judge_all();
@@ -264,14 +279,14 @@ impl Daemon {
         }
         if read.lost {
             self.counters.events_lost += 1;
-            self.census.search(now);
-            self.look_for_execs();
+            self.events_lost = true;
         }
     }
 
     fn periodic(&mut self, now: Instant) {
-        if self.connector.is_none() && now.duration_since(self.times.searched) >= SEARCH {
-            self.times.searched = now;
+        let must_search = self.connector.is_none() || self.events_lost;
+        if must_search && now.duration_since(self.times.searched) >= SEARCH {
+            (self.times.searched, self.events_lost) = (now, false);
             self.census.search(now);
             self.look_for_execs();
         }
@@ -298,7 +313,9 @@ impl Daemon {
         let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
         sooner(self.census.next());
         sooner(self.doubtful.iter().chain(&self.untold).map(|doubt| doubt.next).min());
-        sooner(self.connector.is_none().then(|| self.times.searched + SEARCH));
+        let must_search = self.connector.is_none() || self.events_lost;
+        sooner(must_search.then(|| self.times.searched + SEARCH));
+        sooner((!self.backlog.is_empty()).then(|| Instant::now() + BETWEEN_TURNS));
         sooner(
             self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
         );
@@ -326,6 +343,7 @@ impl Daemon {
             self.judge_all();
         }
         self.look_at_emergency();
+        self.owners.refresh();
         self.sweep();
         self.close_spans(Instant::now());
         let now_s = now_unix_s();
@@ -459,7 +477,11 @@ impl Daemon {
             retest_s: self.options.retest,
             events: self.events(),
             programs: self.book.len(),
-            trials_offered: self.book.all().filter(|known| known.offer.is_some() && !known.taken).count(),
+            trials_offered: self
+                .book
+                .all()
+                .filter(|known| known.offer.is_some() && known.taken_by.is_none())
+                .count(),
             trials_running: trials,
             flights_watched: self.watched.watches.len() - trials,
             emergency: self.emergency.as_deref(),

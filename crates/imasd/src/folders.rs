@@ -12,6 +12,9 @@ use std::time::Duration;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, statat, unlinkat};
 
+/// Events are read so often at once, some hundred each time: who writes faster than that is not listened to without end.
+const MOST_READS: usize = 16;
+
 /// Folders at most: more users than that are served without trials.
 const MOST_FOLDERS: usize = 4096;
 
@@ -121,7 +124,8 @@ impl Folders {
     /// What has been written since the last call.
     pub(crate) fn news(&self) -> News {
         let mut news = News::default();
-        while let Ok(events) = self.inotify.read_events() {
+        for _ in 0..MOST_READS {
+            let Ok(events) = self.inotify.read_events() else { break };
             for event in events {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     news.lost = true;
@@ -158,6 +162,11 @@ impl Folders {
             .filter(|name| name != b"." && name != b"..")
             .map(|name| PageName { uid, name: OsStr::from_bytes(&name).to_owned() })
             .collect()
+    }
+
+    /// Whose folders there are.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = u32> {
+        self.open.keys().copied()
     }
 
     /// The user's folder.

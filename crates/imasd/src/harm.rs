@@ -1,79 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When one program's misfortune becomes everybody's business.
 //!
-//! - An allocator that has hurt [`VICTIMS`] programs within a day is given to nobody, until its library changes or the operator lifts it.
-//! - [`FAILURES`] failing placed starts within a minute stop everything: something is wrong with more than one allocator.
+//! - An allocator that has hurt [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`] persons, is given to nobody,
+//!   until its library changes or the operator lifts it.
+//! - [`FAILURES`] failing placed starts of the system within a minute, or those of [`PERSONS`] persons, stop everything: something is
+//!   wrong with more than one allocator.
 //!
-//! A user can make own programs crash at will, and must not be able to switch anything off for others with it: all that happens to
-//! one user's programs counts as one.
+//! A person can make own programs crash at will, under every uid that the person has for containers, and must not be able to switch
+//! anything off for others with it: all that happens to one person's programs counts as one, and never beside the system's own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use imas_store::RowId;
-use imas_store::domain::Domain;
 
-/// Programs that an allocator must hurt.
+use crate::owners::Owner;
+
+/// Programs of the system that an allocator must hurt.
 pub(crate) const VICTIMS: usize = 3;
 /// Within this time, seconds.
 pub(crate) const VICTIMS_WITHIN_S: f64 = 24.0 * 3600.0;
-/// Starts that must fail.
+/// Starts of the system that must fail.
 pub(crate) const FAILURES: usize = 5;
 /// Within this time.
 pub(crate) const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
+/// Persons who must be hurt. Who wants to abuse it needs as many accounts, each of which root has made; a household has fewer users, and
+/// on a machine with many a library that really crashes soon meets as many of them. Until then it is taken only from those it has hurt.
+pub(crate) const PERSONS: usize = 5;
 
-/// Who was hurt: a program of the system, or a user with all programs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Victim {
-    Program(RowId),
-    User(u32),
-}
-
-fn victim(program: RowId, domain: Domain) -> Victim {
-    if let Domain::User(uid) = domain { Victim::User(uid) } else { Victim::Program(program) }
+/// Programs that an allocator has hurt.
+#[derive(Debug, Default)]
+struct Hurt {
+    of_system: BTreeSet<RowId>,
+    /// All uids without an account are one of them.
+    persons: BTreeSet<Owner>,
+    names: BTreeSet<String>,
 }
 
 /// Allocators that hurt enough programs, from all that were hurt lately.
 #[derive(Debug, Default)]
 pub(crate) struct Victims {
-    by_allocator: BTreeMap<String, BTreeSet<Victim>>,
-    names: BTreeMap<String, BTreeSet<String>>,
+    by_allocator: BTreeMap<String, Hurt>,
 }
 
 impl Victims {
     /// A program that this allocator hurt.
-    pub(crate) fn add(&mut self, allocator: &str, program: RowId, domain: Domain, name: &str) {
-        self.by_allocator.entry(allocator.to_owned()).or_default().insert(victim(program, domain));
-        self.names.entry(allocator.to_owned()).or_default().insert(name.to_owned());
+    pub(crate) fn add(&mut self, allocator: &str, program: RowId, owner: Owner, name: &str) {
+        let hurt = self.by_allocator.entry(allocator.to_owned()).or_default();
+        match owner {
+            Owner::System => hurt.of_system.insert(program),
+            Owner::Person(_) | Owner::Unknown => hurt.persons.insert(owner),
+        };
+        hurt.names.insert(name.to_owned());
     }
 
     /// The allocators to take out of use, each with the names of those it hurt.
     pub(crate) fn culprits(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
-        let enough = self.by_allocator.iter().filter(|(_, victims)| victims.len() >= VICTIMS);
-        enough.map(|(allocator, _)| {
-            let names = self.names.get(allocator).into_iter().flatten().map(String::as_str);
-            (allocator.as_str(), names.collect())
-        })
+        let is_enough = |hurt: &Hurt| hurt.of_system.len() >= VICTIMS || hurt.persons.len() >= PERSONS;
+        let enough = self.by_allocator.iter().filter(move |(_, hurt)| is_enough(hurt));
+        enough.map(|(allocator, hurt)| (allocator.as_str(), hurt.names.iter().map(String::as_str).collect()))
     }
 }
 
 /// Failed starts of the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
-    recent: VecDeque<(Instant, Domain)>,
+    recent: VecDeque<(Instant, Owner)>,
 }
 
 impl Failures {
     /// One more; whether that is one too many.
-    pub(crate) fn add(&mut self, domain: Domain, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, owner: Owner, now: Instant) -> bool {
         self.recent.retain(|(at, _)| now.duration_since(*at) < FAILURES_WITHIN);
-        let of_user = matches!(domain, Domain::User(_));
-        if !(of_user && self.recent.iter().any(|(_, theirs)| *theirs == domain)) {
-            self.recent.push_back((now, domain));
+        if owner == Owner::System || !self.recent.iter().any(|(_, theirs)| *theirs == owner) {
+            self.recent.push_back((now, owner));
         }
-        self.recent.len() >= FAILURES
+        let of_system = self.recent.iter().filter(|(_, owner)| *owner == Owner::System).count();
+        of_system >= FAILURES || self.recent.len() - of_system >= PERSONS
     }
 }
 
@@ -81,18 +86,35 @@ impl Failures {
 mod tests {
     use super::*;
 
+    fn person(uid: u32) -> Owner {
+        Owner::Person(uid)
+    }
+
     #[test]
-    fn three_programs_of_the_system_are_enough_and_one_users_are_not() {
+    fn three_programs_of_the_system_are_enough_and_one_persons_are_not() {
         let mut victims = Victims::default();
         for program in 1..=9 {
-            victims.add("hoard", program, Domain::User(1000), "/home/x");
+            victims.add("hoard", program, person(1000), "/home/x");
         }
-        victims.add("hoard", 10, Domain::Everybody, "/bin/a");
-        victims.add("hoard", 10, Domain::Everybody, "/bin/a");
-        assert_eq!(victims.culprits().count(), 0);
-        victims.add("hoard", 11, Domain::Everybody, "/bin/b");
+        victims.add("hoard", 10, Owner::System, "/bin/a");
+        victims.add("hoard", 10, Owner::System, "/bin/a");
+        victims.add("hoard", 11, Owner::System, "/bin/b");
+        assert_eq!(victims.culprits().count(), 0, "a person does not tip the scale");
+        victims.add("hoard", 12, Owner::System, "/bin/c");
         let culprits: Vec<_> = victims.culprits().collect();
-        assert_eq!(culprits, [("hoard", vec!["/bin/a", "/bin/b", "/home/x"])]);
+        assert_eq!(culprits, [("hoard", vec!["/bin/a", "/bin/b", "/bin/c", "/home/x"])]);
+    }
+
+    #[test]
+    fn five_persons_are_enough_and_uids_without_an_account_are_one() {
+        let mut victims = Victims::default();
+        (1..=4).for_each(|uid| victims.add("hoard", uid.into(), person(uid), "x"));
+        assert_eq!(victims.culprits().count(), 0);
+        (5..=9).for_each(|program| victims.add("hoard", program, Owner::Unknown, "y"));
+        assert_eq!(victims.culprits().count(), 1);
+        let mut unknown = Victims::default();
+        (1..=99).for_each(|program| unknown.add("hoard", program, Owner::Unknown, "y"));
+        assert_eq!(unknown.culprits().count(), 0);
     }
 
     #[test]
@@ -100,15 +122,20 @@ mod tests {
         let mut failures = Failures::default();
         let begin = Instant::now();
         for second in 0..4 {
-            assert!(!failures.add(Domain::Everybody, begin + Duration::from_secs(second * 20)));
+            assert!(!failures.add(Owner::System, begin + Duration::from_secs(second * 20)));
         }
-        assert!(
-            !failures.add(Domain::Everybody, begin + Duration::from_secs(100)),
-            "the first are forgotten"
-        );
+        assert!(!failures.add(Owner::System, begin + Duration::from_secs(100)), "the first are forgotten");
         let mut failures = Failures::default();
-        assert!((0..100).all(|_| !failures.add(Domain::User(1000), begin)), "one user counts once");
-        assert!((0..3).all(|_| !failures.add(Domain::Everybody, begin)));
-        assert!(failures.add(Domain::Everybody, begin));
+        assert!((0..100).all(|_| !failures.add(person(1000), begin)), "one person counts once");
+        assert!((0..4).all(|_| !failures.add(Owner::System, begin)), "and not beside the system");
+        assert!(failures.add(Owner::System, begin));
+    }
+
+    #[test]
+    fn failures_of_five_persons_are_too_many() {
+        let mut failures = Failures::default();
+        let now = Instant::now();
+        assert!((1..=4).all(|uid| !failures.add(person(uid), now)));
+        assert!(failures.add(Owner::Unknown, now));
     }
 }

@@ -17,7 +17,8 @@ use crate::drop::Drop;
 use crate::ended::ended;
 use crate::folders::PageName;
 use crate::harm::START_S;
-use crate::pages::is_same;
+use crate::owners::owner_of;
+use crate::pages::{is_same, token_of};
 use crate::watched::Watch;
 
 impl Daemon {
@@ -50,13 +51,15 @@ impl Daemon {
             other => {
                 let why = if other.is_ok() { Drop::Forged } else { Drop::Damaged };
                 self.drop_page(page, why);
-                return self.void(token.as_deref(), page.uid);
+                return self.void(token.as_deref(), page);
             }
         };
         // What ended was another image, that has no page or one of its own.
         let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
         let record = self.record(&content, &watch, signal);
-        let new = match self.store.settle(witness, &record, token.as_deref()) {
+        let program = self.book.get(witness.program);
+        let ends = token.as_deref().filter(|token| program.is_some_and(|known| known.is_offering(token)));
+        let new = match self.store.settle(witness, &record, ends) {
             Ok(new) => new,
             Err(error) => return self.store_refused(&error),
         };
@@ -76,25 +79,23 @@ impl Daemon {
         }
     }
 
-    /// The index that was just published offers none of these trials any more. Until then their names were taken: whoever could have
-    /// made such a page again would have run the same trial once more, and crashed as the first one did, perhaps.
+    /// An index was just published; pages of trials that it does not offer any more go. Until then their names were taken: whoever could
+    /// have made such a page again would have run the same trial once more, and crashed as the first one did, perhaps.
     pub(crate) fn remove_spent(&mut self) {
-        for page in std::mem::take(&mut self.spent) {
-            self.folders.remove(&page);
-        }
+        let (kept, over) = std::mem::take(&mut self.spent)
+            .into_iter()
+            .partition(|page| token_of(page).is_some_and(|token| self.book.offering(token).is_some()));
+        self.spent = kept;
+        over.iter().for_each(|page: &PageName| self.folders.remove(page));
     }
 
-    /// The trial of that name is stored, as one of `program`; both are judged anew. A user's trial of a program that is everybody's
-    /// leaves everybody's trial still to be made.
+    /// The trial of that name is stored, as one of `program`, which is judged anew. A user's trial of a program that is everybody's
+    /// leaves everybody's trial on offer.
     pub(crate) fn end_offer(&mut self, token: &str, program: RowId) {
-        let offered_to = self.book.offering(token).map(|known| known.program.id);
-        if let Some(known) = offered_to.and_then(|id| self.book.get_mut(id)) {
-            (known.offer, known.taken, known.void_offers) = (None, false, 0);
+        if let Some(known) = self.book.get_mut(program).filter(|known| known.is_offering(token)) {
+            (known.offer, known.taken_by, known.void_offers) = (None, None, 0);
         }
         self.judge(program);
-        if let Some(id) = offered_to.filter(|id| *id != program) {
-            self.judge(id);
-        }
     }
 
     pub(crate) fn record(&self, content: &Page, watch: &Watch, signal: Option<u32>) -> TrialRecord {
@@ -138,6 +139,7 @@ impl Daemon {
             sample.ended
         );
         let domain = known.program.domain;
+        let owner = owner_of(&mut self.owners, domain);
         // A program that crashes as often untouched fails by its own doing.
         let view = known.profile.as_ref().and_then(|profile| profile.candidate(&sample.candidate));
         let never_entered = sample.ended == Ended::NeverEntered;
@@ -150,7 +152,7 @@ impl Daemon {
         // The clock may have been set since.
         let is_young =
             now_unix_s() - sample.made_unix_s < START_S && watch.since.elapsed().as_secs_f64() < START_S;
-        if placed && blamed && (never_entered || is_young) && self.failures.add(domain, Instant::now()) {
+        if placed && blamed && (never_entered || is_young) && self.failures.add(owner, Instant::now()) {
             self.stop_everything("five starts under other allocators failed within a minute");
         }
     }

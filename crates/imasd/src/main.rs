@@ -9,9 +9,11 @@
 //!                                                                  v  publish, at most once a second
 //!                                                            state/index
 //! ```
-//! One thread, no network. It decides nothing that it could not decide again from the store: kill -9 at any instant costs at most the
+//! One thread (a second one asks for accounts where files do not list them), no network. It decides nothing that it could not decide again from the store: kill -9 at any instant costs at most the
 //! work of that instant.
 
+mod accounts;
+mod backlog;
 mod behind;
 mod book;
 mod census;
@@ -34,12 +36,16 @@ mod inspect;
 mod installation;
 mod judge;
 mod log;
+mod long_name;
 mod moment;
+mod name_service;
 mod news;
 mod notify;
+mod owners;
 mod pages;
 mod programs;
 mod publish;
+mod share;
 mod sight;
 mod span;
 mod trouble;

@@ -23,16 +23,11 @@ use crate::watched::{Image, Watch};
 const UNFINISHED: Duration = Duration::from_secs(10);
 
 impl Daemon {
-    /// Whether a process runs the trial of that name.
-    pub(crate) fn is_running(&self, token: &str) -> bool {
-        self.watched.watches.values().any(|watch| watch.token.as_deref() == Some(token))
-    }
-
-    /// Every page that stands: after our start, or when the kernel could not tell us all.
-    pub(crate) fn look_at_all_pages(&mut self) {
-        for page in self.folders.all() {
-            self.page_written(page);
-        }
+    /// The page of the process that runs the trial of that name as one of that program.
+    pub(crate) fn taker(&self, token: &str, program: RowId) -> Option<PageName> {
+        let mut watches = self.watched.watches.iter();
+        let is_it = |watch: &Watch| watch.token.as_deref() == Some(token) && watch.witness.program == program;
+        watches.find(|(_, watch)| is_it(watch)).map(|(page, _)| page.clone())
     }
 
     /// Takes up what an earlier life of ours had seen.
@@ -42,7 +37,7 @@ impl Daemon {
             vec![]
         });
         for witness in witnesses {
-            self.folders.welcome(witness.uid);
+            self.welcome(witness.uid);
             let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
             let standing = self.folders.has(&page) && witness.boot_id == self.boot_id;
             if !standing || self.book.get(witness.program).is_none() {
@@ -51,11 +46,7 @@ impl Daemon {
             }
             let token = token_of(&page).map(str::to_owned);
             // The offer is gone when the trial's sample was stored while its process lived.
-            if let Some(known) = self.book.get_mut(witness.program)
-                && known.offer.as_ref().is_some_and(|offer| Some(&offer.token) == token.as_ref())
-            {
-                known.taken = true;
-            }
+            self.take_offer(token.as_deref(), witness.program, &page);
             let identity = Identity { pid: witness.pid, start_ticks: witness.start_ticks };
             let image = self.image_of(witness.program);
             // It may be of before an upgrade that came while we were away.
@@ -78,8 +69,7 @@ impl Daemon {
         if self.is_considered(&page) || !self.folders.has(&page) {
             return;
         }
-        let of_user = self.considered().filter(|theirs| theirs.uid == page.uid).count();
-        if of_user >= self.config.most_pages_of_user || self.considered().count() >= self.config.most_pages {
+        if !self.has_room_for(&page) {
             return self.drop_page(&page, Drop::TooMany);
         }
         match self.read(&page) {
@@ -91,11 +81,11 @@ impl Daemon {
     }
 
     /// Pages whose process is watched, or still to be seen.
-    fn considered(&self) -> impl Iterator<Item = &PageName> {
+    pub(crate) fn considered(&self) -> impl Iterator<Item = &PageName> {
         self.watched.watches.keys().chain(self.doubtful.iter().map(|doubt| &doubt.page))
     }
 
-    fn is_considered(&self, page: &PageName) -> bool {
+    pub(crate) fn is_considered(&self, page: &PageName) -> bool {
         let in_doubt = self.doubtful.iter().any(|doubt| doubt.page == *page);
         in_doubt || self.watched.watches.contains_key(page) || self.spent.contains(page)
     }
@@ -112,10 +102,7 @@ impl Daemon {
             if self.is_considered(&page) || !old {
                 continue;
             }
-            self.page_written(page.clone());
-            if !self.is_considered(&page) && self.folders.has(&page) {
-                self.drop_page(&page, Drop::Damaged);
-            }
+            self.queue(page, true);
         }
     }
 
@@ -171,7 +158,7 @@ impl Daemon {
             Err(why) => {
                 self.drop_page(&page, why);
                 if matches!(why, Drop::Unwitnessed) {
-                    self.void(token.as_deref(), page.uid);
+                    self.void(token.as_deref(), &page);
                     self.shield(token.as_deref(), page.uid);
                 }
                 return;
@@ -192,14 +179,19 @@ impl Daemon {
         if self.book.get(program).is_none() {
             return self.drop_page(&page, Drop::Unknown); // a new store has been begun
         }
-        if let Some(id) = token.as_deref().and_then(|token| self.book.offering(token)).map(|k| k.program.id)
-            && let Some(known) = self.book.get_mut(id)
-        {
-            known.taken = true;
-            self.dirty = true;
-        }
+        self.take_offer(token.as_deref(), program, &page);
         let image = self.image_of(program);
         self.watch(page, witness, token, image);
+    }
+
+    /// The process behind the page runs the trial that the program is offered: no other process of its domain is to. A user's process
+    /// that runs everybody's trial takes it from nobody: stopped, it would keep everybody's decision waiting.
+    fn take_offer(&mut self, token: Option<&str>, program: RowId, page: &PageName) {
+        let Some(known) = self.book.get_mut(program) else { return };
+        if token.is_some_and(|token| known.is_offering(token)) && known.taken_by.is_none() {
+            known.taken_by = Some(page.clone());
+            self.dirty = true;
+        }
     }
 
     fn watch(&mut self, page: PageName, witness: Witness, token: Option<String>, image: Image) {
@@ -291,11 +283,16 @@ impl Daemon {
         }
     }
 
-    /// A page of the offered trial came to nothing. What one user leaves in a folder must not take back everybody's offer, unless a
-    /// process of the program has really taken it.
-    pub(crate) fn void(&mut self, token: Option<&str>, uid: u32) {
+    /// A page of the offered trial came to nothing. The offer is taken back if it was this page's process that had taken it. Where nobody
+    /// had, only pages of the program's own domain count: what a user leaves in a folder takes back nobody else's offer.
+    pub(crate) fn void(&mut self, token: Option<&str>, page: &PageName) {
+        let domain = self.domain_of(page.uid);
         let Some(known) = token.and_then(|token| self.book.offering(token)) else { return };
-        if known.taken || known.program.domain == self.domain_of(uid) {
+        let is_theirs = match &known.taken_by {
+            Some(taker) => taker == page,
+            None => known.program.domain == domain,
+        };
+        if is_theirs {
             self.void_offer(known.program.id);
         }
     }
@@ -306,7 +303,7 @@ fn is_alive(content: &Page) -> bool {
 }
 
 /// The offer that a page is named after: sixteen hexadecimal digits.
-fn token_of(page: &PageName) -> Option<&str> {
+pub(crate) fn token_of(page: &PageName) -> Option<&str> {
     let stem = page.name.to_str()?.strip_suffix(".page")?;
     let plain = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then_some(stem)

@@ -20,8 +20,9 @@ use imas_store::samples::Program;
 
 use crate::book::{Known, untouched};
 use crate::daemon::Daemon;
-use crate::harm::{VICTIMS, VICTIMS_WITHIN_S, Victims};
+use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
 use crate::judge;
+use crate::owners::{Owner, owner_of};
 use crate::sight::{self, Identity, Sight};
 
 /// The first pause after an offer that came to nothing, seconds; doubled each time.
@@ -45,10 +46,11 @@ impl Daemon {
             if let Some(before) = self.book.get(known.program.id) {
                 (known.void_offers, known.no_offer_before_s) = (before.void_offers, before.no_offer_before_s);
                 known.withdrawn.clone_from(&before.withdrawn);
+                known.seen = before.seen;
             }
             let at = offers.iter().position(|offer| offer.program == known.program.id);
             known.offer = at.map(|at| offers.swap_remove(at));
-            known.taken = known.offer.as_ref().is_some_and(|offer| self.is_running(&offer.token));
+            known.taken_by = known.offer.as_ref().and_then(|offer| self.taker(&offer.token, offer.program));
             self.book.put(known);
         }
         self.dirty = true; // what was forgotten is judged no more
@@ -90,9 +92,15 @@ impl Daemon {
         if self.options.user && !sight::reads_index_below(identity, &self.options.run_dir) {
             return; // it is not of this tree
         }
-        self.folders.welcome(sight.uid);
         let domain = self.domain_of(sight.uid);
-        if self.book.find(sight, domain).is_some() || self.ineligible.contains(sight, domain) {
+        if domain == Domain::Everybody && self.is_foreign(sight) {
+            return; // what it measures would decide for everybody
+        }
+        self.welcome(sight.uid);
+        if let Some(id) = self.book.find(sight, domain).map(|known| known.program.id) {
+            return self.note_seen(id);
+        }
+        if self.ineligible.contains(sight, domain) {
             return;
         }
         if let Some(reason) = self.bar(sight) {
@@ -100,11 +108,10 @@ impl Daemon {
             self.counters.programs_left_alone += 1;
             return;
         }
-        if self.book.len() >= self.config.most_programs {
-            self.counters.programs_refused += 1;
+        let path = sight.path.to_string_lossy();
+        if self.book.named(domain, &path, &sight.detail_text).is_none() && !self.make_room(domain) {
             return;
         }
-        let path = sight.path.to_string_lossy();
         match self.store.program_in(domain, &path, &sight.detail_text) {
             Ok(program) => self.know(program, sight),
             Err(error) => self.store_refused(&error),
@@ -118,8 +125,10 @@ impl Daemon {
         // What runs now, should the path already lead to a newer file.
         known.executable = Some(sight.executable);
         known.detail = sight.detail.clone();
+        known.seen = Some(Instant::now());
         if let Some(before) = before {
-            (known.offer, known.taken, known.withdrawn) = (before.offer, before.taken, before.withdrawn);
+            (known.offer, known.taken_by, known.withdrawn) =
+                (before.offer, before.taken_by, before.withdrawn);
         } else {
             tracing::info!(PROGRAM = %known.program, DOMAIN = known.program.domain.word(), "a program worth a trial");
         }
@@ -203,7 +212,7 @@ impl Daemon {
     /// Brings the offered trial into line with the verdict.
     fn offer(&mut self, id: RowId) -> Result<()> {
         let Some(known) = self.book.get(id) else { return Ok(()) };
-        if known.taken {
+        if known.taken_by.is_some() {
             return Ok(()); // it runs; what it brings will be judged
         }
         let wanted = known.verdict.trial.as_deref();
@@ -240,7 +249,7 @@ impl Daemon {
 
     fn set_offer(&mut self, id: RowId, offer: Option<Offer>) {
         if let Some(known) = self.book.get_mut(id) {
-            (known.offer, known.taken) = (offer, false);
+            (known.offer, known.taken_by) = (offer, None);
         }
         self.dirty = true;
     }
@@ -297,7 +306,8 @@ impl Daemon {
                 let forgiven_s = self.forgiven.get(&candidate.allocator).copied().unwrap_or(0.0);
                 let program = &known.program;
                 if quarantine.since_unix_s > forgiven_s {
-                    victims.add(&candidate.allocator, program.id, program.domain, &program.to_string());
+                    let owner = owner_of(&mut self.owners, program.domain);
+                    victims.add(&candidate.allocator, program.id, owner, &program.to_string());
                 }
             }
         }
@@ -307,7 +317,10 @@ impl Daemon {
             if self.disabled.iter().any(|d| d.allocator == allocator && d.version == version) {
                 continue;
             }
-            let why = format!("within a day it hurt {VICTIMS} programs or more: {}", programs.join(", "));
+            let why = format!(
+                "within a day it hurt {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
+                programs.join(", ")
+            );
             taken.push(Disabled { allocator: allocator.to_owned(), version, at_s: now_unix_s(), why });
         }
         if taken.is_empty() {
@@ -331,8 +344,12 @@ impl Daemon {
     }
 
     /// Whose samples a process of this uid makes. In a user's own tree everything is that user's.
-    pub(crate) fn domain_of(&self, uid: u32) -> Domain {
-        if self.options.user { Domain::Everybody } else { Domain::of_uid(uid) }
+    pub(crate) fn domain_of(&mut self, uid: u32) -> Domain {
+        if self.options.user || self.owners.of(uid) == Owner::System {
+            Domain::Everybody
+        } else {
+            Domain::User(uid)
+        }
     }
 }
 

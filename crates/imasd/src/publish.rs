@@ -105,7 +105,7 @@ fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
         return None;
     }
     let candidate = table.id_of(&known.verdict.production).unwrap_or(CANDIDATE_SYSTEM);
-    let offer = known.offer.as_ref().filter(|_| !known.taken);
+    let offer = known.offer.as_ref().filter(|_| known.taken_by.is_none());
     let trial = offer.and_then(|offer| {
         let token = u64::from_str_radix(&offer.token, 16).ok()?;
         Some(Trial { candidate: table.id_of(&offer.candidate)?, token })

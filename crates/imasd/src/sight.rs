@@ -6,12 +6,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use imas_core::sample::Usage;
 use imas_linux::given::{Given, Interpreter};
 use imas_linux::index::{Detail, Executable, detail_of_unit, unit_of_cgroup, unit_of_detail};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::long_name::{kept, key_of_kept};
 
 /// `PF_KTHREAD` of linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -52,6 +55,8 @@ pub(crate) struct Sight {
     pub(crate) detail: Detail,
     /// The same for people and for the store.
     pub(crate) detail_text: String,
+    /// It has a pid namespace of its own: what runs there has its own files and accounts.
+    pub(crate) in_container: bool,
     /// The systemd service it belongs to, as the hook reads it; for an interpreter, which is told apart by its script, none.
     unit: Option<String>,
 }
@@ -128,9 +133,20 @@ pub(crate) fn look(identity: Identity) -> Option<Sight> {
         _ => (Detail::of(&given, &cwd), detail_text(&given, &cwd)),
     };
     let uid = std::fs::metadata(&folder).ok()?.uid();
-    let sight = Sight { identity, uid, path, executable, detail, detail_text, unit };
+    let in_container = pid_namespace(&folder)? != own_pid_namespace()?;
+    let (detail, detail_text) = kept(detail, detail_text);
+    let sight = Sight { identity, uid, path, executable, detail, detail_text, in_container, unit };
     // All of it was read of one process and of one image only if that still runs.
     (self::executable(identity) == Some(executable)).then_some(sight)
+}
+
+fn pid_namespace(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder.join("ns/pid")).ok().map(|about| about.ino())
+}
+
+fn own_pid_namespace() -> Option<u64> {
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    *OWN.get_or_init(|| pid_namespace(Path::new("/proc/self")))
 }
 
 fn unit(folder: &Path) -> Option<String> {
@@ -201,6 +217,9 @@ fn detail_text(given: &Given, cwd: &Path) -> String {
 
 /// What the index needs of a detail that the store holds as text: the other way of [`Sight::detail_text`].
 pub(crate) fn detail_of_text(text: &str) -> Detail {
+    if let Some(key) = key_of_kept(text) {
+        return Detail::LongText(key);
+    }
     if let Some(unit) = unit_of_detail(text) {
         return Detail::Unit(unit.to_owned());
     }

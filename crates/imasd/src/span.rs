@@ -36,7 +36,8 @@ impl Daemon {
         let Some(watch) = self.watched.watches.get(page) else { return };
         let (witness, Some(token)) = (watch.witness.clone(), watch.token.clone()) else { return };
         let Some(record) = self.of_the_living(page, watch) else { return };
-        match self.store.settle_span(&witness, &record, &token) {
+        let ends = self.book.get(witness.program).is_some_and(|known| known.is_offering(&token));
+        match self.store.settle_span(&witness, &record, ends.then_some(&token)) {
             Ok(true) => self.counters.trials_stored += 1,
             Ok(false) => {} // stored before our last start
             Err(error) => return self.store_refused(&error),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use imas_ingest::Page;
 use imas_linux::index::Executable;
+use imas_store::RowId;
 use imas_store::daemon::Witness;
 
 use crate::folders::PageName;
@@ -71,6 +72,11 @@ impl Watched {
             self.by_pid.remove(&watch.witness.pid);
         }
         Some(watch)
+    }
+
+    /// Whether a process of the program has a page.
+    pub(crate) fn has_program(&self, program: RowId) -> bool {
+        self.watches.values().any(|watch| watch.witness.program == program)
     }
 
     /// Page of the process of that id.

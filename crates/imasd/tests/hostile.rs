@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use imas_abi::page_kind;
+use imas_linux::index::Detail;
+use imas_store::domain::Domain;
 use imas_store::samples::Program;
 use support::{WORKER, World, me};
 use zerocopy::{FromZeros, IntoBytes};
@@ -224,4 +226,119 @@ fn a_process_id_that_was_used_again_is_not_believed() {
     std::fs::write(world.pages().join(name), page.as_bytes()).unwrap();
     world.wait("forged", || world.counter("dropped_forged") == 1);
     assert_eq!(world.store().trials(program.id).unwrap().len(), 0);
+}
+
+/// Processes started by four at a time, as many as the first argument says.
+const STORM: &str = "
+import os, sys
+for _ in range(4):
+    if os.fork() == 0:
+        for _ in range(int(sys.argv[1]) // 4):
+            os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)
+        os._exit(0)
+while True:
+    try: os.wait()
+    except ChildProcessError: break
+";
+
+/// Resident memory of a process at its most, bytes.
+fn most_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// Where the kernel tells of processes, it tells of all of them.
+#[test]
+fn a_storm_of_processes_keeps_nobody_from_being_noticed() {
+    let mut world = World::new();
+    world.start();
+    let storm = world.script("storm.py", STORM);
+    let mut storm = std::process::Command::new(support::python()).arg(&storm).arg("20000").spawn().unwrap();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    world.settle(&script, &program);
+    assert!(storm.wait().unwrap().success());
+    let other = world.script("other.py", WORKER);
+    world.notice(&other);
+    let memory = most_memory(world.daemon_pid());
+    println!(
+        "imasd at {:.1} MB at most, events lost {} times",
+        memory as f64 / 1e6,
+        world.counter("events_lost")
+    );
+    assert!(memory <= 20_000_000, "{memory}");
+}
+
+/// A name as long as a command line allows: its place in the index is found by hash, and the store keeps its beginning.
+#[test]
+fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
+    let mut world = World::new();
+    world.start();
+    // As a main class: the first plain word of what is called java.
+    let java = world.path("work/java");
+    std::fs::copy("/usr/bin/tail", &java).unwrap();
+    let names = [format!("{}a", "x".repeat(100_000)), format!("{}b", "x".repeat(100_000))];
+    let start = |name: &str| {
+        world.command(&java).args(["-f", name, "/dev/null"]).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut children = names.each_ref().map(|name| start(name));
+    let known = || world.store().programs().unwrap();
+    world.wait("both are known", || known().len() == 2);
+    assert!(known().iter().all(|program| program.detail.len() < 1200), "their names are shortened");
+    for program in known() {
+        world.wait("a trial is on offer", || world.offer(&program).is_some());
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let program = known().remove(0);
+    let token = world.offer(&program).unwrap().1;
+    let mut trials = names.each_ref().map(|name| start(name));
+    let page = world.pages().join(format!("{token:016x}.page"));
+    world.wait("the hook finds its entry", || page.exists());
+    for child in &mut trials {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// A store of an earlier version has names at full length.
+#[test]
+fn long_names_of_an_older_store_are_shortened_and_found() {
+    let mut world = World::new();
+    let python = std::fs::canonicalize(support::python()).unwrap();
+    let name = "-m ".to_owned() + &"y".repeat(50_000);
+    let id = world.store().program_in(Domain::Everybody, &python.to_string_lossy(), &name).unwrap().id;
+    world.store().pin(id, "jemalloc", 1.0).unwrap();
+    world.start();
+    let program = world.store().program_numbered(id).unwrap().unwrap();
+    assert!(program.detail.len() < 1200, "{}", program.detail.len());
+    world.wait("it is published", || world.production(&program) == world.id_of("jemalloc"));
+    let wanted = Detail::Text(name.into_bytes()).key().1;
+    assert!(world.index().entries().any(|entry| entry.detail == wanted), "as the hook looks it up");
+    assert_eq!(world.store().pinned(id).unwrap().as_deref(), Some("jemalloc"));
+}
+
+/// In a tree of its own a user is what the system is on a machine: nothing is forgotten for something new.
+#[test]
+fn the_limit_of_programs_holds_where_everything_is_one_owners() {
+    let mut world = World::with(
+        "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmost_programs = 3\ncandidates = [\"jemalloc\"]\n",
+    );
+    world.start();
+    let scripts: Vec<_> = (0..5).map(|number| world.script(&format!("p{number}.py"), WORKER)).collect();
+    let mut children: Vec<_> = scripts
+        .iter()
+        .map(|script| {
+            world.command(&support::python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    world.wait("more are refused", || world.counter("programs_refused") >= 2);
+    assert_eq!(world.store().programs().unwrap().len(), 3);
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

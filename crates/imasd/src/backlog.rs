@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pages that were written and are not worked on yet. Each folder has a queue of its own, and the queues take turns: whoever writes a
+//! hundred thousand pages waits for them, and nobody else does.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
+use std::ops::Bound;
+
+use crate::folders::PageName;
+use crate::sight::{Identity, Sight};
+
+/// A page that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) name: OsString,
+    /// The process behind it as it was when the page came, if it could be seen.
+    pub(crate) glimpse: Option<(Identity, Sight)>,
+    /// It is old: what is no page by now never becomes one.
+    pub(crate) is_old: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    names: HashSet<OsString>,
+}
+
+/// The queues.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    queues: BTreeMap<u32, Queue>,
+    /// Whose page was taken last.
+    last: Option<u32>,
+}
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    pub(crate) fn has(&self, page: &PageName) -> bool {
+        self.queues.get(&page.uid).is_some_and(|queue| queue.names.contains(&page.name))
+    }
+
+    /// How many pages of each user wait.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.queues.iter().map(|(uid, queue)| (*uid, queue.waiting.len()))
+    }
+
+    /// One more, behind those of its folder.
+    pub(crate) fn push(&mut self, uid: u32, waiting: Waiting) {
+        let queue = self.queues.entry(uid).or_default();
+        if queue.names.insert(waiting.name.clone()) {
+            queue.waiting.push_back(waiting);
+        }
+    }
+
+    /// The next page, of another user than the one before if there is one; of each user at most `most` by the counts in `worked`.
+    pub(crate) fn take(&mut self, worked: &mut HashMap<u32, usize>, most: usize) -> Option<(u32, Waiting)> {
+        let may = |uid: &&u32| worked.get(uid).is_none_or(|count| *count < most);
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.queues.range((after, Bound::Unbounded)).map(|(uid, _)| uid);
+        let uid = *later.chain(self.queues.keys()).find(may)?;
+        let queue = self.queues.get_mut(&uid)?;
+        let waiting = queue.waiting.pop_front();
+        if let Some(waiting) = &waiting {
+            queue.names.remove(&waiting.name);
+        }
+        if queue.waiting.is_empty() {
+            self.queues.remove(&uid);
+        }
+        self.last = Some(uid);
+        *worked.entry(uid).or_default() += 1;
+        Some((uid, waiting?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Backlog {
+        let mut backlog = Backlog::default();
+        for number in 0..1000 {
+            push(&mut backlog, 1000, &number.to_string());
+        }
+        for uid in [0, 2000] {
+            push(&mut backlog, uid, "a");
+            push(&mut backlog, uid, "b");
+        }
+        backlog
+    }
+
+    fn push(backlog: &mut Backlog, uid: u32, name: &str) {
+        backlog.push(uid, Waiting { name: name.into(), glimpse: None, is_old: false });
+    }
+
+    #[test]
+    fn a_thousand_pages_of_one_user_keep_nobody_waiting() {
+        let (mut backlog, mut worked) = (filled(), HashMap::new());
+        let uids: Vec<_> = (0..8).map(|_| backlog.take(&mut worked, 100).unwrap().0).collect();
+        assert_eq!(uids, [0, 1000, 2000, 0, 1000, 2000, 1000, 1000]);
+    }
+
+    #[test]
+    fn of_one_user_so_many_at_most_and_the_rest_later() {
+        let (mut backlog, mut worked) = (filled(), HashMap::new());
+        let taken = std::iter::from_fn(|| backlog.take(&mut worked, 10)).count();
+        assert_eq!(taken, 2 + 10 + 2);
+        assert_eq!(backlog.counts().collect::<Vec<_>>(), [(1000, 990)]);
+        worked.clear();
+        assert_eq!(std::iter::from_fn(|| backlog.take(&mut worked, 10_000)).count(), 990);
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn a_name_waits_once() {
+        let mut backlog = filled();
+        let page = PageName { uid: 0, name: "a".into() };
+        push(&mut backlog, 0, "a");
+        assert!(backlog.has(&page) && backlog.counts().any(|count| count == (0, 2)));
+        backlog.take(&mut HashMap::new(), 1).unwrap();
+        assert!(!backlog.has(&page));
+        push(&mut backlog, 0, "a");
+        assert!(backlog.has(&page));
+    }
+}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One person who makes as much of something as there is room for: processes, pages, bytes, watches."""
+
+import os
+import pathlib
+import time
+
+from harness import STATE, Failed
+from owners import FORGE, scripts
+
+PROCESSES = 20_000
+PAGES = 100_000
+# Four at a time, so that the rest of the machine goes on.
+STORM = """
+import os, sys
+def some(number):
+    for _ in range(number):
+        pid = os.posix_spawn("/bin/true", ["true"], {})
+        os.waitpid(pid, 0)
+children = []
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0:
+        some(int(sys.argv[1]) // 4)
+        os._exit(0)
+    children.append(pid)
+for pid in children:
+    os.waitpid(pid, 0)
+"""
+# Every second one could be a page of this very process; the others name none, or are none.
+PAGES_OF_MINE = FORGE + """
+folder, number = sys.argv[1], int(sys.argv[2])
+mine, gone, none = page(os.getpid(), os.getuid(), "jemalloc"), page(os.getpid(), os.getuid(), "mimalloc"), b"x" * 4096
+gone = gone[:20] + struct.pack("=I", 4_000_000) + gone[24:]
+os.chdir(folder)
+for at in range(number):
+    name = f"{at:016x}.page" if at % 3 else f"{os.getpid()}-1-{at}.page"
+    try:
+        with open(name, "wb") as file:
+            file.write([mine, gone, mine, none][at % 4])
+    except OSError:
+        time.sleep(0.001)
+time.sleep(1000 if sys.argv[3:] else 0)
+"""
+FILL = """
+import os, sys, time
+os.chdir(sys.argv[1])
+held = []
+try:
+    for number in range(40_000):
+        open(f"{number}.page", "wb").close()
+except OSError as why:
+    print(number, why, flush=True)
+try:
+    file = open("big", "wb")
+    held.append(file)
+    while True:
+        file.write(b"x" * 65536)
+        file.flush()
+except OSError as why:
+    print(file.tell(), why, flush=True)
+if sys.argv[2:]:
+    os.unlink("big")
+    time.sleep(1000)
+"""
+WATCHES = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+made = []
+while (fd := libc.inotify_init1(0)) >= 0 and len(made) < 900:
+    made.append(fd)
+watches, folder = 0, "/usr/share/doc"
+for name in os.listdir(folder):
+    for fd in made:
+        watches += libc.inotify_add_watch(fd, f"{folder}/{name}".encode(), 2) >= 0
+    if watches > 300_000 or ctypes.get_errno() == 28:
+        break
+print(len(made), watches, flush=True)
+time.sleep(1000)
+"""
+
+
+def has_folder(world):
+    """Mallory's folder of pages, which imasd makes for the first program."""
+    world.notice("mallory", f"first-{time.monotonic_ns()}")
+    return STATE / "u" / "2001"
+
+
+def tries_roots_program(world, what):
+    """A new program of root is noticed, offered a trial, tried, and judged; how long each took."""
+    begin = time.monotonic()
+    path, noticed = world.notice("root", f"judged-{time.monotonic_ns()}")
+    trial = world.under_trial("root", path, "1000")
+    tried = time.monotonic() - begin
+    stored = lambda: world.rows("SELECT count(*) FROM trial JOIN program ON program.id = program WHERE path = ?", str(path))[0][0]
+    before = stored()
+    world.wait("imasd sees who runs the trial", lambda: world.rows("SELECT 1 FROM witness WHERE pid = ?", trial.pid))
+    world.kill(trial)
+    ended = time.monotonic()
+    world.wait("the trial is stored", lambda: stored() > before)
+    print(f"  {what}: a program of root was noticed within {noticed:.1f} s and tried within {tried:.1f} s, its trial stored "
+          f"{time.monotonic() - ended:.1f} s after its end; imasd at {world.memory_mb():.1f} MB, {world.cpu_s():.2f} s CPU", flush=True)
+
+
+def rest(world, what, seconds=20):
+    """What imasd costs once the attack is over."""
+    before = world.cpu_s()
+    time.sleep(seconds)
+    print(f"  {what}: afterwards {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
+
+
+def short_processes(world):
+    begin = time.monotonic()
+    storm = world.as_user("mallory", "/usr/bin/python3", *scripts(["storm"], STORM), str(PROCESSES))
+    tries_roots_program(world, "storm")
+    storm.wait()
+    took = time.monotonic() - begin
+    print(f"  storm: {PROCESSES} processes in {took:.0f} s", flush=True)
+    world.serves("after-the-storm")
+    rest(world, "storm")
+
+
+def hundred_thousand_pages(world):
+    folder = has_folder(world)
+    script, = scripts(["pages"], PAGES_OF_MINE)
+    begin = time.monotonic()
+    writers = [world.as_user("mallory", "/usr/bin/python3", script, folder, PAGES // 2) for _ in range(2)]
+    tries_roots_program(world, "pages")
+    for writer in writers:
+        writer.wait()
+    took = time.monotonic() - begin
+    world.wait("every page is dealt with", lambda: not any(folder.iterdir()))
+    dropped = {name: count for name, count in world.status()["counters"].items() if name.startswith("dropped_") and count}
+    print(f"  pages: {PAGES} in {took:.0f} s; {dropped}", flush=True)
+    world.serves("after-the-pages")
+    rest(world, "pages")
+
+
+def room_for_pages_filled(world):
+    folder = has_folder(world)
+    script, = scripts(["fill"], FILL)
+    print("  " + world.shell("mallory", 'python3 "$1" "$2"', script, folder).strip().replace("\n", "; "), flush=True)
+    world.serves("filled")
+    world.wait("imasd clears what is no page", lambda: not any(folder.iterdir()))
+    tries_roots_program(world, "filled")
+
+
+def room_for_pages_held_by_a_deleted_file(world):
+    folder = has_folder(world)
+    script, = scripts(["hold"], FILL)
+    holder = world.as_user("mallory", "/usr/bin/python3", script, folder, "hold")
+    free = lambda: os.statvfs(STATE / "u").f_bavail
+    world.wait("the room is filled", lambda: free() == 0)
+    world.serves("held")
+    world.kill(holder)
+    world.wait("the room is free again", lambda: free() > 0 and not any(folder.iterdir()))
+    tries_roots_program(world, "held")
+
+
+def pages_of_living_processes(world):
+    """Each page is that of a process that lives and is what the page says: imasd watches as many as the user may have."""
+    folder = has_folder(world)
+    script, = scripts(["living"], FORGE + """
+for number in range(2000):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(1000)
+    open(f"{sys.argv[1]}/{pid}-1-0.page", "wb").write(page(pid, os.getuid(), "jemalloc"))
+    if number == 0: time.sleep(5)
+time.sleep(1000)
+""")
+    world.as_user("mallory", "/usr/bin/python3", script, folder)
+    watched = lambda: world.status()["flights_watched"]
+    world.holds(20, lambda: watched() >= 1000)
+    print(f"  living: {watched()} pages are watched", flush=True)
+    tries_roots_program(world, "living")
+    world.serves("living")
+
+
+def inotify_exhausted(world):
+    script, = scripts(["watches"], WATCHES)
+    with open("/tmp/watches", "wb") as said:
+        world.as_user("mallory", "/usr/bin/python3", script, stdout=said)
+    world.wait("all are made", lambda: pathlib.Path("/tmp/watches").read_text())
+    print(f"  inotify: instances and watches: {pathlib.Path('/tmp/watches').read_text().strip()}", flush=True)
+    tries_roots_program(world, "inotify")
+    world.serves("inotify")
+
+
+def all_at_once(world):
+    """Everything together, beside the normal load of the harness."""
+    folder = has_folder(world)
+    script, = scripts(["pages"], PAGES_OF_MINE)
+    storm, = scripts(["storm"], STORM)
+    watches, = scripts(["watches"], WATCHES)
+    attackers = [
+        world.as_user("mallory", "/usr/bin/python3", storm, PROCESSES // 2),
+        world.as_user("mallory", "/usr/bin/python3", script, folder, PAGES // 4),
+        world.as_user("mallory", "/usr/bin/python3", watches),
+    ]
+    world.program("mallory", "python3", "/usr/bin/tail")
+    names = 'for i in $(seq 200); do ~/python3 -f "$i$(head -c 100000 /dev/zero | tr "\\\\0" x)" /dev/null & done; wait'
+    world.as_user("mallory", "/bin/sh", "-c", names)
+    for number in range(3):
+        tries_roots_program(world, f"all at once, {number + 1}")
+        world.serves(f"all-at-once-{number + 1}")
+    for attacker in attackers:
+        world.kill(attacker)
+    for process in list(world.others):
+        if process.args[0] == "/bin/sh" and "python3 -f" in str(process.args):
+            world.kill(process)
+    world.holds(30, lambda: not any(folder.iterdir()))
+    time.sleep(10)
+    rest(world, "all at once", 30)
+    if not world.is_alive():
+        raise Failed("imasd has ended")
+
+
+ATTACKS = [
+    short_processes,
+    hundred_thousand_pages,
+    room_for_pages_filled,
+    room_for_pages_held_by_a_deleted_file,
+    pages_of_living_processes,
+    inotify_exhausted,
+    all_at_once,
+]
