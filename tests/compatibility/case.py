@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case: one command that must behave alike untouched and under every candidate. cases/*.toml hold them; README.md says how to write one."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = pathlib.Path(os.environ.get("IMAS_BUILD", ROOT / "build"))
+PROGRAMS = BUILD / "compatibility" / "programs"
+# What a case sees, whoever starts the matrix.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PLACES = {"programs": str(PROGRAMS), "sources": str(HERE / "programs")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """name: also its key in the results. what: one line for the page.
+
+    command or shell (run by bash; then `follow` is on unless it is switched off). needs: files, and programs in PATH, without
+    which the case is skipped. before: a command in front of the launcher (limits, namespaces). user: whom it runs as when the
+    matrix is run by root. stderr: whether standard error is compared. filters: pairs of a regular expression and what
+    replaces it in the output. environment: added. seconds: the deadline, for cases that need more than the usual one.
+    heavy: run under one candidate of each allocator only. quick: part of `run --quick`. repeat: runs under each candidate.
+    """
+
+    name: str
+    group: str
+    what: str
+    command: tuple
+    needs: tuple = ()
+    before: tuple = ()
+    follow: bool = False
+    user: str = ""
+    stderr: bool = False
+    filters: tuple = ()
+    environment: tuple = ()
+    seconds: float = 0
+    heavy: bool = False
+    quick: bool = False
+    repeat: int = 1
+
+
+def _filled(word):
+    for name, value in PLACES.items():
+        word = word.replace("{" + name + "}", value)
+    return word
+
+
+def _case(group, entry):
+    entry = dict(entry)
+    shell = entry.pop("shell", None)
+    if shell is not None:
+        entry["command"] = ["/bin/bash", "-c", shell]
+        entry.setdefault("follow", True)
+    entry["environment"] = tuple(entry.get("environment", {}).items())
+    for name in ("command", "needs", "before"):
+        entry[name] = tuple(_filled(word) for word in entry.get(name, ()))
+    entry["filters"] = tuple(tuple(pair) for pair in entry.get("filters", ()))
+    return Case(group=group, **entry)
+
+
+def read_all():
+    """Every case of cases/, in the order of the files' names."""
+    found = []
+    for file in sorted((HERE / "cases").glob("*.toml")):
+        with open(file, "rb") as stream:
+            data = tomllib.load(stream)
+        found += [_case(data["group"], entry) for entry in data["case"]]
+    names = [case.name for case in found]
+    assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
+    return found
+
+
+def missing(case):
+    """Why the case cannot run here, or an empty text."""
+    for need in (*case.needs, case.command[0]):
+        if need == "root":
+            if os.geteuid() != 0:
+                return "needs root"
+        elif not (os.path.exists(need) if "/" in need else shutil.which(need, path=PATH)):
+            return f"{need.rsplit('/', 1)[-1]} is not here"
+    return ""
