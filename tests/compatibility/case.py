@@ -24,7 +24,9 @@ class Case:
     which the case is skipped. before: a command in front of the launcher (limits, namespaces). user: whom it runs as when the
     matrix is run by root. stderr: whether standard error is compared. filters: pairs of a regular expression and what
     replaces it in the output. environment: added. seconds: the deadline, for cases that need more than the usual one.
-    heavy: run under one candidate of each allocator only. quick: part of `run --quick`. repeat: runs under each candidate.
+    under: "all" candidates, or where a case takes long "families" (one setting of each allocator) or the "default" ones.
+    quick: part of `run --quick`. repeat: runs under each candidate. each, in a file: a table of word and what is tried; one case
+    for each, with the word in place of `{each}`.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Case:
     filters: tuple = ()
     environment: tuple = ()
     seconds: float = 0
-    heavy: bool = False
+    under: str = "all"
     quick: bool = False
     repeat: int = 1
 
@@ -48,6 +50,16 @@ def _filled(word):
     for name, value in PLACES.items():
         word = word.replace("{" + name + "}", value)
     return word
+
+
+def _expanded(entries):
+    """An entry with `each` stands for several."""
+    for entry in entries:
+        each = entry.get("each", {"": entry.get("what")})
+        for word, what in each.items():
+            one = {name: value for name, value in entry.items() if name != "each"}
+            filled = [part.replace("{each}", word) for part in one.get("command", [])]
+            yield {**one, "name": one["name"].replace("{each}", word), "what": what, **({"command": filled} if filled else {})}
 
 
 def _case(group, entry):
@@ -69,7 +81,7 @@ def read_all():
     for file in sorted((HERE / "cases").glob("*.toml")):
         with open(file, "rb") as stream:
             data = tomllib.load(stream)
-        found += [_case(data["group"], entry) for entry in data["case"]]
+        found += [_case(data["group"], entry) for entry in _expanded(data["case"])]
     names = [case.name for case in found]
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
     return found

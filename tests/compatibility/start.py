@@ -3,6 +3,7 @@
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -49,7 +50,7 @@ def environment(case):
 def _as_user(case):
     if not case.user or os.geteuid() != 0:
         return []
-    return ["setpriv", f"--reuid={case.user}", f"--regid={case.user}", "--clear-groups", "--"]
+    return ["setpriv", f"--reuid={case.user}", f"--regid={pwd.getpwnam(case.user).pw_gid}", "--clear-groups", "--"]
 
 
 def untouched(case):
