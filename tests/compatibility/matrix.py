@@ -85,6 +85,14 @@ def _differences(found, known):
         yield f"| `{case}` | {mode} | {_names(verdicts)} | {text} | {reason or ''} |"
 
 
+def _slow(found):
+    """The same, and far slower: not a difference, but worth knowing."""
+    for verdict in (verdict for _, verdicts in found for verdict in verdicts):
+        if verdict.result == SAME and verdict.seconds > max(10, 12 * verdict.plain_seconds):
+            yield (f"| `{verdict.case}` | {verdict.mode} | `{verdict.candidate}` | {verdict.seconds:.0f} | "
+                   f"{verdict.plain_seconds:.1f} |")
+
+
 def _commit():
     shown = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h of %cs"], capture_output=True, text=True, check=False)
     return shown.stdout.strip() or "unknown"
@@ -95,7 +103,7 @@ HEAD = """# Compatibility: real programs under every candidate
 Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under each candidate that can
 be used here, in production (guard and flight page) and in a trial (counting hook and trial page). Compared are exit status or signal,
 standard output and, where it does not change from run to run, standard error. A run that lasts twelve times as long as the untouched
-one, and at least ten seconds, counts as a difference: it "hangs" (no CPU time) or "loops". A difference is tried twice more; what does
+one, and at least ten seconds, and uses no CPU time "hangs"; one that is busy gets four times as long, then it "loops". A difference is tried twice more; what does
 not differ each time is marked with how often it does.
 """
 
@@ -114,6 +122,8 @@ def write(path, found, skipped, candidates, known):
     if bad:
         lines += ["", "## Differences", "| case | mode | candidates | difference | why |", "| --- | --- | --- | --- | --- |",
                   *_differences(found, known)]
+    if slow := list(_slow(found)):
+        lines += ["", "## Much slower", "| case | mode | candidate | seconds | untouched |", "| --- | --- | --- | --- | --- |", *slow]
     if skipped:
         lines += ["", "## Not run", "| case | what would be tried | why not |", "| --- | --- | --- |",
                   *(f"| `{case.name}` | {case.what} | {why} |" for case, why in skipped)]

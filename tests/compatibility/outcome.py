@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-TICKS = os.sysconf("SC_CLK_TCK")
 SHOWN = 600  # characters of an output that are kept
 
 
@@ -95,16 +94,29 @@ def _end_all():
         time.sleep(0.002)
 
 
-def _ended(process, deadline):
-    """The status, or how it stands still."""
+def _wait(process, seconds):
+    """The status, or None when it has not ended by then."""
     try:
-        code = process.wait(timeout=deadline)
+        code = process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        before = sum(row[2] for row in _descendants().values())
-        time.sleep(1)
-        spent = sum(row[2] for row in _descendants().values()) - before
-        return "loops" if spent > TICKS / 2 else "hangs"
+        return None
     return f"exit {code}" if code >= 0 else f"signal {-code}"
+
+
+def _is_busy():
+    """Whether what was started gets any CPU time within a second."""
+    before = sum(row[2] for row in _descendants().values())
+    time.sleep(1)
+    return sum(row[2] for row in _descendants().values()) - before > 1
+
+
+def _ended(process, deadline):
+    """The status, or how it stands still. One that is busy gets four times as long: the machine may be."""
+    if status := _wait(process, deadline):
+        return status
+    if not _is_busy():
+        return _wait(process, 0.01) or "hangs"
+    return _wait(process, 3 * deadline) or "loops"
 
 
 def _read(path, filters):

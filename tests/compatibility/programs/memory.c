@@ -215,19 +215,20 @@ static int huge(void) {
     return puts("");
 }
 
-static void *first_call_huge(void *nothing) {
-    (void)nothing;
-    volatile size_t bytes = SIZE_MAX - 8;
-    void *volatile p = malloc(bytes);
+static void *first_call_huge(void *bytes) {
+    void *volatile p = malloc((size_t)bytes);
     return p;
 }
 
 static int huge_in_thread(void) {
-    pthread_t thread;
-    void *result;
-    pthread_create(&thread, NULL, first_call_huge, NULL);
-    pthread_join(thread, &result);
-    printf("%p\n", result);
+    size_t sizes[] = {SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 8, SIZE_MAX - 64, SIZE_MAX - 4096};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, first_call_huge, (void *)sizes[i]);
+        pthread_join(thread, &result);
+        printf("%p\n", result);
+    }
     return huge();
 }
 
