@@ -62,7 +62,7 @@ def compare(case, candidate, mode, plain):
     details = [ended.difference(plain, case.stderr) for ended, _ in runs]
     if any(details):
         standing = sum(ended.status in ("hangs", "loops") for ended, _ in runs)
-        for _ in range(AGAIN if not standing else 1):
+        for _ in range(AGAIN if not standing else 0):
             runs.append(_once(case, candidate, mode, plain))
             details.append(runs[-1][0].difference(plain, case.stderr))
     bad = [detail for detail in details if detail]

@@ -103,7 +103,7 @@ HEAD = """# Compatibility: real programs under every candidate
 Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under each candidate that can
 be used here, in production (guard and flight page) and in a trial (counting hook and trial page). Compared are exit status or signal,
 standard output and, where it does not change from run to run, standard error. A run that lasts twelve times as long as the untouched
-one, and at least ten seconds, and uses no CPU time "hangs"; one that is busy gets four times as long, then it "loops". A difference is tried twice more; what does
+one, and at least ten seconds, and uses no CPU time "hangs"; one that is busy gets three times as long, then it "loops". A difference is tried twice more; what does
 not differ each time is marked with how often it does.
 """
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SHOWN = 600  # characters of an output that are kept
 
 
@@ -53,8 +53,17 @@ def _first_new(text, plain):
 
 
 def adopt_orphans():
-    """Daemons that the commands leave behind become children of this process, which can then end them."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Daemons that the commands leave behind become children of this process, which ends them, also when the matrix is ended."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_with_all)
+
+
+def _end_with_all(*_):
+    _end_all()
+    os._exit(143)
 
 
 def _table():
@@ -111,12 +120,12 @@ def _is_busy():
 
 
 def _ended(process, deadline):
-    """The status, or how it stands still. One that is busy gets four times as long: the machine may be."""
+    """The status, or how it stands still. One that is busy gets three times as long: the machine may be."""
     if status := _wait(process, deadline):
         return status
     if not _is_busy():
         return _wait(process, 0.01) or "hangs"
-    return _wait(process, 3 * deadline) or "loops"
+    return _wait(process, 2 * deadline) or "loops"
 
 
 def _read(path, filters):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks from the main thread while eight others allocate; each child allocates and ends."""
+"""Forks from the main thread while three others allocate; each child allocates and ends."""
 import os
 import threading
 
@@ -11,11 +11,11 @@ def churn():
         [bytes(100 * i) for i in range(200)]
 
 
-threads = [threading.Thread(target=churn) for _ in range(8)]
+threads = [threading.Thread(target=churn) for _ in range(3)]
 for thread in threads:
     thread.start()
 statuses = []
-for number in range(30):
+for number in range(10):
     child = os.fork()
     if child == 0:
         kept = [bytes(1000 * i) for i in range(300)]

@@ -285,7 +285,8 @@ static int cpu_limit(void) {
 static int file_limit(void) {
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3});
     use();
-    printf("%d %s\n", open("/dev/null", O_RDONLY), strerror(errno));
+    int fd = open("/dev/null", O_RDONLY);
+    printf("%d %s\n", fd, strerror(errno));
     FILE *stream = fopen("/dev/null", "r");
     printf("%d\n", stream == NULL);
     return 0;
