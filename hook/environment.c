@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "environment.h"
 
-#include <elf.h>
 #include <stddef.h>
 
 #include "../abi/imas_abi.h"
@@ -101,36 +100,23 @@ static bool of_launcher(const char *entry) {
            text_after(entry, IMAS_ENV_WAS) != NULL;
 }
 
-/*
- * Ends the environment at `end`; it ended at `old_end` before. The kernel's auxiliary vector lies right behind, and some
- * programs look for it there (Go's runtime does): the words that are free now are made pairs to be skipped. An odd number
- * of words shifts the pairs: then an end is put in front, so that nothing is found and nothing wrong is believed (Go reads
- * /proc/self/auxv then).
- */
-static void end_at(char **end, char **old_end) {
-    bool pairs = (old_end - end) % 2 == 0;
-    for (char **word = end + 1; word <= old_end; word++)
-        *word = pairs && (word - end) % 2 == 1 ? (char *)AT_IGNORE : NULL;
-    *end = NULL;
-}
-
 /* Closes the gaps: keeps, in their order, the entries that were there before the launcher. */
 static void drop_added(char **environment, const char *unset) {
-    char **kept = environment, **entry = environment;
-    for (; *entry != NULL; entry++) {
+    char **kept = environment;
+    for (char **entry = environment; *entry != NULL; entry++) {
         if (!of_launcher(*entry) && !listed(*entry, unset))
             *kept++ = *entry;
     }
-    end_at(kept, entry);
+    *kept = NULL;
 }
 
 static void drop_page(char **environment) {
-    char **kept = environment, **entry = environment;
-    for (; *entry != NULL; entry++) {
+    char **kept = environment;
+    for (char **entry = environment; *entry != NULL; entry++) {
         if (value_of(*entry, IMAS_ENV_PAGE) == NULL)
             *kept++ = *entry;
     }
-    end_at(kept, entry);
+    *kept = NULL;
 }
 
 void environment_restore_all(char **environment) {

@@ -58,10 +58,8 @@ def _expanded(entries):
         each = entry.get("each", {"": entry.get("what")})
         for word, what in each.items():
             one = {name: value for name, value in entry.items() if name != "each"}
-            texts = {name: value.replace("{each}", word) for name, value in one.items() if name in ("name", "shell")}
-            if "command" in one:
-                one["command"] = [part.replace("{each}", word) for part in one["command"]]
-            yield {**one, **texts, "what": what}
+            filled = [part.replace("{each}", word) for part in one.get("command", [])]
+            yield {**one, "name": one["name"].replace("{each}", word), "what": what, **({"command": filled} if filled else {})}
 
 
 def _case(group, entry):

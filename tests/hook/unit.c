@@ -102,32 +102,7 @@ static void restores(const char *what, const char *const *before, const char *co
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define NOTHING ((const char *const[]){NULL})
 
-/* Go's runtime and others look for the auxiliary vector behind the environment's NULL, in pairs. */
-static void auxiliary_after(const char *name, const char *const *before, bool reached) {
-    enum { PAGE_SIZE_TYPE = 6, PAGE_SIZE_VALUE = 4096 };
-    union { char *text; size_t word; } stack[32] = {0};
-    size_t count = 0;
-    for (; before[count] != NULL; count++)
-        stack[count].text = strdup(before[count]);
-    stack[count + 1].word = PAGE_SIZE_TYPE;
-    stack[count + 2].word = PAGE_SIZE_VALUE;
-    environment_restore((char **)stack);
-    size_t at = 0;
-    while (stack[at].text != NULL)
-        at++;
-    for (at++; stack[at].word != 0 && stack[at].word != PAGE_SIZE_TYPE; at += 2)
-        CHECK(name, stack[at].word == 1);
-    CHECK(name, (stack[at].word == PAGE_SIZE_TYPE && stack[at + 1].word == PAGE_SIZE_VALUE) == reached);
-    for (size_t i = 0; i < at && stack[i].text != NULL; i++)
-        free(stack[i].text);
-}
-
 static void environments(void) {
-    auxiliary_after("the auxiliary vector follows", LIST("A=1", "LD_PRELOAD=x", "IMAS_UNSET=LD_PRELOAD", "B=2"), true);
-    auxiliary_after("none is found in place of a wrong one",
-                    LIST("A=1", "LD_PRELOAD=x", "IMAS_UNSET=LD_PRELOAD", "IMAS_PAGE=/x", "B=2"), false);
-    auxiliary_after("one variable less", LIST("IMAS_FOLLOW=1", "IMAS_PAGE=/x"), false);
-    auxiliary_after("an unchanged environment", LIST("A=1"), true);
     restores("a changed entry is put back in its place",
              LIST("A=1", "LD_PRELOAD=new", "B=2", "IMAS_WAS_LD_PRELOAD=old", "IMAS_PAGE=/x", "IMAS_UNSET="),
              LIST("A=1", "LD_PRELOAD=old", "B=2"), environment_restore);
