@@ -280,7 +280,7 @@ static void note_sample(struct thread *thread, const struct call *call, void *bl
 
 /* The toll of a thread that shares a slot is kept at zero to hold it on this way; what it pays is the same. */
 static uint64_t price(const struct thread *thread, const struct call *call) {
-    return call->bytes + (UINT64_C(1) << (thread->shift - SAMPLE_TOLL_SHIFT)) + 1;
+    return call->bytes + thread_toll(thread);
 }
 
 static struct live_chance chance_of(const struct call *call, unsigned shift) {
@@ -355,7 +355,7 @@ NOINLINE void *call_overdrawn(struct call *call) {
 
 NOINLINE void *call_make(struct call *call) {
     struct thread *thread = &thread_self;
-    if (overdraw64(&thread->gap, call->bytes + thread->toll + 1))
+    if (overdraw64(&thread->gap, call->bytes + thread->toll))
         return call_overdrawn(call);
     count_own(thread->slot, call);
     return perform_untimed(call);

@@ -15,10 +15,11 @@
 #include "sys.h"
 #include "thread.h"
 
-/* Takes the price of a call from the purse. True when it was not enough: unsigned, so that a size near SIZE_MAX is
- * never enough. */
+/* Takes the price of a call from the purse; true when nothing is left. A new thread has an empty purse and no toll, so that
+ * no size, up to SIZE_MAX, leaves anything. With a toll, a size near SIZE_MAX wraps to a small price: such a call is refused,
+ * and counted, but not sampled. */
 static inline bool overdraws(struct thread *thread, size_t bytes) {
-    return overdraw64(&thread->gap, bytes + thread->toll + 1);
+    return overdraw64(&thread->gap, bytes + thread->toll);
 }
 
 static inline void count(struct thread *thread, enum imas_op op, size_t bytes) {

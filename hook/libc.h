@@ -15,13 +15,11 @@
 #if defined(__x86_64__)
 #define LIBC_OLDEST "GLIBC_2.2.5"
 #define LIBC_DLADDR1 "GLIBC_2.3.3"
-#define LIBC_ATFORK "GLIBC_2.3.2"
 #define LIBC_QUICK_EXIT "GLIBC_2.10"
 #define LIBC_GETAUXVAL "GLIBC_2.16"
 #elif defined(__aarch64__)
 #define LIBC_OLDEST "GLIBC_2.17"
 #define LIBC_DLADDR1 LIBC_OLDEST
-#define LIBC_ATFORK LIBC_OLDEST
 #define LIBC_QUICK_EXIT LIBC_OLDEST
 #define LIBC_GETAUXVAL LIBC_OLDEST
 #else
@@ -48,9 +46,6 @@ __attribute__((weak)) extern unsigned long libc_getauxval(unsigned long type);
 __attribute__((weak)) extern int libc_on_exit(void (*call)(int status, void *argument), void *argument);
 /* atexit's like for quick_exit, of the object whose __dso_handle is given (Linux Standard Base). */
 __attribute__((weak)) extern int libc_at_quick_exit(void (*call)(void *object), void *object);
-/* What pthread_atfork calls, of the object whose __dso_handle is given. */
-__attribute__((weak)) extern int libc_register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
-                                                      void *object);
 /* gnu_get_libc_version: not weak, every glibc has it. */
 extern const char *libc_version(void);
 
@@ -63,7 +58,6 @@ __asm__(".symver libc_dlerror, dlerror@" LIBC_OLDEST);
 __asm__(".symver libc_getauxval, getauxval@" LIBC_GETAUXVAL);
 __asm__(".symver libc_on_exit, on_exit@" LIBC_OLDEST);
 __asm__(".symver libc_at_quick_exit, __cxa_at_quick_exit@" LIBC_QUICK_EXIT);
-__asm__(".symver libc_register_atfork, __register_atfork@" LIBC_ATFORK);
 __asm__(".symver libc_version, gnu_get_libc_version@" LIBC_OLDEST);
 
 #endif

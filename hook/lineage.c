@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lineage.h"
 
-#include "libc.h"
+#include "fork_order.h"
 #include "live.h"
 #include "page.h"
 #include "proc.h"
@@ -10,8 +10,6 @@
 #include "sys.h"
 #include "text.h"
 #include "thread.h"
-
-extern void *__dso_handle;
 
 static char first_page[1024];
 static bool counts_children;
@@ -169,6 +167,5 @@ void lineage_install(const char *page_path, bool tree) {
     if (page_path != NULL)
         text_copy(first_page, sizeof first_page, page_path);
     counts_children = tree;
-    if (libc_register_atfork != NULL)
-        libc_register_atfork(NULL, in_parent, in_child, &__dso_handle);
+    fork_order_add(in_parent, in_child);
 }

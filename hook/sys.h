@@ -110,15 +110,18 @@ static inline uint64_t sys_monotonic_ns(void) {
     return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
 }
 
-/* Takes `price` out of a purse; true when there was not enough. It then holds a huge number until it is refilled. The
- * compiler would use three instructions and a register for the two that this is, and it runs in every call. */
+/* Takes `price` out of a purse; true unless something is left. It then holds 0 or a huge number until it is refilled. An
+ * empty purse can pay nothing, not even a price of 0. The compiler would use three instructions and a register for the two
+ * that this is, and it runs in every call. */
 static inline bool overdraw64(uint64_t *purse, uint64_t price) {
 #if defined(__x86_64__)
-    bool short_of_it;
-    __asm__("subq %2, %0" : "+m"(*purse), "=@ccc"(short_of_it) : "er"(price));
-    return short_of_it;
+    bool nothing_left;
+    __asm__("subq %2, %0" : "+m"(*purse), "=@ccbe"(nothing_left) : "er"(price));
+    return nothing_left;
 #else
-    return __builtin_sub_overflow(*purse, price, purse);
+    uint64_t held = *purse;
+    *purse = held - price;
+    return held <= price;
 #endif
 }
 

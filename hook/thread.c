@@ -28,12 +28,12 @@ void thread_refill_free(struct thread *thread) {
 
 void thread_refill(struct thread *thread) {
     thread->shift = (uint8_t)live_shift();
-    uint64_t gap = sample_gap(&thread->random, thread->shift);
+    uint64_t gap = sample_gap(&thread->random, thread->shift) + 1; /* one more: a purse that is empty after a call is overdrawn */
     if (thread->mode == THREAD_SHARED) {
         thread->shared_gap = gap;
         return;
     }
-    thread->toll = UINT64_C(1) << (thread->shift - SAMPLE_TOLL_SHIFT);
+    thread->toll = thread_toll(thread);
     thread->gap = gap;
 }
 

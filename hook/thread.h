@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "../abi/imas_abi.h"
+#include "sample.h"
 #include "sys.h"
 
 /* How a thread's calls are counted. */
@@ -23,8 +24,8 @@ enum thread_mode {
 };
 
 struct thread {
-    uint64_t gap;           /* bytes left until the next sampled allocation */
-    uint64_t toll;          /* bytes that each call pays besides its size: S/128 */
+    uint64_t gap;           /* bytes left until the next sampled allocation, and 1 */
+    uint64_t toll;          /* bytes that each call pays besides its size: S/128 + 1 */
     struct imas_slot *slot; /* set unless THREAD_NEW */
     uint32_t free_gap;      /* frees left until the next sampled one */
     uint32_t shared_free_gap;
@@ -50,6 +51,11 @@ HIDDEN extern bool thread_counting;
 
 /* Gives the calling thread a slot. Only after next_found. */
 void thread_enter(struct thread *thread);
+
+/* What `toll` is of a thread with a purse. */
+static inline uint64_t thread_toll(const struct thread *thread) {
+    return (UINT64_C(1) << (thread->shift - SAMPLE_TOLL_SHIFT)) + 1;
+}
 
 /* Draws new purses with the current S. */
 void thread_refill(struct thread *thread);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distribution's jemalloc, by the names that are its alone: malloc and free are ours here. Its mallctl names every
 // function of jemalloc's "non-standard API" in jemalloc(3).
+#define _GNU_SOURCE // dladdr, of family_fork.h
 #include <stddef.h>
 #include <strings.h>
 
@@ -57,6 +58,7 @@ static inline int raw_trim(void)
 #define RAW_CALLOC 1
 #define RAW_TRIM 1
 #define RAW_FREE_SETS_ERRNO 1
+#define FORK_ORDER_WRAPS mallocx
 
 static inline struct mallinfo2 raw_info(void)
 {

@@ -25,6 +25,8 @@
 //   RAW_NULL_FREE         raw_free(NULL) does nothing
 //   RAW_FREE_SETS_ERRNO   raw_free may change errno in spite of keep_errno.h
 //
+// How its fork handlers are run: family_fork.h and fork_order.h.
+//
 // The contract is the GNU C Library manual's ("Replacing malloc", "Unconstrained Allocation") and what
 // glibc 2.36 was seen to do; tests/conformance holds each fact. reallocarray, strdup and operator
 // new are left out on purpose: glibc's and libstdc++'s own reach these functions through the PLT.
@@ -38,6 +40,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "family_fork.h"
 
 #ifndef IMAS_ALLOCATOR_NAME
 #error "the recipe passes the allocator's name and version as IMAS_ALLOCATOR_NAME"

@@ -14,6 +14,8 @@ extern int h_malloc_trim(size_t keep);
 #define RAW_ZERO_EMPTY 1
 #define RAW_NULL_FREE 1
 #define RAW_TRIM 1
+// Its child handler draws new random numbers.
+#define FORK_ORDER_CHILD_ALWAYS 1
 
 static inline int raw_trim(void)
 {

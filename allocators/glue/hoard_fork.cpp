@@ -7,6 +7,7 @@
 #include "hoard_layers.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 // Starts at 1: 0 means "free" in a lock word.
 std::atomic<uint32_t> hoard_fork_generation { 1 };
@@ -14,7 +15,7 @@ std::atomic<uint32_t> hoard_fork_generation { 1 };
 namespace {
 
 // Hoard has 128 small heaps with two locks each, 64 big heaps, the global heap, its source and the map.
-enum { LOCKS = 512, SPINS_PER_LOCK = 20000 };
+enum { LOCKS = 512, SPINS_PER_LOCK = 4000, FIRST_PAUSE = 50, LONGEST_PAUSE = 20000 };
 
 HL::SpinLockType *locks[LOCKS];
 std::atomic<int> lockCount;
@@ -37,15 +38,18 @@ void release(int count)
 }
 
 // A thread nests heap locks in an order that is not ours. Whoever waits for a lock that is held here
-// cannot give up the one wanted here, so give all back after a while and begin again.
+// cannot give up the one wanted here, so give all back after a while, sleep and begin again. The sleeps grow: on a busy
+// machine whoever waits must get the processor before all locks are held here again.
 void takeAll()
 {
     int count = lockCount;
+    useconds_t pause = FIRST_PAUSE;
     for (int taken = 0; taken < count; taken++) {
         if (takeWithin(locks[taken], SPINS_PER_LOCK))
             continue;
         release(taken);
-        sched_yield();
+        usleep(pause);
+        pause = pause < LONGEST_PAUSE ? 2 * pause : pause;
         taken = -1;
     }
 }

@@ -6,7 +6,7 @@
 #   version        of the allocator, as people know it
 #   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock), debian:PACKAGE=VERSION, or system:SONAME
 #                  for a library that the machine may or may not have when it runs
-#   glue           files of glue/ it uses besides family.h, keep_errno.h and exports.map
+#   glue           files of glue/ it uses besides family.h, family_fork.h, fork_order.h, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   libraries      what it cannot do without besides libc: say why, and say so in the catalogue (optional)

@@ -2,8 +2,8 @@
 /* The one lock of a preloaded allocator: a futex that its owner may take again.
  *
  * Recursive, and owned by the address of the thread rather than its kernel id, because of fork:
- * between our prepare handler and our handler in the child, handlers of others run that allocate,
- * and in the child the same thread has another kernel id. A pthread mutex cannot do that. */
+ * between our prepare handler and our handler in the child, handlers of others may run that allocate
+ * (those that glue/fork_order.h does not see), and in the child the same thread has another kernel id. A pthread mutex cannot do that. */
 #ifndef IMAS_FIT_LOCK_H
 #define IMAS_FIT_LOCK_H
 

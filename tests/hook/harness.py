@@ -67,14 +67,34 @@ def compile_program(name, *more, compiler="gcc", source=None):
     subprocess.run(command, check=True)
 
 
+def try_compile(name, *more):
+    """The same where a library may be missing: whether it could be built."""
+    try:
+        compile_program(name, *more)
+        return True
+    except subprocess.CalledProcessError:
+        return False
+
+
+def build_handlers():
+    """The conformance kit's program whose library registers fork handlers that allocate."""
+    kit = HERE.parent / "conformance"
+    for name, flags in [("handlers", []), ("handlers-closed", ["-Wl,-Bsymbolic"])]:
+        subprocess.run(["gcc", "-std=gnu11", "-O1", "-fno-builtin", "-shared", "-fPIC", *flags, "-o", WORK / f"lib{name}.so",
+                        kit / "handlers_library.c"], check=True)
+    compile_program("handlers", str(kit / "fact.c"), str(kit / "served.c"), f"-L{WORK}", "-lhandlers",
+                    "-Wl,-rpath,$ORIGIN", source=kit / "handlers.c")
+
+
 def build():
     """Builds all that the tests run."""
     (WORK / "plugins").mkdir(parents=True, exist_ok=True)
     shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
     subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
     subprocess.run([*shared, "-o", WORK / "plugins/libplugin.so", HERE / "programs/plugin.c"], check=True)
-    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"])]:
+    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"]), ("locks", ["-DLOCKS"])]:
         subprocess.run([*shared, *flags, "-o", WORK / f"lib{name}.so", HERE / "programs/foreign.c"], check=True)
+    build_handlers()
     compile_program("launch", source=HERE / "launch.c")
     compile_program("resolver", "-Wl,-z,lazy")
     compile_program("early", f"-L{WORK}", "-learly", f"-Wl,-rpath,{WORK}")
@@ -83,7 +103,7 @@ def build():
     compile_program("own_malloc", "-rdynamic")
     compile_program("pointers", "-no-pie", "-fno-pie")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
-                 "live", "sandboxed", "clones", "stacks", "children", "holes", "dawdle", "nothing"]:
+                 "live", "sandboxed", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge"]:
         compile_program(name)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",

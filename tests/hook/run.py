@@ -23,13 +23,14 @@ sys.dont_write_bytecode = True  # the source tree stays as it is
 
 import page
 from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program,
-                     launch_command, preloaded, report, run, same_everywhere, select, served_by, under, wanted)
+                     launch_command, preloaded, report, run, same_everywhere, select, served_by, try_compile, under, wanted)
 
 # ---- what the libraries are ----------------------------------------------------------------------------------
 
 FAMILY = """malloc calloc realloc free memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size cfree
 free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
-EXPORTS = {HOOK: {*FAMILY, "dlopen", "_exit", "_Exit", "prctl", "syscall"}, GUARD: {"dlopen", "_exit", "_Exit"}}
+BOTH = {"dlopen", "_exit", "_Exit", "__register_atfork"}
+EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH}
 NEWEST_GLIBC = (2, 16)
 
 
@@ -89,6 +90,9 @@ def programs(allocators):
         same_everywhere("threads", [WORK / "threads", threads], [allocator])
     for name in ["early", "pool", "late", "forks", "jumps", "semantics", "dlsym_fails", "deepbind", "pointers", "clones"]:
         same_everywhere(name, [WORK / name], allocators)
+    same_everywhere("huge", [WORK / "huge"], allocators)
+    core = [name for name in allocators if name in CORE]
+    same_everywhere("fork handlers", [WORK / "handlers", "short"], core)
     same_everywhere("resolver", [WORK / "resolver"], allocators, modes=["trial"])
     same_everywhere("spawns", [WORK / "spawns"], allocators)
     same_everywhere("python", ["python3", "-c", "import json, threading; print(len(json.dumps(list(range(100000)))))"], CORE,
@@ -121,6 +125,65 @@ def foreign():
         check(f"foreign half a family {program}", outcome == plain, f"{outcome} {plain}")
         check(f"foreign half a family {program} noted", (left["state"], left["pass_reason"]) == ("PASS", "NO_ALLOCATOR"),
               left["state"])
+
+
+def foreign_fork():
+    """A foreign allocator's fork handlers keep order, too, though it registers them late: preloaded by hand it hangs."""
+    if not wanted("foreign fork handlers"):
+        return
+    plain = run([WORK / "handlers", "short"])
+    for mode in ALL_MODES:
+        outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
+                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", WORK / "handlers", "short"])
+        # It takes its lock in a fork of one thread, too: a signal handler's fork is not for it.
+        check(f"foreign fork handlers {mode}", outcome == plain, f"{outcome} {plain}")
+
+
+# ---- programs with OpenBLAS ----------------------------------------------------------------------------------
+
+BLAS = """
+import os, multiprocessing, sys
+import numpy
+a = numpy.ones((300, 300))
+def work(n):
+    return float((a @ a)[0, 0]) + n
+good = 0
+for i in range(5):
+    work(i)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if work(0) == 300 else 1)
+    good += os.waitpid(child, 0)[1] == 0
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(good, pool.map(work, range(6)))
+"""
+MCLAPPLY = """
+library(parallel)
+a <- matrix(1, 300, 300)
+work <- function(n) (a %*% a)[1, 1] + n
+for (i in 1:3) { work(i); print(unlist(mclapply(1:4, work, mc.cores = 2))) }
+"""
+
+
+def scientific(allocators):
+    """OpenBLAS ends its threads in a prepare handler: forks after work of it, in C, in numpy and in R, where they are installed."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "2"
+    library = WORK / "blas"
+    if wanted("blas") and try_compile("blas", "-l:libopenblas.so.0"):
+        same_everywhere("blas", [library], allocators)
+    elif wanted("blas"):
+        print("hook: blas: SKIPPED: libopenblas.so.0 is not installed")
+    # The distribution's interpreter: another one has another numpy.
+    for name, ask, command in [("numpy", ["/usr/bin/python3", "-c", "import numpy"], ["/usr/bin/python3", "-c", BLAS]),
+                               ("mclapply", ["Rscript", "--version"], ["Rscript", "--vanilla", "-e", MCLAPPLY])]:
+        if not wanted(name):
+            continue
+        if shutil.which(ask[0]) is None or run(ask).status != 0:
+            print(f"hook: {name}: SKIPPED: {' '.join(ask)} does not work here")
+            continue
+        # Both start through other programs or end in ways of their own: what they do is compared, not the notes of the page.
+        same_everywhere(name, command, allocators, clean=False)
+    del os.environ["OPENBLAS_NUM_THREADS"]
 
 
 # ---- the environment -----------------------------------------------------------------------------------------
@@ -553,6 +616,8 @@ def main():
     timed_calls()
     programs(allocators)
     foreign()
+    foreign_fork()
+    scientific(allocators)
     environment(core)
     endings(core)
     counts(allocators)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* An allocator from elsewhere to preload: no name of its own, no pvalloc, a mallinfo2 with a mind of its own. With -DPARTIAL only half a family; with -DDAWDLES
- * it takes 8 ms for a block of 4,321 bytes, as if it were interrupted, and for large ones, as if it copied them. */
+ * it takes 8 ms for a block of 4,321 bytes, as if it were interrupted, and for large ones, as if it copied them; with -DLOCKS it has a lock of its own, which its
+ * fork handlers take and release. */
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -24,11 +26,28 @@ static void dawdle(size_t size) {
 #define dawdle(size) ((void)0)
 #endif
 
+#ifdef LOCKS
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
+__attribute__((constructor)) static void enter(void) { pthread_atfork(lock, unlock, unlock); }
+#else
+#define lock() ((void)0)
+#define unlock() ((void)0)
+#endif
+
 void *malloc(size_t size) {
     dawdle(size);
-    return __libc_malloc(size);
+    lock();
+    void *block = __libc_malloc(size);
+    unlock();
+    return block;
 }
-void free(void *block) { __libc_free(block); }
+void free(void *block) {
+    lock();
+    __libc_free(block);
+    unlock();
+}
 void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }
 void *realloc(void *block, size_t size) { return __libc_realloc(block, size); }
 #ifndef PARTIAL

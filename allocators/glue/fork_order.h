@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fork handlers in glibc's order for malloc: an allocator's locks are taken last and released first, so that the fork
+// handlers of other libraries may allocate. docs/decisions/0017-fork-handlers-in-order.md
+//
+// glibc runs prepare handlers from the last registered to the first, the others from the first to the last. An
+// allocator registers late (in a constructor, at its first malloc), so this defines the function that pthread_atfork
+// calls. The first call, whoever makes it, registers one set of three handlers, which thereby precedes all others.
+// What the allocator registers is kept here and run by those three; what others register goes on to libc.
+//
+// The file that includes this defines first
+//
+//   fork_order_call *fork_order_find(void)   the definition of __register_atfork after this library's
+//   int fork_order_is_own(void *object)      whether the allocator registers; object: as __register_atfork has it
+//   int fork_order_rests(void)               whether this fork needs none of the allocator's handlers
+//
+// and, if need be,
+//
+//   FORK_ORDER_CHILD_ALWAYS   1 where the allocator's child handlers do more than to release locks
+//   FORK_ORDER_PROCESS(), FORK_ORDER_YIELD()   in place of libc's getpid and sched_yield
+#ifndef IMAS_FORK_ORDER_H
+#define IMAS_FORK_ORDER_H
+
+#include <errno.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#ifndef FORK_ORDER_CHILD_ALWAYS
+#define FORK_ORDER_CHILD_ALWAYS 0
+#endif
+
+#ifndef FORK_ORDER_PROCESS
+#define FORK_ORDER_PROCESS() getpid()
+#define FORK_ORDER_YIELD() sched_yield()
+#endif
+
+typedef void fork_order_handler(void);
+// object: &__dso_handle of the registering library, NULL for an executable; at dlclose libc forgets its handlers.
+typedef int fork_order_call(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child, void *object);
+
+static fork_order_call *fork_order_find(void);
+static int fork_order_is_own(void *object);
+static int fork_order_rests(void);
+
+extern void *__dso_handle __attribute__((visibility("hidden")));
+
+// ---- the allocator's handlers
+
+enum { FORK_ORDER_PLACES = 32 }; // bits of a uint32_t
+
+static struct fork_order_set {
+    fork_order_handler *prepare, *parent, *child;
+} fork_order_kept[FORK_ORDER_PLACES];
+static uint32_t fork_order_taken; // places given away
+static uint32_t fork_order_ready; // bit n: place n is filled
+static __thread uint32_t fork_order_running; // of this thread's fork: the places whose prepare handlers ran
+
+static int fork_order_keep(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child)
+{
+    uint32_t place = __atomic_fetch_add(&fork_order_taken, 1, __ATOMIC_RELAXED);
+    if (place >= FORK_ORDER_PLACES)
+        return 0;
+    fork_order_kept[place] = (struct fork_order_set){ prepare, parent, child };
+    __atomic_fetch_or(&fork_order_ready, UINT32_C(1) << place, __ATOMIC_RELEASE);
+    return 1;
+}
+
+static void fork_order_prepare(void)
+{
+    // Already running: a signal handler forks within fork, or libc has the three handlers twice (fork_order_claim).
+    if (fork_order_running != 0 || fork_order_rests())
+        return;
+    fork_order_running = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
+    for (int place = FORK_ORDER_PLACES; place-- > 0;)
+        if ((fork_order_running >> place & 1) != 0 && fork_order_kept[place].prepare != NULL)
+            fork_order_kept[place].prepare();
+}
+
+static void fork_order_parent(void)
+{
+    uint32_t running = fork_order_running;
+    fork_order_running = 0;
+    for (int place = 0; place < FORK_ORDER_PLACES; place++)
+        if ((running >> place & 1) != 0 && fork_order_kept[place].parent != NULL)
+            fork_order_kept[place].parent();
+}
+
+static void fork_order_child(void)
+{
+    uint32_t running = fork_order_running;
+    fork_order_running = 0;
+    if (FORK_ORDER_CHILD_ALWAYS)
+        running = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
+    for (int place = 0; place < FORK_ORDER_PLACES; place++)
+        if ((running >> place & 1) != 0 && fork_order_kept[place].child != NULL)
+            fork_order_kept[place].child();
+}
+
+// ---- being first
+
+enum { FORK_ORDER_NOBODY = 0, FORK_ORDER_FIRST = -1 }; // else: the process one of whose threads is registering
+static int fork_order_state;
+
+static int fork_order_claim(int process)
+{
+    int seen = __atomic_load_n(&fork_order_state, __ATOMIC_RELAXED);
+    // Another process: it forked while a thread of it was registering, and that thread is not in this child.
+    return seen != FORK_ORDER_FIRST && seen != process &&
+        __atomic_compare_exchange_n(&fork_order_state, &seen, process, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+// 0, or libc's error. Whoever waits here waits for one short call of libc: the search, which may wait for a library
+// that is being loaded, is over.
+static int fork_order_begin(fork_order_call *next)
+{
+    int process = FORK_ORDER_PROCESS();
+    while (__atomic_load_n(&fork_order_state, __ATOMIC_ACQUIRE) != FORK_ORDER_FIRST) {
+        if (!fork_order_claim(process)) {
+            FORK_ORDER_YIELD();
+            continue;
+        }
+        int error = next(fork_order_prepare, fork_order_parent, fork_order_child, &__dso_handle);
+        __atomic_store_n(&fork_order_state, error == 0 ? FORK_ORDER_FIRST : FORK_ORDER_NOBODY, __ATOMIC_RELEASE);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+// ---- the function
+
+__attribute__((visibility("default"))) fork_order_call __register_atfork;
+int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child, void *object)
+{
+    static fork_order_call *found;
+    fork_order_call *next = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    if (next == NULL) {
+        next = fork_order_find();
+        __atomic_store_n(&found, next, __ATOMIC_RELAXED);
+    }
+    if (next == NULL)
+        return ENOMEM;
+    if (fork_order_begin(next) == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))
+        return 0;
+    return next(prepare, parent, child, object);
+}
+
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fork_order.h"
+
+#include "libc.h"
+#include "object.h"
+#include "sys.h"
+#include "text.h"
+
+#define FORK_ORDER_PROCESS() (int)sys0(SYS_getpid)
+#define FORK_ORDER_YIELD() sys0(SYS_sched_yield)
+#include "../allocators/glue/fork_order.h"
+
+/* ---- a libc before 2.34 in a program without libdl: no dlsym, so its symbol table is read ------------------ */
+
+static const void *table(const ElfW(Dyn) *dynamic, ElfW(Sxword) tag) {
+    while (dynamic->d_tag != DT_NULL && dynamic->d_tag != tag)
+        dynamic++;
+    return dynamic->d_tag == tag ? (const void *)dynamic->d_un.d_ptr : NULL;
+}
+
+static fork_order_call *find_in(const struct link_map *object) {
+    const ElfW(Sym) *symbols = table(object->l_ld, DT_SYMTAB);
+    const char *names = table(object->l_ld, DT_STRTAB);
+    const uint32_t *hash = table(object->l_ld, DT_HASH); /* its second word is the number of symbols */
+    if (symbols == NULL || names == NULL || hash == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < hash[1]; i++) {
+        if (symbols[i].st_shndx != SHN_UNDEF && text_equal(names + symbols[i].st_name, "__register_atfork"))
+            return (fork_order_call *)(object->l_addr + symbols[i].st_value);
+    }
+    return NULL;
+}
+
+static fork_order_call *find_without_dlsym(void) {
+    const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL;
+    while (object != NULL && text_after(text_base_name(object->l_name), "libc.so.6") == NULL)
+        object = object->l_next;
+    return object != NULL ? find_in(object) : NULL;
+}
+
+/* ---- what allocators/glue/fork_order.h asks for ------------------------------------------------------------ */
+
+static fork_order_call *fork_order_find(void) {
+    return libc_dlsym != NULL ? (fork_order_call *)object_next("__register_atfork") : find_without_dlsym();
+}
+
+/* Our own libraries keep their handlers themselves (they have a __register_atfork); an allocator of the user's does not. */
+static int fork_order_is_own(void *object) {
+    const void *registering = object_of(object);
+    return registering != NULL && registering == object_of(object_next("malloc")) && registering != object_libc();
+}
+
+/* What the handlers of a foreign allocator do besides to lock is not known, and ours always have something to do. */
+static int fork_order_rests(void) {
+    return 0;
+}
+
+void fork_order_add(void (*parent)(void), void (*child)(void)) {
+    fork_order_call *next = fork_order_find();
+    if (next != NULL && fork_order_begin(next) == 0)
+        fork_order_keep(NULL, parent, child);
+}
