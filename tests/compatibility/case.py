@@ -58,8 +58,10 @@ def _expanded(entries):
         each = entry.get("each", {"": entry.get("what")})
         for word, what in each.items():
             one = {name: value for name, value in entry.items() if name != "each"}
-            filled = [part.replace("{each}", word) for part in one.get("command", [])]
-            yield {**one, "name": one["name"].replace("{each}", word), "what": what, **({"command": filled} if filled else {})}
+            texts = {name: value.replace("{each}", word) for name, value in one.items() if name in ("name", "shell")}
+            if "command" in one:
+                one["command"] = [part.replace("{each}", word) for part in one["command"]]
+            yield {**one, **texts, "what": what}
 
 
 def _case(group, entry):

@@ -23,7 +23,8 @@ class Record:
         path.parent.mkdir(parents=True, exist_ok=True)
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
             entry = json.loads(line)
-            self._known[entry.pop("mark")] = Verdict(**entry)
+            mark = entry.pop("mark")
+            self._known[mark] = Verdict(**entry)
 
     def mark(self, case, candidate, mode):
         """Changes when the case, a program of ours it runs, the hook or guard, the library or its settings change."""
