@@ -58,9 +58,17 @@ def untouched(case):
     return [*_as_user(case), *case.before, *case.command]
 
 
+def _entry(library, follow):
+    """How LD_PRELOAD names a library: where children inherit it, by way of the folder that is for programs of every kind."""
+    through = LIBRARIES / "preload"
+    if follow and through.is_dir() and Path(library).is_relative_to(LIBRARIES):
+        return str(through / "$LIB" / Path(library).relative_to(LIBRARIES))
+    return str(library)
+
+
 def under(case, candidate, mode, page_file):
     """The command under a candidate: what `imas run` gives a decided start (production) or a trial."""
-    libraries = [str(FRONT[mode])] + ([candidate["library"]] if candidate["library"] else [])
+    libraries = [_entry(library, case.follow) for library in (FRONT[mode], candidate["library"]) if library]
     flags = ["-g"] if mode == "production" else []
     if case.follow:
         flags.append("-f" if mode == "production" else "-t")
