@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case: one command that must behave alike untouched and under every candidate. cases/*.toml hold them; README.md says how to write one."""
+"""A case: one command that must behave alike untouched and under every candidate. cases/*.toml hold them; the fields are those of Case."""
 
 import dataclasses
 import os
@@ -13,6 +13,10 @@ BUILD = pathlib.Path(os.environ.get("IMAS_BUILD", ROOT / "build"))
 PROGRAMS = BUILD / "compatibility" / "programs"
 # What a case sees, whoever starts the matrix.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CONDITIONS = {
+    "root": (lambda: os.geteuid() == 0, "needs root"),
+    "systemd": (lambda: os.path.isdir("/run/systemd/system"), "no systemd runs here"),
+}
 PLACES = {"programs": str(PROGRAMS), "sources": str(HERE / "programs")}
 
 
@@ -20,8 +24,8 @@ PLACES = {"programs": str(PROGRAMS), "sources": str(HERE / "programs")}
 class Case:
     """name: also its key in the results. what: one line for the page.
 
-    command or shell (run by bash; then `follow` is on unless it is switched off). needs: files, and programs in PATH, without
-    which the case is skipped. before: a command in front of the launcher (limits, namespaces). user: whom it runs as when the
+    command or shell (run by bash; then `follow` is on unless it is switched off). needs: files, programs in PATH and CONDITIONS,
+    without which the case is skipped. before: a command in front of the launcher (limits, namespaces). user: whom it runs as when the
     matrix is run by root. stderr: whether standard error is compared. filters: pairs of a regular expression and what
     replaces it in the output. environment: added. seconds: the deadline, for cases that need more than the usual one.
     under: "all" candidates, or where a case takes long "families" (one setting of each allocator) or the "default" ones.
@@ -92,9 +96,10 @@ def read_all():
 def missing(case):
     """Why the case cannot run here, or an empty text."""
     for need in (*case.needs, case.command[0]):
-        if need == "root":
-            if os.geteuid() != 0:
-                return "needs root"
+        if need in CONDITIONS:
+            holds, why = CONDITIONS[need]
+            if not holds():
+                return why
         elif not (os.path.exists(need) if "/" in need else shutil.which(need, path=PATH)):
             return f"{need.rsplit('/', 1)[-1]} is not here"
     return ""
