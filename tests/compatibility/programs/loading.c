@@ -4,6 +4,8 @@
 #include <link.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "choice.h"
 
@@ -87,10 +89,34 @@ static int looked_up(void) {
     return 0;
 }
 
+static int forked(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        free(malloc(100));
+        _exit(3);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return printf("%d\n", WEXITSTATUS(status));
+}
+
+/* Fork handlers of a library go with it: a fork after dlclose must not call them. */
+static int handlers_closed(void) {
+    for (int i = 0; i < 3; i++) {
+        void *opened = dlopen(library, RTLD_NOW);
+        if (opened == NULL)
+            return puts(dlerror());
+        forked();
+        dlclose(opened);
+        forked();
+    }
+    return 0;
+}
+
 static const struct choice CHOICES[] = {
     {"opened", opened}, {"lazy-global", lazy_global}, {"deep", deep}, {"same-namespace", same_namespace},
     {"own-namespace", own_namespace}, {"again", again_and_again}, {"close-everything", close_everything},
-    {"looked-up", looked_up}, {NULL, NULL},
+    {"looked-up", looked_up}, {"handlers-closed", handlers_closed}, {NULL, NULL},
 };
 
 int main(int count, char **words) {

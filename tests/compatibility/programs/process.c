@@ -268,7 +268,18 @@ static int inherited(void) {
     return system("ls /proc/$PPID/task | wc -l; ls -l /proc/$PPID/fd | grep -c shm");
 }
 
-/* Every variable, with the name of the program that reads it. */
+/* The same as the kernel shows it: signals that are blocked, ignored, caught, and the number of threads. */
+static int shown(void) {
+    char line[300];
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, "Sig", 3) == 0 || strncmp(line, "Threads", 7) == 0 || strncmp(line, "NoNewPrivs", 10) == 0)
+            fputs(strncmp(line, "SigQ", 4) == 0 ? "" : line, stdout);
+    }
+    return fclose(status);
+}
+
+/* Every variable, in its order. */
 static int variables(void) {
     for (char **entry = environ; *entry != NULL; entry++)
         puts(*entry);
@@ -297,7 +308,7 @@ static const struct choice CHOICES[] = {
     {"first-descriptor", first_descriptor}, {"standard-closed", standard_closed}, {"daemonized", daemonized},
     {"vforked", vforked}, {"spawned", spawned}, {"clone3", clone3_raw}, {"clone-shared", clone_shared},
     {"fork-in-threads", fork_in_threads}, {"deep", deep}, {"traced", traced}, {"undumpable", undumpable},
-    {"inherited", inherited}, {"variables", variables}, {"cpu-limit", cpu_limit}, {"file-limit", file_limit}, {NULL, NULL},
+    {"inherited", inherited}, {"shown", shown}, {"variables", variables}, {"cpu-limit", cpu_limit}, {"file-limit", file_limit}, {NULL, NULL},
 };
 
 int main(int count, char **words) {

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "choice.h"
@@ -226,6 +227,66 @@ static int main_thread_ends(void) {
     pthread_exit(NULL);
 }
 
+/* Each of the old ways to set a handler, for signals of faults and others; what is returned is what was there. */
+static void nothing(int signal) { (void)signal; }
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static int old_ways(void) {
+    for (int i = 0; i < 2; i++) {
+        int which = i == 0 ? SIGSEGV : SIGUSR1;
+        printf("%d ", signal(which, nothing) == SIG_DFL);
+        printf("%d ", sysv_signal(which, SIG_IGN) == nothing);
+        printf("%d ", sigset(which, SIG_HOLD) == SIG_IGN);
+        printf("%d ", sigset(which, SIG_DFL) == SIG_HOLD);
+        printf("%d ", sigignore(which));
+        struct sigaction action;
+        sigaction(which, NULL, &action);
+        printf("%d ", action.sa_handler == SIG_IGN);
+        printf("%d ", siginterrupt(which, 1));
+        printf("%d\n", signal(which, SIG_DFL) == SIG_IGN);
+    }
+    errno = 0;
+    printf("%d ", signal(SIGKILL, nothing) == SIG_ERR && errno == EINVAL);
+    printf("%d ", sigaction(65, NULL, NULL) == -1 && errno == EINVAL);
+    return printf("%d\n", sigaction(0, NULL, NULL) == -1 && errno == EINVAL);
+}
+
+/* A child of vfork sets a disposition back before it execs: its own only. */
+static int in_vfork(void) {
+    signal(SIGSEGV, SIG_IGN);
+    signal(SIGABRT, nothing);
+    pid_t child = vfork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGABRT, SIG_DFL);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    waitpid(child, NULL, 0);
+    struct sigaction segv_action, abort_action;
+    sigaction(SIGSEGV, NULL, &segv_action);
+    sigaction(SIGABRT, NULL, &abort_action);
+    return printf("%d %d\n", segv_action.sa_handler == SIG_IGN, abort_action.sa_handler == nothing);
+}
+
+static volatile int once;
+static void count_once(int signal) {
+    (void)signal;
+    once++;
+}
+
+/* SA_RESETHAND, SA_NODEFER, SA_NOCLDWAIT and masks come back as they were set. */
+static int flags(void) {
+    struct sigaction set = {.sa_handler = count_once, .sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK}, got;
+    sigaddset(&set.sa_mask, SIGUSR2);
+    sigaction(SIGFPE, &set, NULL);
+    sigaction(SIGFPE, NULL, &got);
+    printf("%x %d ", (unsigned)got.sa_flags, sigismember(&got.sa_mask, SIGUSR2));
+    raise(SIGFPE);
+    sigaction(SIGFPE, NULL, &got);
+    return printf("%d %d\n", once, got.sa_handler == SIG_DFL);
+}
+
 static int terminated(void) { return raise(SIGTERM); }
 static int killed(void) { return kill(getpid(), SIGKILL); }
 
@@ -235,7 +296,7 @@ static const struct choice CHOICES[] = {
     {"overflow", overflow}, {"overflow-caught", overflow_caught}, {"in-thread", in_thread}, {"ignored", ignored},
     {"blocked", blocked}, {"timers", timers}, {"leaves", leaves}, {"leaves-quick", leaves_quick},
     {"leaves-at-once", leaves_at_once}, {"exit-in-exit", exit_in_exit}, {"thread-exits-process", thread_exits_process},
-    {"main-thread-ends", main_thread_ends}, {"terminated", terminated}, {"killed", killed}, {NULL, NULL},
+    {"main-thread-ends", main_thread_ends}, {"old-ways", old_ways}, {"in-vfork", in_vfork}, {"flags", flags}, {"terminated", terminated}, {"killed", killed}, {NULL, NULL},
 };
 
 int main(int count, char **words) { return choose(CHOICES, count, words); }
