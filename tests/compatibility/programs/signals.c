@@ -152,7 +152,8 @@ static int blocked(void) {
     raise(SIGSEGV);
     struct signalfd_siginfo info;
     use();
-    printf("%zd %u\n", read(fd, &info, sizeof info), info.ssi_signo);
+    ssize_t bytes = read(fd, &info, sizeof info);
+    printf("%zd %u\n", bytes, info.ssi_signo);
     return 0;
 }
 
