@@ -120,5 +120,10 @@ system-test: build ## a whole Debian, booted: install, enable, break, heal, upgr
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
 
+.PHONY: compatibility
+compatibility: build ## real programs under every candidate, compared with the untouched: docs/compatibility.md (about an hour; goes on where it was)
+	@packaging/apt-install packaging/compatibility-packages.txt
+	@tests/compatibility/run $(IMAS) --page docs/compatibility.md
+
 clean: ## remove all products
 	rm -rf build $(TARGET)

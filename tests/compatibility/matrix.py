@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdicts as a page and as closing lines; differences that are known are read from known.toml."""
+
+import subprocess
+import sys
+import tomllib
+
+from case import ROOT
+from comparison import SAME
+from start import MODES
+
+sys.path.insert(0, str(ROOT / "bench" / "lib"))
+import machine  # noqa: E402
+
+
+class Known:
+    """Differences that are understood, each with its reason."""
+
+    def __init__(self, path):
+        with open(path, "rb") as stream:
+            self._entries = tomllib.load(stream).get("known", [])
+
+    def reason(self, verdict):
+        """Why this start differs, or None."""
+        for entry in self._entries:
+            names = entry.get("candidates", ["*"])
+            matches = "*" in names or verdict.candidate in names or verdict.candidate.split(":")[0] in names
+            if verdict.case in entry["cases"] and matches and verdict.mode in entry.get("modes", MODES):
+                return entry["reason"]
+        return None
+
+
+def _bad(found):
+    return [verdict for _, verdicts in found for verdict in verdicts if verdict.result != SAME]
+
+
+def summary(found, skipped, known):
+    """The closing lines; the exit status."""
+    starts = sum(len(verdicts) for _, verdicts in found)
+    bad = _bad(found)
+    new = [verdict for verdict in bad if not known.reason(verdict)]
+    print(f"{len(found)} cases, {starts} starts (programs x candidates x modes), {len(bad)} differences, "
+          f"{len(bad) - len(new)} of them known; {len(skipped)} cases skipped")
+    print(f"compatibility: {starts - len(new)} passed, {len(new)} failed")
+    return 1 if new else 0
+
+
+def _names(verdicts):
+    """`a`, `b` and 3 more."""
+    names = list(dict.fromkeys(f"`{verdict.candidate}`" for verdict in verdicts))
+    return ", ".join(names) if len(names) <= 6 else ", ".join(names[:5]) + f" and {len(names) - 5} more"
+
+
+def _cell(verdicts):
+    if not verdicts:
+        return "not run"
+    bad = [verdict for verdict in verdicts if verdict.result != SAME]
+    same = f"{len(verdicts) - len(bad)} same"
+    return same if not bad else f"{same}, **{len(bad)} differ**: {_names(bad)}"
+
+
+def _served(verdicts):
+    """Where the page shows that the first program of a case was not given the candidate, the reason."""
+    reasons = {verdict.served.removeprefix("PASS ") for verdict in verdicts if verdict.served.startswith("PASS")}
+    return f" (left alone: {', '.join(sorted(reasons))})" if reasons else ""
+
+
+def _rows(found):
+    group = None
+    for case, verdicts in found:
+        if case.group != group:
+            group = case.group
+            yield f"| **{group}** | | | |"
+        cells = [_cell([verdict for verdict in verdicts if verdict.mode == mode]) for mode in MODES]
+        yield f"| `{case.name}` | {case.what}{_served(verdicts)} | {' | '.join(cells)} |"
+
+
+def _differences(found, known):
+    """One line for each case, mode and kind of difference."""
+    lines = {}
+    for verdict in _bad(found):
+        lines.setdefault((verdict.case, verdict.mode, verdict.detail, known.reason(verdict)), []).append(verdict)
+    for (case, mode, detail, reason), verdicts in lines.items():
+        text = detail.replace("|", "\\|")
+        yield f"| `{case}` | {mode} | {_names(verdicts)} | {text} | {reason or ''} |"
+
+
+def _slow(found):
+    """The same, and far slower: not a difference, but worth knowing."""
+    for verdict in (verdict for _, verdicts in found for verdict in verdicts):
+        if verdict.result == SAME and verdict.seconds > max(10, 12 * verdict.plain_seconds):
+            yield (f"| `{verdict.case}` | {verdict.mode} | `{verdict.candidate}` | {verdict.seconds:.0f} | "
+                   f"{verdict.plain_seconds:.1f} |")
+
+
+def _commit():
+    shown = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h of %cs"], capture_output=True, text=True, check=False)
+    return shown.stdout.strip() or "unknown"
+
+
+HEAD = """# Compatibility: real programs under every candidate
+
+Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under each candidate that can
+be used here, in production (guard and flight page) and in a trial (counting hook and trial page). Compared are exit status or signal,
+standard output and, where it does not change from run to run, standard error. A run that lasts twelve times as long as the untouched
+one, and at least ten seconds, and uses no CPU time "hangs"; one that is busy gets three times as long, then it "loops". A difference is tried twice more; what does
+not differ each time is marked with how often it does.
+"""
+
+
+def write(path, found, skipped, candidates, known):
+    """The page."""
+    starts, bad = sum(len(verdicts) for _, verdicts in found), _bad(found)
+    unknown = sum(not known.reason(verdict) for verdict in bad)
+    lines = [HEAD, "```", machine.description(), f"commit   {_commit()}",
+             f"tried    {len(found)} cases, {len(candidates)} candidates, {len(MODES)} modes: {starts} starts",
+             f"differ   {len(bad)} starts, {len(bad) - unknown} of them known and explained below",
+             f"skipped  {len(skipped)} cases", "```", "",
+             f"Candidates: {', '.join(candidate['name'] for candidate in candidates)}.",
+             "`system` in production is the untouched program and is not counted. Cases that take long run under one setting of each allocator.",
+             "", "| case | what is tried | production | trial |", "| --- | --- | --- | --- |", *_rows(found)]
+    if bad:
+        lines += ["", "## Differences", "| case | mode | candidates | difference | why |", "| --- | --- | --- | --- | --- |",
+                  *_differences(found, known)]
+    if slow := list(_slow(found)):
+        lines += ["", "## Much slower", "| case | mode | candidate | seconds | untouched |", "| --- | --- | --- | --- | --- |", *slow]
+    if skipped:
+        lines += ["", "## Not run", "| case | what would be tried | why not |", "| --- | --- | --- |",
+                  *(f"| `{case.name}` | {case.what} | {why} |" for case, why in skipped)]
+    part = path.with_suffix(".part")
+    part.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdicts so far, one JSON object a line: a run that was ended goes on where it was, and one after a change repeats what the change touches."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+from case import HERE
+from comparison import Verdict
+from start import FRONT
+
+
+def _digest(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
+
+
+class Record:
+    """What is known of each (case, candidate, mode), valid while the case and the libraries are as they were."""
+
+    def __init__(self, path):
+        self.path, self._known, self._digests = path, {}, {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            entry = json.loads(line)
+            mark = entry.pop("mark")
+            self._known[mark] = Verdict(**entry)
+
+    def mark(self, case, candidate, mode):
+        """Changes when the case, a program of ours it runs, the hook or guard, the library or its settings change."""
+        files = [FRONT[mode]] + ([candidate["library"]] if candidate["library"] else [])
+        files += [need for need in (*case.needs, *case.command) if str(need).startswith((str(HERE), str(HERE.parent.parent)))
+                  and Path(need).is_file()]
+        digests = [self._digests.setdefault(file, _digest(file)) for file in map(str, files)]
+        parts = [repr(case), candidate["name"], repr(candidate["environment"]), mode, *digests]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+    def get(self, mark):
+        """The verdict of that mark, or None."""
+        return self._known.get(mark)
+
+    def add(self, mark, verdict):
+        """Kept from here on, whatever ends the run."""
+        self._known[mark] = verdict
+        with open(self.path, "a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"mark": mark, **dataclasses.asdict(verdict)}) + "\n")
