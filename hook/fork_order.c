@@ -44,7 +44,8 @@ static fork_order_call *fork_order_find(void) {
     return libc_dlsym != NULL ? (fork_order_call *)object_next("__register_atfork") : find_without_dlsym();
 }
 
-/* Our own libraries keep their handlers themselves (they have a __register_atfork); an allocator of the user's does not. */
+/* Our own libraries keep their handlers themselves (they have a __register_atfork), an allocator of the user's does
+ * not. */
 static int fork_order_is_own(void *object) {
     const void *registering = object_of(object);
     return registering != NULL && registering == object_of(object_next("malloc")) && registering != object_libc();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fork_order.h - the fork handlers of the allocator that serves, and ours, precede all others, as glibc's own malloc does
- * it: its locks are taken last and released first. allocators/glue/fork_order.h is the code, decision 0017 the reasons.
+ * fork_order.h - the fork handlers of the allocator that serves, and ours, precede all others, as glibc's own malloc
+ * does it: its locks are taken last and released first. allocators/glue/fork_order.h is the code, decision 0017 has
+ * the reasons.
  */
 #ifndef IMAS_HOOK_FORK_ORDER_H
 #define IMAS_HOOK_FORK_ORDER_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork_order.h for an allocator library. FORK_ORDER_WRAPS is a function of the library that does the work, where
-// that is not this one.
+// fork_order.h for an allocator library. FORK_ORDER_WRAPS is a function of the library that does the work, where it
+// is not this one.
 #ifndef IMAS_FAMILY_FORK_H
 #define IMAS_FAMILY_FORK_H
 
@@ -19,8 +19,10 @@ static fork_order_call *fork_order_find(void)
 static int fork_order_is_own(void *object)
 {
     Dl_info registering, wrapped;
-    return object == &__dso_handle || (dladdr(object, &registering) != 0 && dladdr((void *)FORK_ORDER_WRAPS, &wrapped) != 0 &&
-        registering.dli_fbase == wrapped.dli_fbase);
+    if (object == &__dso_handle)
+        return 1;
+    return dladdr(object, &registering) != 0 && dladdr((void *)FORK_ORDER_WRAPS, &wrapped) != 0 &&
+        registering.dli_fbase == wrapped.dli_fbase;
 }
 #else
 static int fork_order_is_own(void *object)
@@ -29,8 +31,9 @@ static int fork_order_is_own(void *object)
 }
 #endif
 
-// glibc takes no lock of its malloc where there is one thread. A program that forks in a signal handler, which may have
-// interrupted malloc, then lives: the lock that is held is the forking thread's own, and it releases it in both processes.
+// glibc takes no lock of its malloc where there is one thread. A program that forks in a signal handler, which may
+// have interrupted malloc, then lives: the lock that is held is the forking thread's, which releases it in both
+// processes.
 static int fork_order_rests(void)
 {
     return __libc_single_threaded;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fork handlers in glibc's order for malloc: an allocator's locks are taken last and released first, so that the fork
-// handlers of other libraries may allocate. docs/decisions/0017-fork-handlers-in-order.md
+// Fork handlers in glibc's order for malloc: an allocator's locks are taken last and released first, so that the
+// fork handlers of other libraries may allocate (docs/decisions/0017-fork-handlers-in-order.md).
 //
 // glibc runs prepare handlers from the last registered to the first, the others from the first to the last. An
-// allocator registers late (in a constructor, at its first malloc), so this defines the function that pthread_atfork
-// calls. The first call, whoever makes it, registers one set of three handlers, which thereby precedes all others.
-// What the allocator registers is kept here and run by those three; what others register goes on to libc.
+// allocator registers late (in a constructor, at its first malloc), so this defines the function that
+// pthread_atfork calls. The first call, whoever makes it, registers one set of three handlers, which thereby
+// precedes all others. What the allocator registers is kept here and run by those three; what others register
+// goes on to libc.
 //
 // The file that includes this defines first
 //
@@ -37,8 +38,9 @@
 #endif
 
 typedef void fork_order_handler(void);
-// object: &__dso_handle of the registering library, NULL for an executable; at dlclose libc forgets its handlers.
-typedef int fork_order_call(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child, void *object);
+// object: &__dso_handle of the registering library, NULL for an executable. libc forgets its handlers at dlclose.
+typedef int fork_order_call(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child,
+    void *object);
 
 static fork_order_call *fork_order_find(void);
 static int fork_order_is_own(void *object);
@@ -69,7 +71,7 @@ static int fork_order_keep(fork_order_handler *prepare, fork_order_handler *pare
 
 static void fork_order_prepare(void)
 {
-    // Already running: a signal handler forks within fork, or libc has the three handlers twice (fork_order_claim).
+    // Already running: a signal handler forks within fork, or libc has the three twice (fork_order_claim).
     if (fork_order_running != 0 || fork_order_rests())
         return;
     fork_order_running = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
@@ -100,8 +102,8 @@ static void fork_order_child(void)
 
 // ---- being first
 
-enum { FORK_ORDER_NOBODY = 0, FORK_ORDER_FIRST = -1 }; // else: the process one of whose threads is registering
-static int fork_order_state;
+enum { FORK_ORDER_NOBODY = 0, FORK_ORDER_FIRST = -1 };
+static int fork_order_state; // one of them, or the process one of whose threads is registering
 
 static int fork_order_claim(int process)
 {
@@ -111,8 +113,8 @@ static int fork_order_claim(int process)
         __atomic_compare_exchange_n(&fork_order_state, &seen, process, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-// 0, or libc's error. Whoever waits here waits for one short call of libc: the search, which may wait for a library
-// that is being loaded, is over.
+// 0, or libc's error. Whoever waits here waits for one short call of libc: the search, which may wait for a
+// library that is being loaded, is over.
 static int fork_order_begin(fork_order_call *next)
 {
     int process = FORK_ORDER_PROCESS();
@@ -132,7 +134,8 @@ static int fork_order_begin(fork_order_call *next)
 // ---- the function
 
 __attribute__((visibility("default"))) fork_order_call __register_atfork;
-int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child, void *object)
+int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child,
+    void *object)
 {
     static fork_order_call *found;
     fork_order_call *next = __atomic_load_n(&found, __ATOMIC_RELAXED);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork, where a library's fork handlers allocate: an allocator's own must be the last before the fork and the first after
-// it, as glibc's are. And fork from a signal handler that may have interrupted malloc.
+// fork, where a library's fork handlers allocate: an allocator's own must be the last before the fork and the first
+// after it, as glibc's are. And fork from a signal handler that may have interrupted malloc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
     facts_begin(argc, argv);
     check_served();
     if (!RACED)
-        check_one_thread(argc < 3); // a third argument: for allocators that lock in a fork of one thread
+        check_one_thread(argc < 3); // more arguments: an allocator that locks in a fork of one thread
     check_handlers("all-handlers-allocate", EVERYWHERE);
     check_closed();
     check_idle_threads();

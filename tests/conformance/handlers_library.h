@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library whose constructor registers fork handlers that allocate. It is initialised before a preloaded allocator is.
+// A library whose constructor registers fork handlers that allocate, before a preloaded allocator is initialised.
 #ifndef CONFORMANCE_HANDLERS_LIBRARY_H
 #define CONFORMANCE_HANDLERS_LIBRARY_H
 

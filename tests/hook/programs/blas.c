@@ -7,8 +7,8 @@
 
 enum { ROW_MAJOR = 101, AS_IT_IS = 111, N = 300 };
 
-extern void cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha, const double *a, int lda,
-                        const double *b, int ldb, double beta, double *c, int ldc);
+extern void cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
+                        const double *left, int lda, const double *right, int ldb, double beta, double *to, int ldc);
 
 static double a[N * N], b[N * N], *c;
 
