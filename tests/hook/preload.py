@@ -84,7 +84,7 @@ def make_state(run_folder, users, owner=0):
 
 def build():
     WORK.mkdir(parents=True, exist_ok=True)
-    for name in ["shown", "forks", "spawns", "execs", "own_malloc"]:
+    for name in ["shown", "forks", "spawns", "execs", "auxiliary", "own_malloc"]:
         compile_program(name, *(["-rdynamic"] if name == "own_malloc" else []))
     parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "given", "sample")]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
