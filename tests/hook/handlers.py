@@ -25,7 +25,10 @@ NOTED = {"chained": signal.SIGSEGV, "chained-raw": signal.SIGSEGV, "chained-jump
 def without_page(allocator, command, **options):
     """Runs the command under a guard that has no page, as a child below --follow does."""
     libraries = [str(GUARD)] + ([] if allocator == "system" else [f"{LIB}/allocators/lib{allocator}.so"])
-    environment = {**options.pop("env", os.environ), "LD_PRELOAD": ":".join(libraries), "IMAS_UNSET": "LD_PRELOAD"}
+    environment = options.pop("env", os.environ)
+    if "LD_PRELOAD" in environment:
+        libraries.append(environment["LD_PRELOAD"])
+    environment = {**environment, "LD_PRELOAD": ":".join(libraries), "IMAS_UNSET": "LD_PRELOAD"}
     return run(command, env=environment, **options)
 
 
@@ -145,6 +148,11 @@ def handlers_of_java(allocators):
         command = ["java", "-Xmx64m", f"-XX:ErrorFile={report}", "-cp", WORK, "Faults"]
         same(f"{name} null pointers", [*command, "null"], 0, allocators)
         same(f"{name} crash", [*command, "crash"], int(signal.SIGABRT), allocators, plainly=lambda text: text[:40])
+        for watcher in sorted(pathlib.Path(os.path.realpath(shutil.which("java"))).parents[1].rglob("libjsig.so"))[:1]:
+            chains = {**os.environ, "LD_PRELOAD": str(watcher)}
+            same(f"{name} null pointers with libjsig", [*command, "null"], 0, allocators, env=chains)
+            same(f"{name} crash with libjsig", [*command, "crash"], int(signal.SIGABRT), allocators, env=chains,
+                 plainly=lambda text: text[:40])
         for allocator in allocators:
             for mode in ALL_MODES:
                 report.unlink(missing_ok=True)

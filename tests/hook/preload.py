@@ -84,7 +84,7 @@ def make_state(run_folder, users, owner=0):
 
 def build():
     WORK.mkdir(parents=True, exist_ok=True)
-    for name in ["shown", "forks", "spawns", "execs", "own_malloc"]:
+    for name in ["shown", "forks", "spawns", "execs", "auxiliary", "own_malloc"]:
         compile_program(name, *(["-rdynamic"] if name == "own_malloc" else []))
     parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "given", "sample")]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -420,10 +420,12 @@ def unfit():
     if wanted("mark"):
         publish(entry(SHOWN, f"flags={FLIGHT}"))
         switch(True)
-        outcome = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "B": "2"})
+        outcome = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "IMAS_PAD": "", "B": "2"})
+        found = run([WORK / "auxiliary"], env={"IMAS_PLACED": "system", "IMAS_PAD": "", "B": "2"})
         kept = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "IMAS_FOLLOW": "1"})
         switch(False)
         check("mark: kept for a tree", b"IMAS_PLACED=system" in kept.out and b"libmimalloc" not in kept.err, kept)
+        check("mark: auxiliary vector is found", found.status == 0, found)
         check("mark: taken away", b"IMAS" not in outcome.out and b"variable B=2" in outcome.out, outcome)
 
 

@@ -263,6 +263,7 @@ mod tests {
         let want = variables(&[
             ("CONF", "a"),
             ("HOME", "/h"),
+            ("IMAS_PAD", ""),
             ("IMAS_UNSET", "CONF"),
             ("IMAS_WAS_LD_PRELOAD", "/x.so"),
             ("LD_PRELOAD", "/l/guard.so:/l/je.so:/x.so"),

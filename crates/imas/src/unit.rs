@@ -155,6 +155,7 @@ impl Unit {
             let name = name.to_string_lossy();
             !(name.starts_with(imas_abi::env::WAS)
                 || name == imas_abi::env::UNSET
+                || name == imas_abi::env::PAD
                 || name == imas_abi::env::FOLLOW)
         });
         clean
@@ -269,7 +270,7 @@ mod tests {
     fn what_we_wrote_is_undone() {
         let mut unit = Unit::default();
         unit.add_environment(
-            "LD_PRELOAD=/g.so:/x.so GLIBC_TUNABLES=a=1 IMAS_WAS_LD_PRELOAD=/x.so IMAS_UNSET=GLIBC_TUNABLES IMAS_FOLLOW=1 HOME=/h",
+            "LD_PRELOAD=/g.so:/x.so GLIBC_TUNABLES=a=1 IMAS_WAS_LD_PRELOAD=/x.so IMAS_UNSET=GLIBC_TUNABLES IMAS_PAD= IMAS_FOLLOW=1 HOME=/h",
         );
         let clean = unit.environment_without_ours();
         assert_eq!(clean.len(), 2, "{clean:?}");

@@ -187,7 +187,12 @@ fn each_format_has_what_its_tool_wants() {
         got
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
-    assert!(systemd.contains("[Service]\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n"), "{systemd}");
+    assert!(
+        systemd.contains(
+            "[Service]\nEnvironment=\"IMAS_PAD=\"\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n"
+        ),
+        "{systemd}"
+    );
     for (format, wants) in [
         (
             "dockerfile",
