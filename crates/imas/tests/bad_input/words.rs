@@ -46,7 +46,7 @@ fn unknown_words_are_refused() {
 fn the_verbs_of_the_laboratory_say_where_they_went() {
     let world = World::new();
     for verb in ["suite", "study", "simulate"] {
-        let with = |more: &[&str]| [&[verb], more].concat();
+        let with = |more: &[&'static str]| [&[verb], more].concat();
         for words in [
             with(&[]),
             with(&["run", "--set", "quick", "-x"]),
