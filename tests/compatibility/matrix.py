@@ -93,6 +93,14 @@ def _slow(found):
                    f"{verdict.plain_seconds:.1f} |")
 
 
+def _versions():
+    """The Debian packages that the cases run, as far as they are installed."""
+    with open(ROOT / "packaging" / "compatibility-packages.txt", encoding="utf-8") as stream:
+        names = [line.strip() for line in stream if line.strip() and not line.startswith("#")]
+    shown = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names], capture_output=True, text=True, check=False)
+    return ", ".join(sorted(shown.stdout.splitlines())) or "unknown"
+
+
 def _commit():
     shown = subprocess.run(["git", "-C", str(ROOT), "log", "-1", "--format=%h of %cs"], capture_output=True, text=True, check=False)
     return shown.stdout.strip() or "unknown"
@@ -100,11 +108,12 @@ def _commit():
 
 HEAD = """# Compatibility: real programs under every candidate
 
-Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under each candidate that can
-be used here, in production (guard and flight page) and in a trial (counting hook and trial page). Compared are exit status or signal,
-standard output and, where it does not change from run to run, standard error. A run that lasts twelve times as long as the untouched
-one, and at least ten seconds, and uses no CPU time "hangs"; one that is busy gets three times as long, then it "loops". A difference is tried twice more; what does
-not differ each time is marked with how often it does.
+Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under
+each candidate that can be used here, in production (guard and flight page) and in a trial (counting hook and trial
+page). Compared are exit status or signal, standard output and, where it does not change from run to run, standard
+error. A run that lasts twelve times as long as the untouched one, and at least ten seconds, and uses no CPU time
+"hangs"; one that is busy gets three times as long, then it "loops". Any other difference is tried twice more; one
+that does not come each time is marked with how often it does.
 """
 
 
@@ -117,6 +126,9 @@ def write(path, found, skipped, candidates, known):
              f"differ   {len(bad)} starts, {len(bad) - unknown} of them known and explained below",
              f"skipped  {len(skipped)} cases", "```", "",
              f"Candidates: {', '.join(candidate['name'] for candidate in candidates)}.",
+             "",
+             f"Versions: {_versions()}.",
+             "",
              "`system` in production is the untouched program and is not counted. Cases that take long run under one setting of each allocator.",
              "", "| case | what is tried | production | trial |", "| --- | --- | --- | --- |", *_rows(found)]
     if bad:

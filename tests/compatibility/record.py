@@ -18,10 +18,10 @@ def _digest(path):
 class Record:
     """What is known of each (case, candidate, mode), valid while the case and the libraries are as they were."""
 
-    def __init__(self, path):
+    def __init__(self, path, fresh):
         self.path, self._known, self._digests = path, {}, {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() and not fresh else []:
             entry = json.loads(line)
             mark = entry.pop("mark")
             self._known[mark] = Verdict(**entry)
