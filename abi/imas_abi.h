@@ -78,7 +78,8 @@ enum imas_pass_reason {
     IMAS_PASS_PAGE = 9,           /* the page is missing, foreign, of wrong size or version */
     IMAS_PASS_NOT_THE_PROGRAM = 10, /* a child of the program under trial; counted only with IMAS_TREE */
     IMAS_PASS_PID1 = 11,
-    IMAS_PASS_REASONS = 12,
+    IMAS_PASS_INTERFACE = 12, /* the program calls functions of an allocator's own beside malloc (imas_interface.h) */
+    IMAS_PASS_REASONS = 13,
 };
 
 /* Operation classes of the paper (Algorithms 2 to 5): calloc counts as malloc, every aligned form as memalign. */

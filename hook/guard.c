@@ -11,6 +11,7 @@
 #include "deepbind.h"
 #include "environment.h"
 #include "fatal.h"
+#include "interface.h"
 #include "leave.h"
 #include "libc.h"
 #include "object.h"
@@ -43,7 +44,7 @@ static enum imas_pass_reason why_unfit(const void *serving) {
         return IMAS_PASS_SANITIZER;
     if (serving != object_libc() && unfit_split_family(serving))
         return IMAS_PASS_OWN_MALLOC;
-    return IMAS_PASS_NONE;
+    return interface_is_called() ? IMAS_PASS_INTERFACE : IMAS_PASS_NONE;
 }
 
 static void take_notes(const void *serving_malloc) {

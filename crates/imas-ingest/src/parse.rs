@@ -130,6 +130,7 @@ fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, Page
         pass_reason::PAGE => "page",
         pass_reason::NOT_THE_PROGRAM => "not-the-program",
         pass_reason::PID1 => "pid1",
+        pass_reason::INTERFACE => "allocator-interface",
         other => return Err(range("pass_reason", other)),
     }))
 }

@@ -161,7 +161,7 @@ fn standing_aside_has_a_word() {
         |state, reason| accepted(|p| (p.header.state, p.header.pass_reason) = (state, reason)).pass_reason;
     assert_eq!(word(3, 0), None);
     assert_eq!(word(4, 0), Some("unstated"));
-    let words: Vec<_> = (1..12).map(|reason| word(4, reason).unwrap()).collect();
+    let words: Vec<_> = (1..13).map(|reason| word(4, reason).unwrap()).collect();
     let expected = [
         "disabled",
         "own-malloc",
@@ -174,6 +174,7 @@ fn standing_aside_has_a_word() {
         "page",
         "not-the-program",
         "pid1",
+        "allocator-interface",
     ];
     assert_eq!(words, expected);
     assert_eq!(word(1, 2), Some("own-malloc"), "killed between the two stores");
