@@ -244,6 +244,7 @@ fn crash_text(quarantine: &Quarantine) -> String {
 fn barred(bar: Bar) -> Decision {
     let reason = match bar {
         Bar::OwnMalloc => Reason::OwnMalloc,
+        Bar::AllocatorInterface => Reason::AllocatorInterface,
         Bar::Sanitizer => Reason::Sanitizer,
         Bar::StoodAside => Reason::StoodAside,
     };

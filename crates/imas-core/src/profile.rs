@@ -101,6 +101,8 @@ pub struct LeftOut {
 pub enum Bar {
     /// It brings a malloc of its own.
     OwnMalloc,
+    /// It calls functions of its allocator's own beside malloc.
+    AllocatorInterface,
     /// It is built with a sanitizer.
     Sanitizer,
     /// The hook stood aside in its last trials.
@@ -231,6 +233,7 @@ fn bar(history: &History<'_>) -> Option<Bar> {
     let is_young = |lasts_s: f64| (0.0..lasts_s).contains(&age_s);
     match sample.pass_reason.as_deref()? {
         "own-malloc" if is_young(BAR_LASTS_S) => Some(Bar::OwnMalloc),
+        "allocator-interface" if is_young(BAR_LASTS_S) => Some(Bar::AllocatorInterface),
         "sanitizer" if is_young(BAR_LASTS_S) => Some(Bar::Sanitizer),
         _ if is_young(ASIDE_LASTS_S) && stands_aside(&trials) => Some(Bar::StoodAside),
         _ => None,

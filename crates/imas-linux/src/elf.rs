@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
+use crate::interface;
+
 /// Word size and machine of a file against those of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
@@ -29,6 +31,8 @@ pub struct Executable {
     pub defines_malloc: bool,
     /// A sanitizer runtime it carries or asks for.
     pub sanitizer: Option<String>,
+    /// Whether it, or a library that it is linked with, calls functions of its allocator's own beside malloc.
+    pub calls_interface: bool,
 }
 
 /// Why a file could not be read as ELF.
@@ -53,6 +57,8 @@ pub enum Unfit {
     OtherLibc,
     /// It defines `malloc` itself.
     OwnMalloc,
+    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take back.
+    AllocatorInterface,
     /// It runs with a sanitizer, which must be the first library.
     Sanitizer,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader drops LD_PRELOAD.
@@ -60,6 +66,17 @@ pub enum Unfit {
 }
 
 impl Unfit {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Foreign,
+        Self::Static,
+        Self::OtherLibc,
+        Self::OwnMalloc,
+        Self::AllocatorInterface,
+        Self::Sanitizer,
+        Self::Privileged,
+    ];
+
     /// One sentence for people.
     #[must_use]
     pub fn why(self) -> &'static str {
@@ -68,6 +85,10 @@ impl Unfit {
             Self::Static => "it is statically linked, so nothing can be preloaded",
             Self::OtherLibc => "its C library is not glibc",
             Self::OwnMalloc => "it defines a malloc of its own",
+            Self::AllocatorInterface => {
+                "it calls its allocator's own functions (such as mallocx, tc_malloc or mi_malloc), and no other allocator can free \
+                 what they return"
+            }
             Self::Sanitizer => "it is built with a sanitizer, which brings its own malloc",
             Self::Privileged => "it runs with raised privileges, for which the loader ignores preloads",
         }
@@ -81,6 +102,7 @@ impl Unfit {
             Self::Static => "static",
             Self::OtherLibc => "other-libc",
             Self::OwnMalloc => "own-malloc",
+            Self::AllocatorInterface => "allocator-interface",
             Self::Sanitizer => "sanitizer",
             Self::Privileged => "privileged",
         }
@@ -89,9 +111,7 @@ impl Unfit {
     /// The reason of that identifier.
     #[must_use]
     pub fn from_id(id: &str) -> Option<Self> {
-        [Self::Foreign, Self::Static, Self::OtherLibc, Self::OwnMalloc, Self::Sanitizer, Self::Privileged]
-            .into_iter()
-            .find(|unfit| unfit.id() == id)
+        Self::ALL.into_iter().find(|unfit| unfit.id() == id)
     }
 }
 
@@ -119,6 +139,7 @@ impl Executable {
             build_id: file.build_id()?.map(hex),
             defines_malloc: symbols.malloc,
             sanitizer: symbols.sanitizer,
+            calls_interface: interface::is_called(path, &file),
         })
     }
 
@@ -133,6 +154,7 @@ impl Executable {
             Some(name) if !name.starts_with("ld-linux") => Some(Unfit::OtherLibc),
             _ if self.sanitizer.is_some() => Some(Unfit::Sanitizer),
             _ if self.defines_malloc => Some(Unfit::OwnMalloc),
+            _ if self.calls_interface => Some(Unfit::AllocatorInterface),
             _ => None,
         }
     }
@@ -324,6 +346,7 @@ mod tests {
             build_id: None,
             defines_malloc: false,
             sanitizer: None,
+            calls_interface: false,
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(Executable { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
@@ -364,7 +387,7 @@ mod tests {
 
     #[test]
     fn identifiers_read_back() {
-        for unfit in [Unfit::Foreign, Unfit::Static, Unfit::OtherLibc, Unfit::OwnMalloc, Unfit::Sanitizer] {
+        for unfit in Unfit::ALL {
             assert_eq!(Unfit::from_id(unfit.id()), Some(unfit));
         }
     }

@@ -40,6 +40,7 @@ pub mod footprint;
 pub mod given;
 pub mod host;
 pub mod index;
+mod interface;
 pub mod measure;
 pub mod memory;
 pub mod one_cpu;

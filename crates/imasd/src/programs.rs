@@ -143,7 +143,7 @@ impl Daemon {
 
     /// Reads the executable, or remembers what was read.
     fn inspect(&self, file: &Path) -> Result<Found> {
-        const KIND: &str = "imasd-executable";
+        const KIND: &str = "imasd-executable, its allocator's interface";
         if let Some(known) = self.store.recall(file, KIND)? {
             return Ok(known);
         }
