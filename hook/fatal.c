@@ -19,10 +19,16 @@ static bool comes_back_by_itself(int signal, const siginfo_t *info) {
     return !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
+/* What a process sends itself by kill is its own doing, as abort and raise are: imas_ingest takes SI_USER for another process. */
+static uint32_t code_of(const siginfo_t *info) {
+    bool by_itself = info->si_code == SI_USER && info->si_pid == (pid_t)sys0(SYS_getpid);
+    return (uint32_t)(by_itself ? SI_TKILL : info->si_code);
+}
+
 static void note_fatal(int signal, siginfo_t *info, void *context) {
     (void)context;
     if (page_is_ours()) {
-        set_relaxed(page_header->fatal_code, (uint32_t)info->si_code);
+        set_relaxed(page_header->fatal_code, code_of(info));
         set_relaxed(page_header->fatal_signal, (uint32_t)signal);
     }
     if (!comes_back_by_itself(signal, info))

@@ -23,6 +23,7 @@ pub mod candidate;
 pub mod cost;
 pub mod curve;
 pub mod decision;
+pub mod hang;
 pub mod latency;
 pub mod pace;
 pub mod paper;

@@ -57,7 +57,7 @@ pub struct CandidateView {
     pub tested: bool,
     /// Averages over the trials that count.
     pub summary: Summary,
-    /// Set when the candidate crashed the program.
+    /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
     /// Where the resident memory was, mean over the trials that count and that looked.
     pub split: Option<Split>,
@@ -174,7 +174,7 @@ impl ProfileView {
 
 fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<CandidateView> {
     let mut quarantines =
-        quarantined(history.records, history.candidates, history.build_id, history.lifted_at);
+        quarantined(history.records, history.candidates, history.build_id, history.lifted_at, history.now_unix_s);
     let view = |(candidate, summary): (&Candidate, &Summary)| {
         let at = quarantines.iter().position(|q| q.candidate == candidate.name);
         CandidateView {

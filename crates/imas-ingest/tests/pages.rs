@@ -64,7 +64,7 @@ fn an_honest_trial_gives_its_sample() {
 #[test]
 fn a_flight_page_tells_the_end_alone() {
     let mut page = flight();
-    page.header.fatal_signal = 6;
+    (page.header.fatal_signal, page.header.fatal_code) = (6, FAULT);
     let sample = parse(&bytes(&page)).unwrap().to_sample();
     assert_eq!((sample.kind, sample.ended), (PageKind::Flight, Ended::Signal { signal: 6 }));
     assert_eq!((sample.malloc.calls, sample.ns_per_op()), (0, None));
@@ -134,12 +134,25 @@ fn messages_say_what_and_where() {
     assert_eq!(PageError::Version(2).to_string(), "trial page has version 2; this imas reads version 1");
 }
 
+/// An `si_code` of the kernel's own.
+const FAULT: u32 = 1;
+
+#[test]
+fn a_signal_that_another_process_sent_is_not_the_programs() {
+    let ended = |code| accepted(|p| (p.header.fatal_signal, p.header.fatal_code) = (6, code)).ended;
+    assert_eq!(ended(0), Ended::Killed { signal: 6 }, "a watchdog");
+    for own in [-6_i32, 1, 128] {
+        assert_eq!(ended(own as u32), Ended::Signal { signal: 6 }, "{own}: abort, a fault, the kernel");
+    }
+}
+
 #[test]
 fn ends_of_a_process() {
     let end = |state, clean, status, signal| {
         accepted(|p| {
             (p.header.state, p.header.clean_exit) = (state, clean);
             (p.header.exit_status, p.header.fatal_signal) = (status, signal);
+            p.header.fatal_code = FAULT;
         })
         .ended
     };

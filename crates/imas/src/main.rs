@@ -27,6 +27,7 @@ mod profile;
 mod report;
 mod service_args;
 mod show;
+mod sighting;
 mod simulate;
 mod start;
 mod status;

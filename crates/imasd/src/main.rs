@@ -40,6 +40,7 @@ mod programs;
 mod publish;
 mod sight;
 mod span;
+mod standing;
 mod trouble;
 mod wakeup;
 mod watched;
