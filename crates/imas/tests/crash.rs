@@ -274,14 +274,14 @@ fn end_by(running: &mut Running, signal: &str) {
     running.0.wait().unwrap();
 }
 
-/// Calls imas until it has seen the process live for so long.
-fn seen_for(patient: &Patient, seconds: f64) {
+/// Calls imas until it has seen the process live, or stand still, for so long.
+fn seen_for(patient: &Patient, what: &str, seconds: f64) {
     support::wait_until("it is seen", || {
         patient.world.check(["show"]).success();
         let seen = patient.world.page_files().into_iter().find(|file| file.ends_with(".seen"));
         let text = seen.and_then(|file| std::fs::read_to_string(patient.world.pages().join(file)).ok());
         let seen: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-        seen.is_some_and(|seen| seen["lived_s"].as_f64().unwrap() > seconds)
+        seen.is_some_and(|seen| seen[what].as_f64().unwrap() > seconds)
     });
 }
 
@@ -306,7 +306,7 @@ fn a_hang_is_harm() {
     patient.world.configure("candidates = [\"hangs\"]\nmax_tests = 2\nretest_s = 0");
     let longest = patient.world.trials().iter().map(|trial| trial.sample.wall_s).fold(0.0, f64::max);
     let mut running = on_its_way(&patient, "ok", "all");
-    seen_for(&patient, imas_core::hang::patience_s(longest) + 0.1);
+    seen_for(&patient, "still_s", imas_core::hang::patience_s(longest) + 0.1);
     assert_eq!(running.0.try_wait().unwrap(), None, "it is left alone");
     end_by(&mut running, "-KILL");
     assert_eq!(patient.quarantined(), ["hangs"]);
@@ -331,7 +331,7 @@ fn who_waits_and_is_stopped_did_neither_hang_nor_crash() {
     patient.world.configure("candidates = [\"tcmalloc\"]\nmax_tests = 2\nretest_s = 0");
     for signal in ["-KILL", "-ABRT"] {
         let mut running = on_its_way(&patient, "hang", "tcmalloc");
-        seen_for(&patient, imas_core::hang::LEAST_S + 0.1);
+        seen_for(&patient, "lived_s", imas_core::hang::LEAST_S + 0.1);
         end_by(&mut running, signal);
         assert_eq!(patient.quarantined(), [""; 0], "{signal}: {}", patient.explained());
     }
