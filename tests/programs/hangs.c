@@ -4,6 +4,8 @@
  * back. In imas itself, which probes whether it loads, and in the programs of the contract, by which imas examines it, it behaves.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -15,6 +17,7 @@ extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *block);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *block, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
 const char imas_allocator_name[] = "hangs 1";
@@ -47,4 +50,21 @@ void *realloc(void *block, size_t size) {
 }
 void *memalign(size_t alignment, size_t size) {
     return __libc_memalign(alignment, size);
+}
+void *aligned_alloc(size_t alignment, size_t size) {
+    return __libc_memalign(alignment, size);
+}
+void *valloc(size_t size) {
+    return __libc_memalign(4096, size);
+}
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    void *found = __libc_memalign(alignment, size);
+    if (found == NULL)
+        return ENOMEM;
+    *block = found;
+    return 0;
+}
+size_t malloc_usable_size(void *block) {
+    size_t (*next)(void *) = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+    return next(block);
 }
