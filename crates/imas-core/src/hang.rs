@@ -207,7 +207,8 @@ mod tests {
         fn only_who_waits_for_a_lock_and_did_not_end_by_itself_hung(seen_s in sightings(), system in starts(), status in 0..256) {
             let clean = Ended::Clean { status: Some(status) };
             prop_assert!(!judged(&seen(clean, seen_s), &system));
-            prop_assert!(!judged(&seen(Ended::Unknown, Sighting { locked: false, ..seen_s }), &system));
+            let unlocked = Sighting { locked: false, ..seen_s };
+            prop_assert!(!judged(&seen(Ended::Unknown, unlocked), &system));
         }
     }
 }
