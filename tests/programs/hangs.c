@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -17,8 +16,6 @@ extern void *__libc_malloc(size_t size);
 extern void __libc_free(void *block);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *block, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
 
 const char imas_allocator_name[] = "hangs 1";
 
@@ -48,23 +45,15 @@ void *calloc(size_t count, size_t size) {
 void *realloc(void *block, size_t size) {
     return __libc_realloc(block, size);
 }
-void *memalign(size_t alignment, size_t size) {
-    return __libc_memalign(alignment, size);
-}
-void *aligned_alloc(size_t alignment, size_t size) {
-    return __libc_memalign(alignment, size);
-}
-void *valloc(size_t size) {
-    return __libc_memalign(4096, size);
-}
-int posix_memalign(void **block, size_t alignment, size_t size) {
-    void *found = __libc_memalign(alignment, size);
-    if (found == NULL)
-        return ENOMEM;
-    *block = found;
-    return 0;
-}
-size_t malloc_usable_size(void *block) {
-    size_t (*next)(void *) = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
-    return next(block);
-}
+
+/* The rest is libc's, as it is. */
+#define AS_IT_IS(type, name, parameters, arguments)                          \
+    type name parameters {                                                   \
+        return ((type(*) parameters)dlsym(RTLD_NEXT, #name)) arguments;      \
+    }
+AS_IT_IS(void *, memalign, (size_t alignment, size_t size), (alignment, size))
+AS_IT_IS(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size))
+AS_IT_IS(void *, valloc, (size_t size), (size))
+AS_IT_IS(void *, pvalloc, (size_t size), (size))
+AS_IT_IS(int, posix_memalign, (void **block, size_t alignment, size_t size), (block, alignment, size))
+AS_IT_IS(size_t, malloc_usable_size, (void *block), (block))
