@@ -15,8 +15,6 @@ pub const FEWEST_STARTS: usize = 2;
 pub const TIMES: f64 = 10.0;
 /// ... and at least so long, seconds.
 pub const LEAST_S: f64 = 10.0;
-/// Who used less than this share of the CPU time that the program needs hardly began: all its life counts as standing still.
-pub const HARDLY: f64 = 0.05;
 
 /// What was seen of a process, with all its descendants, while it lived.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
@@ -46,24 +44,22 @@ impl Sighting {
     }
 }
 
-/// How long the program lives and how much it works under `system`.
+/// How long the program lives under `system`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Usual {
     longest_s: f64,
-    least_cpu_s: f64,
 }
 
 impl Usual {
     /// From the starts under `system`; None when too few ended by themselves, or one was killed, so that nobody knows how long it
     /// would have lived.
     pub fn of<'a>(system: impl IntoIterator<Item = &'a Sample>) -> Option<Self> {
-        let (mut starts, mut usual) = (0, Self { longest_s: 0.0, least_cpu_s: f64::INFINITY });
+        let (mut starts, mut usual) = (0, Self { longest_s: 0.0 });
         for sample in system.into_iter().filter(|sample| sample.pass_reason.is_none()) {
             match (sample.ended, &sample.usage) {
-                (Ended::Clean { .. }, Some(usage)) => {
+                (Ended::Clean { .. }, Some(_)) => {
                     starts += 1;
                     usual.longest_s = usual.longest_s.max(sample.wall_s);
-                    usual.least_cpu_s = usual.least_cpu_s.min(usage.user_s + usage.system_s);
                 }
                 (ended, _) if ended.is_crash() => {} // it ended sooner than it would have
                 _ => return None,
@@ -90,16 +86,16 @@ pub fn patience_s(longest_s: f64) -> f64 {
 /// Whether the start may prove to have hung, once it is known how the program ends under `system`.
 pub fn may_have_hung(sample: &Sample) -> bool {
     let killed = matches!(sample.ended, Ended::Unknown | Ended::Killed { .. } | Ended::NeverEntered);
-    let locked = sample.sighting.is_some_and(|seen| seen.locked && seen.lived_s >= LEAST_S);
+    let locked = sample.sighting.is_some_and(|seen| seen.locked && seen.still_s > LEAST_S);
     killed && locked && sample.pass_reason.is_none()
 }
 
-/// Whether this start hung, by what is usual under `system`.
+/// Whether this start hung, by what is usual under `system`. What counts is the time between looks, not the age of the process: that may
+/// have been a shell for hours before it became the program by exec.
 pub fn hung(sample: &Sample, usual: &Usual) -> Option<Hang> {
     let seen = sample.sighting.filter(|_| may_have_hung(sample))?;
-    let hardly_began = seen.cpu_s < HARDLY * usual.least_cpu_s;
-    let still_s = if hardly_began { seen.lived_s } else { seen.still_s };
-    (still_s > patience_s(usual.longest_s)).then_some(Hang { still_s, longest_s: usual.longest_s })
+    let Usual { longest_s } = *usual;
+    (seen.still_s > patience_s(longest_s)).then_some(Hang { still_s: seen.still_s, longest_s })
 }
 
 #[cfg(test)]
@@ -122,7 +118,7 @@ mod tests {
         Sample { ended, sighting: Some(sighting), ..Sample::default() }
     }
 
-    const STUCK: Sighting = Sighting { lived_s: 100.0, cpu_s: 0.0, still_s: 0.0, locked: true };
+    const STUCK: Sighting = Sighting { lived_s: 100.0, cpu_s: 0.0, still_s: 95.0, locked: true };
 
     fn judged(sample: &Sample, system: &[Sample]) -> bool {
         Usual::of(system).is_some_and(|usual| hung(sample, &usual).is_some())
@@ -145,7 +141,8 @@ mod tests {
         assert!(!judged(&seen(Ended::Clean { status: Some(0) }, STUCK), &system));
         assert!(!judged(&seen(Ended::Signal { signal: 11 }, STUCK), &system), "a crash is one already");
         assert!(!judged(&seen(Ended::Unknown, Sighting { locked: false, ..STUCK }), &system), "input, a timer, the network");
-        assert!(!judged(&seen(Ended::Unknown, Sighting { cpu_s: 50.0, ..STUCK }), &system), "it works");
+        let was_a_shell = Sighting { lived_s: 9000.0, still_s: 0.0, ..STUCK };
+        assert!(!judged(&seen(Ended::Unknown, was_a_shell), &system), "it became the program by exec, a moment ago");
         let nobody_looked = Sample { ended: Ended::Unknown, ..Sample::default() };
         assert!(!judged(&nobody_looked, &system));
     }

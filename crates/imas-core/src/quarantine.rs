@@ -284,7 +284,7 @@ mod tests {
             (start.sample.usage, start.sample.wall_s) = (Some(usage.clone()), 1.0);
         }
         assert!(judged(&records).is_empty(), "killed, and nobody looked");
-        let seen = hang::Sighting { lived_s: 60.0, locked: true, ..Default::default() };
+        let seen = hang::Sighting { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
         records[2].sample.sighting = Some(seen);
         assert_eq!(judged(&records), ["hoard"]);
         let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];

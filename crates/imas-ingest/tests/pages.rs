@@ -98,7 +98,7 @@ fn fields_out_of_range_are_named() {
         other => panic!("{other}"),
     };
     assert_eq!(field(|p| p.header.state = 5), "state");
-    assert_eq!(field(|p| p.header.pass_reason = 12), "pass_reason");
+    assert_eq!(field(|p| p.header.pass_reason = 13), "pass_reason");
     assert_eq!(field(|p| p.header.clean_exit = 2), "clean_exit");
     assert_eq!(field(|p| p.header.fatal_signal = 15), "fatal_signal");
     assert_eq!(field(|p| p.header.made_unix_ns = u64::MAX), "made_unix_ns");
