@@ -81,7 +81,8 @@ enum imas_pass_reason {
     IMAS_PASS_PAGE = 9,           /* the page is missing, foreign, of wrong size or version */
     IMAS_PASS_NOT_THE_PROGRAM = 10, /* a child of the program under trial; counted only with IMAS_TREE */
     IMAS_PASS_PID1 = 11,
-    IMAS_PASS_REASONS = 12,
+    IMAS_PASS_INTERFACE = 12, /* the program calls functions of an allocator's own beside malloc (imas_interface.h) */
+    IMAS_PASS_REASONS = 13,
 };
 
 /* Operation classes of the paper (Algorithms 2 to 5): calloc counts as malloc, every aligned form as memalign. */
@@ -125,7 +126,7 @@ struct imas_page_header {
     uint32_t clean_exit;  /* 1: exit handlers ran, or _exit was called */
     int32_t exit_status;  /* with clean_exit: the status, -1 after quick_exit; -1 before */
     uint32_t fatal_signal; /* SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS or SIGFPE that is ending the process; else 0 */
-    uint32_t fatal_code;   /* si_code of it */
+    uint32_t fatal_code;   /* si_code of it; SI_TKILL where the process sent it to itself by kill, so that SI_USER is another's */
     uint32_t forks;        /* children made by fork, seen in the parent */
     uint32_t threads;      /* threads that ever allocated */
     char served[IMAS_SERVED_BYTES]; /* the object whose malloc serves: imas_allocator_name, else the file's base name */

@@ -57,9 +57,15 @@ static bool comes_back_by_itself(int signal, const siginfo_t *info) {
  * back for ever. What is sent arrives when the program's handler returns. */
 static void end_by_default(int signal) {
     static const struct kernel_action by_default;
-    note(signal, 0);
+    note(signal, SI_TKILL); /* its own doing, whatever the program's handler was called for */
     action_swap(signal, &by_default, NULL);
     sys3(SYS_tgkill, sys0(SYS_getpid), sys0(SYS_gettid), signal);
+}
+
+/* What a process sends itself by kill is its own doing, as abort and raise are: imas_ingest takes SI_USER for another process. */
+static int code_of(const siginfo_t *info) {
+    bool by_itself = info->si_code == SI_USER && info->si_pid == (pid_t)sys0(SYS_getpid);
+    return by_itself ? SI_TKILL : info->si_code;
 }
 
 /* Called by the kernel it makes no system call for a fault: a seccomp filter might end the process by another signal. */
@@ -69,7 +75,7 @@ static NOINLINE void note_fatal(int signal, siginfo_t *info, void *context) {
         end_by_default(signal);
         return;
     }
-    note(signal, info->si_code);
+    note(signal, code_of(info));
     if (!comes_back_by_itself(signal, info))
         send_again(signal, info);
 }

@@ -12,6 +12,7 @@
 #include "disposition.h"
 #include "environment.h"
 #include "fatal.h"
+#include "interface.h"
 #include "leave.h"
 #include "libc.h"
 #include "object.h"
@@ -45,7 +46,7 @@ static enum imas_pass_reason why_unfit(const void *serving) {
         return IMAS_PASS_SANITIZER;
     if (serving != object_libc() && unfit_split_family(serving))
         return IMAS_PASS_OWN_MALLOC;
-    return IMAS_PASS_NONE;
+    return interface_is_called() ? IMAS_PASS_INTERFACE : IMAS_PASS_NONE;
 }
 
 static void take_notes(const void *serving_malloc) {

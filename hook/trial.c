@@ -12,6 +12,7 @@
 #include "environment.h"
 #include "fatal.h"
 #include "full.h"
+#include "interface.h"
 #include "leave.h"
 #include "libc.h"
 #include "lineage.h"
@@ -63,6 +64,8 @@ static enum imas_pass_reason why_pass(char **environment, bool whole_family) {
         return IMAS_PASS_SANITIZER;
     if (unfit_split_family(object_of((const void *)why_pass)))
         return IMAS_PASS_OWN_MALLOC;
+    if (interface_is_called())
+        return IMAS_PASS_INTERFACE;
     if (!whole_family)
         return IMAS_PASS_NO_ALLOCATOR;
     if (proc_seccomp() != 0)
@@ -138,7 +141,7 @@ static void decide(char **arguments, char **environment, bool whole_family) {
         return;
     }
     page_note_pass(reason);
-    if (reason == IMAS_PASS_OWN_MALLOC || reason == IMAS_PASS_SANITIZER)
+    if (reason == IMAS_PASS_OWN_MALLOC || reason == IMAS_PASS_SANITIZER || reason == IMAS_PASS_INTERFACE)
         unfit_start_clean(arguments, environment);
 }
 

@@ -22,6 +22,7 @@ import time
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
 import page
+from interfaces import interfaces
 from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program,
                      launch_command, page_once, preloaded, report, run, same_everywhere, select, served_by, try_compile, under, wanted)
 from handlers import handlers
@@ -657,6 +658,7 @@ def main():
     children(core)
     own_malloc(core)
     sanitizers(core)
+    interfaces(allocators)
     passes(core)
     sandboxes(allocators)
     secure()

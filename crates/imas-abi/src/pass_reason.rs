@@ -25,5 +25,7 @@ pub const PAGE: u32 = 9;
 pub const NOT_THE_PROGRAM: u32 = 10;
 /// Process 1.
 pub const PID1: u32 = 11;
+/// The program calls functions of an allocator's own beside malloc.
+pub const INTERFACE: u32 = 12;
 /// How many there are.
-pub const REASONS: u32 = 12;
+pub const REASONS: u32 = 13;

@@ -192,6 +192,8 @@ fn crash_evidence(profile: &ProfileView, name: &str) -> Evidence {
 fn crash_text(quarantine: &Quarantine) -> String {
     let Crashes { crashed, starts } = quarantine.under_candidate;
     let how = match quarantine.ended {
+        _ if quarantine.hung.is_some() => "standing still until it was killed".to_owned(),
+        Ended::Hung => "standing still until imas bench ended it".to_owned(),
         Ended::Signal { signal } => format!("signal {signal}"),
         _ => "death before the hook began".to_owned(),
     };
@@ -201,6 +203,7 @@ fn crash_text(quarantine: &Quarantine) -> String {
 fn barred(bar: Bar) -> Decision {
     let reason = match bar {
         Bar::OwnMalloc => Reason::OwnMalloc,
+        Bar::AllocatorInterface => Reason::AllocatorInterface,
         Bar::Sanitizer => Reason::Sanitizer,
         Bar::StoodAside => Reason::StoodAside,
     };

@@ -24,6 +24,7 @@ pub mod conditions;
 pub mod cost;
 pub mod curve;
 pub mod decision;
+pub mod hang;
 pub mod history;
 pub mod latency;
 pub mod pace;

@@ -36,7 +36,7 @@ pub struct CandidateView {
     pub tested: bool,
     /// Averages over the trials that count.
     pub summary: Summary,
-    /// Set when the candidate crashed the program.
+    /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
     /// Where the resident memory was, mean over the trials that count and that looked.
     pub split: Option<Split>,
@@ -80,6 +80,8 @@ pub struct LeftOut {
 pub enum Bar {
     /// It brings a malloc of its own.
     OwnMalloc,
+    /// It calls functions of its allocator's own beside malloc.
+    AllocatorInterface,
     /// It is built with a sanitizer.
     Sanitizer,
     /// The hook stood aside in its last trials.
@@ -151,7 +153,7 @@ impl ProfileView {
 
 fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<CandidateView> {
     let mut quarantines =
-        quarantined(history.records, history.candidates, history.build_id, history.lifted_at);
+        quarantined(history.records, history.candidates, history.build_id, history.lifted_at, history.now_unix_s);
     let view = |(candidate, summary): (&Candidate, &Summary)| {
         let at = quarantines.iter().position(|q| q.candidate == candidate.name);
         CandidateView {
@@ -204,6 +206,7 @@ fn bar(history: &History<'_>) -> Option<Bar> {
     let is_young = |lasts_s: f64| (0.0..lasts_s).contains(&age_s);
     match sample.pass_reason.as_deref()? {
         "own-malloc" if is_young(BAR_LASTS_S) => Some(Bar::OwnMalloc),
+        "allocator-interface" if is_young(BAR_LASTS_S) => Some(Bar::AllocatorInterface),
         "sanitizer" if is_young(BAR_LASTS_S) => Some(Bar::Sanitizer),
         _ if is_young(ASIDE_LASTS_S) && stands_aside(&trials) => Some(Bar::StoodAside),
         _ => None,

@@ -8,7 +8,10 @@
 //! The operator lifts it by naming a time; crashes up to then are forgiven.
 //!
 //! A death before our constructor was reached may be the allocator's doing, or that of somebody who killed the program in its first
-//! milliseconds. Under a candidate that has served this build before, a single such death is therefore neutral, and two in a row are a crash.
+//! milliseconds. Two in a row are a crash. A single one is neutral under a candidate that has served this build before; under one that has
+//! not, it is unexplained: the candidate is not given to the program for a day, and then once more.
+//!
+//! A start that hung ([`crate::hang`]) counts as a crash does.
 //!
 //! Nothing is remembered but the trials: the answer is worked out anew from all of them, so a crash under
 //! `system` that is recorded later can clear a candidate.
@@ -19,11 +22,15 @@ use serde::{Deserialize, Serialize};
 use statrs::stats_tests::{Alternative, fishers_exact};
 
 use crate::candidate::{Candidate, SYSTEM};
+use crate::hang::{self, Hang, Usual};
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::Ended;
 
 /// Level at which a candidate's crash rate counts as higher than the system's.
 pub const SIGNIFICANCE: f64 = 0.05;
+
+/// A single death that nobody can explain keeps a candidate away for so long, seconds (a day).
+pub const UNEXPLAINED_LASTS_S: f64 = 24.0 * 3600.0;
 
 /// A candidate that is not given to the program, and why.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -36,6 +43,12 @@ pub struct Quarantine {
     pub trial_id: String,
     /// How it ended.
     pub ended: Ended,
+    /// Set when it hung: for how long it was seen to stand still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hung: Option<Hang>,
+    /// Until when, seconds since the epoch; None: until the program or the allocator changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_unix_s: Option<f64>,
     /// Build of the program that crashed.
     pub build_id: String,
     /// Version of the allocator that it crashed under.
@@ -59,14 +72,21 @@ pub struct Crashes {
 }
 
 impl Crashes {
-    fn of(starts: &[&TrialRecord]) -> Self {
-        let crashed = (0..starts.len()).filter(|&at| is_crash(starts, at)).count();
-        Self { crashed: crashed as u64, starts: starts.len() as u64 }
+    fn of(harms: &[Option<Harm>]) -> Self {
+        Self { crashed: harms.iter().flatten().count() as u64, starts: harms.len() as u64 }
     }
 
     fn survived(self) -> u64 {
         self.starts - self.crashed
     }
+}
+
+/// What a start did to the program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Harm {
+    Crash,
+    Hang(Hang),
+    Unexplained,
 }
 
 /// Quarantined candidates, in the order of `candidates`. `build_id` is the program's present build; `lifted_at` gives by
@@ -76,14 +96,17 @@ pub fn quarantined(
     candidates: &[Candidate],
     build_id: &str,
     lifted_at: &BTreeMap<String, f64>,
+    now_unix_s: f64,
 ) -> Vec<Quarantine> {
     let ordered = in_order_of_time(records);
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
     let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
-    let system = Crashes::of(&under_system);
+    let system = Crashes::of(&harms(&under_system, None));
+    let usual = Usual::of(under_system.iter().map(|record| &record.sample));
     let judge_one = |candidate: &Candidate| {
         let after_s = lifted_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
-        judge(&starts_under(&of_build, candidate, after_s), system)
+        let starts = starts_under(&of_build, candidate, after_s);
+        judge(&starts, &harms(&starts, usual.as_ref()), system, now_unix_s)
     };
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
@@ -104,23 +127,45 @@ fn starts_under<'a>(
     records.iter().filter(speaks).copied().collect()
 }
 
-/// Whether the start at this place, of one candidate's in order of time, ended in a crash.
-fn is_crash(starts: &[&TrialRecord], at: usize) -> bool {
-    let never_entered = |start: &TrialRecord| start.sample.ended == Ended::NeverEntered;
-    if !never_entered(starts[at]) {
-        return starts[at].sample.ended.is_crash();
-    }
-    let has_served = starts[..at].iter().any(|start| !never_entered(start));
-    let beside =
-        |other: Option<usize>| other.and_then(|i| starts.get(i)).is_some_and(|start| never_entered(start));
-    !has_served || beside(at.checked_sub(1)) || beside(at.checked_add(1))
+/// Of each start, all of one candidate and in order of time.
+fn harms(starts: &[&TrialRecord], usual: Option<&Usual>) -> Vec<Option<Harm>> {
+    (0..starts.len()).map(|at| harm(starts, at, usual)).collect()
 }
 
-fn judge(starts: &[&TrialRecord], under_system: Crashes) -> Option<Quarantine> {
-    let first = (0..starts.len()).find(|&at| is_crash(starts, at)).map(|at| starts[at])?;
-    let under_candidate = Crashes::of(starts);
+fn harm(starts: &[&TrialRecord], at: usize, usual: Option<&Usual>) -> Option<Harm> {
+    let sample = &starts[at].sample;
+    if let Some(hang) = usual.and_then(|usual| hang::hung(sample, usual)) {
+        return Some(Harm::Hang(hang));
+    }
+    match sample.ended {
+        Ended::NeverEntered => never_entered(starts, at),
+        ended => ended.is_crash().then_some(Harm::Crash),
+    }
+}
+
+fn never_entered(starts: &[&TrialRecord], at: usize) -> Option<Harm> {
+    let is_one = |start: &TrialRecord| start.sample.ended == Ended::NeverEntered;
+    let beside = |other: Option<usize>| other.and_then(|i| starts.get(i)).is_some_and(|start| is_one(start));
+    let has_served = starts[..at].iter().any(|start| !is_one(start));
+    match beside(at.checked_sub(1)) || beside(at.checked_add(1)) {
+        true => Some(Harm::Crash),
+        false => (!has_served).then_some(Harm::Unexplained),
+    }
+}
+
+fn judge(
+    starts: &[&TrialRecord],
+    harms: &[Option<Harm>],
+    under_system: Crashes,
+    now_unix_s: f64,
+) -> Option<Quarantine> {
+    let at = harms.iter().position(Option::is_some)?;
+    let (first, harm) = (starts[at], harms[at]);
+    let unexplained = harms.iter().flatten().all(|harm| *harm == Harm::Unexplained);
+    let until_unix_s = unexplained.then_some(first.sample.made_unix_s + UNEXPLAINED_LASTS_S);
+    let under_candidate = Crashes::of(harms);
     let p_value = (under_system.crashed > 0).then(|| p_value(under_candidate, under_system));
-    if p_value.is_some_and(|p| p >= SIGNIFICANCE) {
+    if p_value.is_some_and(|p| p >= SIGNIFICANCE) || until_unix_s.is_some_and(|until| now_unix_s >= until) {
         return None;
     }
     Some(Quarantine {
@@ -128,6 +173,8 @@ fn judge(starts: &[&TrialRecord], under_system: Crashes) -> Option<Quarantine> {
         since_unix_s: first.sample.made_unix_s,
         trial_id: first.sample.trial_id.clone(),
         ended: first.sample.ended,
+        hung: if let Some(Harm::Hang(hang)) = harm { Some(hang) } else { None },
+        until_unix_s,
         build_id: first.build_id.clone(),
         allocator_version: first.allocator_version.clone(),
         under_candidate,
@@ -148,6 +195,7 @@ mod tests {
     use super::*;
     use crate::sample::Sample;
 
+    const NOW_S: f64 = 100.0;
     const SEGV: Ended = Ended::Signal { signal: 11 };
     const CLEAN: Ended = Ended::Clean { status: Some(0) };
 
@@ -179,7 +227,7 @@ mod tests {
     }
 
     fn judged_with(records: &[TrialRecord], build_id: &str, lifted: &BTreeMap<String, f64>) -> Vec<String> {
-        quarantined(records, &catalogue(), build_id, lifted).into_iter().map(|q| q.candidate).collect()
+        quarantined(records, &catalogue(), build_id, lifted, NOW_S).into_iter().map(|q| q.candidate).collect()
     }
 
     #[test]
@@ -187,7 +235,7 @@ mod tests {
         let records =
             [record(1.0, SYSTEM, CLEAN), record(2.0, "jemalloc", SEGV), record(3.0, "hoard", CLEAN)];
         assert_eq!(judged(&records), ["jemalloc"]);
-        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new())[0];
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];
         assert_eq!((q.since_unix_s, q.trial_id.as_str(), q.ended), (2.0, "t2", SEGV));
         assert_eq!(q.under_candidate, Crashes { crashed: 1, starts: 1 });
         assert_eq!(q.p_value, None);
@@ -208,6 +256,49 @@ mod tests {
         assert!(judged(&records).is_empty(), "not in a row");
         records.push(record(5.0, "hoard", never));
         assert_eq!(judged(&records), ["hoard"]);
+    }
+
+    #[test]
+    fn an_unexplained_death_in_the_first_trial_keeps_the_candidate_away_for_a_day() {
+        let never = Ended::NeverEntered;
+        let at = |records: &[TrialRecord], now_s| {
+            let found = quarantined(records, &catalogue(), "b1", &BTreeMap::new(), now_s);
+            found.first().map(|quarantine| quarantine.until_unix_s)
+        };
+        let mut records = vec![record(1.0, "hoard", never)];
+        assert_eq!(at(&records, 2.0), Some(Some(1.0 + UNEXPLAINED_LASTS_S)));
+        assert_eq!(at(&records, 1.0 + UNEXPLAINED_LASTS_S), None, "once more");
+        records.push(record(90_000.0, "hoard", never));
+        assert_eq!(at(&records, 1e9), Some(None), "twice in a row is a crash, for good");
+        records[1].sample.ended = CLEAN;
+        assert_eq!(at(&records, 1e9), None, "it serves: the first was somebody's kill");
+        records[1].sample.ended = SEGV;
+        assert_eq!(at(&records, 1e9), Some(None));
+    }
+
+    #[test]
+    fn a_start_that_hung_counts_as_a_crash() {
+        let usage = crate::sample::Usage { user_s: 0.5, ..Default::default() };
+        let mut records = vec![record(1.0, SYSTEM, CLEAN), record(2.0, SYSTEM, CLEAN), record(3.0, "hoard", Ended::Unknown)];
+        for start in &mut records[..2] {
+            (start.sample.usage, start.sample.wall_s) = (Some(usage.clone()), 1.0);
+        }
+        assert!(judged(&records).is_empty(), "killed, and nobody looked");
+        let seen = hang::Sighting { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
+        records[2].sample.sighting = Some(seen);
+        assert_eq!(judged(&records), ["hoard"]);
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];
+        assert_eq!(q.hung, Some(Hang { still_s: 60.0, longest_s: 1.0 }));
+        assert_eq!(q.under_candidate, Crashes { crashed: 1, starts: 1 });
+        records[1].sample.wall_s = 7.0;
+        assert!(judged(&records).is_empty(), "under system it may live as long");
+        records[2].sample.ended = Ended::Hung;
+        assert_eq!(judged(&records), ["hoard"], "imas bench saw it");
+    }
+
+    #[test]
+    fn a_watchdogs_signal_is_no_crash() {
+        assert!(judged(&[record(1.0, "hoard", Ended::Killed { signal: 6 })]).is_empty());
     }
 
     #[test]
@@ -237,7 +328,7 @@ mod tests {
         // Two of two: p = C(3,2)/C(12,2) = 3/66 = 0.045.
         records.push(record(21.0, "jemalloc", SEGV));
         assert_eq!(judged(&records), ["jemalloc"]);
-        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new())[0];
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];
         assert!((q.p_value.unwrap() - 3.0 / 66.0).abs() < 1e-12, "{:?}", q.p_value);
         assert_eq!(q.under_system, Crashes { crashed: 1, starts: 10 });
         // Survivals under jemalloc clear it again.
@@ -258,9 +349,9 @@ mod tests {
         assert!(judged_with(&records, "b2", &BTreeMap::new()).is_empty());
         let mut newer = catalogue();
         newer[2].version = "2".into();
-        assert!(quarantined(&records, &newer, "b1", &BTreeMap::new()).is_empty());
+        assert!(quarantined(&records, &newer, "b1", &BTreeMap::new(), NOW_S).is_empty());
         newer[2].version = String::new();
-        assert_eq!(quarantined(&records, &newer, "b1", &BTreeMap::new()).len(), 1, "unknown is not newer");
+        assert_eq!(quarantined(&records, &newer, "b1", &BTreeMap::new(), NOW_S).len(), 1, "unknown is not newer");
     }
 
     #[test]

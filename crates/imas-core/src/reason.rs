@@ -17,6 +17,8 @@ pub enum Reason {
     PinnedUnavailable,
     /// The program brings a malloc of its own.
     OwnMalloc,
+    /// The program calls functions of its allocator's own beside malloc.
+    AllocatorInterface,
     /// The program is built with a sanitizer.
     Sanitizer,
     /// The hook stood aside in the program's last trials: a seccomp filter, a limit of its address space, a switch.
@@ -43,12 +45,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Excluded,
         Self::Pinned,
         Self::PinnedQuarantined,
         Self::PinnedUnavailable,
         Self::OwnMalloc,
+        Self::AllocatorInterface,
         Self::Sanitizer,
         Self::StoodAside,
         Self::TrialDue,
@@ -70,6 +73,7 @@ impl Reason {
             Self::PinnedQuarantined => "pinned-quarantined",
             Self::PinnedUnavailable => "pinned-unavailable",
             Self::OwnMalloc => "own-malloc",
+            Self::AllocatorInterface => "allocator-interface",
             Self::Sanitizer => "sanitizer",
             Self::StoodAside => "stood-aside",
             Self::TrialDue => "trial-due",
@@ -96,6 +100,9 @@ impl Reason {
                 "The program is pinned to a candidate that cannot be used here; it runs untouched instead."
             }
             Self::OwnMalloc => "The program brings a malloc of its own, which no candidate can replace.",
+            Self::AllocatorInterface => {
+                "The program calls its allocator's own functions beside malloc, and no other allocator can free what they return."
+            }
             Self::Sanitizer => "The program runs under a sanitizer, which needs its own malloc.",
             Self::StoodAside => {
                 "The hook stood aside in the program's last three trials, so that nothing can be measured for now."
@@ -122,7 +129,7 @@ impl Reason {
         match self {
             Self::Excluded => Some("imas exclude remove PROGRAM"),
             Self::Pinned | Self::PinnedQuarantined | Self::PinnedUnavailable => Some("imas unpin PROGRAM"),
-            Self::OwnMalloc | Self::Sanitizer | Self::StoodAside => None,
+            Self::OwnMalloc | Self::AllocatorInterface | Self::Sanitizer | Self::StoodAside => None,
             Self::NoCandidate => Some("imas doctor"),
             Self::TrialDue
             | Self::FastestCpuShort

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::hang::Sighting;
 use crate::split::Split;
 
 /// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).
@@ -29,6 +30,13 @@ pub enum Ended {
         /// Its number.
         signal: u32,
     },
+    /// A signal of those, sent by another process (a watchdog, `kill`): not the allocator's doing.
+    Killed {
+        /// Its number.
+        signal: u32,
+    },
+    /// It stood still until `imas bench` ended it, far longer than it ever ran under `system`.
+    Hung,
     /// Armed, but our constructor was never reached.
     NeverEntered,
     /// Killed by SIGKILL, ended by a raw system call, replaced by exec, or still alive.
@@ -37,13 +45,13 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, or death
-    /// before our constructor.
+    /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before our constructor, or a
+    /// hang that `imas bench` saw.
     pub fn is_crash(self) -> bool {
         match self {
             Self::Signal { signal } => is_crash_signal(signal),
-            Self::NeverEntered => true,
-            Self::Clean { .. } | Self::Unknown => false,
+            Self::NeverEntered | Self::Hung => true,
+            Self::Clean { .. } | Self::Killed { .. } | Self::Unknown => false,
         }
     }
 }
@@ -177,6 +185,9 @@ pub struct Sample {
     pub wall_s: f64,
     /// Trial or production flight.
     pub kind: PageKind,
+    /// What was seen of it from outside before it was killed; None when nobody looked, and where it ended by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sighting: Option<Sighting>,
     /// Page size, transparent huge pages and CPUs of the machine, in words that are compared, not read; empty when nobody wrote them down.
     pub machine: String,
 }
@@ -265,7 +276,8 @@ mod tests {
         for signal in [1, 2, 8, 9, 13, 15] {
             assert!(!Ended::Signal { signal }.is_crash(), "{signal}");
         }
-        assert!(Ended::NeverEntered.is_crash());
+        assert!(Ended::NeverEntered.is_crash() && Ended::Hung.is_crash());
+        assert!(!Ended::Killed { signal: 6 }.is_crash(), "a watchdog's");
         assert!(!Ended::Clean { status: Some(139) }.is_crash());
         assert!(!Ended::Unknown.is_crash());
     }
@@ -277,7 +289,7 @@ mod tests {
         let sample: Sample = serde_json::from_str(old).unwrap();
         assert_eq!(sample.malloc.calls, 7);
         assert_eq!(sample.ended, Ended::Signal { signal: 11 });
-        assert_eq!(sample.usage, None);
+        assert_eq!((sample.usage.as_ref(), sample.sighting), (None, None));
         let text = serde_json::to_string(&sample).unwrap();
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
     }

@@ -226,6 +226,8 @@ fn a_program_with_its_own_malloc_is_left_alone_for_a_week() {
     program.last().pass_reason = Some("own-malloc".into());
     program.decides(IDLE, "system", Reason::OwnMalloc);
     assert_eq!(program.view().bar, Some(Bar::OwnMalloc));
+    program.last().pass_reason = Some("allocator-interface".into());
+    program.decides(IDLE, "system", Reason::AllocatorInterface);
     program.last().pass_reason = Some("sanitizer".into());
     program.decides(IDLE, "system", Reason::Sanitizer);
     program.now_unix_s = 7.0 * 24.0 * 3600.0;

@@ -123,6 +123,7 @@ impl Page {
             memory: self.memory.clone(),
             usage: self.usage.clone(),
             wall_s: self.wall_s(),
+            sighting: None,
             machine: String::new(),
             kind: self.kind,
         }

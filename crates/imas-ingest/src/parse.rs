@@ -130,18 +130,23 @@ fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, Page
         pass_reason::PAGE => "page",
         pass_reason::NOT_THE_PROGRAM => "not-the-program",
         pass_reason::PID1 => "pid1",
+        pass_reason::INTERFACE => "allocator-interface",
         other => return Err(range("pass_reason", other)),
     }))
 }
 
+/// `si_code` of a signal that another process sent by kill(2); the injected code notes another one for what a process sends itself.
+const SI_USER: u32 = 0;
+
 /// A fatal signal counts even after a clean exit was noted: the process then died in what runs after our exit
-/// handler.
+/// handler. One that another process sent, as systemd's watchdog sends SIGABRT, is not the program's.
 fn ended(header: &PageHeader, state: State) -> Result<Ended, PageError> {
     let is_clean = flag("clean_exit", header.clean_exit)?;
     match header.fatal_signal {
         0 => {}
-        signal if FATAL_SIGNALS.contains(&signal) => return Ok(Ended::Signal { signal }),
-        other => return Err(range("fatal_signal", other)),
+        signal if !FATAL_SIGNALS.contains(&signal) => return Err(range("fatal_signal", signal)),
+        signal if header.fatal_code == SI_USER => return Ok(Ended::Killed { signal }),
+        signal => return Ok(Ended::Signal { signal }),
     }
     Ok(match (is_clean, state) {
         (true, _) => Ended::Clean { status: exit_status(header.exit_status) },

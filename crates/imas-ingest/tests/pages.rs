@@ -64,7 +64,7 @@ fn an_honest_trial_gives_its_sample() {
 #[test]
 fn a_flight_page_tells_the_end_alone() {
     let mut page = flight();
-    page.header.fatal_signal = 6;
+    (page.header.fatal_signal, page.header.fatal_code) = (6, FAULT);
     let sample = parse(&bytes(&page)).unwrap().to_sample();
     assert_eq!((sample.kind, sample.ended), (PageKind::Flight, Ended::Signal { signal: 6 }));
     assert_eq!((sample.malloc.calls, sample.ns_per_op()), (0, None));
@@ -98,7 +98,7 @@ fn fields_out_of_range_are_named() {
         other => panic!("{other}"),
     };
     assert_eq!(field(|p| p.header.state = 5), "state");
-    assert_eq!(field(|p| p.header.pass_reason = 12), "pass_reason");
+    assert_eq!(field(|p| p.header.pass_reason = 13), "pass_reason");
     assert_eq!(field(|p| p.header.clean_exit = 2), "clean_exit");
     assert_eq!(field(|p| p.header.fatal_signal = 15), "fatal_signal");
     assert_eq!(field(|p| p.header.made_unix_ns = u64::MAX), "made_unix_ns");
@@ -134,12 +134,25 @@ fn messages_say_what_and_where() {
     assert_eq!(PageError::Version(2).to_string(), "trial page has version 2; this imas reads version 1");
 }
 
+/// An `si_code` of the kernel's own.
+const FAULT: u32 = 1;
+
+#[test]
+fn a_signal_that_another_process_sent_is_not_the_programs() {
+    let ended = |code| accepted(|p| (p.header.fatal_signal, p.header.fatal_code) = (6, code)).ended;
+    assert_eq!(ended(0), Ended::Killed { signal: 6 }, "a watchdog");
+    for own in [-6_i32, 1, 128] {
+        assert_eq!(ended(own as u32), Ended::Signal { signal: 6 }, "{own}: abort, a fault, the kernel");
+    }
+}
+
 #[test]
 fn ends_of_a_process() {
     let end = |state, clean, status, signal| {
         accepted(|p| {
             (p.header.state, p.header.clean_exit) = (state, clean);
             (p.header.exit_status, p.header.fatal_signal) = (status, signal);
+            p.header.fatal_code = FAULT;
         })
         .ended
     };
@@ -161,7 +174,7 @@ fn standing_aside_has_a_word() {
         |state, reason| accepted(|p| (p.header.state, p.header.pass_reason) = (state, reason)).pass_reason;
     assert_eq!(word(3, 0), None);
     assert_eq!(word(4, 0), Some("unstated"));
-    let words: Vec<_> = (1..12).map(|reason| word(4, reason).unwrap()).collect();
+    let words: Vec<_> = (1..13).map(|reason| word(4, reason).unwrap()).collect();
     let expected = [
         "disabled",
         "own-malloc",
@@ -174,6 +187,7 @@ fn standing_aside_has_a_word() {
         "page",
         "not-the-program",
         "pid1",
+        "allocator-interface",
     ];
     assert_eq!(words, expected);
     assert_eq!(word(1, 2), Some("own-malloc"), "killed between the two stores");

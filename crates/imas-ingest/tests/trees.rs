@@ -124,7 +124,7 @@ fn processes_that_stood_aside_add_nothing() {
 
 #[test]
 fn a_crash_anywhere_is_the_trees() {
-    let crashed = child(|p| p.header.fatal_signal = 11);
+    let crashed = child(|p| (p.header.fatal_signal, p.header.fatal_code) = (11, 1));
     let sum = merge(&[page(|_| ()), child(|_| ()), crashed]).unwrap();
     assert_eq!(sum.ended, Ended::Signal { signal: 11 });
     let aside = child(|p| {

@@ -4,6 +4,7 @@
 
 mod bounded;
 mod headers;
+mod interface;
 mod symbols;
 
 use std::io::{Read, Seek};
@@ -44,6 +45,8 @@ pub struct Executable {
     pub defines_malloc: bool,
     /// A sanitizer runtime it carries or asks for.
     pub sanitizer: Option<String>,
+    /// Whether it, or a library that it is linked with, calls functions of its allocator's own beside malloc.
+    pub calls_interface: bool,
 }
 
 /// Why a file could not be read as ELF.
@@ -82,6 +85,8 @@ pub enum Unfit {
     OtherLibc,
     /// It defines `malloc` itself.
     OwnMalloc,
+    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take back.
+    AllocatorInterface,
     /// It runs with a sanitizer, which must be the first library.
     Sanitizer,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader drops LD_PRELOAD.
@@ -89,6 +94,17 @@ pub enum Unfit {
 }
 
 impl Unfit {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::Foreign,
+        Self::Static,
+        Self::OtherLibc,
+        Self::OwnMalloc,
+        Self::AllocatorInterface,
+        Self::Sanitizer,
+        Self::Privileged,
+    ];
+
     /// One sentence for people.
     #[must_use]
     pub fn why(self) -> &'static str {
@@ -97,6 +113,10 @@ impl Unfit {
             Self::Static => "it is statically linked, so nothing can be preloaded",
             Self::OtherLibc => "its C library is not glibc",
             Self::OwnMalloc => "it defines a malloc of its own",
+            Self::AllocatorInterface => {
+                "it calls its allocator's own functions (such as mallocx, tc_malloc or mi_malloc), and no other allocator can free \
+                 what they return"
+            }
             Self::Sanitizer => "it is built with a sanitizer, which brings its own malloc",
             Self::Privileged => "it runs with raised privileges, for which the loader ignores preloads",
         }
@@ -110,6 +130,7 @@ impl Unfit {
             Self::Static => "static",
             Self::OtherLibc => "other-libc",
             Self::OwnMalloc => "own-malloc",
+            Self::AllocatorInterface => "allocator-interface",
             Self::Sanitizer => "sanitizer",
             Self::Privileged => "privileged",
         }
@@ -118,9 +139,7 @@ impl Unfit {
     /// The reason of that identifier.
     #[must_use]
     pub fn from_id(id: &str) -> Option<Self> {
-        [Self::Foreign, Self::Static, Self::OtherLibc, Self::OwnMalloc, Self::Sanitizer, Self::Privileged]
-            .into_iter()
-            .find(|unfit| unfit.id() == id)
+        Self::ALL.into_iter().find(|unfit| unfit.id() == id)
     }
 }
 
@@ -152,22 +171,24 @@ impl Executable {
     /// # Errors
     /// When it cannot be opened, is no regular file or is not a readable ELF file.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
-        Self::of(ProgramFile::open(path)?.file())
+        Self::of(ProgramFile::open(path)?.file(), path)
     }
 
-    /// The same of an open file.
+    /// The same of the open file that was found at `path`, from where its own libraries are looked for.
     ///
     /// # Errors
     /// When it cannot be read or is not a readable ELF file.
-    pub fn of<R: Read + Seek>(source: R) -> Result<Self, ElfError> {
+    pub fn of<R: Read + Seek>(source: R, path: &Path) -> Result<Self, ElfError> {
         let (headers, mut source, left) = headers(source)?;
         let symbols = symbols::read(&mut source, headers.table, left)?;
+        let calls_interface = interface::is_called(&mut source, &headers, path);
         Ok(Self {
             class: headers.class,
             interpreter: headers.interpreter,
             build_id: headers.build_id.as_deref().map(hex),
             defines_malloc: symbols.malloc,
             sanitizer: symbols.sanitizer,
+            calls_interface,
         })
     }
 
@@ -182,6 +203,7 @@ impl Executable {
             Some(name) if !name.starts_with("ld-linux") => Some(Unfit::OtherLibc),
             _ if self.sanitizer.is_some() => Some(Unfit::Sanitizer),
             _ if self.defines_malloc => Some(Unfit::OwnMalloc),
+            _ if self.calls_interface => Some(Unfit::AllocatorInterface),
             _ => None,
         }
     }
@@ -345,6 +367,7 @@ mod tests {
             build_id: None,
             defines_malloc: false,
             sanitizer: None,
+            calls_interface: false,
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(Executable { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
@@ -385,7 +408,7 @@ mod tests {
 
     #[test]
     fn identifiers_read_back() {
-        for unfit in [Unfit::Foreign, Unfit::Static, Unfit::OtherLibc, Unfit::OwnMalloc, Unfit::Sanitizer] {
+        for unfit in Unfit::ALL {
             assert_eq!(Unfit::from_id(unfit.id()), Some(unfit));
         }
     }

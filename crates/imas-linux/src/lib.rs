@@ -25,6 +25,7 @@
 //! - [`host`]: what machine this is
 //! - [`given`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
+//! - [`standstill`]: whether a process stands still, waiting for a lock
 //! - [`catalogue_table`]: the candidates that root approved for it
 
 pub mod backed;
@@ -57,3 +58,4 @@ pub mod program;
 pub mod program_file;
 pub mod running;
 pub mod sampler;
+pub mod standstill;

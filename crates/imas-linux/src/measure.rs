@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use crate::environment::Variables;
 use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::sampler::{Resident, Sampler};
+use crate::standstill::Stillness;
 
 /// One run to be made.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct Run<'a> {
     pub show_output: bool,
     /// Ended by SIGKILL after this long.
     pub timeout: Duration,
+    /// Ended by SIGKILL when its tree has used no CPU time for this long; never for that when there is none.
+    pub still: Option<Duration>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
     /// Free memory is touched before the run, so much of it, so that none of it must be fetched from the host first; 0: none.
@@ -84,6 +87,8 @@ pub struct Outcome {
     pub stderr_tail: String,
     /// It was killed because it took longer than allowed.
     pub timed_out: bool,
+    /// It was killed because it stood still.
+    pub hung: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
 }
@@ -149,18 +154,18 @@ impl Run<'_> {
         let errors = keep_tail(&mut child, self.show_output);
         let sampler = Sampler::start();
         let meter = Meter::start(self.cpu);
-        let watchdog = Watchdog::start(child.id(), self.timeout);
+        let watchdog = Watchdog::start(child.id(), self.timeout, self.still);
         let ended = child.wait4().map_err(RunError::Wait)?;
         let wall_s = start.elapsed().as_secs_f64();
         let pace = meter.stop();
-        let timed_out = watchdog.stop();
+        let verdict = watchdog.stop();
         let left_running = end_orphans()?;
         let resident = sampler.stop();
         let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let mut outcome = usage_between(&before, &after);
         outcome.wall_s = wall_s;
         outcome.backed = backed;
-        outcome.timed_out = timed_out;
+        (outcome.timed_out, outcome.hung) = (verdict == Some(Why::TooLong), verdict == Some(Why::StoodStill));
         outcome.left_running = left_running;
         outcome.resident = resident;
         outcome.pace = pace;
@@ -201,14 +206,14 @@ impl Run<'_> {
         if let Ok(pid) = i32::try_from(child.id()) {
             let _ = kill(Pid::from_raw(pid), stop); // it may have ended by itself
         }
-        let watchdog = Watchdog::start(child.id(), self.timeout);
+        let watchdog = Watchdog::start(child.id(), self.timeout, None);
         let ended = child.wait4().map_err(RunError::Wait)?;
-        let timed_out = watchdog.stop();
+        let verdict = watchdog.stop();
         let left_running = end_orphans()?;
         let mut outcome = usage_between(&before, &getrusage(UsageWho::RUSAGE_CHILDREN)?);
         outcome.wall_s = wall_s;
         outcome.backed = backed;
-        outcome.timed_out = timed_out;
+        (outcome.timed_out, outcome.hung) = (verdict == Some(Why::TooLong), verdict == Some(Why::StoodStill));
         outcome.left_running = left_running;
         outcome.resident = resident;
         outcome.pace = pace;
@@ -313,28 +318,53 @@ fn drain(pipe: Option<impl Read>, mut sink: impl FnMut(&[u8])) {
     }
 }
 
-/// Kills one process if it is still there after a while.
+/// Why a process was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    TooLong,
+    StoodStill,
+}
+
+/// Kills one process if it is still there after a while, or stands still.
 struct Watchdog {
     done: Sender<()>,
-    thread: JoinHandle<bool>,
+    thread: JoinHandle<Option<Why>>,
 }
 
 impl Watchdog {
-    fn start(pid: u32, timeout: Duration) -> Self {
+    fn start(pid: u32, timeout: Duration, still: Option<Duration>) -> Self {
         let (done, wait) = channel();
         let thread = std::thread::spawn(move || {
-            let expired = wait.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
-            if expired && let Ok(pid) = i32::try_from(pid) {
+            let why = watch(&wait, timeout, still.map(|limit| Stillness::new(pid, limit)));
+            if why.is_some() && let Ok(pid) = i32::try_from(pid) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
             }
-            expired
+            why
         });
         Self { done, thread }
     }
 
-    fn stop(self) -> bool {
+    fn stop(self) -> Option<Why> {
         let _ = self.done.send(()); // the thread may have ended already
-        self.thread.join().unwrap_or(false)
+        self.thread.join().unwrap_or(None)
+    }
+}
+
+/// Waits until the run is over, or there is a reason to end it.
+fn watch(done: &Receiver<()>, timeout: Duration, mut still: Option<Stillness>) -> Option<Why> {
+    let begun = Instant::now();
+    loop {
+        let left = timeout.saturating_sub(begun.elapsed());
+        let gap = still.as_ref().map_or(left, |still| still.gap().min(left));
+        if done.recv_timeout(gap) != Err(RecvTimeoutError::Timeout) {
+            return None;
+        }
+        if begun.elapsed() >= timeout {
+            return Some(Why::TooLong);
+        }
+        if still.as_mut().is_some_and(Stillness::is_reached) {
+            return Some(Why::StoodStill);
+        }
     }
 }
 

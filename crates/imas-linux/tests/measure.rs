@@ -14,6 +14,10 @@ use imas_linux::measure::{Outcome, Run};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
+    sh_still(script, input, timeout, None)
+}
+
+fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> Outcome {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
     let variables: Variables = std::env::vars_os().collect();
@@ -25,6 +29,7 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
         folder: None,
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
+        still,
         cpu: None,
         backed_bytes: 0,
     }
@@ -71,6 +76,16 @@ fn a_run_that_takes_too_long_is_ended() {
     let outcome = sh("exec sleep 1000", None, 0.2);
     assert!(outcome.timed_out);
     assert_eq!(outcome.signal, Some(9));
+}
+
+#[test]
+fn a_run_that_stands_still_is_ended() {
+    let outcome = sh_still("exec sleep 1000", None, 900.0, Some(Duration::from_secs(1)));
+    assert_eq!((outcome.hung, outcome.timed_out, outcome.signal), (true, false, Some(9)));
+    // A child that works keeps it going, and a run that is over is over.
+    let works = "(exec timeout 3 sh -c 'while :; do :; done'); exit 5";
+    let outcome = sh_still(works, None, 900.0, Some(Duration::from_millis(1500)));
+    assert_eq!((outcome.hung, outcome.exit), (false, 5), "{outcome:?}");
 }
 
 #[test]

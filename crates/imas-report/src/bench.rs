@@ -301,6 +301,7 @@ fn objection(why: Ineligible) -> String {
     match why {
         Ineligible::NoRuns => "no runs".to_owned(),
         Ineligible::Crashed { signal } => format!("crashes (signal {signal})"),
+        Ineligible::Hung => "hangs".to_owned(),
         Ineligible::ExitDiffers { exit } => format!("exits with {exit}"),
         Ineligible::OutputDiffers => "other output".to_owned(),
     }

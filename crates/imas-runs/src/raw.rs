@@ -147,7 +147,7 @@ impl RawFile {
             candidate: candidate.to_owned(),
             at_s: now_unix_s(),
             exit: outcome.exit,
-            ok: outcome.exit == 0 && !outcome.timed_out,
+            ok: outcome.exit == 0 && !outcome.timed_out && !outcome.hung,
             why: why(outcome),
             user_s: outcome.user_s,
             system_s: outcome.system_s,
@@ -182,6 +182,7 @@ impl RawFile {
 
 fn why(outcome: &Outcome) -> Option<String> {
     let why = match (outcome.timed_out, outcome.signal, outcome.exit) {
+        _ if outcome.hung => "hang",
         (true, _, _) => "timeout",
         (false, Some(_), _) => "crash",
         (false, None, 0) => return None,

@@ -2,6 +2,7 @@
 //! Programs and their trials.
 
 use imas_core::TrialRecord;
+use imas_core::hang::may_have_hung;
 use imas_core::printable;
 use imas_core::sample::PageKind;
 use rusqlite::{OptionalExtension, Row, params};
@@ -145,7 +146,8 @@ impl Store {
     pub fn add_trial(&self, program: RowId, trial: &TrialRecord) -> Result<bool, StoreError> {
         let sql = "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, uneventful, sample)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (trial_id) DO NOTHING";
-        let uneventful = trial.sample.kind == PageKind::Flight && !trial.sample.ended.is_crash();
+        let harm = trial.sample.ended.is_crash() || may_have_hung(&trial.sample);
+        let uneventful = trial.sample.kind == PageKind::Flight && !harm;
         let sample = serde_json::to_string(&trial.sample)?;
         let added = self.connection().prepare_cached(sql)?.execute(params![
             trial.sample.trial_id,

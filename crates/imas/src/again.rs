@@ -21,7 +21,7 @@ pub(crate) fn again(state: &State) -> String {
         Reason::Pinned | Reason::PinnedQuarantined | Reason::PinnedUnavailable => {
             "not before it is unpinned".to_owned()
         }
-        Reason::OwnMalloc | Reason::Sanitizer => {
+        Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
             "a week after its last trial, or when the program changes".to_owned()
         }
         Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),

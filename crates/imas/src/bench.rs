@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use imas_core::bench::{CandidateRuns, CountedExits, Options, Run, Warning, compare_counted, prepare};
 use imas_core::candidate::SYSTEM;
+use imas_core::hang::patience_s;
 use imas_core::sample::{Ended, PageKind, is_crash_signal};
 use imas_core::split::Split;
 use imas_core::{Conditions, Sample, TrialRecord};
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     };
     let measured = bench.measure(&chosen)?;
     if let Some(store) = &store {
-        bench.remember_crashes(store, &chosen, &measured)?;
+        bench.remember_harm(store, &chosen, &measured)?;
     }
     let report = bench.report(chosen, measured);
     export::write(args, &report)?;
@@ -118,6 +119,8 @@ struct Measured {
     runs: Vec<Run>,
     counted: Vec<CountedRun>,
     signals: Vec<i32>,
+    /// One of its runs stood still and was ended.
+    hung: bool,
     notes: Vec<String>,
 }
 
@@ -138,6 +141,19 @@ impl Measured {
 struct CountedRun {
     exit: i32,
     sample: Option<Sample>,
+}
+
+/// When a run is ended.
+struct Limits {
+    /// After so long, whatever it does.
+    timeout: Duration,
+    /// When it has used no CPU time for so long.
+    still: Option<Duration>,
+}
+
+/// How long a run may stand still, by the slowest run under `system`: whoever gets nowhere for far longer than the program takes hangs.
+fn still_limit(slowest_s: f64) -> Duration {
+    Duration::from_secs_f64(patience_s(slowest_s))
 }
 
 struct Bench<'a> {
@@ -176,6 +192,7 @@ impl Bench<'_> {
     ) -> Result<Vec<Measured>> {
         let mut measured: Vec<Measured> = chosen.iter().map(|_| Measured::default()).collect();
         let mut timeout = self.args.timeout.map(Duration::from_secs_f64);
+        let mut slowest_s: Option<f64> = None; // of the runs under system
         for (at, step) in steps.iter().enumerate() {
             let candidate = chosen[step.candidate].candidate;
             progress.step(&candidate.name, step.kind);
@@ -185,7 +202,13 @@ impl Bench<'_> {
                 continue;
             }
             let patience = timeout.unwrap_or(Duration::from_secs(24 * 3600));
-            let outcome = self.step(step, candidate, patience, into, raw.as_deref_mut())?;
+            // How long the program takes is known from system alone, and so is how long it stands still by itself.
+            let still = slowest_s.filter(|_| !candidate.is_system()).map(still_limit);
+            let limits = Limits { timeout: patience, still };
+            let outcome = self.step(step, candidate, &limits, into, raw.as_deref_mut())?;
+            if candidate.is_system() {
+                slowest_s = Some(slowest_s.unwrap_or(0.0).max(outcome.wall_s));
+            }
             // Not before: of a warm-up that is kept on one CPU already nothing can be learnt.
             if self.args.one_cpu == OneCpuName::Auto && plan::is_last_warmup(steps, at) {
                 self.cpu.set(outcome.is_serial().then(steady_cpu).flatten());
@@ -201,16 +224,16 @@ impl Bench<'_> {
         &self,
         step: &Step,
         candidate: &Candidate,
-        timeout: Duration,
+        limits: &Limits,
         into: &mut Measured,
         raw: Option<&mut RawFile>,
     ) -> Result<Outcome> {
         let (outcome, counted) = match step.kind {
-            Kind::Warmup => return self.once(candidate, Mode::Production, None, timeout),
+            Kind::Warmup => return self.once(candidate, Mode::Production, None, limits),
             Kind::Counted { .. } => {
                 let folder = counted::Folder::new()?;
                 let first = folder.first_page(&self.command, candidate, &self.build_id)?;
-                let outcome = self.once(candidate, Mode::Trial, Some(&first), timeout)?;
+                let outcome = self.once(candidate, Mode::Trial, Some(&first), limits)?;
                 let counted = folder.counted().inspect_err(|error| {
                     into.notes
                         .push(format!("{}: its counted run gave no figures: {error:#}", candidate.name));
@@ -221,7 +244,7 @@ impl Bench<'_> {
                 (outcome, counted)
             }
             Kind::Measured { round } => {
-                let outcome = self.once(candidate, Mode::Production, None, timeout)?;
+                let outcome = self.once(candidate, Mode::Production, None, limits)?;
                 into.runs.push(run_of(&outcome, round));
                 (outcome, None)
             }
@@ -230,6 +253,7 @@ impl Bench<'_> {
             raw.add(&candidate.name, step.kind, &outcome, counted.as_ref())?;
         }
         into.signals.extend(outcome.signal);
+        into.hung |= outcome.hung;
         into.notes.extend(odd(&outcome, candidate));
         Ok(outcome)
     }
@@ -249,7 +273,7 @@ impl Bench<'_> {
         candidate: &Candidate,
         mode: Mode,
         page: Option<&Path>,
-        timeout: Duration,
+        limits: &Limits,
     ) -> Result<Outcome> {
         let reach = if mode == Mode::Trial { Reach::Tree } else { Reach::Children };
         let inherited: Variables = std::env::vars_os().collect();
@@ -262,7 +286,8 @@ impl Bench<'_> {
             input: self.args.input.as_deref(),
             folder: None,
             show_output: self.args.show_output,
-            timeout,
+            timeout: limits.timeout,
+            still: limits.still,
             cpu: self.cpu.get(),
             backed_bytes: self.backing.bytes(),
         };
@@ -282,7 +307,10 @@ impl Bench<'_> {
             each.runs.clone_from(&ready.runs);
         }
         let options = Options { seed: self.args.seed, conditions: self.conditions, ..Options::default() };
-        let comparison = compare_counted(&runs, &counted_exits(&chosen, &measured), &options);
+        let hung: Vec<&str> =
+            chosen.iter().zip(&measured).filter(|(_, m)| m.hung).map(|(c, _)| c.candidate.name.as_str()).collect();
+        let comparison =
+            compare_counted(&runs, &counted_exits(&chosen, &measured), &options).with_hung(&hung);
         let expected: BTreeSet<i32> =
             of_system(&chosen, &measured).map(Measured::exits).into_iter().flatten().collect();
         let notes = measured
@@ -321,16 +349,16 @@ impl Bench<'_> {
         }
     }
 
-    /// A crash under a candidate is evidence, and `imas run` must never have to see it again.
-    fn remember_crashes(&self, store: &Store, chosen: &[Chosen<'_>], measured: &[Measured]) -> Result<()> {
+    /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again.
+    fn remember_harm(&self, store: &Store, chosen: &[Chosen<'_>], measured: &[Measured]) -> Result<()> {
         let program =
             || store.program(&self.command.program.path.to_string_lossy(), &self.command.program.detail);
-        for (candidate, signal) in crashes(chosen, measured) {
+        for (candidate, ended) in harms(chosen, measured) {
             let sample = Sample {
                 trial_id: page::new_trial_id()?,
                 candidate: candidate.name.clone(),
                 made_unix_s: now_unix_s(),
-                ended: Ended::Signal { signal },
+                ended,
                 kind: PageKind::Flight,
                 ..Sample::default()
             };
@@ -362,16 +390,15 @@ fn system_note(chosen: &[Chosen<'_>], measured: &[Measured]) -> Option<String> {
         .then(|| format!("under system, {served} serves this program"))
 }
 
-/// First crash of each candidate, `system` included: its crashes are the baseline.
-fn crashes<'a>(
+/// First crash or hang of each candidate, `system` included: its crashes are the baseline.
+fn harms<'a>(
     chosen: &'a [Chosen<'_>],
     measured: &'a [Measured],
-) -> impl Iterator<Item = (&'a Candidate, u32)> {
+) -> impl Iterator<Item = (&'a Candidate, Ended)> {
     let fatal = |m: &Measured| {
-        m.signals
-            .iter()
-            .filter_map(|&signal| u32::try_from(signal).ok())
-            .find(|&signal| is_crash_signal(signal))
+        let signals = m.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
+        let crash = signals.into_iter().find(|&signal| is_crash_signal(signal));
+        crash.map(|signal| Ended::Signal { signal }).or(m.hung.then_some(Ended::Hung))
     };
     chosen.iter().zip(measured).filter_map(move |(c, m)| Some((c.candidate, fatal(m)?)))
 }
@@ -386,7 +413,8 @@ fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
         Warning::Outliers { candidate, .. }
         | Warning::ExitDiffers { candidate, .. }
         | Warning::OutputDiffers { candidate }
-        | Warning::CrashUnder { candidate, .. } => names.contains(&candidate.as_str()),
+        | Warning::CrashUnder { candidate, .. }
+        | Warning::HangsUnder { candidate } => names.contains(&candidate.as_str()),
         _ => false,
     }
 }
@@ -413,6 +441,9 @@ fn pace_note(candidates: &[CandidateRuns]) -> Option<String> {
 /// What a reader of the figures should know of a run beyond them.
 fn odd(outcome: &Outcome, candidate: &Candidate) -> Option<String> {
     let name = &candidate.name;
+    if outcome.hung {
+        return Some(format!("{name}: a run used no CPU time for far longer than any under system took, and was ended"));
+    }
     if outcome.timed_out {
         return Some(format!("{name}: a run took too long and was ended"));
     }

@@ -19,7 +19,8 @@ pub(crate) fn settled(state: &State) -> Option<&str> {
     let decided = match decision.reason {
         Reason::Pinned => true,
         Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
-        Reason::OwnMalloc | Reason::Sanitizer | Reason::StoodAside => false,
+        Reason::OwnMalloc | Reason::AllocatorInterface => false,
+        Reason::Sanitizer | Reason::StoodAside => false,
         _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
     };
     // What a trial that is under way brings may change it.

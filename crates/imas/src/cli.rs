@@ -162,7 +162,13 @@ pub(crate) enum OneCpuName {
     Never,
 }
 
+/// At the end of `imas run --help` and of its man page.
+const WHAT_CAN_BE_SEEN: &str = "The program and its children get their environment as it was. What the kernel keeps of the exec still shows what was set: \
+ /proc/PID/environ has LD_PRELOAD, IMAS_UNSET, IMAS_WAS_*, IMAS_PAGE and the candidate's settings, and /proc/PID/maps the \
+ libraries, for the process itself, for other processes of the same user, and for root. docs/what-can-be-seen.md has the whole list.";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = WHAT_CAN_BE_SEEN)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) rules: RulesArgs,

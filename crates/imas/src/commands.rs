@@ -18,7 +18,7 @@ pub(crate) struct Executable {
 
 /// Reads the executable, or remembers what was read.
 pub(crate) fn inspect(command: &ProgramCommand, store: Option<&Store>) -> Result<Executable> {
-    const KIND: &str = "executable";
+    const KIND: &str = "executable, its allocator's interface";
     let file = &command.program.path;
     // Privileges hang on the script as well as on the interpreter: not a fact of one file.
     if command.privileged {

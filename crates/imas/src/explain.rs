@@ -161,21 +161,33 @@ fn undo(state: &State, context: &Context) -> Option<String> {
 
 fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
     let lift = context.on_this_store(&format!("imas pin --lift {program} {}", quarantine.candidate));
-    let how = match quarantine.ended {
-        Ended::Signal { signal } => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
+    let how = match (quarantine.ended, quarantine.hung) {
+        (_, Some(hang)) => format!(
+            "hung: it stood still for {:.0} s, waiting for a lock, and was killed; under system it never lived longer than {:.1} s",
+            hang.still_s, hang.longest_s
+        ),
+        (Ended::Hung, _) => "hung: it stood still until imas bench ended it".to_owned(),
+        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
         _ => "death before its first instruction".to_owned(),
     };
     let name = &quarantine.candidate;
+    let until = quarantine.until_unix_s.map_or_else(String::new, |until| format!(", {}", when(until)));
     let (crashes, system) = (quarantine.under_candidate, quarantine.under_system);
     format!(
-        "{name} is quarantined since {}: {how}; {} of {} starts under it crashed, {} of {} under system.\n  \
-         It is tried again when the program or {name} changes, or after: {lift}",
+        "{name} is quarantined since {}: {how}; {} of {} starts under it crashed{}, {} of {} under system.\n  \
+         It is tried again when the program or {name} changes{until}, or after: {lift}",
         when(quarantine.since_unix_s),
         crashes.crashed,
         crashes.starts,
+        if is_hang(quarantine) { " or hung" } else { "" },
         system.crashed,
         system.starts
     )
+}
+
+/// Whether the first of what it did was a hang.
+pub(crate) fn is_hang(quarantine: &Quarantine) -> bool {
+    quarantine.hung.is_some() || quarantine.ended == Ended::Hung
 }
 
 /// How many trials do not count for each reason, in the order in which they first occur.

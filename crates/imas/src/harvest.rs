@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::TrialRecord;
+use imas_core::hang::Sighting;
+use imas_core::sample::Ended;
 use imas_engine::candidates::version_served;
 use imas_ingest::{Expected, Page, State};
 use imas_linux::page;
 use imas_store::Store;
 
 use crate::context::Context;
+use crate::sighting::{self, Looks};
 
 /// What a harvest brought.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -32,16 +35,21 @@ pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result
     let mut harvest = Harvest::default();
     let expected =
         Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::clock::now_unix_s() };
+    let mut looks = Looks::default();
     for path in page::list(folder)? {
         match imas_ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
                 let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
-                keep(context, store, &page)?;
+                keep(context, store, &page, sighting::of(&path))?;
                 remove(&path)?;
+                sighting::forget(&path);
                 harvest.stored += 1;
             }
-            Ok(_) => harvest.running += 1,
+            Ok(page) => {
+                harvest.running += 1;
+                looks.at(&path, &page);
+            }
             // Another imas took it between listing and reading.
             Err(_) if !path.exists() => {}
             Err(_) if is_young(&path) => harvest.running += 1,
@@ -78,10 +86,11 @@ fn remove(path: &Path) -> std::io::Result<()> {
     }
 }
 
-fn keep(context: &Context, store: &Store, page: &Page) -> Result<()> {
+fn keep(context: &Context, store: &Store, page: &Page, seen: Option<Sighting>) -> Result<()> {
     let program = store.program(&page.program, &page.detail)?;
     let mut sample = page.to_sample();
     sample.machine = imas_linux::host::machine_state();
+    sample.sighting = seen.filter(|_| !matches!(sample.ended, Ended::Clean { .. }));
     let record = TrialRecord {
         allocator_version: version_served(&context.catalogue, &sample.candidate, &sample.served),
         build_id: page.build_id.clone(),

@@ -23,6 +23,7 @@ mod profile;
 mod report;
 mod service_args;
 mod show;
+mod sighting;
 mod start;
 mod status;
 mod system;

@@ -175,6 +175,7 @@ fn measured(words: &[OsString], pairs: u32, backing: &Backing) -> Result<(Vec<Ou
             input: None,
             show_output: false,
             timeout: TIMEOUT,
+            still: None,
             cpu,
             backed_bytes: backing.bytes(),
         };

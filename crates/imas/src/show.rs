@@ -153,6 +153,10 @@ fn standing_words(view: &CandidateView, status: Status) -> String {
     }
 }
 
+fn hung(view: &CandidateView) -> bool {
+    view.quarantine.as_ref().is_some_and(crate::explain::is_hang)
+}
+
 /// A status in words.
 fn words(view: &CandidateView, status: Status) -> &'static str {
     match status {
@@ -165,6 +169,7 @@ fn words(view: &CandidateView, status: Status) -> &'static str {
         Status::NotProvable => "cannot be proven better",
         Status::Regressed => "was better, now worse",
         Status::Void => "its trials yield no figures",
+        Status::Barred if hung(view) => "quarantined: hung",
         Status::Barred if view.quarantine.is_some() => "quarantined",
         Status::Barred if !view.available => "not usable here",
         Status::Barred => "above the memory limit",
@@ -207,6 +212,7 @@ fn remark(view: &CandidateView) -> String {
 
 fn counted(view: &CandidateView) -> String {
     match (&view.quarantine, view.available, view.left_out.len()) {
+        (Some(_), _, _) if hung(view) => "quarantined: hung".to_owned(),
         (Some(_), _, _) => "quarantined".to_owned(),
         (None, false, _) => "not usable here".to_owned(),
         (None, true, 0) => String::new(),

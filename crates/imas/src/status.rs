@@ -34,7 +34,16 @@ struct Line {
     /// Candidate of the trial on offer.
     trial: Option<String>,
     quarantined: Vec<String>,
+    /// Those of them under which it hung.
+    hung: Vec<String>,
     reason: String,
+}
+
+impl Line {
+    /// A quarantined candidate, with the reason where it is not a crash.
+    fn remark(&self, name: &String) -> String {
+        if self.hung.contains(name) { format!("{name} (hung)") } else { name.clone() }
+    }
 }
 
 /// A program that imasd leaves alone.
@@ -158,6 +167,11 @@ fn lines(
             trials: state.known.records.len(),
             next: entry.map_or_else(|| "system".to_owned(), |(next, _)| next.clone()),
             trial: entry.and_then(|(_, trial)| trial.clone()),
+            hung: quarantined
+                .clone()
+                .filter(|view| view.quarantine.as_ref().is_some_and(crate::explain::is_hang))
+                .map(|view| view.name.clone())
+                .collect(),
             quarantined: quarantined.map(|view| view.name.clone()).collect(),
             reason: state.decision.reason.id().to_owned(),
         });
@@ -242,7 +256,7 @@ fn page(
             line.trials.to_string(),
             line.next.clone(),
             trial.unwrap_or_default(),
-            line.quarantined.join(", "),
+            line.quarantined.iter().map(|name| line.remark(name)).collect::<Vec<_>>().join(", "),
         ]
     });
     if !programs.is_empty() {

@@ -404,6 +404,34 @@ fn a_run_that_hangs_is_ended() {
     assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2);
 }
 
+/// Not waited for twenty times as long: it gets nowhere. The others go on.
+#[test]
+fn a_candidate_under_which_it_hangs_is_named() {
+    let world = World::new();
+    let library = build::library("hangs", &world.work());
+    let entry = format!(
+        "schema = 1\n[[candidate]]\nname = \"hangs\"\nversion = \"1\"\nlibrary = \"{}\"\n",
+        library.display()
+    );
+    world.add_catalogue("hangs.toml", &entry);
+    let (csv, markdown) = (world.work().join("r.csv"), world.work().join("r.md"));
+    let (csv, markdown) = (csv.to_string_lossy(), markdown.to_string_lossy());
+    let exports = ["--export-csv", &*csv, "--export-markdown", &*markdown];
+    let flags = [&["-n", "2", "--with", "hangs,mimalloc"][..], &exports].concat();
+    let (result, output) = bench(&world, &flags, &[&behave(&world), "3000"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(candidate(&result, "hangs")["ineligible"], "hung", "{result:#}");
+    assert_eq!(warnings(&result, "hangs-under")[0]["candidate"], "hangs");
+    assert_eq!(warnings(&result, "exit-differs").len(), 0, "{result:#}");
+    assert!(!picks(&result).contains(&"hangs"), "{result:#}");
+    assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2, "the others go on");
+    assert!(std::fs::read_to_string(&*markdown).unwrap().contains("hangs under hangs"), "the page says so");
+    assert!(std::fs::read_to_string(&*csv).unwrap().contains("hangs"));
+    assert!(support::stderr(&output).contains("hangs under hangs") || text(&result, "/picks/fastest") != "hangs");
+    let explained = world.json(["explain", "behave", "--json"]);
+    assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "hung", "{explained:#}");
+}
+
 #[test]
 fn a_serial_program_is_kept_on_one_cpu_and_the_user_may_say_otherwise() {
     let world = World::new();

@@ -11,7 +11,7 @@ use std::process::Output;
 
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
-use support::{World, build, candidate, list, output, said, stdout, text};
+use support::{Running, World, build, candidate, list, output, said, stdout, text};
 
 /// What C calls them, what `behave` calls them, and their numbers.
 const CRASHES: [(&str, &str, i32); 5] = [
@@ -259,4 +259,82 @@ fn a_crashing_child_is_not_the_programs_crash() {
     let explained = world.json(["explain", "bash", "--json"]);
     assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
     assert!(world.trials().iter().all(|trial| matches!(trial.sample.ended, Ended::Clean { .. })));
+}
+
+/// The program is on its way under `under`, at the end of its work or where it hangs.
+fn on_its_way(patient: &Patient, act: &str, under: &str) -> Running {
+    let mut command = patient.world.imas(["run", "--retest", "0", "--"]);
+    command.args([patient.name().as_str(), "3000", act, under]).stdout(std::process::Stdio::null());
+    Running(command.spawn().unwrap())
+}
+
+fn end_by(running: &mut Running, signal: &str) {
+    let pid = running.0.id().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    running.0.wait().unwrap();
+}
+
+/// Calls imas until it has seen the process live, or stand still, for so long.
+fn seen_for(patient: &Patient, what: &str, seconds: f64) {
+    support::wait_until("it is seen", || {
+        patient.world.check(["show"]).success();
+        let seen = patient.world.page_files().into_iter().find(|file| file.ends_with(".seen"));
+        let text = seen.and_then(|file| std::fs::read_to_string(patient.world.pages().join(file)).ok());
+        let seen: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
+        seen.is_some_and(|seen| seen[what].as_f64().unwrap() > seconds)
+    });
+}
+
+fn with_a_candidate_that_hangs() -> Patient {
+    let patient = Patient::new("candidates = [\"system\"]\nmax_tests = 2\nretest_s = 0");
+    let library = build::library("hangs", &patient.world.work());
+    let entry = format!(
+        "schema = 1\n[[candidate]]\nname = \"hangs\"\nversion = \"1\"\nlibrary = \"{}\"\n",
+        library.display()
+    );
+    patient.world.add_catalogue("hangs.toml", &entry);
+    patient
+}
+
+/// Nobody of ours ends it; that somebody had to is what counts, and that nothing but a lock kept it.
+#[test]
+fn a_hang_is_harm() {
+    let patient = with_a_candidate_that_hangs();
+    for start in 0..2 {
+        assert!(patient.start("ok", "all").status.success(), "{start}");
+    }
+    patient.world.configure("candidates = [\"hangs\"]\nmax_tests = 2\nretest_s = 0");
+    let longest = patient.world.trials().iter().map(|trial| trial.sample.wall_s).fold(0.0, f64::max);
+    let mut running = on_its_way(&patient, "ok", "all");
+    seen_for(&patient, "still_s", imas_core::hang::patience_s(longest) + 0.1);
+    assert_eq!(running.0.try_wait().unwrap(), None, "it is left alone");
+    end_by(&mut running, "-KILL");
+    assert_eq!(patient.quarantined(), ["hangs"]);
+    let trials = patient.world.trials();
+    assert_eq!(trials.last().unwrap().sample.ended, Ended::Unknown, "a kill, by its page");
+    assert!(patient.explained().contains("hung: it stood still for "), "{}", patient.explained());
+    let table = patient.world.check(["show", &patient.name()]).success();
+    assert!(String::from_utf8_lossy(&table.get_output().stdout).contains("quarantined: hung"));
+    assert!(patient.world.page_files().is_empty(), "{:?}", patient.world.page_files());
+    for start in 0..3 {
+        assert!(patient.start("ok", "all").status.success(), "{start}");
+    }
+}
+
+/// A program that waits, as a server does, is stopped by whom it belongs to: with a signal of its own kind, or a watchdog's.
+#[test]
+fn who_waits_and_is_stopped_did_neither_hang_nor_crash() {
+    let patient = Patient::new("candidates = [\"system\"]\nmax_tests = 2\nretest_s = 0");
+    for start in 0..2 {
+        assert!(patient.start("hang", "tcmalloc").status.success(), "{start}");
+    }
+    patient.world.configure("candidates = [\"tcmalloc\"]\nmax_tests = 2\nretest_s = 0");
+    for signal in ["-KILL", "-ABRT"] {
+        let mut running = on_its_way(&patient, "hang", "tcmalloc");
+        seen_for(&patient, "lived_s", imas_core::hang::LEAST_S + 0.1);
+        end_by(&mut running, signal);
+        assert_eq!(patient.quarantined(), [""; 0], "{signal}: {}", patient.explained());
+    }
+    let trials = patient.world.trials();
+    assert_eq!(trials.last().unwrap().sample.ended, Ended::Killed { signal: 6 });
 }

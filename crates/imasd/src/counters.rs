@@ -34,6 +34,8 @@ pub(crate) struct Counters {
     pub(crate) programs_evicted: u64,
     /// Crashes under a candidate.
     pub(crate) crashes: u64,
+    /// Looks at placed processes, for whether they stand still.
+    pub(crate) looks: u64,
     /// Times the store refused to write.
     pub(crate) store_refusals: u64,
     /// Times an index was published.

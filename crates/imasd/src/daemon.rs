@@ -346,6 +346,7 @@ impl Daemon {
         self.owners.refresh();
         self.sweep();
         self.close_spans(Instant::now());
+        self.look_at_the_standing();
         let now_s = now_unix_s();
         let due = self.book.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
         let due: Vec<_> = due.map(|known| known.program.id).collect();

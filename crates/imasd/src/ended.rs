@@ -10,7 +10,7 @@ const FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 11, 16, 31];
 /// How it ended: what the page says, corrected by what the kernel told, if it `tells` at all.
 pub(crate) fn ended(said: Ended, signal: Option<u32>, tells: bool) -> Ended {
     match (said, signal) {
-        (Ended::Signal { .. }, _) => said,
+        (Ended::Signal { .. } | Ended::Killed { .. }, _) => said,
         // After a clean end too: a child of vfork notes its own on its parent's page.
         (_, Some(signal)) if is_crash_signal(signal) => Ended::Signal { signal },
         // Killed by somebody in its first moments.
@@ -43,5 +43,7 @@ mod tests {
         assert_eq!(told(clean, Some(0)), clean);
         assert_eq!(told(clean, Some(11)), killed, "what was clean was a child's end");
         assert_eq!(told(Ended::Signal { signal: 6 }, Some(11)), Ended::Signal { signal: 6 });
+        let by_watchdog = Ended::Killed { signal: 6 };
+        assert_eq!(told(by_watchdog, Some(6)), by_watchdog, "another process sent it");
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use imas_core::TrialRecord;
+use imas_core::hang::may_have_hung;
 use imas_core::sample::{Ended, PageKind};
 use imas_ingest::Page;
 use imas_linux::clock::now_unix_s;
@@ -56,7 +57,7 @@ impl Daemon {
         };
         // What ended was another image, that has no page or one of its own.
         let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
-        let record = self.record(&content, &watch, signal);
+        let record = self.with_sighting(self.record(&content, &watch, signal), &watch);
         let program = self.book.get(witness.program);
         let ends = token.as_deref().filter(|token| program.is_some_and(|known| known.is_offering(token)));
         let new = match self.store.settle(witness, &record, ends) {
@@ -125,6 +126,17 @@ impl Daemon {
             retest_s: offer.map(|offer| offer.retest_s),
             sample,
         }
+    }
+
+    /// What was seen of a process that did not end by itself. Of a trial whose sample was stored while it lived, a hang is still news, as
+    /// a crash is.
+    fn with_sighting(&self, mut record: TrialRecord, watch: &Watch) -> TrialRecord {
+        let sample = &mut record.sample;
+        sample.sighting = watch.sighting.filter(|_| !matches!(sample.ended, Ended::Clean { .. }));
+        if watch.sampled && may_have_hung(sample) && !sample.ended.is_crash() {
+            sample.trial_id.push_str("-crash");
+        }
+        record
     }
 
     fn note_crash(&mut self, record: &TrialRecord, watch: &Watch) {

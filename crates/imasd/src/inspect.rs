@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::daemon::Daemon;
 
 /// Name of what was found, in the store.
-const FOUND: &str = "imasd-executable";
+const FOUND: &str = "imasd-executable, its allocator's interface";
 /// Name of the count of readings that were begun and have not ended.
 const BEGUN: &str = "imasd-executable-begun";
 /// So many of them, and the file is not read any more.
@@ -50,7 +50,7 @@ impl Daemon {
         }
         // Before the first byte is read: should this be the end of us, it is known at what.
         self.store.remember_of(path, file.about(), BEGUN, &(begun + 1))?;
-        let found = read(&file);
+        let found = read(&file, path);
         let ended = match &found {
             Ok(found) => self.store.remember_of(path, file.about(), FOUND, found),
             Err(_) => self.store.remember_of(path, file.about(), BEGUN, &begun),
@@ -68,8 +68,8 @@ impl Daemon {
 }
 
 /// What is wrong with a file is found in it like anything else, and not looked for again.
-fn read(file: &ProgramFile) -> Result<Found, ElfError> {
-    match elf::Executable::of(file.file()) {
+fn read(file: &ProgramFile, path: &Path) -> Result<Found, ElfError> {
+    match elf::Executable::of(file.file(), path) {
         Ok(elf) => {
             let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
             Ok(Found { unfit, build_id: elf.build_id.unwrap_or_default() })

@@ -48,6 +48,7 @@ mod publish;
 mod share;
 mod sight;
 mod span;
+mod standing;
 mod trouble;
 mod wakeup;
 mod watched;

@@ -278,8 +278,9 @@ impl Daemon {
                 Some(quarantine) if !stood => tracing::warn!(
                     PROGRAM = %known.program,
                     CANDIDATE = view.name,
-                    "quarantined: the program crashed under it ({:?}, {} of {} starts); it is tried again when one of the \
+                    "quarantined: the program {} under it ({:?}, {} of {} starts); it is tried again when one of the \
                      two changes, or after: imas pin --system --lift {} {}",
+                    if quarantine.hung.is_some() { "hung" } else { "crashed" },
                     quarantine.ended,
                     quarantine.under_candidate.crashed,
                     quarantine.under_candidate.starts,

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use imas_core::hang::Sighting;
 use imas_ingest::Page;
 use imas_linux::index::Executable;
 use imas_store::RowId;
@@ -37,6 +38,8 @@ pub(crate) struct Watch {
     pub(crate) since: Instant,
     /// Of a trial: its sample is stored, though it lives.
     pub(crate) sampled: bool,
+    /// What was seen of it as long as it lived, under another allocator.
+    pub(crate) sighting: Option<Sighting>,
     /// It has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }

@@ -323,6 +323,57 @@ fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
     world.wait("the operator gave it back", || world.offer(&program).is_some());
 }
 
+/// Waits for a lock for ever as soon as jemalloc serves it.
+const HANGING: &str = "
+import sys, threading, time
+if 'libjemalloc' in open('/proc/self/maps').read():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+kept = [str(i) * 3 for i in range(60000)]
+if sys.argv[1:]:
+    time.sleep(300)
+";
+
+/// Starts it and kills it when it has lived so long and, after that, has been looked at once more.
+fn killed_after(world: &World, script: &Path, seconds: f64) {
+    let mut child = world.command(&python()).arg(script).spawn().unwrap();
+    let start = imas_linux::process::start_ticks(child.id()).unwrap();
+    world.wait("it has lived so long", || imas_linux::standstill::age_s(start).unwrap() > seconds);
+    let looks = world.counter("looks");
+    world.wait("it is looked at", || seconds < 3.0 || world.counter("looks") > looks);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_hang_is_harm_and_who_is_stopped_early_did_not_hang() {
+    let mut world = World::with(TWO_TESTS);
+    world.start();
+    let script = world.script("hanging.py", HANGING);
+    let program = world.notice(&script);
+    let trials = || world.store().trials(program.id).unwrap();
+    let usual = || trials().into_iter().filter(|trial| trial.sample.candidate == "system").collect::<Vec<_>>();
+    let mut hung = 0;
+    while let Some(next) = world.next_trial(&program) {
+        let before = trials().len();
+        if next == world.id_of("system") {
+            world.run_trial(&script, &program, || trials().len() > before);
+            continue;
+        }
+        assert_eq!(hung, 0, "it is tried again: {:?}", trials());
+        let longest = usual().iter().map(|trial| trial.sample.wall_s).fold(0.0, f64::max);
+        // It is seen to stand still from the first look on, which comes within ten seconds.
+        let (enough, patience) = (usual().len() >= 2, imas_core::hang::patience_s(longest) + 20.0);
+        killed_after(&world, &script, if enough { patience } else { 0.5 });
+        hung += usize::from(enough);
+        world.wait("its end is stored", || trials().len() > before || world.next_trial(&program).is_some());
+    }
+    assert_eq!(hung, 1, "{:?}", trials());
+    world.wait("it is quarantined", || world.log().contains("the program hung under it"));
+    assert!(!world.path("run/state/emergency").exists());
+}
+
 #[test]
 fn five_failing_starts_stop_everything_until_root_ends_the_emergency() {
     five_failing_starts(World::new());

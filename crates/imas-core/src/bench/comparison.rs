@@ -61,6 +61,25 @@ pub struct Comparison {
     pub warnings: Vec<Warning>,
 }
 
+impl Comparison {
+    /// What is known of these candidates beside how their runs ended: one of either kind stood still until it was ended.
+    #[must_use]
+    pub fn with_hung(mut self, hung: &[&str]) -> Self {
+        for candidate in self.candidates.iter_mut().filter(|candidate| hung.contains(&candidate.name.as_str())) {
+            candidate.ineligible = Some(Ineligible::Hung);
+            let about = |warning: &Warning| warning.is_objection_to(&candidate.name);
+            self.warnings.retain(|warning| !about(warning));
+            self.warnings.extend(objection(&candidate.name, Ineligible::Hung));
+        }
+        for pick in [&mut self.picks.fastest, &mut self.picks.leanest, &mut self.picks.balanced] {
+            if hung.contains(&pick.as_str()) {
+                SYSTEM.clone_into(pick);
+            }
+        }
+        self
+    }
+}
+
 /// How the counted runs ended, by candidate: exit status, or 128 + the signal.
 pub type CountedExits = BTreeMap<String, Vec<i32>>;
 
@@ -230,6 +249,7 @@ fn objection(name: &str, why: Ineligible) -> Option<Warning> {
     match why {
         Ineligible::NoRuns => None,
         Ineligible::Crashed { signal } => Some(Warning::CrashUnder { candidate, signal }),
+        Ineligible::Hung => Some(Warning::HangsUnder { candidate }),
         Ineligible::ExitDiffers { exit } => Some(Warning::ExitDiffers { candidate, exit }),
         Ineligible::OutputDiffers => Some(Warning::OutputDiffers { candidate }),
     }

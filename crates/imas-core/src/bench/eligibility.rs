@@ -19,6 +19,8 @@ pub enum Ineligible {
         /// SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGSYS.
         signal: u32,
     },
+    /// It stood still under it, far longer than any run under `system` took, and was ended.
+    Hung,
     /// The program exits differently than under `system`.
     ExitDiffers {
         /// First such exit: status, or 128 + signal.

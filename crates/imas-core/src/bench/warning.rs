@@ -68,6 +68,11 @@ pub enum Warning {
         /// By which signal.
         signal: u32,
     },
+    /// A run stood still, far longer than any under `system` took, and was ended.
+    HangsUnder {
+        /// Under which candidate.
+        candidate: String,
+    },
     /// Memory could not be measured.
     NoMemory,
     /// The machine was busy before the first run.
@@ -107,10 +112,22 @@ impl Warning {
             Self::CrashUnder { candidate, signal } => {
                 format!("under {candidate} the program crashes by {}", signal_text(*signal))
             }
+            Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
             Self::NoMemory => "no memory figures: the runs end before memory can be read".to_owned(),
             Self::LoadHigh { load5, cpus } => {
                 format!("the machine was busy before the first run: load {load5:.1} on {cpus} CPUs")
             }
+        }
+    }
+
+    /// Whether it says why that candidate is not picked.
+    pub(super) fn is_objection_to(&self, name: &str) -> bool {
+        match self {
+            Self::ExitDiffers { candidate, .. }
+            | Self::OutputDiffers { candidate }
+            | Self::CrashUnder { candidate, .. }
+            | Self::HangsUnder { candidate } => candidate == name,
+            _ => false,
         }
     }
 
@@ -130,7 +147,7 @@ impl Warning {
             Self::OutputVariesByItself => {
                 "outputs were not compared; make the program repeatable (seed, clock) to have them compared"
             }
-            Self::CrashUnder { .. } => "it is not picked; keep this program away from it",
+            Self::CrashUnder { .. } | Self::HangsUnder { .. } => "it is not picked; keep this program away from it",
             Self::LoadHigh { .. } => "wait until the machine is idle, or take more runs with -n",
         }
     }

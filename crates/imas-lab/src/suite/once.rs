@@ -113,6 +113,7 @@ impl Once<'_> {
             folder: Some(shell.folder),
             show_output: false,
             timeout: if self.program.server.is_some() { PATIENCE } else { self.timeout },
+            still: None,
             cpu: self.cpu(),
             backed_bytes: self.backed_bytes,
         };

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader};
+use object::read::elf::{Dyn, FileHeader, NoteIterator, ProgramHeader, SectionHeader};
 use object::read::{Error, ReadRef};
 use object::{Endianness, SectionIndex};
 
@@ -36,7 +36,14 @@ pub(super) struct Headers {
     pub(super) interpreter: Option<PathBuf>,
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) table: Option<Table>,
+    /// Libraries that it is linked with, in their order; of a 64-bit file only.
+    pub(super) needed: Vec<String>,
+    /// Folders that it names to look for them in.
+    pub(super) folders: Vec<String>,
 }
+
+/// Libraries and folders of one file beyond this number are not looked at.
+const MOST_DYNAMIC: usize = 256;
 
 /// Reads them.
 pub(super) fn read<'data>(data: impl ReadRef<'data>) -> Result<Headers, Error> {
@@ -50,11 +57,14 @@ fn of<'data, Elf: FileHeader<Endian = Endianness>>(
     header: &Elf,
     data: impl ReadRef<'data>,
 ) -> Result<Headers, Error> {
+    let (needed, folders) = dynamic(header, data).unwrap_or_default();
     Ok(Headers {
         class: class(header)?,
         interpreter: interpreter(header, data)?,
         build_id: build_id(header, data)?,
         table: table(header, data)?,
+        needed,
+        folders,
     })
 }
 
@@ -120,6 +130,24 @@ fn in_notes<Elf: FileHeader>(
         }
     }
     Ok(None)
+}
+
+/// The libraries that the dynamic section names, and the folders (DT_RPATH, DT_RUNPATH).
+fn dynamic<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<(Vec<String>, Vec<String>), Error> {
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let Some((entries, names)) = sections.dynamic(endian, data)? else { return Ok(Default::default()) };
+    let names = sections.strings(endian, data, names)?;
+    let texts = |wanted: &[elf::DynamicTag]| {
+        let found = entries.iter().filter(|entry| wanted.contains(&entry.tag(endian)));
+        let offsets = found.filter_map(|entry| u32::try_from(entry.val(endian)).ok());
+        let texts = offsets.take(MOST_DYNAMIC).filter_map(|offset| names.get(offset).ok());
+        texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    };
+    Ok((texts(&[elf::DT_NEEDED]), texts(&[elf::DT_RPATH, elf::DT_RUNPATH])))
 }
 
 fn table<'data, Elf: FileHeader<Endian = Endianness>>(

@@ -53,6 +53,47 @@ pub(super) fn read(
     Ok(found)
 }
 
+/// Names of one file beyond this number of bytes are not looked through for a match; a thousand times what programs have.
+const MOST_NAME_BYTES: u64 = 4 << 20;
+
+/// Whether the file refers to a symbol that it does not define and whose name `matches`. No more than `left` bytes are read.
+pub(super) fn refers(
+    source: &mut (impl Read + Seek),
+    table: Option<Table>,
+    left: u64,
+    matches: impl Fn(&str) -> bool,
+) -> Result<bool, ElfError> {
+    let Some(table) = table.filter(|table| table.is_64) else { return Ok(false) };
+    let names = table.names.bytes;
+    if names > MOST_NAME_BYTES || table.symbols.bytes.saturating_add(names) > left {
+        return Err(ElfError::TooLarge);
+    }
+    let mut text = Vec::new();
+    pieces(source, table.names, |piece, _| {
+        text.extend_from_slice(piece);
+        Ok(())
+    })?;
+    let mut found = false;
+    pieces(source, table.symbols, |piece, _| {
+        found = found || undefined(piece, table.endian, &text).any(&matches);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Names of the undefined symbols in a piece of the table.
+fn undefined<'a>(piece: &'a [u8], endian: Endianness, names: &'a [u8]) -> impl Iterator<Item = &'a str> {
+    type Symbol = elf::Sym64<Endianness>;
+    let whole = piece.len() / size_of::<Symbol>();
+    let (symbols, _) = pod::slice_from_bytes::<Symbol>(piece, whole).unwrap_or_default();
+    let references = symbols.iter().filter(move |symbol| symbol.st_shndx(endian) == elf::SHN_UNDEF);
+    references.filter_map(move |symbol| {
+        let name = names.get(symbol.st_name(endian) as usize..)?;
+        let end = name.iter().position(|byte| *byte == 0)?;
+        std::str::from_utf8(&name[..end]).ok()
+    })
+}
+
 /// Where in the table of names one of ours is, by its offset there.
 fn names(source: &mut (impl Read + Seek), part: Part) -> Result<HashMap<u32, usize>, ElfError> {
     let mut found = HashMap::new();

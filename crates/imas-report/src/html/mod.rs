@@ -277,6 +277,7 @@ fn verdict(result: &imas_core::bench::CandidateResult) -> String {
     match &result.ineligible {
         Some(Ineligible::NoRuns) => "no runs that count".to_owned(),
         Some(Ineligible::Crashed { signal }) => format!("crashed (signal {signal})"),
+        Some(Ineligible::Hung) => "hangs".to_owned(),
         Some(Ineligible::ExitDiffers { exit }) => format!("exits with {exit}, not as under system"),
         Some(Ineligible::OutputDiffers) => "writes something else than under system".to_owned(),
         None if result.verdict.cpu == result.verdict.memory => result.verdict.cpu.to_string(),

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a program calls functions of an allocator's own beside malloc: `free(mallocx(n, 0))` is right by jemalloc's manual, and a
+//! crash where another malloc serves. `abi/imas_interface.h` says which functions those are; the hook asks the same of what is loaded
+//! (`hook/interface.c`), and so finds what a look at the files does not show.
+
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+use super::headers::Headers;
+use super::{MOST_BYTES, symbols};
+use crate::program_file::ProgramFile;
+
+/// Of the libraries of one program so many are looked at; what calls an allocator in others, the hook finds.
+const MOST_LIBRARIES: usize = 64;
+
+/// An allocator with an interface of its own.
+struct Interface {
+    /// Names of its libraries begin so.
+    library: &'static str,
+    /// Its functions that give, take or ask about blocks; `*` stands for any ending.
+    functions: &'static [&'static str],
+}
+
+static JEMALLOC: Interface = Interface {
+    library: "libjemalloc",
+    functions: &["mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx"],
+};
+
+static TCMALLOC: Interface = Interface {
+    library: "libtcmalloc",
+    functions: &[
+        "tc_malloc",
+        "tc_malloc_skip_new_handler",
+        "tc_malloc_size",
+        "tc_free",
+        "tc_free_sized",
+        "tc_free_aligned_sized",
+        "tc_calloc",
+        "tc_realloc",
+        "tc_cfree",
+        "tc_memalign",
+        "tc_posix_memalign",
+        "tc_valloc",
+        "tc_pvalloc",
+        "tc_new*",
+        "tc_delete*",
+        "MallocExtension_GetAllocatedSize",
+    ],
+};
+
+static MIMALLOC: Interface = Interface {
+    library: "libmimalloc",
+    functions: &[
+        "mi_malloc",
+        "mi_mallocn",
+        "mi_malloc_small",
+        "mi_malloc_aligned*",
+        "mi_malloc_size",
+        "mi_malloc_usable_size",
+        "mi_calloc*",
+        "mi_zalloc*",
+        "mi_realloc*",
+        "mi_rezalloc*",
+        "mi_recalloc*",
+        "mi_free*",
+        "mi_cfree",
+        "mi_expand",
+        "mi_strdup",
+        "mi_strndup",
+        "mi_realpath",
+        "mi_wcsdup",
+        "mi_mbsdup",
+        "mi_dupenv_s",
+        "mi_wdupenv_s",
+        "mi_usable_size",
+        "mi_new*",
+        "mi_posix_memalign",
+        "mi_memalign",
+        "mi_valloc",
+        "mi_pvalloc",
+        "mi_aligned_alloc",
+        "mi_aligned_recalloc*",
+        "mi_aligned_offset_recalloc*",
+        "mi_heap_malloc*",
+        "mi_heap_calloc*",
+        "mi_heap_zalloc*",
+        "mi_heap_realloc*",
+        "mi_heap_rezalloc*",
+        "mi_heap_recalloc*",
+        "mi_heap_strdup",
+        "mi_heap_strndup",
+        "mi_heap_realpath",
+        "mi_heap_alloc_new*",
+    ],
+};
+
+static INTERFACES: [&Interface; 3] = [&JEMALLOC, &TCMALLOC, &MIMALLOC];
+
+impl Interface {
+    fn has(&self, name: &str) -> bool {
+        self.functions.iter().any(|function| match function.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == *function,
+        })
+    }
+}
+
+/// Whether the program, or a library that it is linked with, calls an allocator's own functions, and that allocator's malloc is the
+/// program's: its library is named before libc. Where libc's malloc comes first, the other's blocks are a heap apart.
+///
+/// What cannot be read is no call: the hook looks again when the program starts.
+pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path: &Path) -> bool {
+    // Hardly ever is there one; only then is more read.
+    let Some(interface) = own_interface(&program.needed) else { return false };
+    let mut left = MOST_BYTES;
+    if calls(interface, source, program, &mut left) {
+        return true;
+    }
+    let others = program.needed.iter().filter(|name| !name.starts_with(interface.library)).take(MOST_LIBRARIES);
+    let mut files = others.filter_map(|name| find(name, path, &program.folders));
+    files.any(|library| is_called_by(interface, &library, &mut left))
+}
+
+/// The interface of the first allocator whose library is named before libc.
+fn own_interface(needed: &[String]) -> Option<&'static Interface> {
+    let mut before_libc = needed.iter().take_while(|name| !name.starts_with("libc.so"));
+    before_libc.find_map(|name| INTERFACES.into_iter().find(|one| name.starts_with(one.library)))
+}
+
+fn is_called_by(interface: &Interface, library: &Path, left: &mut u64) -> bool {
+    let Ok(opened) = ProgramFile::open(library) else { return false };
+    let Ok((headers, mut source, _)) = super::headers(opened.file()) else { return false };
+    calls(interface, &mut source, &headers, left)
+}
+
+/// Looks through one file; what is read of it is taken off `left`, the bytes that may be read of all.
+fn calls(interface: &Interface, source: &mut (impl Read + Seek), file: &Headers, left: &mut u64) -> bool {
+    let bytes = file.table.map_or(0, |table| table.symbols.bytes.saturating_add(table.names.bytes));
+    let called = symbols::refers(source, file.table, *left, |name| interface.has(name)).unwrap_or(false);
+    *left = left.saturating_sub(bytes);
+    called
+}
+
+/// The library's file where ld.so would look first: in the folders that the program names, then in the usual ones. What is elsewhere, the
+/// hook finds.
+fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
+    let origin = program.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let named = named.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty());
+    let named = named.map(|folder| folder.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin));
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let usual = ["/lib/", "/usr/lib/"].map(|folder| format!("{folder}{multiarch}"));
+    let others = ["/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"].map(str::to_owned);
+    let mut files = named.chain(usual).chain(others).map(|folder| Path::new(&folder).join(name));
+    files.find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::elf::{Executable, Unfit};
+    use std::process::Command;
+
+    #[test]
+    fn the_lists_are_those_of_the_header() {
+        let header = include_str!("../../../../abi/imas_interface.h");
+        let quoted = |name: &str| {
+            let begin = header.find(&format!("#define IMAS_INTERFACE_{name}")).unwrap();
+            let text = &header[begin..];
+            let text = &text[..text.find("\n\n").unwrap()];
+            let parts: String = text.split('"').skip(1).step_by(2).collect();
+            parts.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for (name, interface) in [("JEMALLOC", JEMALLOC), ("TCMALLOC", TCMALLOC), ("MIMALLOC", MIMALLOC)] {
+            assert_eq!(quoted(name), interface.functions, "{name}");
+        }
+    }
+
+    #[test]
+    fn controls_are_no_calls() {
+        for harmless in ["malloc", "free", "mallctl", "nallocx", "malloc_usable_size", "malloc_stats_print"] {
+            assert!(!JEMALLOC.has(harmless), "{harmless}");
+        }
+        for harmless in ["tc_malloc_stats", "tc_mallinfo", "tc_version", "MallocExtension_ReleaseFreeMemory"] {
+            assert!(!TCMALLOC.has(harmless), "{harmless}");
+        }
+        for harmless in ["mi_malloc_good_size", "mi_collect", "mi_option_set", "mi_heap_new", "mi_open"] {
+            assert!(!MIMALLOC.has(harmless), "{harmless}");
+        }
+        assert!(TCMALLOC.has("tc_newarray_nothrow") && MIMALLOC.has("mi_free_size"));
+    }
+
+    /// Stand-ins for an allocator's library suffice: nothing here is started.
+    struct Made(tempfile::TempDir);
+
+    impl Made {
+        fn new() -> Self {
+            let made = Self(tempfile::tempdir().unwrap());
+            let all = "void *mallocx(unsigned long n, int f){(void)n;(void)f;return 0;} int mallctl(void){return 0;}";
+            made.compile("libjemalloc.so.2", all, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+            made
+        }
+
+        fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+            let (input, output) = (self.0.path().join("t.c"), self.0.path().join(name));
+            std::fs::write(&input, source).unwrap();
+            let here = format!("-L{}", self.0.path().display());
+            let mut command = Command::new("cc");
+            command.args(["-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed", "-o"]).arg(&output).arg(&input).args(flags);
+            assert!(command.status().unwrap().success(), "{command:?}");
+            output
+        }
+
+        fn unfit(&self, source: &str, flags: &[&str]) -> Option<Unfit> {
+            Executable::read(&self.compile("t", source, flags)).unwrap().unfit()
+        }
+    }
+
+    const CALLS: &str = "void *mallocx(unsigned long, int); int main(void){return mallocx(1, 0) != 0;}";
+    const JE: &str = "-l:libjemalloc.so.2";
+
+    #[test]
+    fn who_calls_an_allocators_own_functions_is_unfit() {
+        let made = Made::new();
+        assert_eq!(made.unfit(CALLS, &[JE]), Some(Unfit::AllocatorInterface));
+        let asks = "int mallctl(void); int main(void){return mallctl();}";
+        assert_eq!(made.unfit(asks, &[JE]), None, "as redis-server does");
+        let may = CALLS.replace("int);", "int) __attribute__((weak));").replace("mallocx(1, 0) != 0", "mallocx ? mallocx(1, 0) != 0 : 0");
+        assert_eq!(made.unfit(&may, &[]), None, "it would call it where it is");
+        assert_eq!(made.unfit(&may, &[JE]), Some(Unfit::AllocatorInterface), "and it is");
+        assert_eq!(made.unfit(CALLS, &["-lc", JE]), None, "libc's malloc is the program's: a heap apart");
+    }
+
+    #[test]
+    fn a_library_of_the_program_is_looked_at() {
+        let made = Made::new();
+        let library = CALLS.replace("main(void)", "mixed(void)");
+        made.compile("libmixed.so", &library, &["-shared", "-fPIC", JE]);
+        let program = "int mixed(void); int main(void){return mixed();}";
+        assert_eq!(made.unfit(program, &["-l:libmixed.so", JE]), Some(Unfit::AllocatorInterface));
+        assert_eq!(made.unfit(program, &["-l:libmixed.so"]), None, "libc's malloc is the program's");
+    }
+
+    #[test]
+    fn redis_stays_a_program_that_can_be_tried() {
+        match Executable::read(Path::new("/usr/bin/redis-server")) {
+            Ok(redis) => assert_eq!(redis.unfit(), None),
+            Err(error) => println!("SKIPPED: redis-server: {error}"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a process and its descendants stand still: the CPU time they have used, and whether every thread waits for a lock.
+
+use std::time::{Duration, Instant};
+
+use imas_core::hang::Sighting;
+use procfs::Current as _;
+use procfs::process::{Process, Stat};
+
+use crate::sampler::tree;
+
+/// A look at that very process with all its descendants, as the first one ([`Sighting::then`] adds an earlier one); None when it is gone.
+#[must_use]
+pub fn look(pid: u32, start_ticks: u64) -> Option<Sighting> {
+    let stat = process(pid)?.stat().ok().filter(|stat| stat.starttime == start_ticks)?;
+    let family = tree(pid);
+    let cpu_s = family.iter().filter_map(|pid| Some(cpu_s(&process(*pid)?.stat().ok()?))).sum();
+    let locked = family.iter().all(|pid| waits_for_a_lock(*pid));
+    Some(Sighting { lived_s: age_s(stat.starttime)?, cpu_s, still_s: 0.0, locked })
+}
+
+/// Seconds that a process which started then has lived.
+#[must_use]
+pub fn age_s(start_ticks: u64) -> Option<f64> {
+    let uptime = procfs::Uptime::current().ok()?.uptime;
+    #[expect(clippy::cast_precision_loss, reason = "ticks of an uptime are far below 2^52")]
+    let started_s = start_ticks as f64 / procfs::ticks_per_second() as f64;
+    Some((uptime - started_s).max(0.0))
+}
+
+fn process(pid: u32) -> Option<Process> {
+    Process::new(i32::try_from(pid).ok()?).ok()
+}
+
+/// Its own and that of the children it has waited for.
+fn cpu_s(stat: &Stat) -> f64 {
+    let waited = u64::try_from(stat.cutime.saturating_add(stat.cstime)).unwrap_or(0);
+    #[expect(clippy::cast_precision_loss, reason = "ticks of a lifetime are far below 2^52")]
+    let ticks = (stat.utime + stat.stime + waited) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "100 or so")]
+    let per_second = procfs::ticks_per_second() as f64;
+    ticks / per_second
+}
+
+/// Every thread, by the place in the kernel where it sleeps: locks and conditions of user space are futexes there. Where the kernel does not
+/// tell (it runs, it is another user's, a kernel without names) the answer is no.
+fn waits_for_a_lock(pid: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true }; // it has ended meanwhile
+    tasks.flatten().all(|task| match std::fs::read_to_string(task.path().join("wchan")) {
+        Ok(place) => place.contains("futex") || has_ended(&task.path()),
+        Err(_) => has_ended(&task.path()),
+    })
+}
+
+/// A zombie waits for its parent, not for anything that it could go on with.
+fn has_ended(task: &std::path::Path) -> bool {
+    let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Follows the CPU time of a process and its descendants and finds that they stand still.
+#[derive(Debug)]
+pub(crate) struct Stillness {
+    pid: u32,
+    limit: Duration,
+    since: Instant,
+    cpu_s: f64,
+}
+
+/// Who uses no more than this share of a CPU stands still: a thread that wakes up now and then gets nowhere.
+const STILL: f64 = 0.001;
+/// The kernel counts CPU time in such steps, seconds.
+const STEP_S: f64 = 0.01;
+
+impl Stillness {
+    pub(crate) fn new(pid: u32, limit: Duration) -> Self {
+        Self { pid, limit, since: Instant::now(), cpu_s: 0.0 }
+    }
+
+    /// How often to look.
+    pub(crate) fn gap(&self) -> Duration {
+        (self.limit / 10).clamp(Duration::from_millis(100), Duration::from_secs(5))
+    }
+
+    /// Looks once more; whether they have stood still for as long as the limit.
+    pub(crate) fn is_reached(&mut self) -> bool {
+        let now: f64 = tree(self.pid).into_iter().filter_map(|pid| Some(cpu_s(&process(pid)?.stat().ok()?))).sum();
+        let stood = self.since.elapsed();
+        if (now - self.cpu_s).abs() > STILL * stood.as_secs_f64() + STEP_S {
+            (self.since, self.cpu_s) = (Instant::now(), now);
+            return false;
+        }
+        stood >= self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::start_ticks;
+    use std::process::{Child, Command, Stdio};
+
+    fn python(code: &str) -> Child {
+        Command::new("python3").args(["-c", code]).stdin(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Whether that comes to be seen.
+    fn comes(child: &mut Child, is_it: impl Fn(&Sighting) -> bool) -> bool {
+        let start = start_ticks(child.id()).unwrap();
+        let seen = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            look(child.id(), start).is_some_and(|seen| is_it(&seen))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(look(child.id(), start).is_none(), "it is gone");
+        seen
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_is_told_from_who_waits_for_anything_else() {
+        const LOCK: &str = "import threading\nlock = threading.Lock()\nlock.acquire()\n";
+        assert!(comes(&mut python(&format!("{LOCK}lock.acquire()")), |seen| seen.locked && seen.lived_s > 0.05));
+        let worker = "import time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()\nlock.acquire()";
+        let is_in_sleep = |seen: &Sighting| seen.lived_s > 0.5;
+        let mut one_sleeps = python(&format!("{LOCK}{worker}"));
+        assert!(comes(&mut one_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its other thread sleeps");
+        let mut child_sleeps = python(&format!("{LOCK}import subprocess\nsubprocess.Popen(['sleep', '3'])\nlock.acquire()"));
+        assert!(comes(&mut child_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its child sleeps");
+        assert!(comes(&mut python("input()"), |seen| is_in_sleep(seen) && !seen.locked), "it waits for input");
+        assert!(comes(&mut python("while True: pass"), |seen| seen.cpu_s > 0.1 && !seen.locked), "it works");
+    }
+}

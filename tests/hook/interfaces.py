@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that call functions of an allocator's own beside malloc (hook/interface.h): left alone where blocks may mix, served where not."""
+
+import subprocess
+
+from harness import ALL_MODES, HERE, RUNNING, WORK, check, compile_program, run, under, wanted
+
+SOURCE = HERE / "programs/interface.c"
+MIXED = {"JEMALLOC": "libjemalloc.so.2", "TCMALLOC": "libtcmalloc_minimal.so.4", "MIMALLOC": "libmimalloc.so.2"}
+APART = {"CONTROLS": "libjemalloc.so.2", "SCALABLE": "libtbbmalloc.so.2"}
+# Only a library is linked with the allocator: libc's malloc comes first, and what the library takes is a heap of its own.
+PRIVATE = {"PRIVATE_JEMALLOC": "libjemalloc.so.2", "PRIVATE_TCMALLOC": "libtcmalloc_minimal.so.4", "PRIVATE_MIMALLOC": "libmimalloc.so.2"}
+
+
+def built(name, way, *more):
+    """Builds the program, or says that its allocator's library is missing here."""
+    try:
+        compile_program(name, f"-D{way}", *more, source=SOURCE)
+    except subprocess.CalledProcessError:
+        print(f"hook: {name}: SKIPPED: {more[-1]} is missing ('make setup-test' installs it)")
+        return False
+    return True
+
+
+def library(way, *linked):
+    """The calls stand in a library; the program itself shows nothing of them."""
+    name = f"interface-{way}-library"
+    made = built(f"libinterface-{way}.so", way, "-DLIBRARY", "-shared", "-fPIC", *linked)
+    return made and built(name, "PROGRAM", f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", *linked[1:], f"-l:libinterface-{way}.so")
+
+
+def mixed(allocators):
+    """Runs as if we had never been there, and the page says why."""
+    for way, linked in MIXED.items():
+        label = f"interface {way}"
+        if not wanted(label):
+            continue
+        names = [f"interface-{way}"] if built(f"interface-{way}", way, f"-l:{linked}") else []
+        names += [f"interface-{way}-library"] if names and library(way, f"-l:{linked}", f"-l:{linked}") else []
+        for name in names:
+            plain = run([WORK / name])
+            check(f"{name} untouched", plain.status == 0 and plain.out == b"mixed\n", plain)
+            for allocator in allocators:
+                for mode in ALL_MODES:
+                    outcome, left = under(mode, allocator, [WORK / name])
+                    check(f"{name} {mode} {allocator}", outcome == plain, outcome)
+                    check(f"{name} {mode} {allocator} noted", (left["state"], left["pass_reason"]) == ("PASS", "INTERFACE"),
+                          f"{left['state']} {left['pass_reason']} {left['served']}")
+
+
+def apart(allocators):
+    """Calls that touch no block of malloc's: the program is served as any other."""
+    for way, linked in {**APART, **PRIVATE}.items():
+        if not wanted(f"interface {way}"):
+            continue
+        name = f"interface-{way}-library" if way in PRIVATE else f"interface-{way}"
+        if not (library(way, f"-l:{linked}") if way in PRIVATE else built(name, way, f"-l:{linked}")):
+            continue
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome, left = under(mode, allocator, [WORK / name])
+                check(f"{name} {mode} {allocator}", outcome.status == 0 and outcome.out == b"mixed\n", outcome)
+                check(f"{name} {mode} {allocator} served", left["state"] == RUNNING[mode], f"{left['state']} {left['pass_reason']}")
+
+
+def interfaces(allocators):
+    mixed(allocators)
+    apart(allocators)
