@@ -332,7 +332,7 @@ def maps(pid):
         return b""
 
 
-def run(*words, check=False, timeout=60, **more):
+def run(*words, check=False, timeout=300, **more):
     """A command of root to its end, output as text."""
     more.setdefault("stdin", subprocess.DEVNULL)
     done = subprocess.run([str(word) for word in words], capture_output=True, timeout=timeout, **more)

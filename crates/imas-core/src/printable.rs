@@ -27,7 +27,11 @@ fn escaped<'t>(text: &'t str, escape: impl Fn(char) -> String, kept: &[char]) ->
         return Cow::Borrowed(text);
     }
     let push = |mut made: String, c: char| {
-        if steers(c) { made.push_str(&escape(c)) } else { made.push(c) }
+        if steers(c) {
+            made.push_str(&escape(c))
+        } else {
+            made.push(c)
+        }
         made
     };
     Cow::Owned(text.chars().fold(String::with_capacity(text.len() + 16), push))
@@ -35,7 +39,8 @@ fn escaped<'t>(text: &'t str, escape: impl Fn(char) -> String, kept: &[char]) ->
 
 /// Control characters (C0, DEL, C1), separators of lines and paragraphs, and what changes the direction of writing. None is above U+FFFF.
 fn is_unsafe(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts about files that are dear to find out, remembered until the file changes.
 
-use std::os::unix::fs::MetadataExt;
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rusqlite::{OptionalExtension, params};

@@ -64,7 +64,14 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
     let aside = standing_aside(&args.run_dir);
     let runs = daemon.is_some();
     if args.json.json {
-        output::json(&as_json(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving, &ineligible))?;
+        output::json(&as_json(
+            daemon.as_ref(),
+            aside.as_deref(),
+            &programs,
+            &disabled,
+            &serving,
+            &ineligible,
+        ))?;
     } else {
         let page = page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving);
         output::text(&(page + &left_alone(&ineligible)))?;

@@ -30,6 +30,8 @@ pub(crate) struct Counters {
     pub(crate) programs_refused: u64,
     /// Programs forgotten because others of the same owner needed their place.
     pub(crate) programs_evicted: u64,
+    /// Programs looked at and left alone.
+    pub(crate) programs_left_alone: u64,
     /// Crashes under a candidate.
     pub(crate) crashes: u64,
     /// Times the store refused to write.

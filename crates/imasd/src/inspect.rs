@@ -43,7 +43,9 @@ impl Daemon {
         }
         let begun: u32 = self.store.recall_of(path, file.about(), BEGUN)?.unwrap_or(0);
         if begun >= MOST_DEATHS {
-            let why = format!("imasd has died {begun} times while it read this file: it is not read until it changes");
+            let why = format!(
+                "imasd has died {begun} times while it read this file: it is not read until it changes"
+            );
             return Ok(Found::unfit(why));
         }
         // Before the first byte is read: should this be the end of us, it is known at what.

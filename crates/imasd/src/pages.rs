@@ -259,7 +259,7 @@ impl Daemon {
         self.folders.remove(page);
         let _ = self.store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
         if page.uid == self.own_uid() {
-            tracing::info!(PAGE = %page.name.display(), "a page was dropped: {why:?}");
+            tracing::info!(PAGE = %imas_core::printable::name(&page.name.to_string_lossy()), "a page was dropped: {why:?}");
         }
     }
 

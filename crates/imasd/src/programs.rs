@@ -104,6 +104,7 @@ impl Daemon {
         }
         if let Some(reason) = self.bar(sight) {
             self.ineligible.add(sight, domain, reason);
+            self.counters.programs_left_alone += 1;
             return;
         }
         let path = sight.path.to_string_lossy();

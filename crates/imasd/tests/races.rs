@@ -119,9 +119,12 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     assert_ne!(build(&tool), old);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     let (id, file) = (u64::try_from(program.id).unwrap(), std::fs::metadata(&tool).unwrap().ino());
+    // A file is read once it was seen running, not because it stands at the path.
+    let third = serve();
     world.wait("the new file is published", || {
         world.index().entries().any(|entry| entry.program_id == id && entry.exe_ino == file)
     });
+    end(third);
     end(second);
     let stored = || world.store().trials(program.id).unwrap();
     world.wait("the trial is stored", || !stored().is_empty());

@@ -90,7 +90,9 @@ fn build_id<'data, Elf: FileHeader<Endian = Endianness>>(
     let endian = header.endian()?;
     let sections = header.section_headers(endian, data)?;
     for section in sections.iter().filter(|section| section.sh_size(endian).into() <= NOTE_BYTES) {
-        if let Some(id) = section.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten() {
+        if let Some(id) =
+            section.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten()
+        {
             return Ok(Some(id));
         }
     }
@@ -99,14 +101,19 @@ fn build_id<'data, Elf: FileHeader<Endian = Endianness>>(
     }
     let segments = header.program_headers(endian, data)?;
     for segment in segments.iter().filter(|segment| segment.p_filesz(endian).into() <= NOTE_BYTES) {
-        if let Some(id) = segment.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten() {
+        if let Some(id) =
+            segment.notes(endian, data)?.map(|notes| in_notes(notes, endian)).transpose()?.flatten()
+        {
             return Ok(Some(id));
         }
     }
     Ok(None)
 }
 
-fn in_notes<Elf: FileHeader>(mut notes: NoteIterator<'_, Elf>, endian: Elf::Endian) -> Result<Option<Vec<u8>>, Error> {
+fn in_notes<Elf: FileHeader>(
+    mut notes: NoteIterator<'_, Elf>,
+    endian: Elf::Endian,
+) -> Result<Option<Vec<u8>>, Error> {
     while let Some(note) = notes.next()? {
         if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
             return Ok(Some(note.desc().to_vec()));

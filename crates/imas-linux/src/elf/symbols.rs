@@ -29,7 +29,11 @@ pub(super) struct Symbols {
 }
 
 /// Looks through a table, if no more than `left` bytes have to be read for it.
-pub(super) fn read(source: &mut (impl Read + Seek), table: Option<Table>, left: u64) -> Result<Symbols, ElfError> {
+pub(super) fn read(
+    source: &mut (impl Read + Seek),
+    table: Option<Table>,
+    left: u64,
+) -> Result<Symbols, ElfError> {
     let Some(table) = table else { return Ok(Symbols::default()) };
     if table.symbols.bytes.saturating_add(table.names.bytes) > left {
         return Err(ElfError::TooLarge);

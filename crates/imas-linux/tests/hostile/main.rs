@@ -16,7 +16,8 @@ fn honest() -> &'static [u8] {
     PROGRAM.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let (source, made) = (folder.path().join("t.c"), folder.path().join("t"));
-        let text = "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
+        let text =
+            "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
         std::fs::write(&source, text).unwrap();
         let mut compiler = std::process::Command::new("cc");
         compiler.args(["-rdynamic", "-Wl,--build-id", "-o"]).arg(&made).arg(&source);
@@ -40,7 +41,13 @@ fn headers(bytes: &[u8]) -> Vec<usize> {
 
 /// A number that a header may hold: small, huge, or near the length of the file.
 fn claim(length: u64) -> impl Strategy<Value = u64> {
-    prop_oneof![any::<u64>(), 0..200_u64, length.saturating_sub(100)..length + 100, Just(u64::MAX), Just(600_000_000)]
+    prop_oneof![
+        any::<u64>(),
+        0..200_u64,
+        length.saturating_sub(100)..length + 100,
+        Just(u64::MAX),
+        Just(600_000_000)
+    ]
 }
 
 proptest! {
@@ -107,7 +114,9 @@ fn a_name_across_two_pieces_is_found() {
     for end_of_name in 48 * 1024 - 8..48 * 1024 + 8 {
         let mut bytes = honest().to_vec();
         let symbols = section(&bytes, DYNSYM);
-        let link = number(&bytes, 40) + 64 * usize::try_from(u32::from_le_bytes(bytes[symbols + 40..symbols + 44].try_into().unwrap())).unwrap();
+        let link = number(&bytes, 40)
+            + 64 * usize::try_from(u32::from_le_bytes(bytes[symbols + 40..symbols + 44].try_into().unwrap()))
+                .unwrap();
         let (names, begin) = (number(&bytes, link + 24), bytes.len());
         let old = names..names + number(&bytes, link + 32);
         let place = bytes[old.clone()].windows(8).position(|text| text == b"\0malloc\0").unwrap();
