@@ -25,11 +25,14 @@ const MOST: usize = 4096;
 /// An answer is asked for again after this time.
 const GOOD_FOR: Duration = Duration::from_secs(3600);
 
+/// The two ends of the thread that asks.
+type Asking = (Sender<Question>, Receiver<(Question, Answer)>);
+
 /// What was asked and answered.
 #[derive(Debug)]
 pub(crate) struct NameService {
     lookup: fn(&Question) -> Answer,
-    asking: Option<(Sender<Question>, Receiver<(Question, Answer)>)>,
+    asking: Option<Asking>,
     open: HashSet<Question>,
     answers: HashMap<Question, (Answer, Instant)>,
 }
@@ -81,7 +84,7 @@ impl NameService {
 }
 
 /// The thread ends with its questions, or with imasd.
-fn start(lookup: fn(&Question) -> Answer) -> Option<(Sender<Question>, Receiver<(Question, Answer)>)> {
+fn start(lookup: fn(&Question) -> Answer) -> Option<Asking> {
     let (questions, asked) = channel::<Question>();
     let (answers, answered) = channel();
     let work = move || {
