@@ -133,7 +133,7 @@ fn what_cannot_be_done_is_said() {
         (&["study", "mobile", "--data", "/dev/null"], "hold no samples"),
         (&["study", "mobile", "--data", "/no/such.jsonl"], "/no/such.jsonl"),
     ] {
-        let output = output(world.imas(words).arg("--out").arg(world.work().join("none")));
+        let output = output(world.lab(words).arg("--out").arg(world.work().join("none")));
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
         assert_hinted(&output, says);
     }
