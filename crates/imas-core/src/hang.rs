@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::sample::{Ended, Sample};
+pub use crate::sighting::Sighting;
 
 /// So many starts under `system` must have ended by themselves.
 pub const FEWEST_STARTS: usize = 2;
@@ -15,34 +16,6 @@ pub const FEWEST_STARTS: usize = 2;
 pub const TIMES: f64 = 10.0;
 /// ... and at least so long, seconds.
 pub const LEAST_S: f64 = 10.0;
-
-/// What was seen of a process, with all its descendants, while it lived.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
-#[serde(default)]
-pub struct Sighting {
-    /// Seconds from its start to the last look.
-    pub lived_s: f64,
-    /// CPU time it had used by then, seconds.
-    pub cpu_s: f64,
-    /// Seconds for which it had used none by then, as far as earlier looks show.
-    pub still_s: f64,
-    /// Every thread waited for a lock at that look.
-    pub locked: bool,
-}
-
-impl Sighting {
-    /// What is known after a further look at the same process.
-    #[must_use]
-    pub fn then(earlier: Option<Self>, now: Self) -> Self {
-        let still_s = match earlier {
-            Some(was) if was.locked && now.locked && now.cpu_s <= was.cpu_s => {
-                was.still_s + (now.lived_s - was.lived_s).max(0.0)
-            }
-            _ => 0.0,
-        };
-        Self { still_s, ..now }
-    }
-}
 
 /// How long the program lives under `system`.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -132,7 +105,10 @@ mod tests {
         }
         let after_work = Sighting { cpu_s: 0.7, still_s: 40.0, ..STUCK };
         assert!(judged(&seen(Ended::Unknown, after_work), &system), "in the midst of its work");
-        assert!(!judged(&seen(Ended::Unknown, Sighting { still_s: 25.0, ..after_work }), &system), "not long enough");
+        assert!(
+            !judged(&seen(Ended::Unknown, Sighting { still_s: 25.0, ..after_work }), &system),
+            "not long enough"
+        );
     }
 
     #[test]
@@ -140,9 +116,15 @@ mod tests {
         let system = usual(&[(2.0, 1.0), (3.0, 1.5)]);
         assert!(!judged(&seen(Ended::Clean { status: Some(0) }, STUCK), &system));
         assert!(!judged(&seen(Ended::Signal { signal: 11 }, STUCK), &system), "a crash is one already");
-        assert!(!judged(&seen(Ended::Unknown, Sighting { locked: false, ..STUCK }), &system), "input, a timer, the network");
+        assert!(
+            !judged(&seen(Ended::Unknown, Sighting { locked: false, ..STUCK }), &system),
+            "input, a timer, the network"
+        );
         let was_a_shell = Sighting { lived_s: 9000.0, still_s: 0.0, ..STUCK };
-        assert!(!judged(&seen(Ended::Unknown, was_a_shell), &system), "it became the program by exec, a moment ago");
+        assert!(
+            !judged(&seen(Ended::Unknown, was_a_shell), &system),
+            "it became the program by exec, a moment ago"
+        );
         let nobody_looked = Sample { ended: Ended::Unknown, ..Sample::default() };
         assert!(!judged(&nobody_looked, &system));
     }
@@ -167,7 +149,11 @@ mod tests {
         assert_eq!(second.still_s, 7.0);
         assert_eq!(Sighting::then(Some(second), look(20.0, 1.0, true)).still_s, 15.0);
         assert_eq!(Sighting::then(Some(second), look(20.0, 1.01, true)).still_s, 0.0, "it went on");
-        assert_eq!(Sighting::then(Some(second), look(20.0, 1.0, false)).still_s, 0.0, "it waits for something else");
+        assert_eq!(
+            Sighting::then(Some(second), look(20.0, 1.0, false)).still_s,
+            0.0,
+            "it waits for something else"
+        );
     }
 
     fn starts() -> impl Strategy<Value = Vec<Sample>> {
@@ -175,8 +161,9 @@ mod tests {
     }
 
     fn sightings() -> impl Strategy<Value = Sighting> {
-        (0.0..1e6_f64, 0.0..1e5_f64, 0.0..1.0_f64, any::<bool>())
-            .prop_map(|(lived_s, cpu_s, part, locked)| Sighting { lived_s, cpu_s, still_s: lived_s * part, locked })
+        (0.0..1e6_f64, 0.0..1e5_f64, 0.0..1.0_f64, any::<bool>()).prop_map(
+            |(lived_s, cpu_s, part, locked)| Sighting { lived_s, cpu_s, still_s: lived_s * part, locked },
+        )
     }
 
     proptest! {

@@ -36,6 +36,7 @@ pub mod quarantine;
 pub mod reason;
 pub mod record;
 pub mod sample;
+pub mod sighting;
 pub mod simulate;
 pub mod split;
 pub mod stats;

@@ -152,8 +152,13 @@ impl ProfileView {
 }
 
 fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<CandidateView> {
-    let mut quarantines =
-        quarantined(history.records, history.candidates, history.build_id, history.lifted_at, history.now_unix_s);
+    let mut quarantines = quarantined(
+        history.records,
+        history.candidates,
+        history.build_id,
+        history.lifted_at,
+        history.now_unix_s,
+    );
     let view = |(candidate, summary): (&Candidate, &Summary)| {
         let at = quarantines.iter().position(|q| q.candidate == candidate.name);
         CandidateView {

@@ -62,6 +62,14 @@ pub struct Quarantine {
     pub p_value: Option<f64>,
 }
 
+impl Quarantine {
+    /// Whether the first thing that speaks against the candidate was a hang.
+    #[must_use]
+    pub fn is_hang(&self) -> bool {
+        self.hung.is_some() || self.ended == Ended::Hung
+    }
+}
+
 /// How often a program crashed.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Crashes {
@@ -279,7 +287,11 @@ mod tests {
     #[test]
     fn a_start_that_hung_counts_as_a_crash() {
         let usage = crate::sample::Usage { user_s: 0.5, ..Default::default() };
-        let mut records = vec![record(1.0, SYSTEM, CLEAN), record(2.0, SYSTEM, CLEAN), record(3.0, "hoard", Ended::Unknown)];
+        let mut records = vec![
+            record(1.0, SYSTEM, CLEAN),
+            record(2.0, SYSTEM, CLEAN),
+            record(3.0, "hoard", Ended::Unknown),
+        ];
         for start in &mut records[..2] {
             (start.sample.usage, start.sample.wall_s) = (Some(usage.clone()), 1.0);
         }
@@ -351,7 +363,11 @@ mod tests {
         newer[2].version = "2".into();
         assert!(quarantined(&records, &newer, "b1", &BTreeMap::new(), NOW_S).is_empty());
         newer[2].version = String::new();
-        assert_eq!(quarantined(&records, &newer, "b1", &BTreeMap::new(), NOW_S).len(), 1, "unknown is not newer");
+        assert_eq!(
+            quarantined(&records, &newer, "b1", &BTreeMap::new(), NOW_S).len(),
+            1,
+            "unknown is not newer"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hang::Sighting;
+use crate::sighting::Sighting;
 use crate::split::Split;
 
 /// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).

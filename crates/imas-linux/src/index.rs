@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use imas_abi::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_PROBES, IndexEntry, 
 use imas_abi::{detail_kind, index_flag};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::file_time::mtime_ns;
+pub use crate::executable::Executable;
 use crate::fnv::{fnv32, fnv64};
 use crate::given::Given;
 
@@ -23,25 +22,6 @@ use crate::given::Given;
 pub const FILE_NAME: &str = "index";
 /// An index beyond this many slots is refused: 512 MiB of tmpfs for four million programs.
 const MOST_SLOTS: u64 = 1 << 22;
-
-/// An executable as it was when it was learned about: a file that differs in any of these is another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Executable {
-    /// Device, as stat gives it.
-    pub dev: u64,
-    /// Inode.
-    pub ino: u64,
-    /// Modification time, nanoseconds since 1970.
-    pub mtime_ns: i64,
-    /// Size in bytes.
-    pub bytes: u64,
-}
-
-impl From<&Metadata> for Executable {
-    fn from(about: &Metadata) -> Self {
-        Self { dev: about.dev(), ino: about.ino(), mtime_ns: mtime_ns(about), bytes: about.len() }
-    }
-}
 
 /// What tells programs of one executable apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

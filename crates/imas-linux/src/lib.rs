@@ -39,6 +39,7 @@ pub mod control_group;
 pub mod counters;
 pub mod elf;
 pub mod environment;
+pub mod executable;
 mod file_time;
 pub mod fnv;
 pub mod footprint;

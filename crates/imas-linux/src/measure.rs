@@ -336,7 +336,9 @@ impl Watchdog {
         let (done, wait) = channel();
         let thread = std::thread::spawn(move || {
             let why = watch(&wait, timeout, still.map(|limit| Stillness::new(pid, limit)));
-            if why.is_some() && let Ok(pid) = i32::try_from(pid) {
+            if why.is_some()
+                && let Ok(pid) = i32::try_from(pid)
+            {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
             }
             why

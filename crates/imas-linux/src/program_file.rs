@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::index::Executable;
+use crate::executable::Executable;
 
 /// An open regular file, and what it was when it was opened.
 #[derive(Debug)]

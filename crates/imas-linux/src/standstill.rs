@@ -55,7 +55,9 @@ fn waits_for_a_lock(pid: u32) -> bool {
 /// A zombie waits for its parent, not for anything that it could go on with.
 fn has_ended(task: &std::path::Path) -> bool {
     let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit(')')
+        .next()
+        .is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Follows the CPU time of a process and its descendants and finds that they stand still.
@@ -84,7 +86,8 @@ impl Stillness {
 
     /// Looks once more; whether they have stood still for as long as the limit.
     pub(crate) fn is_reached(&mut self) -> bool {
-        let now: f64 = tree(self.pid).into_iter().filter_map(|pid| Some(cpu_s(&process(pid)?.stat().ok()?))).sum();
+        let now: f64 =
+            tree(self.pid).into_iter().filter_map(|pid| Some(cpu_s(&process(pid)?.stat().ok()?))).sum();
         let stood = self.since.elapsed();
         if (now - self.cpu_s).abs() > STILL * stood.as_secs_f64() + STEP_S {
             (self.since, self.cpu_s) = (Instant::now(), now);
@@ -120,14 +123,20 @@ mod tests {
     #[test]
     fn who_waits_for_a_lock_is_told_from_who_waits_for_anything_else() {
         const LOCK: &str = "import threading\nlock = threading.Lock()\nlock.acquire()\n";
-        assert!(comes(&mut python(&format!("{LOCK}lock.acquire()")), |seen| seen.locked && seen.lived_s > 0.05));
+        assert!(
+            comes(&mut python(&format!("{LOCK}lock.acquire()")), |seen| seen.locked && seen.lived_s > 0.05)
+        );
         let worker = "import time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()\nlock.acquire()";
         let is_in_sleep = |seen: &Sighting| seen.lived_s > 0.5;
         let mut one_sleeps = python(&format!("{LOCK}{worker}"));
         assert!(comes(&mut one_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its other thread sleeps");
-        let mut child_sleeps = python(&format!("{LOCK}import subprocess\nsubprocess.Popen(['sleep', '3'])\nlock.acquire()"));
+        let mut child_sleeps =
+            python(&format!("{LOCK}import subprocess\nsubprocess.Popen(['sleep', '3'])\nlock.acquire()"));
         assert!(comes(&mut child_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its child sleeps");
-        assert!(comes(&mut python("input()"), |seen| is_in_sleep(seen) && !seen.locked), "it waits for input");
+        assert!(
+            comes(&mut python("input()"), |seen| is_in_sleep(seen) && !seen.locked),
+            "it waits for input"
+        );
         assert!(comes(&mut python("while True: pass"), |seen| seen.cpu_s > 0.1 && !seen.locked), "it works");
     }
 }

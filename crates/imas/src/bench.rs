@@ -307,8 +307,12 @@ impl Bench<'_> {
             each.runs.clone_from(&ready.runs);
         }
         let options = Options { seed: self.args.seed, conditions: self.conditions, ..Options::default() };
-        let hung: Vec<&str> =
-            chosen.iter().zip(&measured).filter(|(_, m)| m.hung).map(|(c, _)| c.candidate.name.as_str()).collect();
+        let hung: Vec<&str> = chosen
+            .iter()
+            .zip(&measured)
+            .filter(|(_, m)| m.hung)
+            .map(|(c, _)| c.candidate.name.as_str())
+            .collect();
         let comparison =
             compare_counted(&runs, &counted_exits(&chosen, &measured), &options).with_hung(&hung);
         let expected: BTreeSet<i32> =
@@ -398,7 +402,7 @@ fn harms<'a>(
     let fatal = |m: &Measured| {
         let signals = m.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.into_iter().find(|&signal| is_crash_signal(signal));
-        crash.map(|signal| Ended::Signal { signal }).or(m.hung.then_some(Ended::Hung))
+        crash.map(|signal| Ended::Signal { signal }).or_else(|| m.hung.then_some(Ended::Hung))
     };
     chosen.iter().zip(measured).filter_map(move |(c, m)| Some((c.candidate, fatal(m)?)))
 }
@@ -442,7 +446,9 @@ fn pace_note(candidates: &[CandidateRuns]) -> Option<String> {
 fn odd(outcome: &Outcome, candidate: &Candidate) -> Option<String> {
     let name = &candidate.name;
     if outcome.hung {
-        return Some(format!("{name}: a run used no CPU time for far longer than any under system took, and was ended"));
+        return Some(format!(
+            "{name}: a run used no CPU time for far longer than any under system took, and was ended"
+        ));
     }
     if outcome.timed_out {
         return Some(format!("{name}: a run took too long and was ended"));

@@ -179,15 +179,10 @@ fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> Stri
         when(quarantine.since_unix_s),
         crashes.crashed,
         crashes.starts,
-        if is_hang(quarantine) { " or hung" } else { "" },
+        if quarantine.is_hang() { " or hung" } else { "" },
         system.crashed,
         system.starts
     )
-}
-
-/// Whether the first of what it did was a hang.
-pub(crate) fn is_hang(quarantine: &Quarantine) -> bool {
-    quarantine.hung.is_some() || quarantine.ended == Ended::Hung
 }
 
 /// How many trials do not count for each reason, in the order in which they first occur.

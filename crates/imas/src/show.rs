@@ -8,6 +8,7 @@ use imas_core::adaptive::{self, Judgement, Status};
 use imas_core::decision::Decision;
 use imas_core::paper::Picks;
 use imas_core::profile::CandidateView;
+use imas_core::quarantine::Quarantine;
 use imas_core::{ProfileView, SYSTEM};
 use imas_engine::state::ProgramState;
 use imas_report::format;
@@ -154,7 +155,7 @@ fn standing_words(view: &CandidateView, status: Status) -> String {
 }
 
 fn hung(view: &CandidateView) -> bool {
-    view.quarantine.as_ref().is_some_and(crate::explain::is_hang)
+    view.quarantine.as_ref().is_some_and(Quarantine::is_hang)
 }
 
 /// A status in words.

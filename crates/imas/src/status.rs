@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::daemon;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
@@ -169,7 +170,7 @@ fn lines(
             trial: entry.and_then(|(_, trial)| trial.clone()),
             hung: quarantined
                 .clone()
-                .filter(|view| view.quarantine.as_ref().is_some_and(crate::explain::is_hang))
+                .filter(|view| view.quarantine.as_ref().is_some_and(Quarantine::is_hang))
                 .map(|view| view.name.clone())
                 .collect(),
             quarantined: quarantined.map(|view| view.name.clone()).collect(),

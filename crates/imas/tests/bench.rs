@@ -427,7 +427,9 @@ fn a_candidate_under_which_it_hangs_is_named() {
     assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2, "the others go on");
     assert!(std::fs::read_to_string(&*markdown).unwrap().contains("hangs under hangs"), "the page says so");
     assert!(std::fs::read_to_string(&*csv).unwrap().contains("hangs"));
-    assert!(support::stderr(&output).contains("hangs under hangs") || text(&result, "/picks/fastest") != "hangs");
+    assert!(
+        support::stderr(&output).contains("hangs under hangs") || text(&result, "/picks/fastest") != "hangs"
+    );
     let explained = world.json(["explain", "behave", "--json"]);
     assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "hung", "{explained:#}");
 }

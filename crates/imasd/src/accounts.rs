@@ -5,6 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// The first uid of people; those below belong to the system.
+pub(crate) const FIRST_USER: u32 = 1000;
+
 /// Whom a range of subordinate uids was given to, as `/etc/subuid` writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Holder {

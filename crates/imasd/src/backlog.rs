@@ -5,9 +5,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::ops::Bound;
+use std::time::Duration;
 
 use crate::folders::PageName;
 use crate::sight::{Identity, Sight};
+
+/// Where pages wait, the next turn comes after this time, so that a flood is not worked on without a pause.
+pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
 
 /// A page that waits.
 #[derive(Debug)]

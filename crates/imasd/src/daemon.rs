@@ -13,7 +13,7 @@ use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 
-use crate::backlog::Backlog;
+use crate::backlog::{BETWEEN_TURNS, Backlog};
 use crate::book::Book;
 use crate::census::{Census, Worth};
 use crate::cli::Options;
@@ -28,7 +28,6 @@ use crate::folders::{Folders, PageName};
 use crate::harm::Failures;
 use crate::ineligible::Ineligible;
 use crate::installation::Installation;
-use crate::news::BETWEEN_TURNS;
 use crate::notify;
 use crate::owners::Owners;
 use crate::publish::Publisher;

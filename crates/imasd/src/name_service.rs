@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User};
 
-use crate::owners::FIRST_USER;
+use crate::accounts::FIRST_USER;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

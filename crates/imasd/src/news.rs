@@ -21,8 +21,6 @@ const MOST_GLIMPSES: usize = 1024;
 const LONGEST_NAME: usize = 64;
 /// What waits at our start is worked on for so long before programs are served.
 const AT_START: Duration = Duration::from_secs(2);
-/// Where pages wait, the next turn comes after this time, so that a flood is not worked on without a pause.
-pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
 
 impl Daemon {
     /// What has been written in the folders. All processes behind it are looked at before any of it is worked on: that takes time, for the

@@ -7,11 +7,9 @@ use std::path::Path;
 
 use imas_store::domain::Domain;
 
-use crate::accounts::{Accounts, Holder};
+use crate::accounts::{Accounts, FIRST_USER, Holder};
 use crate::name_service::{NameService, Question};
 
-/// The first uid of people; those below belong to the system.
-pub(crate) const FIRST_USER: u32 = 1000;
 /// Answers remembered at most.
 const MOST_REMEMBERED: usize = 65_536;
 

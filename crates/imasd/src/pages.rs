@@ -198,7 +198,17 @@ impl Daemon {
         let since = Instant::now();
         let signal = self.departed.signals.of(witness.pid, since);
         let exec_ns = self.departed.execs.of(witness.pid, since);
-        let watch = Watch { witness, image, token, signal, exec_ns, since, sampled: false, sighting: None, ended: false };
+        let watch = Watch {
+            witness,
+            image,
+            token,
+            signal,
+            exec_ns,
+            since,
+            sampled: false,
+            sighting: None,
+            ended: false,
+        };
         let identity = watch.identity();
         self.watched.add(page.clone(), watch);
         let held = sight::hold(identity);

@@ -353,7 +353,8 @@ fn a_hang_is_harm_and_who_is_stopped_early_did_not_hang() {
     let script = world.script("hanging.py", HANGING);
     let program = world.notice(&script);
     let trials = || world.store().trials(program.id).unwrap();
-    let usual = || trials().into_iter().filter(|trial| trial.sample.candidate == "system").collect::<Vec<_>>();
+    let usual =
+        || trials().into_iter().filter(|trial| trial.sample.candidate == "system").collect::<Vec<_>>();
     let mut hung = 0;
     while let Some(next) = world.next_trial(&program) {
         let before = trials().len();

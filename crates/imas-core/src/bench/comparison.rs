@@ -65,7 +65,9 @@ impl Comparison {
     /// What is known of these candidates beside how their runs ended: one of either kind stood still until it was ended.
     #[must_use]
     pub fn with_hung(mut self, hung: &[&str]) -> Self {
-        for candidate in self.candidates.iter_mut().filter(|candidate| hung.contains(&candidate.name.as_str())) {
+        for candidate in
+            self.candidates.iter_mut().filter(|candidate| hung.contains(&candidate.name.as_str()))
+        {
             candidate.ineligible = Some(Ineligible::Hung);
             let about = |warning: &Warning| warning.is_objection_to(&candidate.name);
             self.warnings.retain(|warning| !about(warning));

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn an_odd_run_is_marked() {
-        let mut runs: Vec<_> = [1.0, 1.01, 0.99, 1.02, 5.0].map(|s| run(s)).to_vec();
+        let mut runs: Vec<_> = [1.0, 1.01, 0.99, 1.02, 5.0].map(run).to_vec();
         runs[0].outlier = true;
         mark_outliers(&mut runs);
         assert_eq!(

@@ -147,7 +147,9 @@ impl Warning {
             Self::OutputVariesByItself => {
                 "outputs were not compared; make the program repeatable (seed, clock) to have them compared"
             }
-            Self::CrashUnder { .. } | Self::HangsUnder { .. } => "it is not picked; keep this program away from it",
+            Self::CrashUnder { .. } | Self::HangsUnder { .. } => {
+                "it is not picked; keep this program away from it"
+            }
             Self::LoadHigh { .. } => "wait until the machine is idle, or take more runs with -n",
         }
     }

@@ -116,7 +116,8 @@ pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path
     if calls(interface, source, program, &mut left) {
         return true;
     }
-    let others = program.needed.iter().filter(|name| !name.starts_with(interface.library)).take(MOST_LIBRARIES);
+    let others =
+        program.needed.iter().filter(|name| !name.starts_with(interface.library)).take(MOST_LIBRARIES);
     let mut files = others.filter_map(|name| find(name, path, &program.folders));
     files.any(|library| is_called_by(interface, &library, &mut left))
 }
@@ -144,7 +145,7 @@ fn calls(interface: &Interface, source: &mut (impl Read + Seek), file: &Headers,
 /// The library's file where ld.so would look first: in the folders that the program names, then in the usual ones. What is elsewhere, the
 /// hook finds.
 fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
-    let origin = program.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let origin = program.parent().unwrap_or_else(|| Path::new("/")).to_string_lossy().into_owned();
     let named = named.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty());
     let named = named.map(|folder| folder.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin));
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
@@ -180,7 +181,8 @@ mod tests {
         for harmless in ["malloc", "free", "mallctl", "nallocx", "malloc_usable_size", "malloc_stats_print"] {
             assert!(!JEMALLOC.has(harmless), "{harmless}");
         }
-        for harmless in ["tc_malloc_stats", "tc_mallinfo", "tc_version", "MallocExtension_ReleaseFreeMemory"] {
+        for harmless in ["tc_malloc_stats", "tc_mallinfo", "tc_version", "MallocExtension_ReleaseFreeMemory"]
+        {
             assert!(!TCMALLOC.has(harmless), "{harmless}");
         }
         for harmless in ["mi_malloc_good_size", "mi_collect", "mi_option_set", "mi_heap_new", "mi_open"] {
@@ -205,7 +207,11 @@ mod tests {
             std::fs::write(&input, source).unwrap();
             let here = format!("-L{}", self.0.path().display());
             let mut command = Command::new("cc");
-            command.args(["-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed", "-o"]).arg(&output).arg(&input).args(flags);
+            command
+                .args(["-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed", "-o"])
+                .arg(&output)
+                .arg(&input)
+                .args(flags);
             assert!(command.status().unwrap().success(), "{command:?}");
             output
         }
@@ -224,7 +230,9 @@ mod tests {
         assert_eq!(made.unfit(CALLS, &[JE]), Some(Unfit::AllocatorInterface));
         let asks = "int mallctl(void); int main(void){return mallctl();}";
         assert_eq!(made.unfit(asks, &[JE]), None, "as redis-server does");
-        let may = CALLS.replace("int);", "int) __attribute__((weak));").replace("mallocx(1, 0) != 0", "mallocx ? mallocx(1, 0) != 0 : 0");
+        let may = CALLS
+            .replace("int);", "int) __attribute__((weak));")
+            .replace("mallocx(1, 0) != 0", "mallocx ? mallocx(1, 0) != 0 : 0");
         assert_eq!(made.unfit(&may, &[]), None, "it would call it where it is");
         assert_eq!(made.unfit(&may, &[JE]), Some(Unfit::AllocatorInterface), "and it is");
         assert_eq!(made.unfit(CALLS, &["-lc", JE]), None, "libc's malloc is the program's: a heap apart");
