@@ -142,7 +142,11 @@ fn a_signal_that_another_process_sent_is_not_the_programs() {
     let ended = |code| accepted(|p| (p.header.fatal_signal, p.header.fatal_code) = (6, code)).ended;
     assert_eq!(ended(0), Ended::Killed { signal: 6 }, "a watchdog");
     for own in [-6_i32, 1, 128] {
-        assert_eq!(ended(own as u32), Ended::Signal { signal: 6 }, "{own}: abort, a fault, the kernel");
+        assert_eq!(
+            ended(own.cast_unsigned()),
+            Ended::Signal { signal: 6 },
+            "{own}: abort, a fault, the kernel"
+        );
     }
 }
 

@@ -171,7 +171,7 @@ mod tests {
             let parts: String = text.split('"').skip(1).step_by(2).collect();
             parts.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        for (name, interface) in [("JEMALLOC", JEMALLOC), ("TCMALLOC", TCMALLOC), ("MIMALLOC", MIMALLOC)] {
+        for (name, interface) in ["JEMALLOC", "TCMALLOC", "MIMALLOC"].into_iter().zip(INTERFACES) {
             assert_eq!(quoted(name), interface.functions, "{name}");
         }
     }
