@@ -44,11 +44,27 @@ static fork_order_call *fork_order_find(void) {
     return libc_dlsym != NULL ? (fork_order_call *)object_next("__register_atfork") : find_without_dlsym();
 }
 
-/* Our own libraries keep their handlers themselves (they have a __register_atfork), an allocator of the user's does
- * not. */
+/* The object that serves malloc if it is an allocator of the user's, else NULL: our own libraries keep their handlers
+ * themselves (they have a __register_atfork), libc needs none. */
+static const void *find_foreign(void) {
+    const void *serving = object_of(object_next("malloc"));
+    return serving == object_libc() || object_is_ours(serving) ? NULL : serving;
+}
+
+/* Found once: the search waits for a thread that loads a library, and that thread may wait for the one that registers. */
+static const void *foreign_allocator(void) {
+    static const void *found;
+    static int is_found;
+    if (!__atomic_load_n(&is_found, __ATOMIC_ACQUIRE)) {
+        __atomic_store_n(&found, find_foreign(), __ATOMIC_RELAXED);
+        __atomic_store_n(&is_found, 1, __ATOMIC_RELEASE);
+    }
+    return __atomic_load_n(&found, __ATOMIC_RELAXED);
+}
+
 static int fork_order_is_own(void *object) {
-    const void *registering = object_of(object);
-    return registering != NULL && registering == object_of(object_next("malloc")) && registering != object_libc();
+    const void *foreign = foreign_allocator();
+    return foreign != NULL && object_of(object) == foreign;
 }
 
 /* What the handlers of a foreign allocator do besides to lock is not known, and ours always have something to do. */

@@ -96,6 +96,9 @@ private:
 
     NOINLINE void begin_thread(Allocator *instance, bool minimal)
     {
+        // While a fork holds the lock of initOnceMaybe the shared data serve.
+        if (scudo::atomic_load(&disabled, scudo::memory_order_acquire))
+            return;
         initOnceMaybe(instance);
         if (minimal || ended)
             return;

@@ -26,7 +26,7 @@ def page(pid, uid, candidate, signal=0, trial_id="forged-0"):
     start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
     boot = open("/proc/sys/kernel/random/boot_id").read().strip()
     head = struct.pack("=QIIIIIIQQ40s40s64s1024s1024s72sIIIiII", 0x31454741505341A9, 1, 4096, 2, pid, uid, 1, start, time.time_ns(),
-                       boot.encode(), trial_id.encode(), candidate.encode(), b"/usr/bin/python3", b"", b"", 2, 0, 0, -1, signal, 0)
+                       boot.encode(), trial_id.encode(), candidate.encode(), b"/usr/bin/python3", b"", b"", 2, 0, 0, -1, signal, 1)
     return head.ljust(4096, b"\\0")
 """
 # Once imasd has made the folder, three processes of this program claim to have crashed, each under another allocator.

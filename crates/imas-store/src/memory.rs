@@ -66,9 +66,14 @@ impl Store {
                    ON CONFLICT (path, kind) DO UPDATE SET stamp = ?3, fact = ?4";
         let fact = serde_json::to_string(fact)?;
         self.connection().prepare_cached(sql)?.execute(params![file.to_string_lossy(), kind, stamp, fact])?;
+        let oldest = "DELETE FROM file_fact WHERE rowid <= (SELECT max(rowid) FROM file_fact) - ?1";
+        self.connection().prepare_cached(oldest)?.execute([MOST_FACTS])?;
         Ok(())
     }
 }
+
+/// Facts that are kept; the oldest go first. Whoever names new files for ever fills no disk.
+const MOST_FACTS: i64 = 50_000;
 
 /// Changes whenever the file is replaced or written.
 fn stamp(about: &Metadata) -> String {

@@ -59,8 +59,10 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> anyhow::Error {
 }
 
 pub(crate) fn write(args: &BenchArgs, report: &Report<Host>) -> Result<()> {
-    if let Some(file) = &args.export_json {
-        to(file, &(serde_json::to_string_pretty(report)? + "\n"))?;
+    match &args.export_json {
+        Some(file) if is_stdout(file) => output::json(report)?,
+        Some(file) => to(file, &(serde_json::to_string_pretty(report)? + "\n"))?,
+        None => {}
     }
     if let Some(file) = &args.export_csv {
         to(file, &String::from_utf8(report.csv()?)?)?;

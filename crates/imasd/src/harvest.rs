@@ -78,6 +78,10 @@ impl Daemon {
         if new && record.sample.ended.is_crash() && record.sample.pass_reason.is_none() {
             self.note_crash(&record, &watch);
         }
+        if new && may_have_hung(&record.sample) {
+            self.take_culprits_out_of_use();
+            self.publish_soon();
+        }
     }
 
     /// An index was just published; pages of trials that it does not offer any more go. Until then their names were taken: whoever could

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::daemon::Daemon;
 
 /// Name of what was found, in the store.
-const FOUND: &str = "imasd-executable, its allocator's interface";
+const FOUND: &str = "imasd-executable-interface";
 /// Name of the count of readings that were begun and have not ended.
 const BEGUN: &str = "imasd-executable-begun";
 /// So many of them, and the file is not read any more.
@@ -51,12 +51,10 @@ impl Daemon {
         // Before the first byte is read: should this be the end of us, it is known at what.
         self.store.remember_of(path, file.about(), BEGUN, &(begun + 1))?;
         let found = read(&file, path);
-        let ended = match &found {
-            Ok(found) => self.store.remember_of(path, file.about(), FOUND, found),
-            Err(_) => self.store.remember_of(path, file.about(), BEGUN, &begun),
-        };
-        ended?;
-        Ok(found?)
+        self.store.remember_of(path, file.about(), BEGUN, &begun)?;
+        let found = found?;
+        self.store.remember_of(path, file.about(), FOUND, &found)?;
+        Ok(found)
     }
 
     /// Whether the file that stands at the path was read before and has not changed since.

@@ -69,6 +69,9 @@ impl NameService {
     }
 
     fn ask(&mut self, question: &Question) {
+        if self.answers.len() + self.open.len() >= MOST {
+            self.answers.retain(|_, (_, at)| at.elapsed() < GOOD_FOR);
+        }
         let has_room = self.answers.contains_key(question) || self.answers.len() + self.open.len() < MOST;
         if !has_room || self.open.contains(question) {
             return;

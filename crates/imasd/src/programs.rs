@@ -12,11 +12,11 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::elf;
 use imas_linux::index::Executable;
 use imas_linux::program_file::executable_at;
-use imas_store::RowId;
 use imas_store::daemon::{Disabled, Offer};
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
 use imas_store::samples::Program;
+use imas_store::{RowId, StoreError};
 
 use crate::book::{Known, untouched};
 use crate::daemon::Daemon;
@@ -103,10 +103,14 @@ impl Daemon {
         if self.ineligible.contains(sight, domain) {
             return;
         }
-        if let Some(reason) = self.bar(sight) {
-            self.ineligible.add(sight, domain, reason);
-            self.counters.programs_left_alone += 1;
-            return;
+        match self.bar(sight) {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                self.ineligible.add(sight, domain, reason);
+                self.counters.programs_left_alone += 1;
+                return;
+            }
+            Err(error) => return self.store_refused(&error),
         }
         let path = sight.path.to_string_lossy();
         if self.book.named(domain, &path, &sight.detail_text).is_none() && !self.make_room(domain) {
@@ -136,20 +140,21 @@ impl Daemon {
         self.judge(id);
     }
 
-    /// Why the program of this process is left alone.
-    fn bar(&self, sight: &Sight) -> Option<String> {
+    /// Why the program of this process is left alone; an error when the store cannot say what is known of its file.
+    fn bar(&self, sight: &Sight) -> Result<Option<String>, StoreError> {
         if let Some(reason) = self.exclusions.reason(&sight.path) {
-            return Some(reason.to_owned());
+            return Ok(Some(reason.to_owned()));
         }
         if executable_at(&sight.path) != Some(sight.executable) {
-            return Some("its file is not the one that stands at its path".to_owned());
+            return Ok(Some("its file is not the one that stands at its path".to_owned()));
         }
         if imas_linux::program::is_privileged(&sight.path) {
-            return Some(elf::Unfit::Privileged.why().to_owned());
+            return Ok(Some(elf::Unfit::Privileged.why().to_owned()));
         }
         match self.inspect(&sight.path, sight.executable) {
-            Ok(found) => found.unfit,
-            Err(error) => Some(error.to_string()),
+            Ok(found) => Ok(found.unfit),
+            // It is the store that is at fault: nothing is known of the program.
+            Err(error) => error.downcast::<StoreError>().map_or_else(|why| Ok(Some(why.to_string())), Err),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::program_file::ProgramFile;
 
 /// Of the libraries of one program so many are looked at; what calls an allocator in others, the hook finds.
 const MOST_LIBRARIES: usize = 64;
+/// Of the folders that a program names so many are searched.
+const MOST_FOLDERS: usize = 32;
 
 /// An allocator with an interface of its own.
 struct Interface {
@@ -146,7 +148,8 @@ fn calls(interface: &Interface, source: &mut (impl Read + Seek), file: &Headers,
 /// hook finds.
 fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
     let origin = program.parent().unwrap_or_else(|| Path::new("/")).to_string_lossy().into_owned();
-    let named = named.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty());
+    let named =
+        named.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty()).take(MOST_FOLDERS);
     let named = named.map(|folder| folder.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin));
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
     let usual = ["/lib/", "/usr/lib/"].map(|folder| format!("{folder}{multiarch}"));

@@ -81,6 +81,10 @@ pub(super) fn refers(
     Ok(found)
 }
 
+/// A symbol with a longer name is not one that anybody looks for. Without this bound a file of few pages, whose table of names has
+/// no end, would be read for an hour.
+const LONGEST_NAME: usize = 128;
+
 /// Names of the undefined symbols in a piece of the table.
 fn undefined<'a>(piece: &'a [u8], endian: Endianness, names: &'a [u8]) -> impl Iterator<Item = &'a str> {
     type Symbol = elf::Sym64<Endianness>;
@@ -89,6 +93,7 @@ fn undefined<'a>(piece: &'a [u8], endian: Endianness, names: &'a [u8]) -> impl I
     let references = symbols.iter().filter(move |symbol| symbol.st_shndx(endian) == elf::SHN_UNDEF);
     references.filter_map(move |symbol| {
         let name = names.get(symbol.st_name(endian) as usize..)?;
+        let name = &name[..name.len().min(LONGEST_NAME)];
         let end = name.iter().position(|byte| *byte == 0)?;
         std::str::from_utf8(&name[..end]).ok()
     })
@@ -162,4 +167,28 @@ fn pieces(
 /// Shorter than its header says: damaged, or truncated while it was read.
 fn beyond_the_end(error: io::Error) -> ElfError {
     if error.kind() == io::ErrorKind::UnexpectedEof { ElfError::Truncated } else { error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// Without the bound on a name's length each of these symbols reads four million bytes: the test would take ten minutes.
+    #[test]
+    fn names_without_an_end_cost_no_time() {
+        const SYMBOLS: u64 = 200_000;
+        let (symbols, names) = (SYMBOLS * size_of::<elf::Sym64<Endianness>>() as u64, 4 << 20);
+        let mut file = vec![0; usize::try_from(symbols).unwrap()];
+        file.resize(file.len() + (4 << 20), b'x');
+        let table = Table {
+            symbols: Part { offset: 0, bytes: symbols },
+            names: Part { offset: symbols, bytes: names },
+            is_64: true,
+            endian: Endianness::Little,
+        };
+        let refers = |left| refers(&mut Cursor::new(&file), Some(table), left, |name| name == "mallocx");
+        assert!(!refers(symbols + names).unwrap());
+        assert!(matches!(refers(symbols), Err(ElfError::TooLarge)), "more than may be read");
+    }
 }
