@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Environment: launcher -> guard / hook -------------------------------------------------------------- */
+/* ---- Environment: launcher -> guard / hook ------------------------------------------------------------- */
 
 /* Absolute path of the page the launcher prepared for this process (its pid stands in the header). */
 #define IMAS_ENV_PAGE "IMAS_PAGE"
@@ -26,12 +26,12 @@
 /* Colon-separated names that did not exist before the launcher set them. */
 #define IMAS_ENV_UNSET "IMAS_UNSET"
 /* Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for one, looks
- * for the auxiliary vector behind the NULL that ends the environment, and reads what it finds there in pairs. */
+ * for the auxiliary vector after the NULL that ends the environment, and reads what it finds there in pairs. */
 #define IMAS_ENV_PAD "IMAS_PAD"
 /* "1": do nothing at all. */
 #define IMAS_ENV_DISABLE "IMAS_DISABLE"
 
-/* ---- Trial page ------------------------------------------------------------------------------------------ */
+/* ---- Trial page ---------------------------------------------------------------------------------------- */
 
 #define IMAS_PAGE_MAGIC UINT64_C(0x31454741505341A9) /* bytes A9 'A' 'S' 'P' 'A' 'G' 'E' '1': no text file starts so */
 #define IMAS_PAGE_VERSION 1u
@@ -161,7 +161,7 @@ struct imas_page_header {
      * Pages of earlier versions have zeros here: nothing is known.
      */
     uint64_t split_moments;
-    uint64_t split_told; /* moments at which the allocator told the last four; they mean something when it is all of them */
+    uint64_t split_reported; /* moments at which the allocator reported the last four; they are valid if it is all of them */
     uint64_t split_time; /* units the moments stand for */
     uint64_t split_resident_kib_time;  /* as resident_bytes_sum */
     uint64_t split_usable_kib_time;    /* the estimate of live_bytes ... */
@@ -179,7 +179,7 @@ struct imas_page_header {
 /* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */
 struct imas_sampled_op {
     uint64_t sampled;                          /* calls timed */
-    uint64_t weight;                           /* sum of weights of those not taken for interrupted (hook/believed.h): estimates calls * 256 */
+    uint64_t weight;                           /* sum of weights of those not taken for interrupted (hook/plausible.h): estimates calls * 256 */
     uint64_t ticks;                            /* of the same: sum of weight * ticks / 256, empty pair not yet subtracted */
     uint64_t histogram[IMAS_LATENCY_BUCKETS];  /* weights of all by log2 of ticks less the empty pair */
 };

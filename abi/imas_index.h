@@ -5,7 +5,7 @@
  *
  * Layout below a run folder, /run/imas system-wide, $IMAS_RUN for a user's own tree:
  *   catalogue            owned by root (own tree: the user); candidate id -> library, environment
- *   disabled             when it exists, every process stands aside
+ *   disabled             when it exists, the stub does nothing in any process
  *   state/               owned by the daemon's user (the uid that the catalogue names)
  *   state/index          replaced by rename only
  *   state/u/UID/         0700, owned by UID: pages of that user's processes
@@ -39,18 +39,18 @@
 #define IMAS_FNV64_START UINT64_C(0xcbf29ce484222325)
 #define IMAS_FNV64_PRIME UINT64_C(0x00000100000001b3)
 
-/* ---- Index ----------------------------------------------------------------------------------------------- */
+/* ---- Index --------------------------------------------------------------------------------------------- */
 
 #define IMAS_INDEX_MAGIC UINT64_C(0x31584449534149A9) /* bytes A9 'I' 'A' 'S' 'I' 'D' 'X' '1' */
 #define IMAS_INDEX_VERSION 1u
 #define IMAS_INDEX_HEADER_BYTES 128u
 #define IMAS_INDEX_ENTRY_BYTES 128u
-/* An entry stands in its home slot (hash modulo slots) or one of the next IMAS_INDEX_PROBES - 1; so many spill slots follow
+/* An entry is in its home slot (hash modulo slots) or one of the next IMAS_INDEX_PROBES - 1. As many spill slots follow
  * the table, so that one read of IMAS_INDEX_PROBES entries finds it or shows that it is not there. */
 #define IMAS_INDEX_PROBES 16u
 
 enum imas_index_flag {
-    IMAS_INDEX_DISABLED = 1, /* everybody stands aside; set when an allocator or the hook is under suspicion */
+    IMAS_INDEX_DISABLED = 1, /* the stub does nothing in any process; set when an allocator or the hook may be at fault */
 };
 
 struct imas_index_header {
@@ -59,7 +59,7 @@ struct imas_index_header {
     uint32_t check;
     uint64_t file_bytes;   /* header + (slots + IMAS_INDEX_PROBES - 1) entries */
     uint64_t generation;   /* grows with each publication */
-    uint64_t catalogue_id; /* of the catalogue table the ids belong to; another one: stand aside */
+    uint64_t catalogue_id; /* of the catalogue table the ids belong to; with another one the stub does nothing */
     uint64_t made_boot_ns; /* CLOCK_BOOTTIME */
     uint64_t slots;        /* power of two */
     uint64_t entries;
@@ -78,7 +78,7 @@ enum imas_detail_kind {
 };
 
 enum imas_entry_flag {
-    /* On the entry without detail: programs of this executable are told apart by what it is given to run / by unit. */
+    /* On the entry without detail: programs of this executable are distinguished by what it is given to run / by unit. */
     IMAS_ENTRY_INTERPRETER = 1,
     IMAS_ENTRY_JAVA = 2,
     IMAS_ENTRY_BY_UNIT = 4,
@@ -90,7 +90,7 @@ enum imas_entry_flag {
 
 /*
  * How a process finds its decision: the entry (executable, no detail, own uid), else (executable, no detail, IMAS_ANY_UID); that
- * one's flags say whether programs are told apart. If so (executable, detail, own uid), else (executable, detail, IMAS_ANY_UID),
+ * one's flags say whether programs are distinguished. If so (executable, detail, own uid), else (executable, detail, IMAS_ANY_UID),
  * by what it is given to run first, by unit second; where none stands, the entry without detail holds.
  */
 
@@ -116,7 +116,7 @@ struct imas_index_entry {
 };
 #define IMAS_KEY_BYTES 40u
 
-/* ---- Catalogue table ------------------------------------------------------------------------------------- */
+/* ---- Catalogue table ----------------------------------------------------------------------------------- */
 
 #define IMAS_CATALOGUE_MAGIC UINT64_C(0x3154414353414DA9) /* bytes A9 'M' 'A' 'S' 'C' 'A' 'T' '1' */
 #define IMAS_CATALOGUE_VERSION 1u

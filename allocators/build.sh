@@ -3,8 +3,8 @@
 # Builds the packaged allocators: build.sh [--strict] [--force] [--list | --default | NAME...]
 #
 # Every recipe (recipes/NAME.sh) becomes build/lib/imas/allocators/libNAME.so, put in place by rename.
-# One whose inputs have not changed is left alone. One that fails leaves its reason in
-# build/lib/imas/allocators/NAME.failed and the others untouched; the exit status is 0 all the same,
+# A recipe whose inputs have not changed is not built again. A recipe that fails writes its reason to
+# build/lib/imas/allocators/NAME.failed and leaves the others untouched; the exit status is still 0,
 # unless --strict is given. docs/adding-an-allocator.md describes recipes.
 
 # Recipes and lib/ set and read variables of this file; shellcheck sees one file at a time.
@@ -46,7 +46,7 @@ default_names()
         ' "$ALLOCATORS/catalogue.toml" | sort -u
 }
 
-# Everything that decides what comes out. Runs in the subshell that has sourced the recipe.
+# A hash of all inputs of the build. Runs in the subshell that has sourced the recipe.
 stamp_of()
 {
     local files=("$ALLOCATORS/recipes/$name.sh" "$ALLOCATORS/lib/recipe.sh" "$ALLOCATORS/lib/compile.sh"
@@ -65,7 +65,7 @@ stamp_of()
     } | sha256sum | cut -d' ' -f1
 }
 
-# In a subshell: source the recipe, and build unless the stamp says it is done. Prints "current" or
+# In a subshell: source the recipe, and build unless the stamp is current. Prints "current" or
 # nothing on file descriptor 3.
 build_one()
 {
@@ -89,14 +89,14 @@ build_one()
     build
     cp "lib$name.so" "$product.part"
     mv "$product.part" "$product"
-    # The conformance kit's word about the one before.
+    # The conformance kit's result for the previous library.
     rm -f "$product.withheld"
     echo "$stamp" >"$folder/stamp"
     cd "$folder"
     rm -rf "$folder/work"
 }
 
-# The first line of the log that says what went wrong (tools' closing lines only say that something did).
+# The first line of the log that names the error (tools' last lines only state that there was one).
 reason_in()
 {
     grep -E 'error: |undefined reference|^check: |^E: |not installed|could not be|No such file' "$1" |
@@ -107,7 +107,7 @@ report_failure()
 {
     local log=$1 reason
     reason=$(reason_in "$log")
-    # What is there was built from other inputs than the catalogue speaks of.
+    # The library that is there was built from other inputs than those of the catalogue.
     rm -f "$product"
     printf '%s; log: build/allocators/%s/build.log\n' "${reason:-the recipe ended with an error}" "$name" >"$failed.part"
     mv "$failed.part" "$failed"
@@ -121,11 +121,11 @@ run_recipe()
     product=$PRODUCTS/allocators/lib$name.so
     failed=$PRODUCTS/allocators/$name.failed
     mkdir -p "$folder"
-    local start=$SECONDS status=0 said
+    local start=$SECONDS status=0 result
     # The recipe must stop at its first failing command, but bash ignores `set -e` in whatever runs
     # inside a condition: hence no `if` and no `||` around this, here or at the caller.
     set +e
-    said=$( (set -e; build_one) 3>&1 >"$folder/build.log" 2>&1)
+    result=$( (set -e; build_one) 3>&1 >"$folder/build.log" 2>&1)
     status=$?
     set -e
     if [ "$status" != 0 ]; then
@@ -134,14 +134,14 @@ run_recipe()
         return
     fi
     rm -f "$failed"
-    if [ "$said" = current ]; then
+    if [ "$result" = current ]; then
         echo "  $name: up to date"
     else
         echo "  $name: built in $((SECONDS - start)) s"
     fi
 }
 
-# The catalogue names libraries relative to itself, so it stands beside them.
+# The catalogue names libraries relative to itself, so it is in the folder above them.
 install_catalogue()
 {
     cp "$ALLOCATORS/catalogue.toml" "$PRODUCTS/catalogue.toml.part"

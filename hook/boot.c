@@ -8,7 +8,7 @@
 #define LARGEST_STEP 6 /* regions double up to 16 MiB */
 #define BLOCK_ALIGNMENT ((size_t)16)
 
-/* Stands right before each block, so that realloc knows how much to copy. */
+/* Lies right before each block, so that realloc knows how much to copy. */
 struct boot_header {
     size_t size;
     size_t unused; /* keeps blocks on 16 bytes */
@@ -20,7 +20,8 @@ struct region {
 };
 
 static _Alignas(16) unsigned char arena[BOOT_ARENA_BYTES];
-/* The first region is the arena itself, filled in at first use: an address here would be one relocation more. */
+/* The first region is the arena itself, filled in at first use: an address here would be one relocation
+ * more. */
 static struct region regions[REGIONS];
 static unsigned region_count; /* regions handed out, ready or not; 0: not even the arena */
 
@@ -30,7 +31,8 @@ static void publish(struct region *region, uintptr_t start, size_t bytes) {
     __atomic_store_n(&region->start, start, __ATOMIC_RELEASE);
 }
 
-/* A region that holds at least `bytes`: the arena first, then mappings. Two threads may both add one; each is used. */
+/* A region that holds at least `bytes`: the arena first, then mappings. Two threads may both add one; each is
+ * used. */
 static bool add_region(size_t bytes) {
     unsigned index = add_relaxed(region_count, 1);
     if (index >= REGIONS)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * boot.h - the bootstrap arena: memory for calls that come before our constructor has found the real allocator.
+ * boot.h - the bootstrap arena: memory for calls made before our constructor has found the real allocator.
  *
- * Constructors of other libraries run before ours and allocate (libstdc++ 72,704 bytes at once). A block of the
- * arena stays valid for ever; freeing one does nothing. Only raw system calls, no locks, any thread.
+ * Constructors of other libraries run before ours and allocate (libstdc++ 72,704 bytes at once). A block of
+ * the arena stays valid for ever; freeing one does nothing. Only raw system calls, no locks, any thread.
  */
 #ifndef IMAS_HOOK_BOOT_H
 #define IMAS_HOOK_BOOT_H
@@ -15,7 +15,7 @@
 /* `alignment` a power of two. NULL when the system gives no memory. Fresh memory is zero. */
 void *boot_allocate(size_t alignment, size_t size);
 
-/* Whether `block` came from here. */
+/* Whether `block` is a block of the arena or its mappings. */
 bool boot_owns(const void *block);
 
 /* Whether all blocks so far lie in the first BOOT_ARENA_BYTES at boot_arena(). */

@@ -3,22 +3,22 @@
 
 #include <errno.h>
 
-#include "believed.h"
 #include "boot.h"
 #include "full.h"
 #include "lineage.h"
 #include "live.h"
 #include "next.h"
 #include "page.h"
-#include "quiet.h"
+#include "plausible.h"
 #include "sample.h"
+#include "sandbox.h"
 #include "snapshot.h"
 #include "sys.h"
 #include "thread.h"
 
 uint64_t call_empty_pair;
 
-/* ---- making the call ------------------------------------------------------------------------------------- */
+/* ---- making the call ----------------------------------------------------------------------------------- */
 
 static void copy_bytes(void *to, const void *from, size_t bytes) {
     unsigned char *t = to;
@@ -68,7 +68,7 @@ static NOINLINE void *perform_other(struct call *call) {
     return NULL;
 }
 
-/* Whether it is one call of the next function. */
+/* Whether the call is made by a single call of the next function. */
 static bool is_plain(const struct call *call) {
     if (call->kind == CALL_REALLOC)
         return call->old == NULL || !boot_owns(call->old);
@@ -81,7 +81,7 @@ static inline void *perform(struct call *call) {
     return perform_other(call);
 }
 
-/* ---- before the constructor ------------------------------------------------------------------------------ */
+/* ---- before the constructor ---------------------------------------------------------------------------- */
 
 static size_t power_of_two_from(size_t alignment) {
     return alignment <= 16 ? 16 : (size_t)1 << (64 - __builtin_clzl(alignment - 1));
@@ -91,7 +91,7 @@ static void *boot_realloc(const struct call *call) {
     if (call->old == NULL)
         return boot_allocate(16, call->size);
     if (!boot_owns(call->old) || call->size == 0)
-        return NULL; /* not ours: nobody knows its size */
+        return NULL; /* not a block of ours: its size is not known */
     if (call->size <= boot_size(call->old))
         return call->old;
     void *block = boot_allocate(16, call->size);
@@ -124,7 +124,7 @@ static void *boot_call(struct call *call) {
     return block;
 }
 
-/* ---- counting -------------------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------------------ */
 
 static enum imas_op class_of(enum call_kind kind) {
     if (kind == CALL_MALLOC || kind == CALL_CALLOC)
@@ -136,7 +136,7 @@ static bool was_refused(const struct call *call, const void *block) {
     return block == NULL && call->bytes != 0;
 }
 
-/* A slot of one's own has one writer: no atomic instruction is needed. */
+/* A thread's own slot has one writer: no atomic instruction is needed. */
 static void count_own(struct imas_slot *slot, const struct call *call) {
     slot->calls[class_of(call->kind)]++;
     slot->bytes_requested += call->bytes;
@@ -154,18 +154,19 @@ static void count(const struct thread *thread, const struct call *call) {
         count_own(thread->slot, call);
 }
 
-/* What was refused was not handed out: its bytes, often absurdly many, are taken back. */
+/* The allocator refused: the bytes, often absurdly many, are subtracted again. */
 static void count_refusal(const struct thread *thread, const struct call *call) {
     add_relaxed(thread->slot->refused, 1);
     add_relaxed(thread->slot->bytes_requested, (uint64_t)0 - call->bytes);
 }
 
-/* ---- sampling -------------------------------------------------------------------------------------------- */
+/* ---- sampling ------------------------------------------------------------------------------------------ */
 
 /*
- * A call between two clock reads and nothing else, and all of it in one line of the instruction cache: in a program with much
- * other code, what is run once in a hundred calls is neither cached nor foreseen, and a line fetched or a branch taken
- * wrongly between the reads costs as much as a malloc. Hence a function for each, and no way to share their ends.
+ * Between two clock reads there is only the call, and all of it lies in one line of the instruction cache.
+ * Code that runs once in a hundred calls is neither cached nor predicted in a large program, and a fetched
+ * line or a mispredicted branch between the reads costs as much as a malloc. Hence one function for each kind
+ * of call, without a shared end.
  */
 #define CLOCKED NOINLINE __attribute__((aligned(64)))
 
@@ -212,13 +213,13 @@ static void *clocked(struct call *call, uint64_t *ticks) {
 }
 
 static void note_time(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight) {
-    if (quiet_now())
+    if (sandbox_entered())
         return;
     struct imas_sampled_op *sampled = &thread_page->sampled.op[op];
     unsigned bucket = sample_log2(ticks > call_empty_pair ? ticks - call_empty_pair : 0);
     full_noted(op, bytes, ticks, weight);
     add_relaxed(sampled->sampled, 1);
-    if (likely(believed(ticks, bytes))) {
+    if (likely(plausible_duration(ticks, bytes))) {
         add_relaxed(sampled->weight, weight);
         add_relaxed(sampled->ticks, weight * ticks / IMAS_WEIGHT_ONE);
     }
@@ -232,13 +233,13 @@ static void note_sizes(uint64_t requested, uint64_t usable, uint64_t weight) {
     add_relaxed(sampled->usable_bytes_256, weight * usable);
 }
 
-/* Makes the call between two clock reads. The old block of a realloc leaves the live table before its address can be
- * handed to another thread, and comes back if the call fails. */
+/* Makes the call between two clock reads. The old block of a realloc leaves the live table before its address
+ * can be handed to another thread, and comes back if the call fails. */
 static void *perform_timed(struct call *call, uint64_t *ticks) {
     struct live_block old;
     bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
     void *block;
-    if (unlikely(quiet_now())) { /* reading the clock could be death */
+    if (unlikely(sandbox_entered())) { /* reading the clock could end the process */
         *ticks = 0;
         block = full_call(class_of(call->kind), call->old, call->bytes, perform(call));
     } else {
@@ -254,7 +255,8 @@ static void *perform_timed(struct call *call, uint64_t *ticks) {
 #define CALLS_PER_SAMPLE 40
 #define COARSEST_BY_RATE 14 /* S of 16 KiB: coarser, the live bytes of small heaps would blur */
 
-/* Programs with large blocks and a small heap would be sampled at every other call: S grows until 1 in 40 is. */
+/* A program with large blocks and a small heap would have every second call sampled: S grows until it is 1 in
+ * 40. */
 static void hold_rate(struct thread *thread) {
     if (++thread->samples < SAMPLES_PER_CHECK || thread->mode != THREAD_OWN)
         return;
@@ -278,7 +280,8 @@ static void note_sample(struct thread *thread, const struct call *call, void *bl
     hold_rate(thread);
 }
 
-/* The toll of a thread that shares a slot is kept at zero to hold it on this way; what it pays is the same. */
+/* The toll of a thread that shares a slot stays zero, so that its calls always come here; it pays the
+ * same. */
 static uint64_t price(const struct thread *thread, const struct call *call) {
     return call->bytes + thread_toll(thread);
 }
@@ -289,10 +292,11 @@ static struct live_chance chance_of(const struct call *call, unsigned shift) {
     return chance;
 }
 
-/* What can wait is done after the call: what runs before it takes the call's code and data out of the caches. */
+/* All that can wait is done after the call: work before it would evict the call's code and data from the
+ * caches. */
 static void *sampled_call(struct thread *thread, struct call *call) {
     unsigned shift = thread->shift;
-    thread_refill(thread); /* before the call: a signal handler that comes in between finds a full purse */
+    thread_refill(thread); /* before the call: a signal handler that runs in between finds a full purse */
     count(thread, call);
     uint64_t ticks;
     void *block = perform_timed(call, &ticks);
@@ -304,14 +308,14 @@ static void *sampled_call(struct thread *thread, struct call *call) {
     }
     struct live_chance chance = chance_of(call, shift);
     note_sample(thread, call, block, ticks, &chance);
-    bool may_ask = call->kind == CALL_MALLOC; /* an allocator may hold its locks while libc starts a thread for it by calloc */
+    bool may_ask = call->kind == CALL_MALLOC; /* an allocator may hold its locks while it starts a thread, for which libc calls calloc */
     snapshot_if_due(may_ask);
     if (may_ask)
         full_look();
     return block;
 }
 
-/* ---- the ways in ----------------------------------------------------------------------------------------- */
+/* ---- the ways in --------------------------------------------------------------------------------------- */
 
 static void *perform_untimed(struct call *call) {
     struct live_block old;
@@ -361,11 +365,11 @@ NOINLINE void *call_make(struct call *call) {
     return perform_untimed(call);
 }
 
-/* ---- free ------------------------------------------------------------------------------------------------ */
+/* ---- free ---------------------------------------------------------------------------------------------- */
 
-/* bytes: of the block; 0 where nobody knows without asking. */
+/* bytes: of the block; 0 where they are not known without asking the allocator. */
 static void timed_free(void *block, uint64_t bytes, uint64_t weight) {
-    if (unlikely(quiet_now())) {
+    if (unlikely(sandbox_entered())) {
         full_free(block);
         return;
     }
@@ -415,7 +419,7 @@ NOINLINE void call_free_overdrawn(void *block) {
     default:
         thread->free_gap = 0;
         if (!next_found())
-            return; /* not from the arena, so from nobody we know: better lost than given to the wrong one */
+            return; /* neither of the arena nor of a known allocator: losing it is better than freeing it in the wrong one */
         thread_enter(thread);
         free_unmarked(block);
     }
@@ -425,7 +429,7 @@ NOINLINE void call_free_marked(void *block) {
     struct live_block taken;
     if (boot_owns(block))
         return;
-    /* Large blocks take long to free: were one in 128 timed, the mean would depend on the few that were. */
+    /* Large blocks take long to free: if 1 in 128 were timed, the mean would depend on those few. */
     if (live_take(block, &taken) && live_was_certain(&taken) && thread_self.slot != NULL && page_is_ours()) {
         add_relaxed(thread_self.slot->calls[IMAS_OP_FREE], 1);
         timed_free(block, taken.usable, IMAS_WEIGHT_ONE);

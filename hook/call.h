@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * call.h - every call of the family that does not take the fast way: before the constructor, first of its thread,
- * sampled, of a thread that shares a slot, or of a rare kind.
+ * call.h - the slow path of the malloc family: calls before the constructor, the first call of a thread,
+ * sampled calls, calls of a thread that shares a slot, and rare kinds of calls.
  */
 #ifndef IMAS_HOOK_CALL_H
 #define IMAS_HOOK_CALL_H
@@ -29,19 +29,20 @@ struct call {
     size_t count;     /* calloc */
     size_t size;
     size_t bytes; /* requested in all: what is counted */
-    int error;    /* answer of posix_memalign */
+    int error;    /* what posix_memalign returns */
 };
 
 /* Makes the call, counts it, samples it if the purse is empty. */
 void *call_make(struct call *call);
 
-/* The same for a call that has just overdrawn the purse. */
+/* The same for a call that has just emptied the purse. */
 void *call_overdrawn(struct call *call);
 
-/* free of a block that the filter knows: perhaps of the bootstrap arena, perhaps entered in the live table. */
+/* free of a block that the filter lists: it may belong to the bootstrap arena, or be entered in the live
+ * table. */
 void call_free_marked(void *block);
 
-/* free that has just overdrawn the purse of frees. */
+/* free that has just emptied the purse of frees. */
 void call_free_overdrawn(void *block);
 
 /* Cost of two clock reads with nothing between, in ticks; set by the constructor. */

@@ -27,8 +27,8 @@ static NOINLINE dlmopen_call *find_dlmopen(void) {
     return found;
 }
 
-/* The call at the end must be a jump: dlopen looks at its return address to find whose RUNPATH to search, and that
- * has to be the caller's and not ours. tests/hook disassembles it. */
+/* The call at the end must be a jump: dlopen looks at its return address to find whose RUNPATH to search, and
+ * that has to be the caller's and not ours. tests/hook disassembles it. */
 EXPORT void *dlopen(const char *file, int mode) {
     dlopen_call *real = get_relaxed(real_dlopen);
     if (unlikely(real == NULL))
@@ -40,7 +40,8 @@ EXPORT void *dlopen(const char *file, int mode) {
 
 #define LIBC_LM_ID_BASE 0
 
-/* Another namespace has a libc of its own, whose malloc serves all in it: the flag means no harm there. A jump, too. */
+/* Another namespace has a libc of its own, whose malloc serves all in it: the flag does no harm there. Also a
+ * jump. */
 EXPORT void *dlmopen(long space, const char *file, int mode) {
     dlmopen_call *real = get_relaxed(real_dlmopen);
     if (unlikely(real == NULL))

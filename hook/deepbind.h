@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* deepbind.h - dlopen and dlmopen without RTLD_DEEPBIND, which lets a plugin find libc's malloc before the candidate's. */
+/* deepbind.h - dlopen and dlmopen without RTLD_DEEPBIND, which lets a plugin find libc's malloc before the
+ * candidate's. */
 #ifndef IMAS_HOOK_DEEPBIND_H
 #define IMAS_HOOK_DEEPBIND_H
 
 #include <stdbool.h>
 
-/* Whether the flag is taken away; true until told otherwise, because libraries may call dlopen before we know. */
+/* Sets whether the flag is removed. Until the first call it is: libraries may call dlopen before our
+ * constructor. */
 void deepbind_strip(bool strip);
 
 #endif

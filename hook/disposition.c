@@ -13,7 +13,7 @@ typedef void handler_call(int signal);
 typedef int sigaction_call(int signal, const struct sigaction *action, struct sigaction *before);
 typedef handler_call *signal_call(int signal, handler_call *handler);
 
-/* ---- what we forward to ---------------------------------------------------------------------------------- */
+/* ---- what we forward to -------------------------------------------------------------------------------- */
 
 /* The next definitions need not be libc's: libjsig, for one, has its own. */
 static sigaction_call *next_sigaction;
@@ -32,7 +32,7 @@ static void find_next(void) {
     }
     set_relaxed(others_watch, action != libc_sigaction || set != libc_signal);
     set_relaxed(next_signal, set);
-    __atomic_store_n(&next_sigaction, action, __ATOMIC_RELEASE); /* last: it says that all are found */
+    __atomic_store_n(&next_sigaction, action, __ATOMIC_RELEASE); /* last: that it is set means that all are found */
     errno = kept;
 }
 
@@ -41,7 +41,7 @@ void disposition_prepare(void) {
         find_next();
 }
 
-/* ---- sigaction and signal -------------------------------------------------------------------------------- */
+/* ---- sigaction and signal ------------------------------------------------------------------------------ */
 
 /* Whether our handler is to be set where the program asks for `handler`. In a child it would note nothing. */
 static bool sets_ours(const void *handler) {
@@ -69,7 +69,7 @@ EXPORT int sigaction(int signal, const struct sigaction *action, struct sigactio
     return answer;
 }
 
-/* signal(SIG_DFL) as libc does it, but for siginterrupt's wish, which only libc knows. */
+/* signal(SIG_DFL) as libc does it, but without what siginterrupt asked for, which only libc knows. */
 static handler_call *set_default(int signal) {
     struct sigaction action = {.sa_handler = SIG_DFL, .sa_flags = SA_RESTART}, before;
     const uint64_t mask = UINT64_C(1) << (signal - 1);
@@ -93,7 +93,7 @@ EXPORT handler_call *bsd_signal(int number, handler_call *handler) {
     return signal(number, handler);
 }
 
-/* ---- older calls, made of sigaction as libc makes them --------------------------------------------------- */
+/* ---- older calls, made of sigaction as libc makes them ------------------------------------------------- */
 
 static handler_call *set_handler(int signal, handler_call *handler, int flags) {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;

@@ -41,7 +41,8 @@ static char **find_same_name(char **environment, const char *entry) {
     return NULL;
 }
 
-/* Lets each changed name point into the IMAS_WAS_ entry again. A name that is gone takes the place of that entry. */
+/* Lets each changed name point into the IMAS_WAS_ entry again. A name that is gone takes the place of that
+ * entry. */
 static void put_back_changed(char **environment) {
     for (char **entry = environment; *entry != NULL; entry++) {
         char *was = (char *)text_after(*entry, IMAS_ENV_WAS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* environment.h - what the launcher said, and the environment as it was before the launcher. */
+/* environment.h - the launcher's variables, and the environment as it was before the launcher changed it. */
 #ifndef IMAS_HOOK_ENVIRONMENT_H
 #define IMAS_HOOK_ENVIRONMENT_H
 
@@ -15,9 +15,10 @@ bool environment_flag(char **environment, const char *name);
 bool environment_has_settings(char **environment);
 
 /*
- * Puts the environment back as it was before the launcher changed it, in place and allocating nothing: an entry
- * IMAS_WAS_<NAME>=value stands for <NAME>=value, names listed in IMAS_UNSET go, and what the launcher added goes.
- * With IMAS_TREE=1 nothing changes, with IMAS_FOLLOW=1 only IMAS_PAGE and IMAS_PAD go. The order of all other entries stays.
+ * Puts the environment back as it was before the launcher changed it, in place and allocating nothing: an
+ * entry IMAS_WAS_<NAME>=value stands for <NAME>=value, names listed in IMAS_UNSET go, and what the launcher
+ * added goes. With IMAS_TREE=1 nothing changes, with IMAS_FOLLOW=1 only IMAS_PAGE and IMAS_PAD go. The order
+ * of all other entries stays.
  */
 void environment_restore(char **environment);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* estimate.h - two figures of thread_page that are not there as such. */
+/* estimate.h - two figures that follow from those of thread_page. */
 #ifndef IMAS_HOOK_ESTIMATE_H
 #define IMAS_HOOK_ESTIMATE_H
 
@@ -13,7 +13,7 @@ static inline uint64_t estimate(const int64_t *sum) {
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-/* Ticks of `ns` nanoseconds, by what both clocks did since the start. */
+/* Ticks of `ns` nanoseconds, by the rate of both clocks since the start. */
 static inline uint64_t estimate_ticks(uint64_t ns, uint64_t now_ns, uint64_t now_ticks) {
     const struct imas_page_header *header = &thread_page->header;
     uint64_t passed_ns = now_ns - header->ns_start;

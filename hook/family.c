@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * family.c - the exported names. Each is the fast way: pay, count, jump to the real function. All else is in call.c.
+ * family.c - the exported functions of the malloc family. Each is the fast path: pay, count, jump to the real
+ * function. All else is in call.c.
  *
  * reallocarray and strdup are not here on purpose: libc's own reach realloc and malloc through the PLT.
  */
@@ -9,15 +10,16 @@
 
 #include "boot.h"
 #include "call.h"
+#include "free_forms.h"
 #include "full.h"
 #include "live.h"
 #include "next.h"
 #include "sys.h"
 #include "thread.h"
 
-/* Takes the price of a call from the purse; true when nothing is left. A new thread has an empty purse and no toll, so that
- * no size, up to SIZE_MAX, leaves anything. With a toll, a size near SIZE_MAX wraps to a small price: such a call is refused,
- * and counted, but not sampled. */
+/* Takes the price of a call from the purse; true when nothing is left. A new thread has an empty purse and no
+ * toll, so that no size, up to SIZE_MAX, leaves anything. With a toll, a size near SIZE_MAX wraps to a small
+ * price: such a call is refused, and counted, but not sampled. */
 static inline bool overdraws(struct thread *thread, size_t bytes) {
     return overdraw64(&thread->gap, bytes + thread->toll);
 }
@@ -90,22 +92,6 @@ EXPORT void free(void *block) {
     full_free(block);
 }
 
-EXPORT void cfree(void *block) {
-    free(block);
-}
-
-/* The sizes are promises that plain free does not need. */
-EXPORT void free_sized(void *block, size_t size) {
-    (void)size;
-    free(block);
-}
-
-EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
-    (void)alignment;
-    (void)size;
-    free(block);
-}
-
 EXPORT void *memalign(size_t alignment, size_t size) {
     struct call call = {.kind = CALL_MEMALIGN, .alignment = alignment, .size = size, .bytes = size};
     return call_make(&call);
@@ -135,14 +121,14 @@ EXPORT void *pvalloc(size_t size) {
 }
 
 EXPORT size_t malloc_usable_size(void *block) {
-    /* the allocators know NULL; before there is one, minus_arena is 0 and NULL is asked with the arena */
+    /* the allocators accept NULL; before one is found minus_arena is 0, and NULL is looked up in the arena */
     if (unlikely((uintptr_t)block + next.minus_arena < BOOT_ARENA_BYTES))
         return next_ask_whose(block);
     return next.ask(block);
 }
 
-/* What follows speaks about the whole heap. Where the candidate lacks it, libc's answers about its own idle heap, as
- * it would without us. */
+/* The functions below are about the whole heap. Where the candidate lacks one, libc's is called and reports
+ * its own idle heap, as it would without us. */
 
 EXPORT int mallopt(int parameter, int value) {
     return next_found() && next.mallopt != NULL ? next.mallopt(parameter, value) : 0;

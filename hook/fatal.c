@@ -19,10 +19,10 @@ static size_t index_of(int signal) {
     return index;
 }
 
-/* ---- the handler ----------------------------------------------------------------------------------------- */
+/* ---- the handler --------------------------------------------------------------------------------------- */
 
-/* Where our handler returns to when the kernel has called it, and no other one's does. Debuggers know the place by
- * its name and by these instructions; unwinders look at the instruction before it, hence the nop. */
+/* Where our handler returns to when the kernel has called it, and no other one's does. Debuggers know the
+ * place by its name and by these instructions; unwinders look at the instruction before it, hence the nop. */
 extern HIDDEN void return_from_signal(void) __asm__("__restore_rt");
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n\tnop\n\t.type __restore_rt, @function\n__restore_rt:\n\tmovq $15, %rax\n\tsyscall\n\t"
@@ -44,31 +44,34 @@ static void send_again(int signal, siginfo_t *info) {
     sys4(SYS_rt_tgsigqueueinfo, sys0(SYS_getpid), sys0(SYS_gettid), signal, info);
 }
 
-/* Returning from the handler runs the faulting instruction again. That is so for faults, not for signals that were
- * sent, for a system call that seccomp trapped (it would be skipped), nor for memory errors reported ahead of use. */
+/* Returning from the handler runs the faulting instruction again. That is so for faults, not for signals that
+ * were sent, for a system call that seccomp trapped (it would be skipped), nor for memory errors reported
+ * ahead of use. */
 static bool comes_back_by_itself(int signal, const siginfo_t *info) {
     if (info->si_code <= 0 || signal == SIGSYS)
         return false;
     return !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-/* A handler of the program's has called ours: it read the disposition by a system call of its own. It may have passed
- * one argument only, so `info` is not touched; and the kernel has reset nothing, so without this the fault would be
- * back for ever. What is sent arrives when the program's handler returns. */
+/* A handler of the program's has called ours: it read the disposition by a system call of its own. It may
+ * have passed one argument only, so `info` is not touched; and the kernel has reset nothing, so without this
+ * the fault would be back for ever. What is sent arrives when the program's handler returns. */
 static void end_by_default(int signal) {
     static const struct kernel_action by_default;
-    note(signal, SI_TKILL); /* its own doing, whatever the program's handler was called for */
+    note(signal, SI_TKILL); /* sent by the process itself, whatever the program's handler was called for */
     action_swap(signal, &by_default, NULL);
     sys3(SYS_tgkill, sys0(SYS_getpid), sys0(SYS_gettid), signal);
 }
 
-/* What a process sends itself by kill is its own doing, as abort and raise are: imas_ingest takes SI_USER for another process. */
+/* A signal that a process sends itself by kill counts as its own, like abort and raise: imas_ingest takes
+ * SI_USER for another process. */
 static int code_of(const siginfo_t *info) {
     bool by_itself = info->si_code == SI_USER && info->si_pid == (pid_t)sys0(SYS_getpid);
     return by_itself ? SI_TKILL : info->si_code;
 }
 
-/* Called by the kernel it makes no system call for a fault: a seccomp filter might end the process by another signal. */
+/* Called by the kernel it makes no system call for a fault: a seccomp filter might end the process by another
+ * signal. */
 static NOINLINE void note_fatal(int signal, siginfo_t *info, void *context) {
     (void)context;
     if (__builtin_return_address(0) != (void *)return_from_signal) {
@@ -86,7 +89,7 @@ static const struct kernel_action ours = {
     .restorer = return_from_signal,
 };
 
-/* ---- setting it ------------------------------------------------------------------------------------------ */
+/* ---- setting it ---------------------------------------------------------------------------------------- */
 
 /* Installed first and taken back if it displaced anything: nearly always that is one call instead of two. */
 void fatal_install(void) {

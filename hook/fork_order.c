@@ -6,11 +6,10 @@
 #include "sys.h"
 #include "text.h"
 
-#define FORK_ORDER_PROCESS() (int)sys0(SYS_getpid)
-#define FORK_ORDER_YIELD() sys0(SYS_sched_yield)
+#define FORK_ORDER_CALL sys4
 #include "../allocators/glue/fork_order.h"
 
-/* ---- a libc before 2.34 in a program without libdl: no dlsym, so its symbol table is read ------------------ */
+/* ---- a libc before 2.34 in a program without libdl: no dlsym, so its symbol table is read -------------- */
 
 static const void *table(const ElfW(Dyn) *dynamic, ElfW(Sxword) tag) {
     while (dynamic->d_tag != DT_NULL && dynamic->d_tag != tag)
@@ -38,20 +37,20 @@ static fork_order_call *find_without_dlsym(void) {
     return object != NULL ? find_in(object) : NULL;
 }
 
-/* ---- what allocators/glue/fork_order.h asks for ------------------------------------------------------------ */
+/* ---- what allocators/glue/fork_order.h asks for -------------------------------------------------------- */
 
 static fork_order_call *fork_order_find(void) {
     return libc_dlsym != NULL ? (fork_order_call *)object_next("__register_atfork") : find_without_dlsym();
 }
 
-/* The object that serves malloc if it is an allocator of the user's, else NULL: our own libraries keep their handlers
- * themselves (they have a __register_atfork), libc needs none. */
+/* The object that serves malloc if it is an allocator of the user's, else NULL: our own libraries keep their
+ * handlers themselves (they have a __register_atfork), libc needs none. */
 static const void *find_foreign(void) {
     const void *serving = object_of(object_next("malloc"));
     return serving == object_libc() || object_is_ours(serving) ? NULL : serving;
 }
 
-/* Found once: the search waits for a thread that loads a library, and that thread may wait for the one that registers. */
+/* Found once, in the constructor, as the next definition is (fork_order_next). */
 static const void *foreign_allocator(void) {
     static const void *found;
     static int is_found;
@@ -67,13 +66,20 @@ static int fork_order_is_own(void *object) {
     return foreign != NULL && object_of(object) == foreign;
 }
 
-/* What the handlers of a foreign allocator do besides to lock is not known, and ours always have something to do. */
+/* What the handlers of a foreign allocator do besides to lock is not known, and ours always have something to
+ * do. */
 static int fork_order_rests(void) {
     return 0;
 }
 
+void fork_order_resolve(void) {
+    fork_order_next();
+    if (libc_dlsym != NULL)
+        foreign_allocator();
+}
+
 void fork_order_add(void (*parent)(void), void (*child)(void)) {
-    fork_order_call *next = fork_order_find();
+    fork_order_call *next = fork_order_next();
     if (next != NULL && fork_order_begin(next) == 0)
         fork_order_keep(NULL, parent, child);
 }

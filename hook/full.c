@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "full.h"
 
-#include "believed.h"
 #include "environment.h"
 #include "libc.h"
 #include "page.h"
+#include "plausible.h"
 #include "sample.h"
 #include "sys.h"
 #include "thread.h"
@@ -27,16 +27,16 @@ void full_begin(char **environment) {
     record->kind = mallctl != NULL;
 }
 
-/* ---- every call ------------------------------------------------------------------------------------------ */
+/* ---- every call ---------------------------------------------------------------------------------------- */
 
 static void add_time(struct full_times *times, uint64_t bytes, uint64_t ticks, uint64_t weight) {
     unsigned bucket = sample_log2(ticks);
     bucket = bucket < IMAS_LATENCY_BUCKETS ? bucket : IMAS_LATENCY_BUCKETS - 1;
     add_relaxed(times->weight[bucket], weight);
     add_relaxed(times->ticks[bucket], weight * ticks);
-    if (believed(ticks, bytes)) {
-        add_relaxed(times->believed_weight, weight);
-        add_relaxed(times->believed_ticks, weight * ticks);
+    if (plausible_duration(ticks, bytes)) {
+        add_relaxed(times->plausible_weight, weight);
+        add_relaxed(times->plausible_ticks, weight * ticks);
     }
 }
 
@@ -63,7 +63,7 @@ void full_after(const struct full_before *before, void *block, size_t bytes) {
 }
 #endif
 
-/* ---- moments --------------------------------------------------------------------------------------------- */
+/* ---- moments ------------------------------------------------------------------------------------------- */
 
 #ifdef IMAS_FULL_LIVE
 static uint64_t ask_jemalloc(const char *name) {
@@ -79,9 +79,9 @@ static void ask_allocator(struct full_moment *moment) {
         moment->allocator = ask_jemalloc("stats.allocated");
         moment->cached = ask_jemalloc("stats.arenas.4096.tcache_bytes"); /* 4096: all arenas */
     } else if (next.mallinfo2 != NULL) {
-        struct mallinfo2 told = next.mallinfo2();
-        moment->allocator = told.uordblks + told.hblkhd;
-        moment->mapped_blocks = told.hblks;
+        struct mallinfo2 reported = next.mallinfo2();
+        moment->allocator = reported.uordblks + reported.hblkhd;
+        moment->mapped_blocks = reported.hblks;
     }
 }
 

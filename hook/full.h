@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * full.h - the truth beside the samples, for `bench/all IMAS --only truth`. In the product all of this is nothing.
+ * full.h - exact figures beside the sampled ones, for `bench/all IMAS --only truth`. The product contains
+ * none of it.
  *
- * `make full` builds the hook twice more: with IMAS_FULL_TIME each call is timed, with IMAS_FULL_LIVE the usable size of
- * each block is added when it is made and taken off when it is freed. The samples are taken as ever, in the same process,
- * and both stand in the end: those of the page, and these in the file that IMAS_FULL_FILE names.
+ * `make full` builds the hook twice more: with IMAS_FULL_TIME each call is timed, with IMAS_FULL_LIVE the
+ * usable size of each block is added when it is made and taken off when it is freed. The samples are taken as
+ * usual, in the same process. Their figures are in the page, the exact ones in the file that IMAS_FULL_FILE
+ * names.
  */
 #ifndef IMAS_HOOK_FULL_H
 #define IMAS_HOOK_FULL_H
@@ -19,7 +21,7 @@
 #define FULL_ENV_FILE "IMAS_FULL_FILE"
 #define FULL_MOMENTS 512u
 
-/* Live bytes of one moment, from four who could know. */
+/* Live bytes of one moment, from four sources. */
 struct full_moment {
     int64_t estimate;       /* the page's */
     int64_t exact;          /* usable bytes, added up */
@@ -33,8 +35,8 @@ struct full_moment {
 struct full_times {
     uint64_t weight[IMAS_LATENCY_BUCKETS];
     uint64_t ticks[IMAS_LATENCY_BUCKETS]; /* times weight */
-    uint64_t believed_weight;             /* of those that enter a mean (believed.h) */
-    uint64_t believed_ticks;
+    uint64_t plausible_weight;             /* of those that enter a mean (plausible.h) */
+    uint64_t plausible_ticks;
 };
 
 /* What IMAS_FULL_FILE holds; bench/lib/truth.py reads it. */
@@ -47,18 +49,19 @@ struct full_record {
     struct full_moment moment[FULL_MOMENTS];
 };
 
-/* Maps the file as the record; where there is none, all goes into one that nobody reads. */
+/* Maps the file as the record; without a file a private record is filled in that nobody reads. */
 void full_begin(char **environment);
-/* Adds one call that took so many ticks to all. */
+/* Adds one call, which took `ticks`, to the totals. */
 void full_timed(enum imas_op op, uint64_t bytes, uint64_t ticks);
 /* Adds a sampled call to the sampled ones, with the weight that it has in the page. */
 void full_noted(enum imas_op op, uint64_t bytes, uint64_t ticks, uint64_t weight);
-/* After each sampled malloc: with IMAS_FULL_LIVE, notes the moment now and then, so that FULL_MOMENTS reach to the end. */
+/* After each sampled malloc: with IMAS_FULL_LIVE, notes the moment now and then, so that FULL_MOMENTS reach
+ * to the end. */
 void full_look(void);
 
 #ifdef IMAS_FULL_TIME
 
-/* Nothing but the call between the clock reads; those of a sampled call are its caller's. */
+/* Between the clock reads there is the call alone; a sampled call is timed by its caller. */
 #define full_call(op, old, bytes, call)                \
     ({                                                 \
         uint64_t full_start = ticks_now();             \
@@ -82,9 +85,10 @@ struct full_before {
     uint64_t usable;
     bool block;
 };
-/* Asks it of `old`; NULL and blocks from before the constructor (boot.h) are none. */
+/* Reads it from `old`; NULL and blocks of the bootstrap arena (boot.h) count as none. */
 struct full_before full_before(void *old);
-/* Adds what became of it: `block`, or nothing (`block` NULL with `bytes` 0: freed; with more: refused, `old` lives on). */
+/* Adds what became of it: `block`, or nothing (`block` NULL with `bytes` 0: freed; with more: refused, `old`
+ * lives on). */
 void full_after(const struct full_before *before, void *block, size_t bytes);
 
 #define full_call(op, old, bytes, call)                       \

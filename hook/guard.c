@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * guard.c - libimas-guard.so: what stands before the allocator in production.
+ * guard.c - libimas-guard.so: the library that is preloaded before the allocator in production.
  *
- * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it gives the
- * environment back, so that children start without us; after that it acts only at dlopen and where signals are given
- * handlers, and in a process with a page at a fatal signal and at the end.
+ * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it
+ * restores the environment, so that children start without us. After that it acts only when the program calls
+ * dlopen, fork handlers are registered or signal handlers are set, and, in a process with a page, at a fatal
+ * signal and at the end.
  */
 #include <sys/auxv.h>
 
 #include "deepbind.h"
 #include "disposition.h"
 #include "environment.h"
+#include "exit_note.h"
 #include "fatal.h"
+#include "fork_order.h"
 #include "interface.h"
-#include "leave.h"
 #include "libc.h"
 #include "object.h"
 #include "page.h"
@@ -24,8 +26,8 @@ extern char **environ;
 extern void *malloc(size_t size);
 extern void free(void *block);
 
-/* Allocators read their settings from the environment at their first call; afterwards those may go. Where nothing was set
- * for the allocator, a program that never allocates is spared that call. */
+/* Allocators read their settings from the environment at their first call; afterwards those may go. Where
+ * nothing was set for the allocator, a program that never allocates is spared that call. */
 static void let_allocator_read_settings(char **environment) {
     if (!environment_has_settings(environment))
         return;
@@ -54,7 +56,7 @@ static void take_notes(const void *serving_malloc) {
     page_header->ticks_start = ticks_now();
     page_header->ns_start = sys_monotonic_ns();
     fatal_install();
-    leave_install(NULL);
+    exit_note_install(NULL);
     page_note_state(IMAS_STATE_ACTIVE);
 }
 
@@ -77,6 +79,7 @@ static void watch_over(char **arguments, char **environment) {
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
     disposition_prepare();
+    fork_order_resolve();
     if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0) {
         deepbind_strip(false);
         return;

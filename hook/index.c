@@ -20,7 +20,7 @@ static bool header_is_sound(const struct imas_index_header *header) {
 }
 
 bool index_open(struct index *index, const char *path) {
-    /* Neither link nor FIFO can make us follow or wait. */
+    /* A symbolic link is not followed, and a FIFO does not block us. */
     index->fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (index->fd < 0)
         return false;

@@ -2,8 +2,9 @@
 /*
  * index.h - the decision for one executable, read from the index (abi/imas_index.h).
  *
- * Read with pread, never mapped. What index_open and index_find answer may be forged until index_trusted has said
- * otherwise; that comes later, because nearly all processes have no entry and are done after six system calls.
+ * Read with pread, never mapped. What index_open and index_find return may be forged until index_trusted has
+ * returned true; it is called last, because nearly all processes have no entry and are done after six system
+ * calls.
  */
 #ifndef IMAS_HOOK_INDEX_H
 #define IMAS_HOOK_INDEX_H
@@ -13,7 +14,7 @@
 
 #include "../abi/imas_index.h"
 
-/* An open index; the descriptor is its holder's to close. */
+/* An open index; whoever opened it closes the descriptor. */
 struct index {
     int fd;
     struct imas_index_header header;
@@ -27,9 +28,10 @@ struct index_key {
 };
 _Static_assert(sizeof(struct index_key) == IMAS_KEY_BYTES, "the key is what the hash is over");
 
-/* Opens it and reads its header; false, and nothing open, when there is none, or none that is sound and enabled. */
+/* Opens it and reads its header; false, and nothing open, when there is none, or none that is sound and
+ * enabled. */
 bool index_open(struct index *index, const char *path);
-/* Only after index_open said true. */
+/* Only after index_open returned true. */
 void index_close(struct index *index);
 
 /* The entry of exactly that key. */

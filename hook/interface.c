@@ -17,8 +17,10 @@ struct tables {
     const uint32_t *hash; /* the older table, for objects that have only that */
     const ElfW(Rela) *calls, *data;
     size_t call_bytes, data_bytes;
+    const char *soname; /* or NULL */
 };
 
+#define NO_NAME SIZE_MAX
 
 /* ld.so has turned the addresses into absolute ones, but not those of the kernel's own object (vDSO). */
 static const void *address(const struct link_map *object, uintptr_t value) {
@@ -27,6 +29,7 @@ static const void *address(const struct link_map *object, uintptr_t value) {
 
 static struct tables tables_of(const struct link_map *object) {
     struct tables tables = {0};
+    size_t soname = NO_NAME;
     for (const ElfW(Dyn) *entry = object->l_ld; entry != NULL && entry->d_tag != DT_NULL; entry++) {
         const void *at = address(object, entry->d_un.d_ptr);
         switch (entry->d_tag) {
@@ -38,8 +41,11 @@ static struct tables tables_of(const struct link_map *object) {
         case DT_PLTRELSZ: tables.call_bytes = entry->d_un.d_val; break;
         case DT_RELA: tables.data = at; break;
         case DT_RELASZ: tables.data_bytes = entry->d_un.d_val; break;
+        case DT_SONAME: soname = entry->d_un.d_val; break;
         }
     }
+    if (soname != NO_NAME && tables.strings != NULL)
+        tables.soname = tables.strings + soname;
     return tables;
 }
 
@@ -55,7 +61,7 @@ static uint32_t gnu_hash(const char *name) {
     return hash;
 }
 
-/* By the table's filter nearly every question ends with its first word. */
+/* The table's filter settles nearly every search at its first word. */
 static bool defines_by_gnu_hash(const struct tables *tables, const char *name) {
     const uint32_t *table = tables->gnu_hash, buckets = table[0], first = table[1], words = table[2], shift = table[3];
     const ElfW(Addr) *filter = (const ElfW(Addr) *)(table + 4);
@@ -87,6 +93,19 @@ static bool defines(const struct tables *tables, const char *name) {
     return false;
 }
 
+#ifdef IMAS_RECORDER
+/* No candidate is behind the recorder. */
+bool interface_other_malloc(void) {
+    if (&_r_debug == NULL)
+        return false;
+    for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
+        struct tables tables = tables_of(object);
+        if (object->l_ld != _DYNAMIC && defines(&tables, "malloc"))
+            return tables.soname == NULL || !text_equal(tables.soname, "libc.so.6");
+    }
+    return false;
+}
+#else
 /* Whether `name` is in a list of abi/imas_interface.h. */
 static bool is_listed(const char *list, const char *name) {
     while (*list != '\0') {
@@ -101,8 +120,9 @@ static bool is_listed(const char *list, const char *name) {
     return false;
 }
 
-/* Whether one of these relocations waits for a function of the list: who calls a function or takes its address has one. */
-static bool waits_for(const struct tables *tables, const ElfW(Rela) *relocations, size_t bytes, const char *list) {
+/* Whether one of these relocations is for a function of the list. An object that calls a function or takes
+ * its address has one. */
+static bool refers_to(const struct tables *tables, const ElfW(Rela) *relocations, size_t bytes, const char *list) {
     for (size_t i = 0; relocations != NULL && i < bytes / sizeof *relocations; i++) {
         uint64_t index = ELF64_R_SYM(relocations[i].r_info);
         const ElfW(Sym) *symbol = &tables->symbols[index];
@@ -114,20 +134,48 @@ static bool waits_for(const struct tables *tables, const ElfW(Rela) *relocations
 
 static bool calls(const struct tables *tables, const char *list) {
     return tables->symbols != NULL && tables->strings != NULL &&
-           (waits_for(tables, tables->calls, tables->call_bytes, list) ||
-            waits_for(tables, tables->data, tables->data_bytes, list));
+           (refers_to(tables, tables->calls, tables->call_bytes, list) ||
+            refers_to(tables, tables->data, tables->data_bytes, list));
 }
 
-/* What of ours is loaded: this library, and an allocator, which may be built around a library of the distribution and call that by its
- * own interface. */
-static bool is_ours(const struct link_map *object, const struct tables *tables) {
-    return object->l_ld == _DYNAMIC || defines(tables, "imas_allocator_name");
+static bool needs(const struct link_map *object, const struct tables *tables, const char *name, const char *soname) {
+    for (const ElfW(Dyn) *entry = object->l_ld; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag != DT_NEEDED || tables->strings == NULL)
+            continue;
+        const char *needed = tables->strings + entry->d_un.d_val;
+        if (text_equal(needed, name) || text_equal(text_base_name(needed), text_base_name(name)) ||
+            (soname != NULL && text_equal(needed, soname)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_needed(const struct link_map *library) {
+    struct tables own = tables_of(library);
+    for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
+        struct tables tables = tables_of(object);
+        if (needs(object, &tables, library->l_name, own.soname))
+            return true;
+    }
+    return false;
+}
+
+/* The candidate's library follows ours in LD_PRELOAD and so in ld.so's list. A library of the user's has no
+ * imas_allocator_name; but what no object needs (DT_NEEDED) was preloaded. */
+static bool is_candidate(const struct link_map *object) {
+    return object->l_prev != NULL && object->l_prev->l_ld == _DYNAMIC && !is_needed(object);
+}
+
+/* What IMAS put into the process: this library and an allocator, which may be built around a library of the
+ * distribution and call that by its own interface. */
+static bool is_injected(const struct link_map *object, const struct tables *tables) {
+    return object->l_ld == _DYNAMIC || defines(tables, "imas_allocator_name") || is_candidate(object);
 }
 
 static bool is_called(const char *list) {
     for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
         struct tables tables = tables_of(object);
-        if (calls(&tables, list) && !is_ours(object, &tables))
+        if (calls(&tables, list) && !is_injected(object, &tables))
             return true;
     }
     return false;
@@ -151,8 +199,9 @@ bool interface_is_called(void) {
         return false;
     for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
         struct tables tables = tables_of(object);
-        if (defines(&tables, "malloc") && !is_ours(object, &tables))
+        if (defines(&tables, "malloc") && !is_injected(object, &tables))
             return interface_of_is_called(&tables);
     }
     return false;
 }
+#endif

@@ -2,9 +2,10 @@
 /*
  * libc.h - the few functions of libc that injected code calls, bound to the oldest symbol versions.
  *
- * A version that the running libc does not have makes ld.so refuse the program, so nothing here may be newer than
- * GLIBC_2.16. dlsym, dladdr1 and dlerror moved into libc in 2.34 and were compatible symbols of libdl before; they
- * are weak, so that an older libc without libdl loads us all the same (they are then NULL and we stand aside).
+ * A version that the running libc does not have makes ld.so refuse the program, so nothing here may be newer
+ * than GLIBC_2.16. dlsym, dladdr1 and dlerror moved into libc in 2.34 and were compatible symbols of libdl
+ * before; they are weak, so that an older libc without libdl loads us all the same (they are then NULL, and
+ * we do nothing).
  */
 #ifndef IMAS_HOOK_LIBC_H
 #define IMAS_HOOK_LIBC_H
@@ -38,7 +39,8 @@ struct libc_symbol_info { /* layout of Dl_info */
 #define LIBC_RTLD_DEEPBIND 8
 #define LIBC_RTLD_DL_SYMENT 1
 
-/* Each is libc's function of that name without `libc_`, as its manual has it, but for those that say otherwise. */
+/* Each is libc's function of the name without `libc_`, as in its manual page, unless a comment says
+ * otherwise. */
 __attribute__((weak)) extern void *libc_dlsym(void *handle, const char *name);
 __attribute__((weak)) extern int libc_dladdr1(const void *address, struct libc_symbol_info *info, void **extra, int flags);
 __attribute__((weak)) extern char *libc_dlerror(void);

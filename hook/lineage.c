@@ -5,7 +5,7 @@
 #include "live.h"
 #include "page.h"
 #include "proc.h"
-#include "quiet.h"
+#include "sandbox.h"
 #include "snapshot.h"
 #include "sys.h"
 #include "text.h"
@@ -16,7 +16,7 @@ static bool counts_children;
 
 #define IMAGES_PER_PROCESS 1000 /* exec after exec in one pid, each with a page of its own */
 
-/* ---- a new page ------------------------------------------------------------------------------------------ */
+/* ---- a new page ---------------------------------------------------------------------------------------- */
 
 /* Room for <directory>/<pid>-<start>-<n>.page: */
 struct page_path {
@@ -114,7 +114,7 @@ struct imas_page *lineage_page_for_us(const char *page_path) {
     return page;
 }
 
-/* ---- beginning and fork ---------------------------------------------------------------------------------- */
+/* ---- beginning and fork -------------------------------------------------------------------------------- */
 
 void lineage_begin(struct imas_page *page) {
     page_use(&page->header);
@@ -132,7 +132,8 @@ void lineage_lost(void) {
     stop_counting();
 }
 
-/* The child has its parent's live blocks, and goes on from that estimate; its calls it counts from nothing. */
+/* The child has its parent's live blocks, and goes on from that estimate; its calls it counts from
+ * nothing. */
 static void count_on(struct imas_page *page, const struct imas_page *parent) {
     page->sampled.live_bytes = parent->sampled.live_bytes;
     page->sampled.live_requested = parent->sampled.live_requested;
@@ -152,7 +153,7 @@ static void in_child(void) {
     live_after_fork();
     snapshot_after_fork();
     const struct imas_page *parent = thread_page;
-    struct imas_page *page = counts_children && !quiet_now() ? make_page(&parent->header) : NULL;
+    struct imas_page *page = counts_children && !sandbox_entered() ? make_page(&parent->header) : NULL;
     if (page != NULL)
         count_on(page, parent);
     else

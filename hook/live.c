@@ -6,7 +6,8 @@
 
 unsigned char live_filter[1u << LIVE_FILTER_BITS];
 
-/* Blocks go into one of the eight places of a bucket, or of the bucket's neighbour: a search reads two cache lines. */
+/* Blocks go into one of the eight places of a bucket, or of the bucket's neighbour: a search reads two cache
+ * lines. */
 #define BUCKET 8u
 #define BUCKETS 2048u
 #define PLACES (BUCKET * BUCKETS)
@@ -127,7 +128,7 @@ bool live_take(const void *address, struct live_block *taken) {
     return false;
 }
 
-/* ---- doubling S ------------------------------------------------------------------------------------------ */
+/* ---- doubling S ---------------------------------------------------------------------------------------- */
 
 /* What becomes of an entry under the new S: false when it is out. */
 static bool survives(struct live_block *body, unsigned shift, uint64_t *random) {
@@ -154,7 +155,7 @@ static void sweep_place(unsigned place, unsigned shift, uint64_t *random) {
     bool stays = survives(&bodies[place], shift, random);
     if (stays && swap_key(&keys[place], block | SWEEPING, block))
         return;
-    /* out by chance, or freed meanwhile by its owner, who left the accounts to us */
+    /* removed by chance, or freed meanwhile by its owner, who left the sums to us */
     count_out(&bodies[place]);
     filter_drop(block);
     set_key(&keys[place], EMPTY);
@@ -181,7 +182,7 @@ static void double_interval(uint64_t *random) {
     }
 }
 
-/* Skipped when another thread, or this one below a signal handler, is at it. */
+/* Skipped while another thread sweeps, or this one does, interrupted by a signal handler. */
 void live_coarsen(uint64_t *random) {
     if (__atomic_exchange_n(&sweep_taken, true, __ATOMIC_ACQUIRE))
         return;
@@ -193,7 +194,7 @@ void live_after_fork(void) {
     sweep_taken = false;
 }
 
-/* ---- entering -------------------------------------------------------------------------------------------- */
+/* ---- entering ------------------------------------------------------------------------------------------ */
 
 void live_enter(const void *block, uint64_t requested, uint64_t usable, const struct live_chance *known, uint64_t *random) {
     /* at least 1: a block of no bytes is live too, and a probability of 0 has no share */
@@ -204,7 +205,7 @@ void live_enter(const void *block, uint64_t requested, uint64_t usable, const st
         return;
     struct live_block stale;
     if (live_maybe(block))
-        live_take(block, &stale); /* freed behind our back, by a library that does not reach us */
+        live_take(block, &stale); /* freed unseen, by a library whose calls do not reach us */
     body.share = sample_share(usable, chance);
     body.share_requested = sample_share(body.requested, chance);
     if (enter((uintptr_t)block, &body) && get_relaxed(thread_page->sampled.live_samples) > LIVE_LIMIT)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* memory.c - the two functions a compiler may call for assignments of structures; there is no libc to have them from. */
+/* memory.c - the two functions a compiler may call for assignments of structures; there is no libc to have
+ * them from. */
 #include <stddef.h>
 
 __attribute__((visibility("hidden"))) void *memcpy(void *restrict to, const void *restrict from, size_t bytes) {

@@ -8,7 +8,7 @@
 #include "object.h"
 #include "sys.h"
 
-/* A block of the bootstrap arena, or of its mappings, is asked of the arena. */
+/* The size of a block of the bootstrap arena, or of its mappings, comes from the arena. */
 size_t next_ask_whose(void *block) {
     if (block == NULL)
         return 0;
@@ -42,7 +42,7 @@ static void *find_core(void *from, const char *name, const void *object) {
     return function != NULL && object_of(function) == object ? function : NULL;
 }
 
-/* Fills `core` from the object of the first malloc behind `from`. */
+/* Fills `core` from the object that defines the first malloc after `from`. */
 static bool fill_core(void *from, void **core) {
     core[0] = libc_dlsym(from, core_names[0]);
     const void *object = object_of(core[0]);
@@ -56,7 +56,7 @@ static bool fill_core(void *from, void **core) {
     return whole;
 }
 
-/* Libc's own family, whatever stands before it. */
+/* Libc's own family, whatever is loaded before it. */
 static bool fill_core_of_libc(void **core) {
     const int lazy_if_loaded = 0x1 | 0x4; /* RTLD_LAZY | RTLD_NOLOAD */
     void *(*open)(const char *, int) = (void *(*)(const char *, int))libc_dlsym(LIBC_RTLD_NEXT, "dlopen");
@@ -64,8 +64,8 @@ static bool fill_core_of_libc(void **core) {
     return libc != NULL && fill_core(libc, core);
 }
 
-/* Some programs ask about each block. The arena alone has blocks, and no other thread can stand in a call that found us
- * unready and is about to add a mapping to it. */
+/* Some programs ask about each block. The arena alone has blocks, and no other thread can stand in a call
+ * that found us unready and is about to add a mapping to it. */
 static bool arena_is_all(void) {
     const char *single = (const char *)object_next("__libc_single_threaded"); /* since 2.32 */
     return boot_is_arena() && single != NULL && *single != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* next.h - the malloc family behind us: the candidate's, or libc's. */
+/* next.h - the malloc family after ours in the order of symbols: the candidate's, or libc's. */
 #ifndef IMAS_HOOK_NEXT_H
 #define IMAS_HOOK_NEXT_H
 
@@ -27,7 +27,8 @@ struct family {
     struct mallinfo (*mallinfo)(void);
     struct mallinfo2 (*mallinfo2)(void);
     int (*trim)(size_t);
-    /* malloc_usable_size of what is not in the bootstrap arena: the allocator's own as soon as that is enough. */
+    /* malloc_usable_size of what is not in the bootstrap arena: the allocator's own as soon as that is
+     * enough. */
     size_t (*ask)(void *);
     uintptr_t minus_arena; /* 0 - the arena's address: adding is one instruction less than subtracting */
 };
@@ -44,9 +45,9 @@ HIDDEN extern union next_table next_table;
 bool next_found(void);
 
 /*
- * Looks up the family behind us. False when it is not of one piece: not all found, or in more than one object; then
- * libc's own serves if that is complete. Names that only some allocators have are left NULL, or libc's where they
- * touch no block. Called once, from the constructor: a failed search allocates.
+ * Looks that family up. False when it is not whole: functions are missing, or are in more than one object;
+ * then libc's own serves if that is complete. Names that only some allocators have are left NULL, or libc's
+ * where they touch no block. Called once, from the constructor: a failed search allocates.
  */
 bool next_find(void);
 

@@ -4,7 +4,7 @@
 #include "libc.h"
 #include "text.h"
 
-/* The object that holds an address: found by its segments, because dladdr searches all its symbols too. */
+/* The object that holds an address. Found by its segments: dladdr would also search all its symbols. */
 struct holder {
     uintptr_t address;
     const void *object; /* its program headers: unlike the load address never NULL */
@@ -41,7 +41,7 @@ const void *object_libc(void) {
     return object_of((const void *)libc_version);
 }
 
-/* A position-dependent executable that takes a function's address answers for it with a stub of its own. */
+/* A position-dependent executable that takes a function's address exports a stub of the same name. */
 static bool is_stub(const void *address) {
     struct libc_symbol_info info;
     const ElfW(Sym) *symbol = NULL;
@@ -62,7 +62,7 @@ void *object_next(const char *name) {
     if (libc_dlsym == NULL)
         return NULL;
     void *found = libc_dlsym(LIBC_RTLD_NEXT, name);
-    /* A failed search leaves a message behind that the program's first dlerror would show as its own; the first
+    /* A failed search sets a message that the program's first dlerror would show as its own; the first
      * call takes it, the second frees it. */
     if (found == NULL) {
         libc_dlerror();
@@ -96,7 +96,8 @@ static bool starts_with_one_of(const char *text, const char *const *names, size_
     return false;
 }
 
-/* ld.so's own list, as a debugger reads it: dl_iterate_phdr would be the sanitizer's, which is not set up yet. */
+/* ld.so's own list, as a debugger reads it: dl_iterate_phdr would be the sanitizer's, which is not set up
+ * yet. */
 bool object_loaded(const char *const *names, size_t count) {
     if (&_r_debug == NULL)
         return false;

@@ -9,14 +9,14 @@
 static struct imas_page_header nowhere;
 struct imas_page_header *page_header = &nowhere;
 
-/* A byte that the kernel clears in every child with memory of its own (MADV_WIPEONFORK): tells clone and _Fork,
- * for which no fork handler runs, without a system call that a seccomp filter might punish. */
+/* A byte that the kernel clears in every child with memory of its own (MADV_WIPEONFORK): tells clone and
+ * _Fork, for which no fork handler runs, without a system call that a seccomp filter might punish. */
 static const volatile unsigned char *canary;
 
 static void set_canary(void) {
     unsigned char *memory = sys_anonymous(4096);
     if (memory == NULL || sys3(SYS_madvise, memory, 4096, MADV_WIPEONFORK) < 0)
-        return; /* Linux before 4.14: fork handlers alone must do */
+        return; /* Linux before 4.14: only fork handlers notice children */
     *memory = 1;
     canary = memory;
 }
@@ -42,7 +42,7 @@ static bool header_is_sound(const struct imas_page_header *header, uint32_t kind
            header->page_bytes == expected_bytes(kind) && header->armed == 1;
 }
 
-/* Neither link nor FIFO can make us follow, wait or become a terminal's owner. */
+/* A symbolic link is not followed, a FIFO does not block us, a terminal does not become ours. */
 static int open_page_file(const char *path, int access) {
     return sys_open(path, access | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 }

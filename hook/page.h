@@ -2,8 +2,8 @@
 /*
  * page.h - the file into which this process writes what happens to it (abi/imas_abi.h).
  *
- * There is always a header to write to: a private one that nobody reads until page_open succeeds, and again in a
- * child, so that no writer asks whether there is a page.
+ * There is always a header to write to: a private one, which nobody reads, until page_open succeeds and again
+ * in a child. So no writer has to check whether there is a page.
  */
 #ifndef IMAS_HOOK_PAGE_H
 #define IMAS_HOOK_PAGE_H
@@ -16,23 +16,24 @@
 /* Never NULL. */
 HIDDEN extern struct imas_page_header *page_header;
 
-/* Maps the page that the launcher made for this very process, or returns NULL: it must be a regular file of our own
- * with the exact size, magic, version and kind, armed, not used yet, and carry our pid. */
+/* Maps the page that the launcher made for this very process, or returns NULL: it must be a regular file of
+ * our own with the exact size, magic, version and kind, armed, not used yet, and carry our pid. */
 struct imas_page_header *page_open(const char *path, enum imas_page_kind kind);
 
 /* As page_open, but read only and for any pid and state: the page whose identity a child repeats. */
 const struct imas_page_header *page_look(const char *path);
 
-/* From here on all notes go to `header`. */
+/* From now on all notes go to `header`. */
 void page_use(struct imas_page_header *header);
 
-/* From here on notes go nowhere: for a forked child, which must not write into its parent's page. */
+/* From now on notes go to the private header: for a forked child, which must not write into its parent's
+ * page. */
 void page_leave(void);
 
 /* Whether this process is the one that opened the page: false in a child that fork handlers did not see. */
 bool page_is_ours(void);
 
-/* State only ever grows. */
+/* The state never goes back to a lower one. */
 void page_note_state(enum imas_state state);
 void page_note_pass(enum imas_pass_reason reason);
 

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * preload.c - libimas-preload.so: what /etc/ld.so.preload names, and so stands in every process of the machine.
+ * preload.c - libimas-preload.so: named in /etc/ld.so.preload, and so loaded into every process of the
+ * machine.
  *
- * It defines no symbol and needs none, no library, no TLS and no relocation, and makes raw system calls only, so that it
- * can stand in any process, whatever its libc. As the first constructor of all it looks its executable up in the index
- * (abi/imas_index.h). Nearly always nothing stands there, and nothing has happened but six system calls. Where a
- * decision stands it starts the same file once more under guard or hook (docs/decisions/0007). Whatever is not as
- * expected on the way, it returns, and the program runs as if we had never been there.
+ * It defines and needs no symbol, no library, no TLS and no relocation, and makes raw system calls only, so
+ * that it can be loaded into any process, whatever its libc. Its constructor runs before all others and looks
+ * the executable up in the index (abi/imas_index.h). Nearly always there is no entry, and six system calls
+ * were all that happened. Where there is a decision it executes the same file once more under guard or hook
+ * (docs/decisions/0007). Whenever anything is not as expected it returns, and the program runs as if we had
+ * never been there.
  *
- * It does in the process what `imas run` (crates/imas/src/start.rs) does before it, after a decision made before:
- * index.c finds the decision, given.c what an interpreter is given to run, barred.c who is left alone, table.c what root
- * approved, ticket.c makes the page, again.c the environment and the exec.
+ * It does in the process what `imas run` (crates/imas/src/start.rs) does before it, after a decision made
+ * before: index.c finds the decision, interpreter_target.c what an interpreter is to run, service_unit.c the
+ * systemd service, ineligible.c finds processes that must not be changed, table.c reads the allocators that
+ * root approved, ticket.c makes the page, reexec.c makes the environment and calls exec.
  */
 #include <sys/stat.h>
 
 #include "../abi/imas_abi.h"
 #include "../abi/imas_index.h"
-#include "again.h"
-#include "barred.h"
 #include "environment.h"
-#include "given.h"
 #include "index.h"
+#include "ineligible.h"
+#include "interpreter_target.h"
+#include "reexec.h"
+#include "service_unit.h"
 #include "start.h"
 #include "sys.h"
 #include "table.h"
@@ -53,7 +57,7 @@ static bool find_realm(struct realm *realm, const struct start *start) {
            S_ISDIR(folder.st_mode) && folder.st_uid == start->uid && (folder.st_mode & 022) == 0;
 }
 
-/* ---- the decision ---------------------------------------------------------------------------------------- */
+/* ---- the decision -------------------------------------------------------------------------------------- */
 
 struct found {
     struct stat executable;
@@ -84,10 +88,10 @@ static void look_closer(struct found *found, const struct index *index, struct i
     uint32_t flags = found->entry.flags;
     const char *word = "";
     if ((flags & (IMAS_ENTRY_INTERPRETER | IMAS_ENTRY_JAVA)) != 0 &&
-        given_argument(&key, found->program, start->argc, start->argv, &word) && index_find_for(index, key, &closer)) {
+        interpreter_target_find(&key, found->program, start->argc, start->argv, &word) && index_find_for(index, key, &closer)) {
         found->entry = closer;
         found->detail = word;
-    } else if ((flags & IMAS_ENTRY_BY_UNIT) != 0 && given_unit(&key, found->unit) && index_find_for(index, key, &closer)) {
+    } else if ((flags & IMAS_ENTRY_BY_UNIT) != 0 && service_unit_find(&key, found->unit) && index_find_for(index, key, &closer)) {
         found->entry = closer;
         found->detail = found->unit;
     }
@@ -113,7 +117,7 @@ static bool look_up(struct found *found, const struct index *index, const struct
     return is_the_file(&found->entry, &found->executable) && asks_for_something(&found->entry);
 }
 
-/* ---- the start ------------------------------------------------------------------------------------------- */
+/* ---- the start ----------------------------------------------------------------------------------------- */
 
 struct choice {
     struct table table;
@@ -131,14 +135,14 @@ static void start_under(struct choice *choice, const struct start *start, char *
     const char *library = ours(&choice->table, ticket->kind == IMAS_PAGE_TRIAL);
     ticket->candidate = choice->candidate.name;
     if (library != NULL)
-        again_start(start, arguments, &choice->candidate, library, with_page ? ticket->path : NULL);
+        reexec_start(start, arguments, &choice->candidate, library, with_page ? ticket->path : NULL);
 }
 
 static bool choose(struct choice *choice, uint32_t id, const struct start *start) {
-    return table_candidate(&choice->table, id, &choice->candidate) && !again_overrides(&choice->candidate, start->envp);
+    return table_candidate(&choice->table, id, &choice->candidate) && !reexec_overrides(&choice->candidate, start->envp);
 }
 
-/* True when the trial is somebody else's, so that this start is one of production. */
+/* True when another process runs the trial, so that this start is one in production. */
 static bool try_trial(struct choice *choice, const struct found *found, const struct start *start, char **arguments,
                       struct ticket *ticket, const char *run) {
     if (!choose(choice, found->entry.trial_candidate, start))
@@ -171,7 +175,7 @@ static void go_into_production(struct choice *choice, const struct found *found,
 static void place(struct choice *choice, const struct found *found, const struct start *start, const struct index *index,
                   const char *run) {
     char **arguments;
-    if (!again_arguments(start, &found->executable, &arguments))
+    if (!reexec_arguments(start, &found->executable, &arguments))
         return;
     struct ticket ticket;
     ticket.uid = start->uid;
@@ -189,11 +193,11 @@ static bool switched_off(const char *run) {
     return sys3(SYS_faccessat, AT_FDCWD, join(path, run, "/disabled"), 0) != no_such_file;
 }
 
-/* The dear questions, asked only where a decision stands. */
+/* The expensive checks, made only where there is a decision. */
 static void consider(const struct found *found, const struct start *start, const struct index *index, const struct realm *realm) {
     char path[PATH_BYTES];
     struct choice choice;
-    if (barred_by_environment(start->envp) || barred_by_state((found->entry.flags & IMAS_ENTRY_PID1) != 0) ||
+    if (ineligible_by_environment(start->envp) || ineligible_by_state((found->entry.flags & IMAS_ENTRY_PID1) != 0) ||
         switched_off(realm->run) || !table_open(&choice.table, join(path, realm->run, "/catalogue"), realm->owner))
         return;
     if (choice.table.header.catalogue_id == index->header.catalogue_id &&
@@ -213,10 +217,11 @@ static void look_and_place(const struct start *start, const struct realm *realm)
     index_close(&index);
 }
 
-/* ---- the beginning --------------------------------------------------------------------------------------- */
+/* ---- the beginning ------------------------------------------------------------------------------------- */
 
-/* This process has been placed, or is to be left alone. Guard and hook take the mark away with the rest of what was set;
- * where nothing else was set it is taken away here, but for a tree that is all to be left alone. */
+/* This process has been started again already, or is to run unchanged. Guard and hook remove the mark with
+ * the rest of what was set. Where nothing else was set it is removed here, except in a process tree that is
+ * to run unchanged. */
 static void take_mark_away(char **environment) {
     if (environment_value(environment, IMAS_ENV_UNSET) != NULL || environment_flag(environment, IMAS_ENV_FOLLOW))
         return;

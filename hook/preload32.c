@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * preload32.c - libimas-preload.so for 32-bit programs: does nothing, and spares them ld.so's complaint about the wrong
- * class. As children below imas bench and --follow they find it for every library there is (packaging/link-preload).
+ * preload32.c - libimas-preload.so for 32-bit programs. It does nothing; with it ld.so prints no error about
+ * the wrong class. As children below imas bench and --follow they find it for every library there is
+ * (packaging/link-preload).
  */
 void imas_preload_enter(void);
 

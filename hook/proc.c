@@ -5,7 +5,7 @@
 #include "text.h"
 #include "thread.h"
 
-/* ---- a file, line by line -------------------------------------------------------------------------------- */
+/* ---- a file, line by line ------------------------------------------------------------------------------ */
 
 static struct {
     int fd;
@@ -13,7 +13,7 @@ static struct {
     char buffer[4096];
 } file;
 
-#define LINE_BYTES 192 /* longer lines end in paths that nobody asks for */
+#define LINE_BYTES 192 /* longer lines end in paths that are not needed */
 static char line[LINE_BYTES];
 
 static bool open_file(const char *path) {
@@ -59,7 +59,7 @@ static const char *skip_blanks(const char *at) {
     return at;
 }
 
-/* ---- "Name:   number" ------------------------------------------------------------------------------------ */
+/* ---- "Name:   number" ---------------------------------------------------------------------------------- */
 
 struct field {
     const char *name;
@@ -86,7 +86,7 @@ static void read_fields(const char *path, struct field *fields, unsigned count) 
     sys_close(file.fd);
 }
 
-/* ---- ourselves ------------------------------------------------------------------------------------------- */
+/* ---- ourselves ----------------------------------------------------------------------------------------- */
 
 /* Set by the linker: our zero-initialised tables, which the kernel shows as one more anonymous mapping. */
 extern char __bss_start[] __attribute__((visibility("hidden")));
@@ -118,7 +118,7 @@ static uint64_t less(uint64_t from, uint64_t part) {
     return from > part ? from - part : 0;
 }
 
-/* ---- /proc/self/maps ------------------------------------------------------------------------------------- */
+/* ---- /proc/self/maps ----------------------------------------------------------------------------------- */
 
 struct mapping {
     uintptr_t start, end;
@@ -176,8 +176,8 @@ void proc_note_stack_size(uint64_t bytes) {
     default_stack_bytes = bytes;
 }
 
-/* Bytes of `mapping` that are a thread's stack: a guard lies right below, and above it either the control block of a
- * thread that has called us, or just the size that libc gives to stacks. */
+/* Bytes of `mapping` that are a thread's stack: a guard lies right below, and above it either the control
+ * block of a thread that has called us, or just the size that libc gives to stacks. */
 static uint64_t stack_bytes(const struct mapping *mapping, const struct mapping *below) {
     uintptr_t guard = below->end - below->start;
     uintptr_t top;

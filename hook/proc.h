@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * proc.h - what the kernel says about this process, read with system calls only.
+ * proc.h - figures of this process in /proc, read with system calls only.
  *
- * One buffer for all: callers make sure that they are alone (snapshot.c's flag, the constructor, a forked child).
+ * There is one buffer: callers make sure that no other thread is here (snapshot.c's flag, the constructor, a
+ * forked child).
  */
 #ifndef IMAS_HOOK_PROC_H
 #define IMAS_HOOK_PROC_H
@@ -12,7 +13,8 @@
 /* Bytes of private writable mappings without a file, and [heap]; without thread stacks and our own tables. */
 uint64_t proc_heap_bytes(void);
 
-/* Resident bytes that are ours alone: smaps_rollup's Pss_Anon - LazyFree + SwapPss, without our own tables. */
+/* Resident bytes that are ours alone: smaps_rollup's Pss_Anon - LazyFree + SwapPss, without our own
+ * tables. */
 uint64_t proc_resident_bytes(void);
 
 /* VmHWM of /proc/self/status in bytes. */

@@ -35,8 +35,8 @@ static probability small_probability(uint64_t y) {
     return y - square / 2 + cube / 6 - multiply(cube, y) / 24;
 }
 
-/* With y = k/16 + rest: 1 - exp(-y) = 1 - exp(-k/16) (1 - d), d = 1 - exp(-rest). Below 1/16 it is d itself: no digits are lost
- * for small y, as they would be in 1 - exp(-y). */
+/* With y = k/16 + rest: 1 - exp(-y) = 1 - exp(-k/16) (1 - d), d = 1 - exp(-rest). Below 1/16 it is d itself:
+ * no digits are lost for small y, as they would be in 1 - exp(-y). */
 probability sample_probability(uint64_t bytes, unsigned shift) {
     if (bytes >> shift >= 44)
         return PROBABILITY_ONE; /* exp(-44) is below 2^-63 */
@@ -61,8 +61,8 @@ static int64_t scale(int64_t a, int64_t b) {
     return a * b >> 32;
 }
 
-/* log2(1 + f), f and the answer in 0.32, as f + f(1-f)q(f): exact at both ends, and within 5e-5 between with this q,
- * which goes through the function at the four Chebyshev nodes of [0, 1]. */
+/* log2(1 + f), f and the answer in 0.32, as f + f(1-f)q(f): exact at both ends, and within 5e-5 between with
+ * this q, which goes through the function at the four Chebyshev nodes of [0, 1]. */
 static uint64_t log2_of_1_plus(int64_t f) {
     const int64_t q0 = 1900173326, q1 = -1157828758, q2 = 646535156, q3 = -192732170;
     int64_t q = q0 + scale(q1 + scale(q2 + scale(q3, f), f), f);
@@ -73,7 +73,7 @@ static uint64_t log2_of_1_plus(int64_t f) {
 /* -log2(random / 2^64) in 32.32. */
 static uint64_t minus_log2(uint64_t random) {
     unsigned zeros = (unsigned)__builtin_clzll(random);
-    uint64_t f = random << zeros << 1 >> 32; /* behind the leading 1 */
+    uint64_t f = random << zeros << 1 >> 32; /* after the leading 1 */
     return ((uint64_t)(zeros + 1) << 32) - log2_of_1_plus((int64_t)f);
 }
 

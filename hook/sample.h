@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sample.h - which calls are timed, and how a few of them stand for all.
+ * sample.h - which calls are timed, and with which weight they represent all.
  *
- * An allocating call of n bytes pays n + S/128 + 1 out of an exponentially distributed purse of mean S; when the purse
- * is empty the call is sampled and a new one is drawn. The exponential has no memory, so a call is sampled with
- * probability p = 1 - exp(-(n + S/128 + 1)/S) independently of all others: at least about 1/128, near 1 for large
- * blocks. Whatever is summed over sampled calls divided by p estimates the sum over all calls without bias
- * (D. G. Horvitz and D. J. Thompson, JASA 47 (1952), equation 5).
+ * An allocating call of n bytes pays n + S/128 + 1 out of an exponentially distributed purse of mean S; when
+ * the purse is empty the call is sampled and a new one is drawn. The exponential has no memory, so a call is
+ * sampled with probability p = 1 - exp(-(n + S/128 + 1)/S) independently of all others: at least about 1/128,
+ * near 1 for large blocks. Whatever is summed over sampled calls divided by p estimates the sum over all
+ * calls without bias (D. G. Horvitz and D. J. Thompson, JASA 47 (1952), equation 5).
  *
- * Integers only: floating point inside malloc could raise exceptions that the program traps, or set its sticky flags.
+ * Integers only: floating point inside malloc could raise exceptions that the program traps, or set its
+ * sticky flags.
  */
 #ifndef IMAS_HOOK_SAMPLE_H
 #define IMAS_HOOK_SAMPLE_H

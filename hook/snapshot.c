@@ -7,7 +7,7 @@
 #include "estimate.h"
 #include "page.h"
 #include "proc.h"
-#include "quiet.h"
+#include "sandbox.h"
 #include "split.h"
 #include "sys.h"
 #include "thread.h"
@@ -19,7 +19,7 @@
 static uint64_t due_ticks;
 static uint64_t due_live;
 static bool taken;     /* proc.c's buffer, and the snapshots' figures */
-static bool splitting; /* told.c may walk all free blocks: no snapshot waits for that */
+static bool splitting; /* allocator_stats.c may walk all free blocks: no snapshot waits for that */
 
 /* The snapshot before, from which resident memory is integrated. */
 static uint64_t last_ns;
@@ -82,7 +82,8 @@ static void note_sums(struct imas_page_header *header, const struct memory *memo
     header->snapshots++;
 }
 
-/* Before the first snapshot of this process nothing is known: what it saw stands for the time since the start. */
+/* Before the first snapshot of this process nothing is known: what it saw stands for the time since the
+ * start. */
 static void note_time(struct imas_page_header *header, uint64_t resident) {
     uint64_t now = sys_monotonic_ns();
     bool first = last_ns <= header->ns_start;
@@ -133,7 +134,7 @@ static NOINLINE void take(void) {
     struct imas_page_header *header = &thread_page->header;
     if (!has_grown() && period_is_over(header))
         look_and_note(header);
-    while (has_grown()) /* again when others doubled it meanwhile: their turn was refused */
+    while (has_grown()) /* once more if others doubled it meanwhile: they were refused */
         look_and_note(header);
     note_clocks(header);
     plan_period(header);
@@ -149,7 +150,7 @@ static NOINLINE void take_split(void) {
 }
 
 void snapshot_if_due(bool may_ask) {
-    if (unlikely(quiet_now()))
+    if (unlikely(sandbox_entered()))
         return;
     if (unlikely(has_grown() || ticks_now() >= get_relaxed(due_ticks)))
         take();
@@ -157,7 +158,7 @@ void snapshot_if_due(bool may_ask) {
         take_split();
 }
 
-/* ---- the end --------------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------------------- */
 
 static uint64_t microseconds(const struct timeval *time) {
     return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
@@ -176,8 +177,8 @@ static void note_usage(struct imas_page_header *header) {
     header->max_rss_bytes = proc_peak_resident_bytes();
 }
 
-/* A program that has just freed everything says nothing about its fragmentation: the sums take this snapshot in only
- * when there is no other. */
+/* A program that has just freed everything shows no fragmentation: this snapshot enters the sums only when
+ * there is no other. */
 static void note_end(struct imas_page_header *header) {
     struct memory memory = look();
     note_peaks(header, &memory);
@@ -188,8 +189,8 @@ static void note_end(struct imas_page_header *header) {
     note_clocks(header);
 }
 
-/* Another thread may be reading /proc, for some milliseconds at most. No longer: it may be this one, that a handler
- * has interrupted and now ends. */
+/* Another thread may be reading /proc, for some milliseconds at most. No longer: it may be this one, that a
+ * handler has interrupted and now ends. */
 static bool enter_at_last(void) {
     const struct timespec millisecond = {.tv_nsec = 1000000};
     bool entered = enter(&taken);
@@ -201,8 +202,8 @@ static bool enter_at_last(void) {
 }
 
 bool snapshot_at_exit(void) {
-    if (quiet_now())
-        return true; /* vfork cannot be told from the program without a system call */
+    if (sandbox_entered())
+        return true; /* a child of vfork cannot be distinguished without a system call */
     struct imas_page_header *header = &thread_page->header;
     if ((long)header->pid != sys0(SYS_getpid))
         return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * snapshot.h - memory of the process, looked at every five seconds, whenever the live bytes have doubled beyond
- * 1 MiB, and at the end. One thread at a time; no allocation; nothing once the process is under seccomp.
+ * snapshot.h - memory of the process, read every five seconds, whenever the live bytes have doubled beyond 1
+ * MiB, and at the end. One thread at a time; no allocation; nothing once the process is under seccomp.
  */
 #ifndef IMAS_HOOK_SNAPSHOT_H
 #define IMAS_HOOK_SNAPSHOT_H
@@ -12,7 +12,8 @@
 /* Starts the clocks. */
 void snapshot_start(void);
 
-/* Takes a snapshot if it is time, and looks where the resident bytes are (split.h) if `may_ask`; cheap if not. */
+/* Takes a snapshot if one is due and, if `may_ask`, divides up the resident bytes (split.h); cheap
+ * otherwise. */
 void snapshot_if_due(bool may_ask);
 
 /* Resident bytes at this moment (proc.h); false while a snapshot is taken. */

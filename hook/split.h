@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * split.h - where the resident bytes are, at moments of its own: in blocks that were asked for, in rounding, in free
- * blocks and free pages that the allocator keeps. The program's end is no such moment: nobody may be asked then.
+ * split.h - how the resident bytes divide: bytes that the program asked for, rounding, free blocks and free
+ * pages that the allocator keeps. Read now and then while the program runs, not at its end: the allocator may
+ * not be called then.
  */
 #ifndef IMAS_HOOK_SPLIT_H
 #define IMAS_HOOK_SPLIT_H
@@ -11,10 +12,11 @@
 /* Begins anew, with thread_page's clocks. */
 void split_start(void);
 
-/* Whether it is time: one comparison. */
+/* Whether a reading is due: one comparison. */
 bool split_is_due(void);
 
-/* Looks and notes, unless a snapshot is being taken just then. One thread at a time, behind a malloc of the program's own, not once the process is quiet. */
+/* Reads and notes, unless a snapshot is being taken at this moment. One thread at a time, after a finished
+ * malloc of the program, never once the process has entered a sandbox (sandbox.h). */
 void split_take(void);
 
 #endif

@@ -17,10 +17,10 @@ struct start {
 /*
  * True when the arguments of a constructor are the real ones and the process has no raised privileges.
  *
- * glibc and others give (argc, argv, envp); musl gives none, so that the registers hold anything. The kernel puts the
- * environment right behind the arguments, and numbers that happen to be so related are the real ones; nothing is read
- * before that is seen. ld.so takes variables out of the environment of privileged programs, after which the auxiliary
- * vector is not where we look: not finding AT_SECURE means privileged.
+ * glibc and others pass (argc, argv, envp); musl passes nothing, and the registers hold anything. The kernel
+ * puts the environment right after the arguments, so values that fit together in that way are the real ones;
+ * nothing is read through them before. ld.so takes variables out of the environment of privileged programs,
+ * after which the auxiliary vector is not where we look: not finding AT_SECURE means privileged.
  */
 bool start_read(struct start *start, int argc, char **argv, char **envp);
 

@@ -2,8 +2,8 @@
 /*
  * sys.h - system calls made without libc, and the cycle counter.
  *
- * libc's wrappers may be interposed by other libraries, set errno and are cancellation points; inside malloc none of
- * that may happen. Every function answers as the kernel does: a negative value is -errno.
+ * libc's wrappers may be interposed by other libraries, set errno and are cancellation points; inside malloc
+ * none of that may happen. Every function returns what the kernel does: a negative value is -errno.
  */
 #ifndef IMAS_HOOK_SYS_H
 #define IMAS_HOOK_SYS_H
@@ -18,7 +18,8 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define NOINLINE __attribute__((noinline))
 #define EXPORT __attribute__((visibility("default")))
-/* -fvisibility speaks of definitions only: an extern variable needs it too, or it is reached through the GOT. */
+/* -fvisibility speaks of definitions only: an extern variable needs it too, or it is reached through the
+ * GOT. */
 #define HIDDEN __attribute__((visibility("hidden")))
 
 #if defined(__x86_64__)
@@ -34,15 +35,16 @@ static inline long sys6(long nr, long a, long b, long c, long d, long e, long f)
     return answer;
 }
 
-/* The fence lets all that came before finish: without it a short malloc is read as nothing, because the clock is read
- * while it still runs. Both ends of a pair pay for it, so it is subtracted with the empty pair. */
+/* The fence lets all earlier instructions finish: without it the clock is read while a short malloc still
+ * runs, and that seems to take no time. Both reads of a pair have it, so its cost is subtracted with the
+ * empty pair. */
 static inline uint64_t ticks_now(void) {
     uint32_t low, high;
     __asm__ volatile("lfence\n\trdtsc" : "=a"(low), "=d"(high)::"memory");
     return (uint64_t)high << 32 | low;
 }
 
-/* Of the clock above, roughly; what it is shows only after a while. */
+/* Of the clock above, roughly; the true rate is known only after a while. */
 static inline uint64_t ticks_per_second(void) {
     return UINT64_C(1) << 31;
 }
@@ -110,9 +112,9 @@ static inline uint64_t sys_monotonic_ns(void) {
     return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
 }
 
-/* Takes `price` out of a purse; true unless something is left. It then holds 0 or a huge number until it is refilled. An
- * empty purse can pay nothing, not even a price of 0. The compiler would use three instructions and a register for the two
- * that this is, and it runs in every call. */
+/* Takes `price` out of a purse; true unless something is left. It then holds 0 or a huge number until it is
+ * refilled. An empty purse can pay nothing, not even a price of 0. The compiler would use three instructions
+ * and a register for the two that this is, and it runs in every call. */
 static inline bool overdraw64(uint64_t *purse, uint64_t price) {
 #if defined(__x86_64__)
     bool nothing_left;

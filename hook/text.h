@@ -69,7 +69,7 @@ static inline char *text_decimal(char *to, uint64_t value) {
     return to;
 }
 
-/* Reads a decimal number at `*at` and moves `*at` behind it; 0 when there is none. */
+/* Reads a decimal number at `*at` and moves `*at` past it; 0 when there is none. */
 static inline uint64_t text_number(const char **at) {
     uint64_t value = 0;
     for (; **at >= '0' && **at <= '9'; (*at)++)

@@ -6,8 +6,8 @@
 #include "libc.h"
 #include "live.h"
 #include "page.h"
-#include "quiet.h"
 #include "sample.h"
+#include "sandbox.h"
 #include "sys.h"
 
 __thread struct thread thread_self;
@@ -39,13 +39,14 @@ void thread_refill(struct thread *thread) {
 
 static uint64_t seed(uint32_t tid) {
     const uint64_t *kernel_random = (const uint64_t *)libc_getauxval(AT_RANDOM);
-    uint64_t clock = quiet_now() ? (uintptr_t)&thread_self : ticks_now();
+    uint64_t clock = sandbox_entered() ? (uintptr_t)&thread_self : ticks_now();
     uint64_t mixed = (kernel_random != NULL ? *kernel_random : 0) ^ clock * UINT64_C(0x9E3779B97F4A7C15) ^
                      (uint64_t)tid << 32;
     return mixed != 0 ? mixed : 1;
 }
 
-/* Unlimited purses and a slot that nobody reads: not the same for all, or threads would fight for its cache line. */
+/* Unlimited purses and a slot that nobody reads; not one slot for all, or threads would contend for its cache
+ * line. */
 static void be_idle(struct thread *thread) {
     static uint32_t idle_threads;
     thread->mode = THREAD_IDLE;
@@ -60,7 +61,7 @@ static bool thread_is_gone(uint32_t tid, uint32_t pid) {
     return sys3(SYS_tgkill, pid, tid, 0) == no_such_thread;
 }
 
-/* A slot whose thread has ended may be had again: what it counted stays in it. */
+/* The slot of a thread that has ended may be used again: its counts stay in it. */
 static uint32_t reuse_slot(uint32_t tid, uint32_t ticket) {
     uint32_t pid = thread_page->header.pid;
     for (uint32_t tries = 0; tries < 2; tries++) {
@@ -80,7 +81,7 @@ static uint32_t find_slot(uint32_t tid) {
         set_relaxed(thread_page->slot[ticket].tid, tid);
         return ticket;
     }
-    uint32_t index = quiet_now() ? IMAS_SLOTS : reuse_slot(tid, ticket - IMAS_OWN_SLOTS);
+    uint32_t index = sandbox_entered() ? IMAS_SLOTS : reuse_slot(tid, ticket - IMAS_OWN_SLOTS);
     return index < IMAS_SLOTS ? index : IMAS_OWN_SLOTS + ticket % IMAS_SHARED_SLOTS;
 }
 
@@ -104,7 +105,7 @@ void thread_enter(struct thread *thread) {
         return;
     }
     /* under a seccomp filter even gettid may be forbidden */
-    uint32_t tid = quiet_now() ? 0 : (uint32_t)sys0(SYS_gettid);
+    uint32_t tid = sandbox_entered() ? 0 : (uint32_t)sys0(SYS_gettid);
     thread->random = seed(tid);
     uint32_t index = find_slot(tid);
     if (index != 0)
@@ -133,7 +134,8 @@ void thread_restart_in_child(struct imas_page *page) {
     be_idle(&thread_self);
 }
 
-/* Room for glibc's struct pthread above the thread pointer; the stack mapping ends with the page it lies in. */
+/* Room for glibc's struct pthread above the thread pointer; the stack mapping ends with the page it lies
+ * in. */
 #define CONTROL_BLOCK_BYTES 0x980
 #define PAGE_BYTES ((uintptr_t)4096)
 

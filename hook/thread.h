@@ -2,8 +2,8 @@
 /*
  * thread.h - what each thread keeps for itself, and the page all threads count into.
  *
- * All bytes zero is the state of a thread that has not called us yet: both purses are empty, so its first call takes
- * the slow way and finds it out there. The fast way needs no other check.
+ * All bytes zero is the state of a thread that has not called us yet: both purses are empty, so its first
+ * call takes the slow path, which notices it. The fast path needs no other check.
  */
 #ifndef IMAS_HOOK_THREAD_H
 #define IMAS_HOOK_THREAD_H
@@ -19,7 +19,7 @@
 enum thread_mode {
     THREAD_NEW = 0,
     THREAD_OWN,    /* in a slot of its own, by plain stores */
-    THREAD_SHARED, /* in a slot with others: purses stay empty, so that every call comes the slow way and adds atomically */
+    THREAD_SHARED, /* in a slot with others: purses stay empty, so that every call takes the slow path and adds atomically */
     THREAD_IDLE,   /* not counted: the slot is one that nobody reads */
 };
 
@@ -38,7 +38,7 @@ struct thread {
 };
 _Static_assert(sizeof(struct thread) <= 128, "static TLS is scarce");
 
-/* One free in so many is timed. */
+/* On average one free in this many is timed. */
 #define THREAD_FREE_MEAN 128u
 
 HIDDEN extern __thread struct thread thread_self;
@@ -46,7 +46,7 @@ HIDDEN extern __thread struct thread thread_self;
 /* Where everything is counted: the trial page, or a private one that nobody reads. Never NULL. */
 HIDDEN extern struct imas_page *thread_page;
 
-/* Whether calls are counted at all; settled by the constructor, ends in a forked child. */
+/* Whether calls are counted at all; set by the constructor, cleared in a forked child. */
 HIDDEN extern bool thread_counting;
 
 /* Gives the calling thread a slot. Only after next_found. */
@@ -67,8 +67,8 @@ void thread_start(struct imas_page *page);
 /* In a forked child: its one thread counts into `page` from nothing, or nowhere when `page` is NULL. */
 void thread_restart_in_child(struct imas_page *page);
 
-/* Whether `address` lies in the control block of a thread that has a slot, which tells a thread's stack from the
- * heap. `end` receives the end of what belongs to the thread. */
+/* Whether `address` lies in the control block of a thread that has a slot, which tells a thread's stack from
+ * the heap. `end` receives the end of what belongs to the thread. */
 bool thread_stack_end(uintptr_t start, uintptr_t limit, uintptr_t *end);
 
 #endif

@@ -76,7 +76,7 @@ static bool write_page(int fd, struct imas_page_header *header) {
            sys4(SYS_pwrite64, fd, &armed, sizeof armed, offsetof(struct imas_page_header, armed)) == (long)sizeof armed;
 }
 
-/* The folder of this user's pages, if it is this user's alone. */
+/* The folder of this user's pages, if no other user can write to it. */
 static int open_folder(const char *path, uint32_t uid) {
     struct stat about;
     int fd = sys_open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ticket.h - the page of a start that the stub makes, as crates/imas-linux/src/page.rs makes that of `imas run`. */
+/* ticket.h - the page of a start that the stub makes, as crates/imas-linux/src/page.rs makes that of
+ * `imas run`. */
 #ifndef IMAS_HOOK_TICKET_H
 #define IMAS_HOOK_TICKET_H
 
@@ -21,10 +22,10 @@ struct ticket {
 
 enum ticket_answer { TICKET_MADE, TICKET_TAKEN, TICKET_FAILED };
 
-/* Makes the page below `run`, armed. TAKEN: somebody else runs this trial. FAILED leaves nothing behind. */
+/* Makes the page below `run`, armed. TAKEN: another process runs this trial. FAILED leaves no file. */
 enum ticket_answer ticket_make(struct ticket *ticket, const char *run);
 
-/* The start does not happen: its page must not look like a crash. */
+/* Called when the start does not happen: its page must not look like a crash. */
 void ticket_discard(const struct ticket *ticket);
 
 #endif

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * trial.c - libimas.so's constructor: finds the real family, decides whether to count, gives the environment back.
+ * trial.c - libimas.so's constructor: finds the real family, decides whether to count, gives the environment
+ * back.
  */
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 
+#include "allocator_stats.h"
 #include "call.h"
 #include "deepbind.h"
 #include "disposition.h"
 #include "environment.h"
+#include "exit_note.h"
 #include "fatal.h"
+#include "fork_order.h"
 #include "full.h"
 #include "interface.h"
-#include "leave.h"
 #include "libc.h"
 #include "lineage.h"
 #include "next.h"
@@ -24,12 +27,11 @@
 #include "sys.h"
 #include "text.h"
 #include "thread.h"
-#include "told.h"
 #include "unfit.h"
 
 extern char **environ;
 
-/* ---- reasons to stand aside ------------------------------------------------------------------------------ */
+/* ---- reasons to count nothing -------------------------------------------------------------------------- */
 
 static uint64_t soft_limit(int resource) {
     struct rlimit limit;
@@ -73,7 +75,7 @@ static enum imas_pass_reason why_pass(char **environment, bool whole_family) {
     return soft_limit(RLIMIT_AS) != (uint64_t)RLIM_INFINITY ? IMAS_PASS_RLIMIT_AS : IMAS_PASS_NONE;
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------- */
+/* ---- the page ------------------------------------------------------------------------------------------ */
 
 /* The launcher's page if it is ours; in a counted tree, one of our own beside it. */
 static struct imas_page *find_page(const char *path, bool tree) {
@@ -83,7 +85,7 @@ static struct imas_page *find_page(const char *path, bool tree) {
     return page == NULL && tree ? lineage_page_for_us(path) : page;
 }
 
-/* ---- starting -------------------------------------------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------------------------------------ */
 
 #define CALIBRATIONS 101
 
@@ -98,7 +100,7 @@ static uint64_t middle_of(uint64_t *values, int count) {
     return values[count / 2];
 }
 
-/* Median of many: one in a while is interrupted, and the first are cold. */
+/* The median of many: some are interrupted, and the first are cold. */
 static uint64_t calibrate_empty_pair(void) {
     uint64_t ticks[CALIBRATIONS];
     for (int i = 0; i < CALIBRATIONS; i++) {
@@ -121,9 +123,9 @@ static void start_trial(struct imas_page *page, const char *page_path, bool tree
     page->header.empty_pair_ticks_256 = call_empty_pair * 256;
     uint64_t stack = soft_limit(RLIMIT_STACK);
     proc_note_stack_size(stack != (uint64_t)RLIM_INFINITY ? stack : UINT64_C(2) << 20);
-    told_find();
+    allocator_stats_find();
     fatal_install();
-    leave_install(snapshot_at_exit);
+    exit_note_install(snapshot_at_exit);
     lineage_install(page_path, tree);
     lineage_begin(page);
 }
@@ -148,6 +150,7 @@ static void decide(char **arguments, char **environment, bool whole_family) {
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
     disposition_prepare();
+    fork_order_resolve();
     bool whole_family = next_find();
     next_seal();
     bool candidate_serves = next_found() && object_of((const void *)next.malloc) != object_libc();

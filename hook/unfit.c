@@ -42,8 +42,8 @@ static bool same_file(const char *a, const char *b) {
 
 #define SELF "/proc/self/exe"
 
-/* The name the executable was started by, if that is still it (for a script it is the script), else the path the
- * kernel knows, else the link itself, which works for a deleted file too. */
+/* The name the executable was started by, if that is still it (for a script it is the script), else the path
+ * the kernel knows, else the link itself, which works for a deleted file too. */
 static const char *own_path(char *buffer, size_t size) {
     const char *started_as = (const char *)libc_getauxval(AT_EXECFN);
     if (started_as != NULL && same_file(started_as, SELF))
@@ -80,8 +80,8 @@ static char *entry_of(char **environment, const char *name) {
     return value != NULL ? (char *)value - text_length(name) - 1 : NULL;
 }
 
-/* libimas-preload.so would place the program anew; at this mark it stands aside, and takes it away. There is room: what the
- * mark stood beside is gone. */
+/* Without this mark libimas-preload.so would start the program under an allocator again; with it, it only
+ * removes the mark. There is room in the array: the variables that came with the mark are gone. */
 static void keep_mark(char **environment, char *mark) {
     if (mark == NULL)
         return;
@@ -93,14 +93,18 @@ static void keep_mark(char **environment, char *mark) {
     environment[2] = NULL;
 }
 
+static bool preloads_us(const char *preloads) {
+    return preloads != NULL && (text_contains(preloads, "libimas.so") || text_contains(preloads, "libimas-guard.so") ||
+                                text_contains(preloads, "libimas-record.so"));
+}
+
 void unfit_start_clean(char **arguments, char **environment) {
     static char path[4096];
     char *mark = entry_of(environment, IMAS_ENV_PLACED);
     environment_restore_all(environment);
     keep_mark(environment, mark);
-    const char *preloads = environment_value(environment, "LD_PRELOAD");
-    if (preloads != NULL && (text_contains(preloads, "libimas.so") || text_contains(preloads, "libimas-guard.so")))
-        return; /* we would be back at once, for ever */
+    if (preloads_us(environment_value(environment, "LD_PRELOAD")))
+        return; /* we would be started again and again */
     bool by_loader = libc_getauxval(AT_BASE) == 0; /* the executable is ld.so, our program its argument */
     if (by_loader)
         arguments = read_strings("/proc/self/cmdline"); /* ld.so hides its own when it is called as a program */
@@ -108,7 +112,7 @@ void unfit_start_clean(char **arguments, char **environment) {
         sys3(SYS_execve, by_loader ? SELF : own_path(path, sizeof path), arguments, environment);
 }
 
-/* ---- before all constructors ----------------------------------------------------------------------------- */
+/* ---- before all constructors --------------------------------------------------------------------------- */
 
 static void note_in_page(char **environment) {
     const char *path = environment_value(environment, IMAS_ENV_PAGE);
@@ -136,9 +140,10 @@ static void leave_sanitizer_alone(void) {
 static void nothing(void) {
 }
 
-/* The resolver of an indirect function runs while ld.so relocates us: later than libc, which is relocated before, and
- * earlier than any constructor. That is the one moment to leave a sanitizer alone: its runtime's constructor ends the
- * program when another library stands before it. libc has no environment yet, so it is read from the kernel. */
+/* The resolver of an indirect function runs while ld.so relocates us: later than libc, which is relocated
+ * before, and earlier than any constructor. That is the one moment to leave a sanitizer alone: its runtime's
+ * constructor ends the program when another library stands before it. libc has no environment yet, so it is
+ * read from the kernel. */
 static void (*resolve_nothing(void))(void) {
     leave_sanitizer_alone();
     return nothing;

@@ -21,7 +21,7 @@ static int ended_by_force(pid_t child) {
     return -1;
 }
 
-/* Waits for the check. One that hangs is a check that failed, and so is one that nobody wants to wait for: -1. */
+/* Waits for the check: -1 if it hangs or a signal ends the wait. Both count as a failure. */
 static int wait_for(pid_t child) {
     for (int i = 0; i < CHECK_SECONDS * 50; i++) {
         int status;
@@ -56,7 +56,7 @@ static _Noreturn void be_check(char *const *check) {
 }
 
 static bool check_passes(char *const *check) {
-    signal(SIGCHLD, SIG_DFL); /* whoever started us may have it ignored, and then nobody tells how the check ended */
+    signal(SIGCHLD, SIG_DFL); /* inherited SIG_IGN would make the kernel drop the exit status of the check */
     pid_t child = fork();
     if (child == 0) {
         be_check(check);
@@ -65,7 +65,7 @@ static bool check_passes(char *const *check) {
         say_error(NULL, "the check could not be started: %s", strerror(errno));
         return false;
     }
-    setpgid(child, child); /* as the child does: whoever is first, both can be ended together from now on */
+    setpgid(child, child); /* the child does the same: whichever comes first, the group exists from now on */
     int status = wait_for(child);
     if (status == -1) {
         return false;
@@ -103,7 +103,7 @@ enum answer edit_add(struct file *file, const char *entry, char *const *check) {
         return say_error(NULL, "%s: not touched: no room for another entry", file->path);
     }
     if (!existed) {
-        file_drop_backup(file); /* of a file that somebody deleted */
+        file_drop_backup(file); /* of a file that was deleted since */
     }
     if ((existed && !file_back_up(file, &old_text)) || !file_replace(file, &new_text)) {
         return UNABLE;
@@ -119,7 +119,7 @@ static bool same(const struct text *one, const struct text *other) {
     return one->length == other->length && memcmp(one->bytes, other->bytes, one->length) == 0;
 }
 
-/* A file whose last line had no newline got one in front of our entry. */
+/* Our entry was preceded by a newline if the last line of the file had none. */
 static void take_newline_back(struct text *text) {
     text->length--;
     if (text->bytes[text->length] != '\n' || !same(text, &backup)) {

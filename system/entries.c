@@ -7,9 +7,9 @@ static bool separates(char c) {
     return c == ' ' || c == '\t' || c == '\n' || c == ':';
 }
 
-/* The text with blanks for what glibc takes for comments. After each comment it looks for the next one from the begin of the
- * file, but only as far as there are bytes behind the comment: with a short rest it overlooks those further on, or blanks a
- * part of one. */
+/* The text with blanks for what glibc takes for comments. After each comment, glibc searches for the next one
+ * from the beginning of the file, but only over as many bytes as follow the comment. If few follow, it misses
+ * later comments, or blanks a part of one. */
 static const char *without_comments(const struct text *text) {
     static char seen[ENTRIES_MOST];
     memcpy(seen, text->bytes, text->length);
@@ -24,7 +24,8 @@ static const char *without_comments(const struct text *text) {
     return seen;
 }
 
-/* The next entry at or after `*at`: its start, and its length in `*length`; `*at` moves behind it. False: no more. */
+/* The next entry at or after `*at`: its start, and its length in `*length`; `*at` moves past it. False: no
+ * more. */
 static bool next_entry(const char *seen, size_t end, size_t *at, size_t *start, size_t *length) {
     size_t i = *at;
     while (i < end && separates(seen[i])) {
@@ -124,7 +125,8 @@ bool entries_add(struct text *text, const char *name) {
     return true;
 }
 
-/* Cuts the entry at [start, end): the whole line if it stands there alone, else itself and one separator beside it. */
+/* Cuts the entry at [start, end): the whole line if nothing else is on it, else itself and one separator
+ * beside it. */
 static void cut_entry(struct text *text, size_t start, size_t end) {
     bool begins_line = start == 0 || text->bytes[start - 1] == '\n';
     bool ends_line = end == text->length || text->bytes[end] == '\n';
@@ -142,7 +144,7 @@ static void cut_entry(struct text *text, size_t start, size_t end) {
 
 size_t entries_remove(struct text *text, entries_wanted *wanted, const void *what) {
     size_t removed = 0, start, length;
-    /* From the begin each time: what counts as a comment depends on the length of the text. */
+    /* From the beginning each time: what counts as a comment depends on the length of the text. */
     while (start = first_wanted(text, wanted, what, &length), length > 0) {
         cut_entry(text, start, start + length);
         removed++;

@@ -50,7 +50,8 @@ bool file_open(struct file *file, const char *path) {
     return file->folder >= 0 || fail(file, "its folder", NULL);
 }
 
-/* A lock that its holder took away while we waited is nobody's: it must be the one that stands there now. */
+/* The holder may have deleted the lock file while we waited: the locked file must be the one that is there
+ * now. */
 static bool same_file(struct file *file) {
     struct stat held, named;
     return fstat(file->lock, &held) == 0 && fstatat(file->folder, file->lock_name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -67,7 +68,7 @@ bool file_lock(struct file *file) {
             return fail(file, "its folder cannot be written to", hint);
         }
         if (flock(file->lock, LOCK_EX | LOCK_NB) == 0 && same_file(file)) {
-            unlinkat(file->folder, file->fresh_name, 0); /* of a copy that was killed */
+            unlinkat(file->folder, file->fresh_name, 0); /* left by a killed process */
             return true;
         }
         close(file->lock);
@@ -79,7 +80,7 @@ bool file_lock(struct file *file) {
 
 void file_unlock(struct file *file) {
     if (file->lock >= 0) {
-        unlinkat(file->folder, file->lock_name, 0); /* a lock left behind hinders nobody */
+        unlinkat(file->folder, file->lock_name, 0); /* a lock file that stays does no harm */
         close(file->lock);
         file->lock = -1;
     }
@@ -160,7 +161,7 @@ static bool write_all(int to, const struct text *text) {
     return true;
 }
 
-/* All extended attributes: SELinux label, access control list, what else there is. */
+/* All extended attributes: SELinux label, access control list and others. */
 static bool copy_attributes(int from, int to) {
     static char names[ATTRIBUTE_NAMES_MOST], value[ATTRIBUTE_MOST];
     ssize_t length = flistxattr(from, names, sizeof names);
@@ -176,7 +177,8 @@ static bool copy_attributes(int from, int to) {
     return true;
 }
 
-/* Policies give ld.so.preload the label of ld.so.cache; a new file would get its folder's. Without SELinux there is none. */
+/* Policies give ld.so.preload the label of ld.so.cache; a new file would get its folder's. Without SELinux
+ * there is none. */
 static void label_as_cache(const struct file *file, int to) {
     char label[256];
     int cache = openat(file->folder, "ld.so.cache", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -195,12 +197,13 @@ static bool same_nature(const struct file *file, int to) {
         label_as_cache(file, to);
         return fchmod(to, 0644) == 0;
     }
-    /* Owner before mode: changing the owner clears bits of the mode. Access lists change the mode: it comes last. */
+    /* Owner before mode: changing the owner clears bits of the mode. Access lists change the mode: it comes
+     * last. */
     return fstat(file->old, &stat) == 0 && fchown(to, stat.st_uid, stat.st_gid) == 0 && copy_attributes(file->old, to) &&
            fchmod(to, stat.st_mode & 07777) == 0;
 }
 
-/* Fresh file, content, nature, to disk, into place, the folder to disk. */
+/* Writes a new file with the attributes of the old one, syncs it, renames it, and syncs the folder. */
 static bool write_as(struct file *file, const struct text *text, const char *name) {
     int to = openat(file->folder, file->fresh_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0) {
@@ -245,5 +248,5 @@ bool file_read_backup(struct file *file, struct text *backup) {
 }
 
 void file_drop_backup(struct file *file) {
-    unlinkat(file->folder, file->backup_name, 0); /* one that is left behind harms nobody */
+    unlinkat(file->folder, file->backup_name, 0); /* one that stays does no harm */
 }

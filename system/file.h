@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * file.h - one small file that is replaced as a whole: whoever looks, at whatever instant and after whatever power cut,
- * finds the old content or the new one. Every function that can fail has said why when it does.
+ * file.h - one small file that is replaced atomically: at any moment, and after a power cut, it has the old
+ * content or the new one. Every function that fails has printed why.
  */
 #ifndef IMAS_FILE_H
 #define IMAS_FILE_H
@@ -12,7 +12,7 @@
 
 #define FILE_NAME_MOST 256
 
-/* The file at `path`, and what stands beside it: lock, fresh copy, backup. */
+/* The file at `path`, and the files beside it: lock, new copy, backup. */
 struct file {
     const char *path;
     int folder; /* descriptor of the folder that holds it */
@@ -26,27 +26,29 @@ struct file {
 
 /* Opens the folder and makes the names. */
 bool file_open(struct file *file, const char *path);
-/* Keeps other copies of this tool away, until file_unlock; waits some seconds for one that is at work. */
+/* Locks out other processes of this tool until file_unlock; waits some seconds for one that holds the
+ * lock. */
 bool file_lock(struct file *file);
-/* Gives the lock back, and deletes its file; nothing where it is not held. */
+/* Releases the lock and deletes its file; does nothing where it is not held. */
 void file_unlock(struct file *file);
 
 /* Closes all of it: a deleted file that is still open keeps its file system from becoming read-only. */
 void file_close(struct file *file);
 
-/* Reads it; a file that is not there is empty text with `file->old` -1. False: it cannot be read, or is nothing that may
- * be replaced (link, device, immutable...). */
+/* Reads it; a file that is not there is empty text with `file->old` -1. False: it cannot be read, or it must
+ * not be replaced (link, device, immutable...). */
 bool file_read(struct file *file, struct text *text);
-/* Puts the text in its place, with owner, group, mode and extended attributes of the file that was read. */
+/* Replaces it by the text, with owner, group, mode and extended attributes of the file that was read. */
 bool file_replace(struct file *file, const struct text *text);
-/* Takes the file away. */
+/* Deletes the file. */
 bool file_delete(struct file *file);
 
-/* Writes the text beside it, as `PATH.imas-backup`. That there is one says that there was a file before ours. */
+/* Writes the text beside it, as `PATH.imas-backup`. The backup exists only if there was a file before
+ * ours. */
 bool file_back_up(struct file *file, const struct text *text);
 /* Reads the backup. False: there is none. */
 bool file_read_backup(struct file *file, struct text *backup);
-/* Takes the backup away. */
+/* Deletes the backup. */
 void file_drop_backup(struct file *file);
 
 #endif

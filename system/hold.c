@@ -37,7 +37,7 @@ bool hold_wait(long nanoseconds) {
     sigset_t set = set_of(ending, ENDING);
     int came = sigtimedwait(&set, NULL, &(struct timespec){.tv_nsec = nanoseconds});
     if (came > 0) {
-        kill(getpid(), came); /* whoever sent it finds us ended by it once the file is as it was */
+        kill(getpid(), came); /* the signal ends us now that the file is as it was */
     }
     return came > 0;
 }

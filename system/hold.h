@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hold.h - signals that end a process (a key, a terminal that closes, a shutdown, a pipe nobody reads) wait while a file is
- * changed: between the entry and the end of its check the tool must not die, or an entry that nobody has tried would stay.
+ * hold.h - signals that end a process (a key, a terminal that closes, a shutdown, a closed pipe) wait while a
+ * file is changed. The tool must not die between adding the entry and the end of its check: an unchecked
+ * entry would stay.
  */
 #ifndef IMAS_HOLD_H
 #define IMAS_HOLD_H
 
 #include <stdbool.h>
 
-/* Holds them back. */
+/* Blocks them. */
 void hold_signals(void);
-/* As it was before: one that came meanwhile takes effect now, except for that of a closed pipe. For a child as well. */
+/* Unblocks them: a pending one takes effect now, except SIGPIPE. Also called in a child. */
 void hold_release(void);
-/* Waits so long for one of them. True: one came (and stays held back). */
+/* Waits so long for one of them. True: one is pending (and stays blocked). */
 bool hold_wait(long nanoseconds);
 
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * imas-rescue - takes IMAS out of a machine on which no dynamic program starts any more: every entry libimas*.so out of
- * /etc/ld.so.preload, /run/imas/disabled made. By hand, from imas-emergency.service, or as `init=` on the kernel's command
- * line: then it goes on with the real init. Static; needs neither /proc nor a writable root at its start.
+ * imas-rescue - disables IMAS on a machine on which no dynamic program starts any more: it removes every
+ * entry libimas*.so from /etc/ld.so.preload and makes /run/imas/disabled. It is run by hand, by
+ * imas-emergency.service, or as `init=` on the kernel's command line; then it executes the real init. Static;
+ * needs neither /proc nor a writable root at its start.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static bool parse(int count, char **words, struct words *said) {
     return true;
 }
 
-/* What the daemon wrote is somebody else's text: one line of plain characters of it is passed on. */
+/* The daemon's text is not trusted: one line of plain characters of it is printed. */
 static void say_reason(const char *path) {
     char text[401];
     int from = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -73,13 +74,13 @@ static enum answer remove_entries(const char *path) {
     return answer;
 }
 
-/* Processes that start from now on stand aside, even where the entry is still read. */
+/* The stub does nothing in processes that start from now on, even where the entry is still read. */
 static enum answer disable(const char *run_dir) {
     char flag[4096];
     if (snprintf(flag, sizeof flag, "%s/disabled", run_dir) >= (int)sizeof flag) {
         return say_error(NULL, "%s: too long a path", run_dir);
     }
-    mkdir(run_dir, 0755); /* there already, most of the time; else open says why */
+    mkdir(run_dir, 0755); /* usually there already; if it fails, open reports why */
     int made = open(flag, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
     if (made < 0) {
         return say_error(NULL, "%s: %s", flag, strerror(errno));
@@ -90,7 +91,7 @@ static enum answer disable(const char *run_dir) {
 }
 
 static enum answer rescue(const struct words *said) {
-    hold_signals(); /* nobody who reads our words need be left */
+    hold_signals(); /* whoever reads our output may be gone */
     if (said->reason) {
         say_reason(said->reason);
     }
@@ -100,13 +101,13 @@ static enum answer rescue(const struct words *said) {
     return removed == DONE ? disabled : removed;
 }
 
-/* /run is often not mounted yet; a flag in the folder below the mount would only be left behind there. */
+/* /run is often not mounted yet; a flag in the folder below the mount would be hidden by it. */
 static bool is_mounted(const char *folder) {
     struct stat it, root;
     return stat(folder, &it) == 0 && stat("/", &root) == 0 && it.st_dev != root.st_dev;
 }
 
-/* The root is mounted read-only at this point of most boots, and init wants to find it so. */
+/* The root is mounted read-only at this point of most boots, and init expects it so. */
 static void rescue_at_boot(const struct words *said) {
     struct statvfs root;
     bool read_only = statvfs("/", &root) == 0 && root.f_flag & ST_RDONLY;
@@ -124,7 +125,7 @@ static void rescue_at_boot(const struct words *said) {
     }
 }
 
-/* The real init, with the words that the kernel gave us. Returns if there is none. */
+/* Executes the real init with the kernel's arguments. Returns if there is none. */
 static int go_on(char **words) {
     extern char **environ;
     static const char *const inits[] = {"/sbin/init", "/usr/lib/systemd/systemd", "/etc/init", "/bin/init", "/bin/sh"};

@@ -21,7 +21,7 @@ static void line(int where, const char *name, const char *format, va_list argume
     }
     text[length++] = '\n';
     if (write(where, text, length) < 0) {
-        return; /* nobody is left to tell */
+        return; /* nothing more can be reported */
     }
 }
 

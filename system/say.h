@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * say.h - messages of the static tools. On standard error: `NAME: what: why`, then `hint: ...`. Nothing is allocated.
+ * say.h - messages of the static tools. On standard error: `NAME: what: why`, then `hint: ...`. Nothing is
+ * allocated.
  */
 #ifndef IMAS_SAY_H
 #define IMAS_SAY_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks mapped by themselves, for what an allocator cannot hold: alignments that its own layout rules
-// out. A note before the block says what was mapped. How such blocks are told from the
-// allocator's own is the includer's business.
+// out. A note before the block says what was mapped. How such blocks are distinguished from
+// the allocator's own is up to the including file.
 #ifndef IMAS_APART_H
 #define IMAS_APART_H
 

@@ -278,7 +278,7 @@ FAMILY_EXPORT int mallopt(int parameter, int value)
     return 1;
 }
 
-// Without these, glibc's would describe its own empty heap. Zero says "not known" in the same shape.
+// Without these, glibc's would describe its own empty heap. Zero means "not known" in the same structure.
 FAMILY_EXPORT struct mallinfo mallinfo(void)
 {
     return (struct mallinfo){ 0 };

@@ -18,23 +18,23 @@
 // and, if need be,
 //
 //   FORK_ORDER_CHILD_ALWAYS   1 where the allocator's child handlers do more than to release locks
-//   FORK_ORDER_PROCESS(), FORK_ORDER_YIELD()   in place of libc's getpid and sched_yield
+//   FORK_ORDER_CALL(number, a, b, c, d)   in place of libc's syscall()
 #ifndef IMAS_FORK_ORDER_H
 #define IMAS_FORK_ORDER_H
 
 #include <errno.h>
-#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef FORK_ORDER_CHILD_ALWAYS
 #define FORK_ORDER_CHILD_ALWAYS 0
 #endif
 
-#ifndef FORK_ORDER_PROCESS
-#define FORK_ORDER_PROCESS() getpid()
-#define FORK_ORDER_YIELD() sched_yield()
+#ifndef FORK_ORDER_CALL
+#define FORK_ORDER_CALL syscall
 #endif
 
 typedef void fork_order_handler(void);
@@ -69,35 +69,57 @@ static int fork_order_keep(fork_order_handler *prepare, fork_order_handler *pare
     return 1;
 }
 
+// No signal handler runs from the first prepare handler to the last parent or child handler. One that forked there
+// would find some locks taken and others not, and its child would wait for ever for those that other threads hold.
+static __thread uint64_t fork_order_signals; // this thread's mask before, as the kernel has it
+
+static void fork_order_block_signals(void)
+{
+    // All but the two that libc keeps for itself: setuid in another thread waits for their handlers.
+    const uint64_t all = ~(UINT64_C(3) << (__SIGRTMIN - 1));
+    FORK_ORDER_CALL(SYS_rt_sigprocmask, SIG_BLOCK, &all, &fork_order_signals, sizeof all);
+}
+
+static void fork_order_restore_signals(void)
+{
+    FORK_ORDER_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &fork_order_signals, (void *)0, sizeof fork_order_signals);
+}
+
 static void fork_order_prepare(void)
 {
-    // Already running: a signal handler forks within fork, or libc has the three twice (fork_order_claim).
-    if (fork_order_running != 0 || fork_order_rests())
+    uint32_t ready = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
+    // Already running: libc has the three twice (fork_order_claim).
+    if (ready == 0 || fork_order_running != 0 || fork_order_rests())
         return;
-    fork_order_running = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
+    fork_order_block_signals();
+    fork_order_running = ready;
     for (int place = FORK_ORDER_PLACES; place-- > 0;)
-        if ((fork_order_running >> place & 1) != 0 && fork_order_kept[place].prepare != NULL)
+        if ((ready >> place & 1) != 0 && fork_order_kept[place].prepare != NULL)
             fork_order_kept[place].prepare();
 }
 
 static void fork_order_parent(void)
 {
     uint32_t running = fork_order_running;
-    fork_order_running = 0;
+    if (running == 0)
+        return;
     for (int place = 0; place < FORK_ORDER_PLACES; place++)
         if ((running >> place & 1) != 0 && fork_order_kept[place].parent != NULL)
             fork_order_kept[place].parent();
+    fork_order_running = 0;
+    fork_order_restore_signals();
 }
 
 static void fork_order_child(void)
 {
     uint32_t running = fork_order_running;
-    fork_order_running = 0;
-    if (FORK_ORDER_CHILD_ALWAYS)
-        running = __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE);
+    uint32_t places = FORK_ORDER_CHILD_ALWAYS ? __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE) : running;
     for (int place = 0; place < FORK_ORDER_PLACES; place++)
-        if ((running >> place & 1) != 0 && fork_order_kept[place].child != NULL)
+        if ((places >> place & 1) != 0 && fork_order_kept[place].child != NULL)
             fork_order_kept[place].child();
+    fork_order_running = 0;
+    if (running != 0)
+        fork_order_restore_signals();
 }
 
 // ---- being first
@@ -117,10 +139,10 @@ static int fork_order_claim(int process)
 // library that is being loaded, is over.
 static int fork_order_begin(fork_order_call *next)
 {
-    int process = FORK_ORDER_PROCESS();
+    int process = (int)FORK_ORDER_CALL(SYS_getpid, 0, 0, 0, 0);
     while (__atomic_load_n(&fork_order_state, __ATOMIC_ACQUIRE) != FORK_ORDER_FIRST) {
         if (!fork_order_claim(process)) {
-            FORK_ORDER_YIELD();
+            FORK_ORDER_CALL(SYS_sched_yield, 0, 0, 0, 0);
             continue;
         }
         int error = next(fork_order_prepare, fork_order_parent, fork_order_child, &__dso_handle);
@@ -133,9 +155,9 @@ static int fork_order_begin(fork_order_call *next)
 
 // ---- the function
 
-__attribute__((visibility("default"))) fork_order_call __register_atfork;
-int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child,
-    void *object)
+// Each library that includes this calls it in a constructor too. A first search later could wait for ever: it takes
+// the loader's lock, and the thread that loads a library may be waiting for the one that registers.
+static fork_order_call *fork_order_next(void)
 {
     static fork_order_call *found;
     fork_order_call *next = __atomic_load_n(&found, __ATOMIC_RELAXED);
@@ -143,6 +165,14 @@ int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, f
         next = fork_order_find();
         __atomic_store_n(&found, next, __ATOMIC_RELAXED);
     }
+    return next;
+}
+
+__attribute__((visibility("default"))) fork_order_call __register_atfork;
+int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child,
+    void *object)
+{
+    fork_order_call *next = fork_order_next();
     if (next == NULL)
         return ENOMEM;
     if (fork_order_begin(next) == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))

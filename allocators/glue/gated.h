@@ -20,8 +20,8 @@ static inline void *raw_malloc(size_t size)
     return block;
 }
 
-// glibc frees NULL as a thread ends, after the last destructor. Were that the first call of a thread that never
-// allocated, it would be listed and nobody would take it off again. (Checked where gate_enter checks anyway.)
+// glibc frees NULL as a thread ends, after the last destructor. If that were the first call of a thread that never
+// allocated, the thread would be put on the list and nothing would remove it. (Checked where gate_enter checks anyway.)
 static inline void raw_free(void *block)
 {
     if (__builtin_expect(gate_self.state != GATE_LISTED, 0) && block == NULL)

@@ -10,7 +10,7 @@
 
 extern int h_malloc_trim(size_t keep);
 
-// Its blocks of size 0 may not be touched at all.
+// Its blocks of size 0 have no byte that may be used.
 #define RAW_ZERO_EMPTY 1
 #define RAW_NULL_FREE 1
 #define RAW_TRIM 1

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-// Starts at 1: 0 means "free" in a lock word.
+// Starts at 1: 0 in a lock word means that it is free.
 std::atomic<uint32_t> hoard_fork_generation { 1 };
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jemalloc's account of its memory in the shape of mallinfo2, by its mallctl: for the glue of those that we build or
+// jemalloc's figures of its memory in the form of mallinfo2, by its mallctl: for the glue of those that we build or
 // wrap, and for the hook where a program brings a jemalloc of its own.
 #ifndef IMAS_JEMALLOC_INFO_H
 #define IMAS_JEMALLOC_INFO_H
@@ -10,7 +10,7 @@
 
 typedef int jemalloc_control(const char *name, void *old, size_t *old_length, void *new_value, size_t new_length);
 
-// 0 for what this version does not tell.
+// 0 for what this version does not report.
 static inline size_t jemalloc_ask(jemalloc_control *control, const char *name)
 {
     size_t value = 0, length = sizeof value;

@@ -21,6 +21,7 @@ static inline void *aligned(size_t alignment, size_t size)
 #define NAME_REALLOC scalable_realloc
 #define NAME_ALIGNED aligned
 #define NAME_USABLE scalable_msize
+#include "gated_keys.h"
 #include "gated.h"
 
 #define RAW_SMALL_UNALIGNED 1

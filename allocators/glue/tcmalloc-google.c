@@ -112,6 +112,7 @@ static inline void *google_realloc(void *block, size_t size)
 #define NAME_REALLOC google_realloc
 #define NAME_ALIGNED google_aligned
 #define NAME_USABLE google_usable
+#include "gated_keys.h"
 #include "gated.h"
 
 #define RAW_SMALL_UNALIGNED 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Where a recipe's sources are: fetch_source prints a folder, which is not to be written into.
+# fetch_source prints the folder of a recipe's sources. Nothing may write into it.
 
 # fetch_source crate:NAME | debian:PACKAGE=VERSION | system:SONAME
 fetch_source()
@@ -42,7 +42,8 @@ crate_folder()
     echo "$folder"
 }
 
-# Where this one crate was unpacked earlier, if it was: cargo metadata says nothing when any other is missing.
+# Where this one crate was unpacked earlier, if it was: cargo metadata prints nothing when any other is
+# missing.
 unpacked_crate()
 {
     local version folder
@@ -57,8 +58,7 @@ cargo_target()
     rustc -vV | sed -n 's/^host: //p'
 }
 
-# jq is not on every machine; cargo brings no reader of its own JSON. python3 is asked for by
-# apt-packages.txt.
+# jq is not on every machine, and cargo has no reader of its own JSON. apt-packages.txt lists python3.
 crate_manifest()
 {
     python3 -c '
@@ -87,8 +87,8 @@ debian_folder()
     echo "$folder"
 }
 
-# A private apt: the machine's own mirrors, asked for source packages too. Nothing under /etc is
-# written; entries of other vendors are left out.
+# A private apt: the machine's own mirrors, with source packages. Nothing under /etc is written; entries
+# of other vendors are left out.
 apt_source_setup()
 {
     local apt="$SOURCES/apt"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# oneTBB's scalable allocator, as the distribution installs it, reached by the names that are its alone. Loaded behind libc, so that it
-# answers for nobody but this glue.
+# oneTBB's scalable allocator, as the distribution installs it, called by names that only it has.
+# It is loaded after libc, so that only this glue calls it.
 version=installed
 source=system:libtbbmalloc.so.2
 glue=(tbb.c gated.h fork_gate.h thread_end.h)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# gperftools' TCMalloc (minimal), as the distribution installs it, reached by the names that are its alone. Loaded behind libc, so that it
-# answers for nobody but this glue.
+# gperftools' TCMalloc (minimal), as the distribution installs it, called by names that only it has.
+# It is loaded after libc, so that only this glue calls it.
 version=installed
 source=system:libtcmalloc_minimal.so.4
 glue=(distro-tcmalloc.c gated.h fork_gate.h thread_end.h)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# jemalloc. TLS 1,968 bytes: the launcher loads it, dlopen in a running process cannot.
+# jemalloc. TLS 1,980 bytes: the launcher loads it, dlopen in a running process cannot.
 version=5.3.1
 source=crate:tikv-jemalloc-sys
 glue=(jemalloc.c primitives.h jemalloc_info.h family_info.h)

@@ -3,12 +3,12 @@
 # mimalloc 3, the current major version. Compiled as C: no libstdc++.
 version=3.3.2
 source=crate:libmimalloc-sys
-glue=(mimalloc.c mimalloc-unnamed.h)
+glue=(mimalloc.c mimalloc_unit.c mimalloc-unnamed.h)
 build_seconds=8
 
 build()
 {
     local folder=$SOURCE/c_src/mimalloc/v3
-    compile_c -std=gnu11 -DMI_BUILD_RELEASE -include "$ALLOCATORS/glue/mimalloc-unnamed.h" "-I$folder/include" "-I$folder/src" -- "$folder/src/static.c"
+    compile_c -std=gnu11 -DMI_BUILD_RELEASE -include "$ALLOCATORS/glue/mimalloc-unnamed.h" "-DMIMALLOC_SOURCE=\"$folder/src/static.c\"" "-I$folder/include" "-I$folder/src" -- "$ALLOCATORS/glue/mimalloc_unit.c"
     link_library "${OBJECTS[@]}"
 }

@@ -3,12 +3,12 @@
 # mimalloc 2, the previous major version.
 version=2.3.2
 source=crate:libmimalloc-sys
-glue=(mimalloc.c mimalloc-unnamed.h)
+glue=(mimalloc.c mimalloc_unit.c mimalloc-unnamed.h)
 build_seconds=7
 
 build()
 {
     local folder=$SOURCE/c_src/mimalloc/v2
-    compile_c -std=gnu11 -DMI_BUILD_RELEASE -include "$ALLOCATORS/glue/mimalloc-unnamed.h" "-I$folder/include" "-I$folder/src" -- "$folder/src/static.c"
+    compile_c -std=gnu11 -DMI_BUILD_RELEASE -include "$ALLOCATORS/glue/mimalloc-unnamed.h" "-DMIMALLOC_SOURCE=\"$folder/src/static.c\"" "-I$folder/include" "-I$folder/src" -- "$ALLOCATORS/glue/mimalloc_unit.c"
     link_library "${OBJECTS[@]}"
 }

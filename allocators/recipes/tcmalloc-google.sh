@@ -3,7 +3,7 @@
 # Google's TCMalloc with the part of Abseil that it uses. The crate gives it no version of its own.
 version=0.1.14
 source=crate:libtcmalloc-sys
-glue=(tcmalloc-google.c gated.h fork_gate.h thread_end.h apart.h)
+glue=(tcmalloc-google.c gated.h gated_keys.h fork_gate.h thread_end.h apart.h)
 # Abseil and its own statistics use streams and locales.
 libraries=(stdc++ m gcc_s)
 # Its hand-written sequences ask the loader, which answers without malloc for a library loaded at start.
@@ -25,7 +25,8 @@ build()
     # Its weak free_sized, hidden as all is, would hide the glue's.
     flags=(-Dfree_sized=tcmalloc_free_sized -Dfree_aligned_sized=tcmalloc_free_aligned_sized
         -O2 -std=gnu++17 -w -fno-omit-frame-pointer -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES
-        -DTCMALLOC_INTERNAL_METHODS_ONLY "-I$folder/abseil-cpp" "-I$folder/tcmalloc")
+        -DTCMALLOC_INTERNAL_METHODS_ONLY -Dpthread_key_create=gated_key_create
+        "-I$folder/abseil-cpp" "-I$folder/tcmalloc")
     # No C declarations before an assembler file.
     compile_cxx "${flags[@]}" -DIMAS_KEEP_ERRNO_H -- "$folder/tcmalloc/tcmalloc/internal/percpu_rseq_asm.S"
     compile_cxx "${flags[@]}" -- "${files[@]/#/$SOURCE/}" "$folder/tcmalloc/tcmalloc/tcmalloc.cc"

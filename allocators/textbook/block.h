@@ -71,7 +71,7 @@ struct blocks {
     size_t coalesces;
 };
 
-/* What stands so many bytes from `base`. */
+/* The block `bytes` behind `base`. */
 static inline struct block *block_at(const void *base, ptrdiff_t bytes)
 {
     return (struct block *)((uintptr_t)base + (uintptr_t)bytes);

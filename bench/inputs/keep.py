@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps what it makes, so that there are many megabytes of live blocks: notes of 600 to 1,600 characters, and an index of them."""
+"""Keeps all objects, so that there are many megabytes of live blocks: notes of 600 to 1,600 characters, and
+an index of them."""
 
 notes = []
 index = {}

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# redis.sh [REQUESTS]: a redis-server under load of redis-benchmark, from its start to its end, on a socket of its own. For
-# `imas bench -- bench/inputs/redis.sh`: the whole tree is measured, and most of it is the server.
+# redis.sh [REQUESTS]: a redis-server under load of redis-benchmark, from its start to its end, on a private
+# socket.
+# For `imas bench -- bench/inputs/redis.sh`: the whole tree is measured, and most of it is the server.
 set -eu
 requests=${1:-20000}
 folder=$(mktemp -d)
@@ -18,6 +19,6 @@ until [ "$(redis-cli -s "$folder/socket" ping 2>/dev/null)" = PONG ]; do
     fi
     sleep 0.05
 done
-redis-benchmark -s "$folder/socket" -q -n "$requests" -c 20 -P 8 -d 100 -r 10000 -t set,get,lpush,rpop,sadd,hset,zadd >"$folder/said"
+redis-benchmark -s "$folder/socket" -q -n "$requests" -c 20 -P 8 -d 100 -r 10000 -t set,get,lpush,rpop,sadd,hset,zadd >"$folder/output"
 redis-cli -s "$folder/socket" shutdown nosave >/dev/null 2>&1 || true
 wait "$server"

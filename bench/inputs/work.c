@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * work.c - something for the C compiler to chew: ordinary functions on lists, tables, text and matrices, repeated under
- * other names and for other types. Never run.
+ * work.c - something for the C compiler to chew: ordinary functions on lists, tables, text and matrices,
+ * repeated under other names and for other types. Never run.
  */
 #include <ctype.h>
 #include <stdint.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python programs do all day: read JSON, split text, fill dictionaries, sort, make strings, write JSON. argv[1]: rounds."""
+"""Typical work of Python programs: read JSON, split text, fill dictionaries, sort, make strings, write JSON.
+argv[1]: rounds."""
 
 import json
 import re

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every candidate of this machine beside glibc in one run: a pair of 64 bytes, and the start of a process."""
+"""Every candidate of this machine compared with glibc in one run: a pair of 64 bytes, and the start of a
+process."""
 
 import figures
 import process
@@ -30,7 +31,7 @@ def starts(place, ways):
 
 
 def run(place):
-    """One row a candidate, glibc first. No bounds: nothing is promised of what is not ours."""
+    """One row a candidate, glibc first. No bounds: IMAS promises nothing about allocators."""
     ways = {"glibc": {}, **place.candidates()}
     timed, started = pairs(place, ways), starts(place, ways)
     rows = []

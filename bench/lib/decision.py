@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`imas run` itself: from its start to the exec of the program, with a small store and a large one.
 
-Measured as the whole start by `imas run` less the whole start of the same program with the same environment set by hand.
+Measured as the whole start by `imas run` less the whole start of the same program with the same environment set by
+hand.
 """
 
 import figures
@@ -18,7 +19,8 @@ PROGRAMS = 1000
 
 
 def _command(place):
-    """A program that has allocated and ends at once: /bin/true never allocates, so its trials have nothing to tell."""
+    """A program that has allocated and ends at once: /bin/true never allocates, so its trials have no
+    figures."""
     return [place.program("pairs"), "same", "1000"]
 
 
@@ -33,7 +35,7 @@ def _settled(place, store, candidate, library):
 
 
 def _trial_due(place):
-    """Fewer starts than there are tests to make, in one fresh store after the other: each is a trial."""
+    """Fewer starts than there are trials to make, in one new store after the other: each is a trial."""
     command, rounds = _command(place), []
     for number in range(FRESH_STORES):
         store = place.disk / f"fresh-{number}.db"
@@ -57,13 +59,13 @@ def _row(what, rounds):
 
 
 def run(place):
-    """Rows of a store that knows one program and of one that knows many; the last is of a start that is a trial."""
+    """Rows of a store with one program and of one with many; the last is of a start that is a trial."""
     library = place.library("mimalloc")
     small = stores.settled(place, "of-1.db", _command(place))
     large = stores.enlarged(place, small, PROGRAMS)
     rows = []
-    for said, store in (("1 program", small), (f"{PROGRAMS} programs of 30 trials", large)):
-        rows.append(_row(f"{said}, system", _settled(place, store, "system", None)))
-        rows.append(_row(f"{said}, mimalloc", _settled(place, store, "mimalloc", library)))
+    for label, store in (("1 program", small), (f"{PROGRAMS} programs of 30 trials", large)):
+        rows.append(_row(f"{label}, system", _settled(place, store, "system", None)))
+        rows.append(_row(f"{label}, mimalloc", _settled(place, store, "mimalloc", library)))
     rows.append(_row("a trial is due", _trial_due(place)))
     return rows

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures with their spread, and whether a bound is held.
 
-A measurement is a list of rounds. In a round every way was measured once, one right after the other in random order:
-{way: value}. What is of interest is a function of the ways' medians (a ratio, a difference). Its spread is the middle
-95 % of that function over rounds drawn anew with replacement: whole rounds, so that what hit all ways of a round hits them
-all in the resample too.
+A measurement is a list of rounds. In a round every way was measured once, one right after the other in random
+order: {way: value}. A figure is a function of the ways' medians (a ratio, a difference). Its spread is the middle
+95 % of that function over rounds drawn with replacement. Whole rounds are drawn, so that a disturbance of all ways
+of a round affects all of them in the resample too.
 """
 
 import random
@@ -24,7 +24,8 @@ class Interval(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the table. held: yes, no, open (the interval reaches across the bound) or - (nothing was promised)."""
+    """One line of the table. held: yes, no, open (the interval includes the bound) or - (nothing was
+    promised)."""
 
     what: str
     bound: str
@@ -33,7 +34,7 @@ class Row(NamedTuple):
 
 
 def decile(values):
-    """The least of ten: for elapsed times of a millisecond, to which other load can only add."""
+    """The first decile: for elapsed times of a millisecond, to which other load can only add."""
     return statistics.quantiles(values, n=10)[0]
 
 

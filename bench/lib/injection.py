@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a program in each mode, and proof of which allocator served it.
+"""Starts a program in each mode, and checks which allocator served it.
 
-Both modes are started by tests/hook/launch.c, which does what `imas run` does after it has decided, so that a comparison
-of modes holds nothing but the modes.
+tests/hook/launch.c starts both modes as `imas run` does after it has decided, so that a comparison contains nothing
+but the modes.
 """
 
 import sys

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User-mode instructions of a program, exactly: by cachegrind, which, unlike memcheck, leaves malloc alone.
+"""Exact user-mode instructions of a program, by cachegrind, which, unlike memcheck, does not replace malloc.
 
-No hardware counter is needed and noise does not enter: the same run gives the same count, within a few for what depends on
-addresses and process ids. The kernel's instructions are not in it. See src/count.c and src/unveil.c for how trial mode is
-counted although libimas.so stands aside under valgrind.
+It needs no hardware counter and has no noise: the same run gives the same count, within a few instructions that
+depend on addresses and process ids. The kernel's instructions are not counted. src/count.c and src/unveil.c show how
+trial mode is counted although libimas.so does nothing under valgrind.
 """
 
 import glob

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures were measured on, and when. No names: the kind of machine is what matters."""
+"""When and on what machine the figures were measured. No names: the kind of machine matters."""
 
 import datetime
 import os
@@ -26,12 +26,12 @@ def _memory_gib():
 
 
 def _version(*command):
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    return said.stdout.splitlines()[0] if said.stdout else "none"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.stdout else "none"
 
 
 def description():
-    """Four lines that say when and on what: date, machine, system, load."""
+    """Four lines about time and place: date, machine, system, load."""
     load = os.getloadavg()[0]
     today = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return "\n".join([

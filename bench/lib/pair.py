@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trial mode adds to one malloc and free."""
+"""The cost that trial mode adds to one malloc and free."""
 
 import figures
 import injection
@@ -26,7 +26,7 @@ def _counted(place, kind, library):
 
 
 def _timed(place, kind, library):
-    """ns added; what the same start costs with an empty loop is taken off."""
+    """ns added; the cost of the same start with an empty loop is subtracted."""
     def command(count):
         return [place.program("pairs"), kind, str(count)]
 
@@ -45,14 +45,15 @@ def _timed(place, kind, library):
 
 
 def run(place):
-    """Rows of one size and of mixed ones, each under system and mimalloc: what the trial adds, in ns and in instructions."""
+    """Rows of one size and of mixed ones, each under system and mimalloc: the cost of the trial, in ns and in
+    instructions."""
     rows = []
     libraries = {"system": None, "mimalloc": place.library("mimalloc")}
-    for kind, said in (("same", "64 bytes"), ("mixed", "16 to 271 bytes, random")):
+    for kind, label in (("same", "64 bytes"), ("mixed", "16 to 271 bytes, random")):
         for name, library in libraries.items():
             plain, counted = _counted(place, kind, library)
             ns, added = _timed(place, kind, library)
             measured = (f"{figures.shown(added, 1, 'ns', '+')} over {ns.mid:.1f} ns; "
                         f"+{counted - plain:.1f} instructions over {plain:.1f}")
-            rows.append(Row(f"{WHAT}, {said}, {name}", f"<= +{BOUND_NS} ns", measured, figures.held(added, BOUND_NS)))
+            rows.append(Row(f"{WHAT}, {label}, {name}", f"<= +{BOUND_NS} ns", measured, figures.held(added, BOUND_NS)))
     return rows

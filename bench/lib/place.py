@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything is: the tree, the imas under test, its libraries, the benchmarks' own programs and scratch."""
+"""Where everything is: the tree, the imas under test, its libraries, the benchmarks' own programs and
+scratch."""
 
 import json
 import os
@@ -12,8 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 OUT = ROOT / "build" / "bench"
 
-# Tested where the figure is of IMAS and not of them: it must not change with the catalogue's default set.
+# Candidates for figures of IMAS itself, which must not change with the catalogue's default set.
 SIX = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"]
+
+LOOKUP_PARTS = ["index", "table", "interpreter_target", "service_unit", "sample"]
 
 # product -> (source, flags)
 PROGRAMS = {
@@ -24,12 +27,12 @@ PROGRAMS = {
     "pairs": ("bench/src/pairs.c", []),
     "launch": ("tests/hook/launch.c", []),
     "untake": ("bench/src/untake.c", []),
-    "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in ("index", "table", "given", "sample")]),
+    "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in LOOKUP_PARTS]),
 }
 
 
 class Place:
-    """An imas and a scratch folder of its own: neither the user's store nor the user's settings are touched."""
+    """An imas with a scratch folder: neither the user's store nor the user's settings are touched."""
 
     def __init__(self, imas):
         self.imas = str(Path(imas).resolve())
@@ -58,7 +61,7 @@ class Place:
         return str(OUT / name)
 
     def environment(self, store=None):
-        """PATH and what keeps imas within the scratch folder."""
+        """PATH, and variables that keep imas within the scratch folder."""
         for folder in ("run", "config/imas", "data"):
             (self.scratch / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.scratch / "config/imas/imas.toml").write_text(f"candidates = {json.dumps(SIX)}\n")
@@ -70,7 +73,7 @@ class Place:
             "XDG_CONFIG_HOME": str(self.scratch / "config"),
             "XDG_DATA_HOME": str(self.scratch / "data"),
             "IMAS_LIB_DIR": str(self.lib),
-            "IMAS_POLICY": "paper",  # its number of trials is known beforehand, so every start measured is what it is taken for
+            "IMAS_POLICY": "paper",  # its number of trials is known beforehand, and so is the kind of every start
             **({"IMAS_STORE": str(store)} if store else {}),
         }
 
@@ -83,18 +86,19 @@ class Place:
         return done.stdout
 
     def candidates(self):
-        """Those that load here and change something: {name: variables by which they are preloaded by hand}."""
+        """Candidates that load here and change something: {name: variables by which they are preloaded by
+        hand}."""
         listed = json.loads(self.call("list", "--json"))["candidates"]
         preload = lambda c: {"LD_PRELOAD": c["library"]} if c["library"] else {}  # noqa: E731
         return {c["name"]: {**preload(c), **c["environment"]} for c in listed
                 if c["available"] and (c["library"] or c["environment"])}
 
     def default_set(self):
-        """Those of the default set that bring a library, as in candidates()."""
+        """Candidates of the default set that have a library, as in candidates()."""
         default = {c["name"] for c in json.loads(self.call("list", "--default", "--json"))["candidates"]}
         return {name: variables for name, variables in self.candidates().items()
                 if name in default and "LD_PRELOAD" in variables}
 
     def library(self, name):
-        """Of the candidate of that name, whether it is in the default set or not."""
+        """The library of the candidate of that name, whether it is in the default set or not."""
         return self.candidates()[name]["LD_PRELOAD"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Production by `imas run` against preloading by hand: what a malloc-heavy loop costs."""
+"""Production by `imas run` compared with preloading by hand: the cost of a malloc-heavy loop."""
 
 import statistics
 
@@ -9,12 +9,12 @@ import process
 import stores
 from figures import Row
 
-WHAT = "production against preloading by hand"
+WHAT = "production compared with preloading by hand"
 FEW, MANY = 20_000, 60_000  # pairs, under cachegrind
 TIMED = 6_000_000
 ROUNDS = 15
 REPEATS = 3
-SAME = 0.0005  # of the ratio, beyond what preloading by hand differs from itself (jemalloc's random choices: 0.5 %)
+SAME = 0.0005  # of the ratio, beyond the differences between runs of preloading by hand (jemalloc's random choices: 0.5 %)
 
 
 def _by_run(place, store, count):
@@ -43,7 +43,7 @@ def _counted(place, store, name, variables):
 
 
 def _timed(place, store, name, variables):
-    """The loop alone: what the same start costs with an empty loop is taken off."""
+    """The loop alone: the cost of the same start with an empty loop is subtracted."""
     ways = {
         "run": _by_run(place, store, TIMED), "run, empty": _by_run(place, store, 0),
         "hand": _by_hand(place, variables, TIMED), "hand, empty": _by_hand(place, variables, 0),
@@ -56,12 +56,14 @@ def _timed(place, store, name, variables):
 
 
 def run(place):
-    """Two rows for each library of the default set: instructions and CPU time, `imas run` beside preloading by hand."""
+    """Two rows for each library of the default set: instructions and CPU time, `imas run` compared with
+    preloading by hand."""
     command = [place.program("pairs"), "mixed", "1000"]
     store = stores.settled(place, "production.db", command)
     rows = []
     for name, variables in place.default_set().items():
-        # Pinned, so that a change of the machine's load does not change the pick in the midst; the way to exec is the same.
+        # Pinned, so that a change of the machine's load does not change the pick between runs; the way to
+        # exec is the same.
         place.call("pin", command[0], name, store=store)
         rows.append(_counted(place, store, name, variables))
         rows.append(_timed(place, store, name, variables))

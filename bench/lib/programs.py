@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real programs of the comparison of trial mode with production, with input of about a fifth of a second each."""
+"""The real programs of the comparison of trial mode with production, with input of about a fifth of a second
+each."""
 
 import shutil
 import socket
@@ -80,13 +81,13 @@ def _redis(name, requests, pipelined):
     redis = _Redis(port)
     command = ["/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
                "--daemonize", "no", "--loglevel", "warning"]
-    # One client for the count: then the order of events, and with it the number of instructions, is always the same.
+    # One client, so that the order of events, and with it the number of instructions, is always the same.
     return Program(name, command, [*command, "--hz", "1"], lambda: redis.load(requests, 20, pipelined),
                    lambda: redis.load(requests // 2, 1, pipelined))
 
 
 def redis_with_keys(keys):
-    """A server that ends up with about two thirds of so many keys."""
+    """A server that ends with about two thirds of that number of keys."""
     port = _free_port()
     redis = _Redis(port)
     redis.TESTS = "set"
@@ -108,6 +109,6 @@ PROGRAMS = {
 
 
 def available():
-    """Those that are installed, and the paths of those that are not."""
+    """The programs that are installed, and the paths of those that are not."""
     there = [make() for path, makes in PROGRAMS.items() if shutil.which(path) for make in makes]
     return there, [path for path in PROGRAMS if not shutil.which(path)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What starting a process costs in each mode, from posix_spawn to its end.
+"""The cost of starting a process in each mode, from posix_spawn to its end.
 
-Of /bin/true, which never allocates; and of a program that allocates one block, as nearly every program does: preloaded by
-hand, an allocator that sets itself up at the first call costs /bin/true nothing, under the guard it does, because the guard
-makes that first call (see allocator's settings in hook/guard.c).
+Two programs are started: /bin/true, which never allocates, and one that allocates one block, as nearly every program
+does. An allocator that initialises itself at the first call costs /bin/true nothing if preloaded by hand. Under the
+guard it does, because the guard makes that first call (see allocator's settings in hook/guard.c).
 """
 
 import figures
@@ -17,7 +17,7 @@ GUARD_MS, PASS_MS, ALLOCATOR_MS = 0.1, 0.15, 0.5
 
 
 def _ways(place, allocators, command, counted_by_valgrind=False):
-    """By name: (variables, command). The ways `launch` and `trial` pay for making the page first."""
+    """By name: (variables, command). The ways `launch` and `trial` include making the page."""
     def tried(library, settings):
         return settings, injection.trial(place, library, command, counted_by_valgrind)
 
@@ -41,10 +41,10 @@ def _ways(place, allocators, command, counted_by_valgrind=False):
 
 
 class _Starts:
-    """What was measured of one program, and rows out of it."""
+    """Measurements of one program, and rows of the table."""
 
-    def __init__(self, place, said, command):
-        self.said = said
+    def __init__(self, place, label, command):
+        self.label = label
         self.allocators = place.default_set()
         self.rounds = process.starts(place, _ways(place, self.allocators, command), ROUNDS, BLOCK)
         ways = _ways(place, self.allocators, command, counted_by_valgrind=True)
@@ -56,31 +56,32 @@ class _Starts:
         return figures.spread(values, lambda m: m[way] - m[base], figures.decile)
 
     def row(self, what, way, base, bound_ms=None):
-        """What `way` adds to `base`; held or not where a bound is given, in ms."""
+        """What `way` adds to `base`; held or not if there is a bound, in ms."""
         wall, cpu = self._added(way, base, 0), self._added(way, base, 1)
         more = (self.instructions[way] - self.instructions[base]) / 1000
-        return Row(f"start of {self.said}: {what}", f"<= +{bound_ms} ms" if bound_ms else "-",
+        return Row(f"start of {self.label}: {what}", f"<= +{bound_ms} ms" if bound_ms else "-",
                    f"{figures.shown(wall, 3, 'ms', '+')}, CPU {cpu.mid:+.3f} ms, {more:+.0f} k instructions",
                    figures.held(wall, bound_ms) if bound_ms else "-")
 
     def untouched(self):
-        """What a start takes with nothing preloaded."""
+        """The time of a start with nothing preloaded."""
         values = [{"plain": each["plain"][0] * 1e3} for each in self.rounds]
         wall = figures.spread(values, lambda m: m["plain"], figures.decile)
-        return Row(f"start of {self.said}: untouched", "-", figures.shown(wall, 3, "ms"), "-")
+        return Row(f"start of {self.label}: untouched", "-", figures.shown(wall, 3, "ms"), "-")
 
     def rows(self):
-        """Every way of starting the program; of each allocator by hand and under the guard, then the trials."""
+        """Every way of starting the program; of each allocator by hand and under the guard, then the trials.
+        """
         rows = [
             self.untouched(),
             self.row("guard alone (a candidate of settings)", "guard", "plain", GUARD_MS),
-            self.row("libimas standing aside", "pass", "plain", PASS_MS),
+            self.row("libimas doing nothing", "pass", "plain", PASS_MS),
         ]
         for name in self.allocators:
             rows.append(self.row(f"{name} by hand", f"hand:{name}", "plain"))
-            rows.append(self.row(f"guard and {name}, over {name} by hand", f"guard:{name}", f"hand:{name}",
+            rows.append(self.row(f"guard and {name}, compared with {name} by hand", f"guard:{name}", f"hand:{name}",
                                  GUARD_MS))
-            rows.append(self.row(f"guard and {name}, over untouched", f"guard:{name}", "plain", ALLOCATOR_MS))
+            rows.append(self.row(f"guard and {name}, compared with untouched", f"guard:{name}", "plain", ALLOCATOR_MS))
         rows.append(self.row("trial of system", "trial", "launch", ALLOCATOR_MS))
         rows += [self.row(f"trial of {name}", f"trial:{name}", "launch", ALLOCATOR_MS) for name in self.allocators]
         return rows

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores to measure with: one made by real starts of a program, and a large one whose rows are copies of its rows."""
+"""Stores to measure with: one made by real starts of a program, and a large one whose rows are copies of its
+rows."""
 
 import json
 import sqlite3
 
 from place import SIX
 
-STARTS = 5 * len(SIX) + 1  # five tests of each, and one more start, which harvests the last page
+STARTS = 5 * len(SIX) + 1  # five trials of each, and one more start, which harvests the last page
 
 
 def settled(place, name, command):
-    """Starts the command until nothing is left to test."""
+    """Starts the command until no trial is due."""
     store = place.disk / name
     for _ in range(STARTS):
         place.call("run", "--retest", "0", "--", *command, store=store)
@@ -25,7 +26,7 @@ def _columns(connection, table, without):
 
 
 def _clone(connection, number):
-    """One more program with the same trials and decisions; every column but the identities is taken over."""
+    """One more program with the same trials and decisions; every column but the identities is copied."""
     connection.execute("INSERT INTO program (path, detail) VALUES (?, '')", (f"/usr/lib/cloned/program-{number}",))
     program = connection.execute("SELECT last_insert_rowid()").fetchone()[0]
     kept = _columns(connection, "trial", ["trial_id"])

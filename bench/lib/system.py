@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libimas-preload.so costs in every process of a machine, and in those that it places.
+"""The cost of libimas-preload.so in every process of a machine, and in those that it places.
 
-The stub is preloaded by LD_PRELOAD with a run folder of the benchmark's own (IMAS_RUN): the same code on the same path, and
-nothing of the machine is touched. What ld.so takes to read /etc/ld.so.preload is not in it.
+LD_PRELOAD preloads the stub, with a run folder of the benchmark (IMAS_RUN): the same code on the same path, and the
+machine's files are not touched. The time in which ld.so reads /etc/ld.so.preload is not included.
 """
 
 import os
@@ -17,7 +17,7 @@ from place import ROOT
 ROUNDS, BLOCK = 60, 4
 PROGRAMS = 100_000
 LOOKUPS = 100_000
-LOOKUP_US, ASIDE_MS, PLACED_MS = 30, 0.1, 0.5
+LOOKUP_US, STUB_MS, PLACED_MS = 30, 0.1, 0.5
 FEW, MANY = 20_000, 120_000
 FLIGHT = 8
 TRUE = os.path.realpath("/bin/true")
@@ -50,7 +50,7 @@ class _Runs:
         return folder
 
     def variables(self, name):
-        """What a process gets to find the library, and the run folder of that name."""
+        """Variables by which a process finds the library and the run folder of that name."""
         return {"LD_PRELOAD": str(self.place.lib / "libimas-preload.so"), "IMAS_RUN": str(self.folders[name])}
 
 
@@ -81,14 +81,14 @@ def _starts(place, runs):
                    figures.held(added, bound) if bound else "-")
 
     return [
-        row("stub, no index", "absent", "plain", ASIDE_MS),
-        row("stub, index without it", "other", "plain", ASIDE_MS),
-        row(f"stub, index of {PROGRAMS:,} others", "many", "plain", ASIDE_MS),
-        row("... over an index of one", "many", "other"),
-        row("placed on mimalloc, over untouched", "placed", "plain", PLACED_MS),
-        row("... over guard and mimalloc by hand", "placed", "hand"),
+        row("stub, no index", "absent", "plain", STUB_MS),
+        row("stub, index without it", "other", "plain", STUB_MS),
+        row(f"stub, index of {PROGRAMS:,} others", "many", "plain", STUB_MS),
+        row("... compared with an index of one", "many", "other"),
+        row("placed on mimalloc, compared with untouched", "placed", "plain", PLACED_MS),
+        row("... compared with guard and mimalloc by hand", "placed", "hand"),
         row("... and without a flight page", "unwatched", "hand"),
-        row("trial of mimalloc, over the stub standing aside", "trial", "through"),
+        row("trial of mimalloc, compared with the stub doing nothing", "trial", "through"),
     ]
 
 
@@ -96,8 +96,8 @@ def _lookups(place, runs):
     index = str(runs.folders["many"] / "state/index")
     found = []
     for _ in range(20):
-        said = subprocess.run([place.program("lookup"), "time", index, TRUE, str(LOOKUPS // 20)], stdout=subprocess.PIPE, text=True, check=True)
-        found.append({"us": float(said.stdout.split()[0]) / 1e3})
+        done = subprocess.run([place.program("lookup"), "time", index, TRUE, str(LOOKUPS // 20)], stdout=subprocess.PIPE, text=True, check=True)
+        found.append({"us": float(done.stdout.split()[0]) / 1e3})
     taken = figures.spread(found, lambda m: m["us"])
     return Row(f"lookup in an index of {PROGRAMS:,} programs, open to close", f"<= {LOOKUP_US} us", figures.shown(taken, 2, "us"),
                figures.held(taken, LOOKUP_US))
@@ -109,9 +109,9 @@ def _pairs(place, runs):
                      for count in (FEW, MANY))
         return (many - few) / (MANY - FEW)
 
-    plain, beside = per_pair({}), per_pair(runs.variables("other"))
-    return Row("system-wide, per malloc+free pair of a program left alone", "+0 instructions", f"{beside - plain:+.2f} over {plain:.2f}",
-               "yes" if abs(beside - plain) < 0.005 else "no")
+    plain, stubbed = per_pair({}), per_pair(runs.variables("other"))
+    return Row("system-wide, per malloc+free pair of a program that is not placed", "+0 instructions", f"{stubbed - plain:+.2f} over {plain:.2f}",
+               "yes" if abs(stubbed - plain) < 0.005 else "no")
 
 
 def run(place):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial mode against production, the same allocator in both: whole real programs."""
+"""Trial mode compared with production, the same allocator in both: whole real programs."""
 
 import figures
 import injection
@@ -8,7 +8,7 @@ import process
 import programs
 from figures import Interval, Row
 
-WHAT = "trial against production"
+WHAT = "trial compared with production"
 BOUND = 1.03
 ROUNDS = 30
 
@@ -42,7 +42,8 @@ def _timed(place, program, name, library):
 
 
 def run(place):
-    """Two rows a program and library: instructions and CPU time. Programs that are not installed are said to be."""
+    """Two rows a program and library: instructions and CPU time. Programs that are not installed have a row
+    that shows it."""
     rows = []
     there, missing = programs.available()
     rows += [Row(f"{WHAT}, {name}", "<= 1.03", "not installed", "-") for name in missing]

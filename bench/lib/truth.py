@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the samples of a trial say, against the truth in the same process: live bytes, and the mean time of a call.
+"""The samples of a trial compared with exact figures of the same process: live bytes, and mean times of calls.
 
-The hook is built twice more for this (hook/full.h): once it also adds up the usable size of every block, once it also
-times every call. Sampling is the same code in all three.
+The hook is built twice more for this (hook/full.h). One build also adds up the usable size of every block, the
+other also times every call. Sampling is the same code in all three.
 """
 
 import json
@@ -20,14 +20,14 @@ from figures import Interval, Row
 from place import OUT, ROOT
 from programs import INPUTS, Program
 
-WHAT_LIVE = "live bytes by samples against"
-WHAT_TIME = "mean time by samples against every call timed"
+WHAT_LIVE = "live bytes by samples compared with"
+WHAT_TIME = "mean time by samples compared with every call timed"
 LIVE_BOUND, TIME_BOUND = 0.05, 0.10
-TIME_BOUND_NS = 2  # a tenth of what two readings of the clock cost: less cannot be told
+TIME_BOUND_NS = 2  # a tenth of what two readings of the clock cost: smaller differences cannot be measured
 LIVE_ROUNDS, TIME_ROUNDS = 3, 4
 OPS = ("malloc", "realloc", "memalign", "free")
-FEWEST_SAMPLES = 1000  # of an operation class: a mean of fewer says little
-HEADER, MAPPED_HEADER = 8, 16  # what glibc keeps in front of a block, of its heap and of a mapping of its own
+FEWEST_SAMPLES = 1000  # of an operation class: a mean of fewer is not reliable
+HEADER, MAPPED_HEADER = 8, 16  # bytes that glibc keeps before a block of its heap, and before a block with its own mapping
 MOMENTS = 512
 TIMES = 784  # bytes of a full_times
 
@@ -44,24 +44,25 @@ class Moment(NamedTuple):
 
 
 class Times(NamedTuple):
-    """By log2 of the ticks: weights, and weights times ticks; and both of those that enter a mean (hook/believed.h)."""
+    """By log2 of the ticks: weights, and weights times ticks; and both of those that enter a mean (hook/plausible.h)."""
 
     weight: tuple
     ticks: tuple
-    believed_weight: int
-    believed_ticks: int
+    plausible_weight: int
+    plausible_ticks: int
 
     def mean(self):
         """Ticks a call, of those that enter the mean."""
-        return self.believed_ticks / max(self.believed_weight, 1)
+        return self.plausible_ticks / max(self.plausible_weight, 1)
 
     def dropped(self):
         """Share of the calls that do not enter the mean."""
-        return 1 - self.believed_weight / max(sum(self.weight), 1)
+        return 1 - self.plausible_weight / max(sum(self.weight), 1)
 
 
 class Record(NamedTuple):
-    """A full_record (hook/full.h): times of all calls and of the sampled ones by operation, the allocator, the moments."""
+    """A full_record (hook/full.h): times of all calls and of the sampled ones by operation, the allocator,
+    the moments."""
 
     all: dict
     sampled: dict
@@ -98,8 +99,8 @@ def _documents():
 
 
 def _programs():
-    """Seven that keep many megabytes, and how much of them malloc sees: Python's small objects and much of a compiler's tree
-    live in mappings of their own."""
+    """Seven that keep many megabytes, of which malloc sees a part: Python's small objects and much of a compiler's tree
+    are in separate mappings."""
     compiler = subprocess.run(["gcc", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout.strip()
     source = OUT / "keep.ii"
     subprocess.run(["g++", "-E", "-P", "-o", source, INPUTS / "keep.cc"], check=True)
@@ -119,19 +120,20 @@ def _programs():
 
 
 def build():
-    """Builds the two hooks that know the truth."""
+    """Builds the two hooks that measure everything."""
     subprocess.run(["make", "--no-print-directory", "-s", "-C", ROOT / "hook", f"BUILD={ROOT / 'build'}", "full"], check=True)
 
 
 def _jemalloc():
-    """Debian's: it shows its statistics, which ours keeps to itself."""
+    """Debian's library, which shows its statistics; ours does not."""
     found = subprocess.run(["gcc", "-print-file-name=libjemalloc.so.2"], capture_output=True, text=True, check=True)
     path = os.path.realpath(found.stdout.strip())
     return path if os.path.isabs(path) and os.path.exists(path) else None
 
 
 def _uninterrupted():
-    """What takes the processor away in the middle of a call would count as that call's time, in one of two sums or in both."""
+    """Runs under SCHED_FIFO: an interruption in a call would count as that call's time, in one of two sums or
+    in both."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except PermissionError:
@@ -160,8 +162,8 @@ def _run(place, kind, program, library):
 # ---- live bytes ----------------------------------------------------------------------------------------------------------
 
 
-def _told(record, moment):
-    """Usable bytes of live blocks as the allocator has them."""
+def _reported(record, moment):
+    """Usable bytes of live blocks as the allocator reports them."""
     if record.jemalloc:
         return moment.allocator - moment.cached
     return moment.allocator - HEADER * moment.blocks - (MAPPED_HEADER - HEADER) * moment.mapped_blocks
@@ -172,8 +174,8 @@ def _live_once(place, program, library):
     exact sum; the bytes; whether it was jemalloc."""
     _, record = _run(place, "live", program, library)
     peak = max(record.moments, key=lambda moment: moment.exact)
-    told = _told(record, peak)
-    return peak.estimate / told - 1, told / peak.exact - 1, peak.exact, record.jemalloc
+    reported = _reported(record, peak)
+    return peak.estimate / reported - 1, reported / peak.exact - 1, peak.exact, record.jemalloc
 
 
 def _live_row(place, program, candidate, library):
@@ -181,9 +183,9 @@ def _live_row(place, program, candidate, library):
     off = sorted((row[0] for row in rounds), key=abs)
     name = "jemalloc's stats.allocated" if rounds[0][3] else "mallinfo2"
     mean = sum(abs(value) for value in off) / len(off)
-    told = sum(row[1] for row in rounds) / len(rounds)
+    reported = sum(row[1] for row in rounds) / len(rounds)
     measured = (f"{mean:.1%} on average, worst {off[-1]:+.1%} of {len(rounds)} runs at the peak of {rounds[0][2] / 1e6:.1f} MB; "
-                f"the allocator's figure is {told:+.1%} of the exact sum")
+                f"the allocator's figure is {reported:+.1%} of the exact sum")
     worst = abs(off[-1])
     return Row(f"{WHAT_LIVE} {name}, {program.name}, {candidate}", "within 5 %", measured, figures.held(Interval(mean, mean, worst), LIVE_BOUND))
 
@@ -209,7 +211,7 @@ def _time_rows(place, program, name, library):
             product = sampled["ticks"] * 256 / max(sampled["weight"], 1)  # as imas-ingest has it
             taken.append({"sampled": (product - empty) * ns, "all": (record.all[op].mean() - empty) * ns})
         mean = statistics.fmean(each["all"] for each in taken)
-        # of the means, not the medians: what is promised is said of means
+        # of the means, not the medians: the promise is about means
         off = figures.spread(taken, lambda m: m["sampled"] - m["all"], statistics.fmean)
         least, most = sorted((abs(off.lo), abs(off.hi)))
         bound = max(TIME_BOUND * mean, TIME_BOUND_NS)

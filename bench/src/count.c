@@ -2,9 +2,10 @@
 /*
  * count - starts a valgrind tool without valgrind's own launcher: count TOOL-OPTION... PROGRAM [ARGUMENT]...
  *
- * valgrind's launcher is an ordinary program. When a program under valgrind execs with LD_PRELOAD set, the launcher comes
- * first and would get our library in the program's stead, take its page and clean its environment. This one is linked
- * statically, so nothing can be preloaded into it. The tool's file is named by BENCH_VALGRIND_TOOL.
+ * valgrind's launcher is an ordinary program. When a program under valgrind execs with LD_PRELOAD set, the
+ * launcher comes first and would get our library in the program's stead, take its page and clean its
+ * environment. This one is linked statically, so nothing can be preloaded into it. The tool's file is named
+ * by BENCH_VALGRIND_TOOL.
  */
 #include <stdio.h>
 #include <stdlib.h>

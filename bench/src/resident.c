@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Resident memory of a minimal process: allocates one block, writes it, and prints its resident KiB, as the kernel counts them at
- * that moment: all of it, and the anonymous part, which no other process shares.
+ * Resident memory of a minimal process: allocates one block, writes it, and prints its resident KiB, as the
+ * kernel counts them at that moment: all of it, and the anonymous part, which no other process shares.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,9 +4,10 @@
  *
  * spawn ROUNDS BLOCK [, NAME [VARIABLE=VALUE]... = PROGRAM [ARGUMENT]...]...
  *
- * In each round every way of starting gets BLOCK starts in a row, the ways in a new random order. The environment is
- * PATH, HOME and the variables given, all else being equal; shorter ones are filled up to the length of the longest,
- * because the size of the environment alone shifts the stack and with it the time. One line per round and way:
+ * In each round every way of starting gets BLOCK starts in a row, the ways in a new random order. The
+ * environment is PATH, HOME and the variables given, all else being equal; shorter ones are filled up to the
+ * length of the longest, because the size of the environment alone shifts the stack and with it the time. One
+ * line per round and way:
  *   NAME WALL_NS CPU_NS     (least wall time of the block, and the CPU time, user and system, of that start)
  */
 #include <errno.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* untake PAGE PROGRAM ARGUMENTS... - removes the page of a trial, so that it is due again, then executes the program. */
+/* untake PAGE PROGRAM ARGUMENTS... - removes the page of a trial, so that it is due again, then executes the
+ * program. */
 #include <stdio.h>
 #include <unistd.h>
 

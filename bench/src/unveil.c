@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * unveil - lets libimas.so count although valgrind runs the program: for counting instructions of trial mode, nothing else.
+ * unveil - lets libimas.so count although valgrind runs the program: for counting instructions of trial mode,
+ * nothing else.
  *
- * libimas.so stands aside when LD_PRELOAD names valgrind's own preload (memcheck and its kin replace malloc themselves).
- * Cachegrind does not, so here there is nothing to stand aside for. This library stands last in LD_PRELOAD; constructors of
- * preloads run from the last to the first, so ours spoils that name before libimas.so reads it. It exports nothing.
+ * libimas.so does nothing when LD_PRELOAD names valgrind's own preload (memcheck and its kin replace malloc
+ * themselves). Cachegrind does not, so the hook may work here. This library stands last in LD_PRELOAD;
+ * constructors of preloads run from the last to the first, so ours spoils that name before libimas.so reads
+ * it. It exports nothing.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the C that `imas` has (`crates/imas/src/sigpipe.c`: why it is there) and links it into the binary, where nothing calls it.
+//! Compiles the C that `imas` has (`crates/imas/src/sigpipe.c`: why it is there) and links it into the
+//! binary, where nothing calls it.
 
 fn main() {
     println!("cargo:rerun-if-changed=../imas/src/sigpipe.c");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the only C in the command (`src/sigpipe.c`: why it is there) and links it into the binary, where nothing calls it.
+//! Compiles the only C in the command (`src/sigpipe.c`: why it is there) and links it into the binary, where
+//! nothing calls it.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/sigpipe.c");

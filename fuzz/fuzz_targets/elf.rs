@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Executables from a coverage-guided enemy: no panic, no more read than the bound, no large memory (the same check as in
-//! `crates/imas-linux/tests/hostile/`). The last byte says how long the file is: sparse files cost their maker nothing.
+//! Executables from a coverage-guided enemy: no panic, no more read than the bound, no large memory (the same
+//! check as in `crates/imas-linux/tests/hostile/`). The last byte says how long the file is: sparse files
+//! cost their maker nothing.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trial pages from a coverage-guided enemy: no panic, and every page that is accepted keeps its promises (the same check
-//! as in `crates/imas-ingest/tests/hostile.rs`).
+//! Trial pages from a coverage-guided enemy: no panic, and every page that is accepted keeps its promises
+//! (the same check as in `crates/imas-ingest/tests/hostile.rs`).
 //!
-//! Only two sizes can be pages, so the mutator keeps to them: whatever has another size is thrown away for an honest
-//! page.
+//! Only two sizes can be pages, so the mutator keeps to them: whatever has another size is thrown away for an
+//! honest page.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the packages do around installing and removing; put in front of each deb and rpm script by packaging/package.
-# Builtins of sh and our static tools only, wherever the machine's programs may be failing because of a broken preload.
+# Functions for installing and removing; packaging/package puts them in front of each deb and rpm script. They
+# use only builtins of sh and our static tools where a broken preload may keep the machine's programs from
+# starting.
 
 entry='/run/imas/$LIB/libimas-preload.so'
 units='imasd.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
@@ -24,21 +25,32 @@ prepare() {
     if [ -e /usr/lib/tmpfiles.d/imas.conf ] && command -v systemd-tmpfiles >/dev/null 2>&1; then
         systemd-tmpfiles --create imas.conf || return 1
     fi
-    # Without these links, children of another libc or width start as well as they did before there were any.
+    # Without these links, children of another libc or width still start, with messages of the loader or not
+    # at all (docs/decisions/0020).
     sh /usr/lib/imas/link-preload /usr/lib/imas || true
     ! booted || systemctl daemon-reload || true
 }
 
-# After an upgrade on a machine where it is enabled: what root approved were the old files. The new ones are looked at as at
-# boot, which approves them or takes the entry out; then the daemon is the new one.
+# After an upgrade on an enabled machine: root approved the old files. The new ones are tested as at boot,
+# which approves them or takes the entry out. Then the new daemon is started.
 renew() {
     enabled || return 0
     imas system boot ||
-        echo "imas: warning: the new version did not pass its checks here; programs start untouched ('imas system verify' says why)" >&2
+        echo "imas: warning: the new version did not pass its checks here; programs start untouched ('imas system verify' shows why)" >&2
     ! booted || systemctl try-restart imasd.service || true
 }
 
-# Before the files go: nothing may name them any more. Fails, so that the files stay, when the entry cannot be taken out.
+# Ends the watches of `imas apply --watch`: the program of their units is about to go. The drop-ins stay.
+end_watches() {
+    for watcher in /etc/systemd/system/imas-watch-*.service; do
+        [ -e "$watcher" ] || [ -L "$watcher" ] || continue
+        ! booted || systemctl disable --quiet --now -- "${watcher##*/}" 2>/dev/null || true
+        rm -f "$watcher" "/etc/systemd/system/multi-user.target.wants/${watcher##*/}"
+    done
+}
+
+# Before the files are removed, no entry may name them. Fails if the entry cannot be taken out, so that the
+# files stay.
 take_out() {
     if enabled && ! /usr/sbin/imas-ldpreload remove "$entry"; then
         echo "imas: the package is not removed: /etc/ld.so.preload still names $entry" >&2
@@ -49,18 +61,21 @@ take_out() {
         # shellcheck disable=SC2086 # a list of words is meant
         systemctl disable --quiet --now $units 2>/dev/null || true
     fi
+    end_watches
     rm -rf /usr/lib/imas/preload
     return 0
 }
 
-# After the files went: what lives until the next boot. Pages of running trials go with it; what was learned stays.
+# After the files are removed: removes what would last until the next boot, pages of running trials included.
+# What was learned stays.
 clear_run() {
-    rm -rf /run/imas || true # a mount that is still in use goes with the boot
+    rm -rf /run/imas || true # a mount that is still in use disappears at the next boot
     ! booted || systemctl daemon-reload || true
 }
 
-# Configuration and everything that was learned. The user imas stays: a file of its may be in a backup.
+# Configuration and everything that was learned. The user imas stays: a backup may hold files of this user.
 clear_all() {
-    rm -rf /etc/imas /var/lib/imas
+    end_watches
+    rm -rf /etc/imas /var/lib/imas /var/lib/imas-watch
     rm -rf /run/imas || true
 }

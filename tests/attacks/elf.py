@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executables whose headers claim more than there is, or far too much."""
+"""Executables whose headers claim more than the file holds, or far too much."""
 
 import struct
 
@@ -11,7 +11,8 @@ STRTAB, DYNSYM = 3, 11
 
 
 def bomb(path, symbols_bytes):
-    """Makes of an ordinary program one with a table of dynamic symbols of so many bytes: a hole, but for the kernel it runs as before."""
+    """Gives a program a table of dynamic symbols of that size: a hole in the file, and the kernel runs it as
+    before."""
     text = bytearray(path.read_bytes())
     header = list(HEADER.unpack_from(text))
     symbols = (len(text) + 4095) // 4096 * 4096
@@ -36,8 +37,8 @@ def a_sparse_file_with_600_mb_of_symbols(world):
     world.serves("bomb")
     world.expect("it runs on", process.poll() is None)
     is_left_alone = lambda: any(str(path) in line for line in run("imas", "status").stdout.splitlines())
-    world.wait("root is told about it", is_left_alone)
-    # What was found is remembered: a restart does not read it again.
+    world.wait("root sees it in status", is_left_alone)
+    # The result is stored: a restart does not read the file again.
     world.stop()
     world.start()
     world.serves("bomb-restart")
@@ -45,7 +46,7 @@ def a_sparse_file_with_600_mb_of_symbols(world):
 
 def a_hundred_of_them(world):
     first = world.program("mallory", "bomb")
-    bomb(first, 30_000_000 // 24 * 24)  # just below what is read at all
+    bomb(first, 30_000_000 // 24 * 24)  # just below the limit
     for number in range(100):
         world.shell("mallory", 'cp --sparse=always "$1" "$2"', first, f"{first}-{number}")
     for number in range(100):
@@ -54,24 +55,25 @@ def a_hundred_of_them(world):
 
 
 def imasd_killed_twice_over_one_file(world):
-    """As when the kernel kills it for its memory: what imasd was at is excluded after the second time."""
+    """As when the kernel kills imasd for its memory: the file that it was reading is excluded after the
+    second time."""
     path, _ = world.notice("mallory", "killer")
     world.stop()
-    world.write("DELETE FROM file_fact WHERE kind = 'imasd-executable-interface'")
+    world.write("DELETE FROM file_fact WHERE kind = 'imasd-executable-libraries'")
     stamp = stamp_of(path)
     world.write("INSERT OR REPLACE INTO file_fact (path, kind, stamp, fact) VALUES (?, 'imasd-executable-begun', ?, '2')", str(path), stamp)
     world.start()
     world.as_user("mallory", path, "1000")
     seen = lambda: any(str(path) in line and "died" in line for line in run("imas", "status").stdout.splitlines())
-    world.wait("status says why it is excluded", seen)
+    world.wait("status shows why it is excluded", seen)
     world.shell("mallory", 'cp "$1" "$1.new" && mv "$1.new" "$1"', path)
     world.as_user("mallory", path, "1000")
-    found = "SELECT 1 FROM file_fact WHERE path = ? AND kind = 'imasd-executable-interface' AND stamp = ?"
+    found = "SELECT 1 FROM file_fact WHERE path = ? AND kind = 'imasd-executable-libraries' AND stamp = ?"
     world.wait("a changed file is read again", lambda: world.rows(found, str(path), stamp_of(path)))
 
 
 def stamp_of(path):
-    """As the store knows a file."""
+    """The identity of a file in the store."""
     about = path.stat()
     times = [about.st_mtime_ns // 10**9, about.st_mtime_ns % 10**9, about.st_ctime_ns // 10**9, about.st_ctime_ns % 10**9]
     return f"{about.st_dev}:{about.st_ino}:{about.st_size}:{times}"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A system program shown at another path, in a namespace of the user's own."""
+"""A system program mounted at another path, in the user's own namespace."""
 
 import pathlib
 import shutil
 
-# In a user namespace of their own users may mount: here a file of the system at another path.
+# In their own user namespace users may mount: here a system file at another path.
 BIND = 'touch "$2" && exec unshare --user --map-root-user --mount sh -c \'mount --bind "$1" "$2" && exec "$2" 1000\' sh "$1" "$2"'
 
 
 def system_program(name):
-    """A program of root's that nobody has run yet."""
+    """A program of root's that was never run."""
     path = pathlib.Path("/usr/bin") / name
     shutil.copy("/usr/bin/sleep", path)
     return path
@@ -32,7 +32,7 @@ def a_new_system_program_bind_mounted_elsewhere(world):
 
 
 def a_new_system_program_under_an_excluded_name(world):
-    """sshd is on the list of exclusions, which go by name."""
+    """sshd is on the list of exclusions, which match names."""
     path = system_program("newer-in-the-system")
     world.shell("mallory", "mkdir bin")
     process = world.as_user("mallory", "/bin/sh", "-c", BIND, "sh", path, "/home/mallory/bin/sshd")

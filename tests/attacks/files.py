@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that is known is replaced by something else at its path."""
+"""A known program is replaced by another kind of file at its path."""
 
 from harness import Failed, run
 
 
 def becomes_a_trial_and_is_replaced(world, name, replacement):
-    """Mallory's program is under trial when its path becomes something else; then the trial ends, and imasd judges it."""
+    """The path of Mallory's program changes to another kind of file during a trial. The trial ends, and imasd
+    judges it."""
     path, _ = world.notice("mallory", name)
     trial = world.under_trial("mallory", path, "1000")
     world.shell("mallory", f'rm "$1" && {replacement}', path)

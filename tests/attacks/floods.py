@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One person who makes as much of something as there is room for: processes, pages, bytes, watches."""
+"""One person uses up a resource: processes, pages, bytes, watches."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from owners import FORGE, scripts
 
 PROCESSES = 20_000
 PAGES = 100_000
-# Four at a time, so that the rest of the machine goes on.
+# Four at a time, so that the rest of the machine keeps running.
 STORM = """
 import os, sys
 def some(number):
@@ -27,7 +27,7 @@ for _ in range(4):
 for pid in children:
     os.waitpid(pid, 0)
 """
-# Every second one could be a page of this very process; the others name none, or are none.
+# Every second file could be a page of this process; the others have a wrong name or wrong content.
 PAGES_OF_MINE = FORGE + """
 folder, number = sys.argv[1], int(sys.argv[2])
 mine, gone, none = page(os.getpid(), os.getuid(), "jemalloc"), page(os.getpid(), os.getuid(), "mimalloc"), b"x" * 4096
@@ -103,7 +103,7 @@ def tries_roots_program(world, what):
 
 
 def rest(world, what, seconds=20):
-    """What imasd costs once the attack is over."""
+    """CPU that imasd uses after the attack."""
     before = world.cpu_s()
     time.sleep(seconds)
     print(f"  {what}: afterwards {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
@@ -158,7 +158,7 @@ def room_for_pages_held_by_a_deleted_file(world):
 
 
 def pages_of_living_processes(world):
-    """Each page is that of a process that lives and is what the page says: imasd watches as many as the user may have."""
+    """Each page belongs to a living process and is correct: imasd watches as many as the user may have."""
     folder = has_folder(world)
     script, = scripts(["living"], FORGE + """
 for number in range(2000):
@@ -179,8 +179,8 @@ time.sleep(1000)
 
 def inotify_exhausted(world):
     script, = scripts(["watches"], WATCHES)
-    with open("/tmp/watches", "wb") as said:
-        world.as_user("mallory", "/usr/bin/python3", script, stdout=said)
+    with open("/tmp/watches", "wb") as output:
+        world.as_user("mallory", "/usr/bin/python3", script, stdout=output)
     world.wait("all are made", lambda: pathlib.Path("/tmp/watches").read_text())
     print(f"  inotify: instances and watches: {pathlib.Path('/tmp/watches').read_text().strip()}", flush=True)
     tries_roots_program(world, "inotify")
@@ -188,7 +188,7 @@ def inotify_exhausted(world):
 
 
 def all_at_once(world):
-    """Everything together, beside the normal load of the harness."""
+    """All of these at once, with the normal load of the harness."""
     folder = has_folder(world)
     script, = scripts(["pages"], PAGES_OF_MINE)
     storm, = scripts(["storm"], STORM)

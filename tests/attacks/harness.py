@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that the attacks run on: private mount and pid namespaces over the real root, in which the package is unpacked, the
-preload entry is in place, and imasd runs as user imas with the capabilities of its unit. Nothing of the real machine is changed.
+"""The machine for the attacks: private mount and pid namespaces over the real root. In them the package is unpacked,
+the preload entry is in place, and imasd runs as user imas with the capabilities of its unit. The real machine is not
+changed.
 
 An attack is a function that takes the World. `World.begin` gives each one an imasd with an empty store."""
 
@@ -21,13 +22,13 @@ STATE = pathlib.Path("/run/imas/state")
 STORE = pathlib.Path("/var/lib/imas/imas.db")
 CONFIG = pathlib.Path("/etc/imas/imasd.toml")
 UNIT = pathlib.Path("/usr/lib/systemd/system/imasd.service")
-# How long anything may take before an attack counts as successful. Never a figure.
+# Timeout after which an attack counts as successful. It is no measurement.
 PATIENCE_S = 30
 # The promise, in MB of resident memory: SPECIFICATION.md.
 MOST_MB = 20
 # Real users of the namespace. Mallory attacks; Alice only works.
 USERS = {"mallory": 2001, "alice": 2002, "bob": 2003}
-# Programs become known at once, and each is tried once on one candidate.
+# Programs are noticed at once, and each has one trial of one candidate.
 SETTINGS = """policy = "paper"
 worth_cpu_s = 0.0
 worth_life_s = 0.1
@@ -48,7 +49,8 @@ class Skipped(Exception):
 
 
 def enter(words):
-    """Starts this command again as the first process of namespaces of its own, once. Where there are none, says so and ends."""
+    """Starts this command again as the first process of new namespaces, once. Without namespaces, prints that
+    and ends."""
     if os.environ.get("IMAS_ATTACKS_INSIDE") == "yes":
         return
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
@@ -62,7 +64,8 @@ def enter(words):
     sys.exit(ended.returncode)
 
 
-# The new root is a file system in memory over the real one. What is mounted there keeps out of sight, but /proc, /dev and /sys.
+# The new root is a file system in memory over the real one. Of the mounts only /proc, /dev and /sys are
+# visible.
 NEW_ROOT = """set -e
 mount -t tmpfs -o mode=755 imas-attacks "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
@@ -84,7 +87,7 @@ rmdir /tmp/old
 def change_root(package):
     """Replaces the root of these namespaces, and unpacks the package there."""
     folder = os.environ["IMAS_ATTACKS_FOLDER"]
-    # Read before the change: the old root is out of reach then.
+    # Read before the change, because the old root is not reachable afterwards.
     archive = subprocess.run(["tar", "-C", package, "-c", "."], capture_output=True, check=True).stdout
     subprocess.run(["sh", "-c", NEW_ROOT, "sh", folder], check=True)
     os.chdir("/")
@@ -93,7 +96,7 @@ def change_root(package):
 
 
 def make_users():
-    """imas, as sysusers.d makes it, and the people."""
+    """The user imas, as sysusers.d makes it, and the test users."""
     subprocess.run(["useradd", "--system", "--home-dir", "/var/lib/imas", "--shell", "/usr/sbin/nologin", "imas"], check=True)
     for name, uid in USERS.items():
         subprocess.run(["useradd", "--create-home", "--uid", str(uid), "--shell", "/bin/sh", name], check=True, stderr=subprocess.DEVNULL)
@@ -101,7 +104,7 @@ def make_users():
 
 
 def make_folders():
-    """As tmpfiles.d and the unit make them; users' pages lie on a file system of their own."""
+    """As tmpfiles.d and the unit make them; users' pages are on a separate file system."""
     owner = "imas"
     for folder, mode in [("/run/imas", 0o755), (STATE, 0o755), (STATE / "u", 0o711), (STORE.parent, 0o750)]:
         folder = pathlib.Path(folder)
@@ -139,7 +142,7 @@ class World:
     # -- imasd
 
     def begin(self, settings=SETTINGS):
-        """An imasd that knows nothing yet."""
+        """An imasd with an empty store."""
         self.end()
         make_folders()
         for place in [STATE, STATE / "u", STORE.parent]:
@@ -151,7 +154,8 @@ class World:
         self.start()
 
     def start(self):
-        """imasd as its unit starts it: without root, without new privileges, with these capabilities and no others."""
+        """imasd as its unit starts it: without root, without new privileges, with these capabilities and no
+        others."""
         (STATE / "status.json").unlink(missing_ok=True)
         given = ",".join("+" + name for name in unit_capabilities())
         words = ["setpriv", "--reuid=imas", "--regid=imas", "--clear-groups", f"--inh-caps=-all,{given}", f"--ambient-caps=-all,{given}",
@@ -184,7 +188,7 @@ class World:
         self.stop(patience_s=2)
 
     def status(self):
-        """What imasd tells everybody about itself."""
+        """imasd's status.json, which everybody may read."""
         return json.loads((STATE / "status.json").read_bytes())
 
     def memory_mb(self):
@@ -203,7 +207,7 @@ class World:
     # -- programs
 
     def as_user(self, user, *words, **more):
-        """Starts the command as that user, in a process group of its own, in the user's home."""
+        """Starts the command as that user, in a new process group, in the user's home."""
         more.setdefault("stdin", subprocess.DEVNULL)
         more.setdefault("stdout", subprocess.DEVNULL)
         more.setdefault("stderr", subprocess.DEVNULL)
@@ -215,7 +219,7 @@ class World:
         return process
 
     def run_as(self, user, *words, **more):
-        """The same to its end: exit status, output, errors."""
+        """The same, and waits for the end: exit status, output, errors."""
         process = self.as_user(user, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         try:
             out, err = process.communicate(timeout=PATIENCE_S)
@@ -224,7 +228,7 @@ class World:
         return subprocess.CompletedProcess(words, process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def shell(self, user, script, *words):
-        """A shell script of the user, to its end; its output."""
+        """Runs a shell script of the user; its output."""
         done = self.run_as(user, "/bin/sh", "-c", script, "sh", *words)
         if done.returncode != 0:
             raise Skipped(f"{script!r} as {user}: {done.stderr.strip()}")
@@ -239,7 +243,7 @@ class World:
         return path
 
     def rows(self, query, *values):
-        """What the store says, read as root while imasd serves."""
+        """Rows of the store, read as root while imasd serves."""
         store = sqlite3.connect(f"file:{STORE}?mode=ro", uri=True, timeout=PATIENCE_S)
         try:
             return store.execute(query, values).fetchall()
@@ -260,7 +264,7 @@ class World:
         return [path for path, in self.rows("SELECT path FROM program")]
 
     def notice(self, user, name):
-        """Lets a new program of the user run until imasd knows it; the program, and how long that took."""
+        """Runs a new program of the user until imasd has noticed it; the program, and how long that took."""
         return self.notice_all({user: name})[user]
 
     def notice_all(self, names):
@@ -283,7 +287,7 @@ class World:
         process.wait()
 
     def under_trial(self, user, path, *words):
-        """Starts the program until a start is a trial, whose process goes on running."""
+        """Starts the program until a start is a trial, whose process keeps running."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             process = self.as_user(user, path, *words)
@@ -304,28 +308,29 @@ class World:
         return condition()
 
     def wait(self, what, condition):
-        """Waits for something to become true; in vain, the attack has succeeded."""
+        """Waits until a condition is true; after the timeout the attack has succeeded."""
         if not self.holds(PATIENCE_S, condition):
             raise Failed(f"in vain: {what}")
 
     def expect(self, what, fine, seen=""):
-        """Something that must be so."""
+        """A condition that must hold."""
         if not fine:
             raise Failed(f"not so: {what} {seen}")
 
     def serves(self, attack):
-        """After the attack, or in the midst of it: imasd runs, uses little memory, and takes in new programs of others."""
+        """After the attack, or during it: imasd runs, uses little memory, and notices new programs of others.
+        """
         self.expect("imasd runs", self.is_alive())
         found = self.notice_all({user: f"{attack}-{time.monotonic_ns()}" for user in ["alice", "root"]})
         took = [seconds for _, seconds in found.values()]
         memory = self.memory_mb()
-        print(f"  {attack}: new programs of alice and root became known within {took[0]:.1f} and {took[1]:.1f} s, imasd at {memory:.1f} MB, "
+        print(f"  {attack}: new programs of alice and root were noticed within {took[0]:.1f} and {took[1]:.1f} s, imasd at {memory:.1f} MB, "
               f"{self.cpu_s():.2f} s CPU", flush=True)
         self.expect(f"imasd stays below {MOST_MB} MB", memory <= MOST_MB, f"{memory:.1f} MB")
 
 
 def maps(pid):
-    """What the process has mapped; nothing of one that is gone."""
+    """The mappings of the process; nothing after its end."""
     try:
         return pathlib.Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
@@ -333,7 +338,7 @@ def maps(pid):
 
 
 def run(*words, check=False, timeout=300, **more):
-    """A command of root to its end, output as text."""
+    """Runs a command as root; output as text."""
     more.setdefault("stdin", subprocess.DEVNULL)
     done = subprocess.run([str(word) for word in words], capture_output=True, timeout=timeout, **more)
     done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -355,7 +360,7 @@ class Load:
 
 
 def judge(world, group, attack):
-    """Runs one attack on a fresh imasd with a normal load; whether it was withstood, None where it could not be made."""
+    """Runs one attack on a new imasd with a normal load; whether it failed, None if it could not be made."""
     name = f"{group}: {attack.__name__.replace('_', ' ')}"
     try:
         world.begin()
@@ -364,7 +369,7 @@ def judge(world, group, attack):
     except Skipped as why:
         print(f"SKIPPED {name}: {why}", flush=True)
         return None
-    except Exception as why:  # whatever it is, the next attack is to be made
+    except Exception as why:  # the next attack is made in any case
         print(f"FAILED: {name}\n  {type(why).__name__}: {why}", flush=True)
         print("  " + "\n  ".join(world.log.read_text(errors="replace").splitlines()[-5:]), flush=True)
         return False

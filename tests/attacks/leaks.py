@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one user learns of another from what imasd publishes."""
+"""Information about other users in what imasd publishes."""
 
 from harness import STATE, run
 

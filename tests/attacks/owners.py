@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One person who passes for many, or for everybody: by subordinate uids, by names, by pages named after others' trials."""
+"""One person acts as many, or as everybody: by subordinate uids, by names, by pages named after others'
+trials."""
 
 import os
 import pathlib
@@ -11,16 +12,17 @@ import time
 from harness import SETTINGS, STATE, Failed, Skipped
 
 EVERYBODY = 2**32 - 1
-# Lives until it is noticed; started without a word it dies under the candidate, and under no other.
+# Lives until it is noticed; started without an argument it dies under the candidate, and under no other.
 CRASHES = """import os, sys, time
 time.sleep(1000 if sys.argv[1:] else 0.4)
 if b"jemalloc" in open("/proc/self/maps", "rb").read():
     os.kill(os.getpid(), 11)
 """
-# The first of the uids that useradd has given to Mallory; in the container they have the same numbers, so that the hook finds its folder.
+# The first of the uids that useradd has given to Mallory; in the container they have the same numbers, so
+# that the hook finds its folder.
 FIRST = 100_000
 SAME = f"{FIRST},{FIRST},65536"
-# A page as libimas-guard.so makes it for a start in production, that says whatever its maker likes: abi/imas_abi.h.
+# A page as libimas-guard.so makes it for a production start, with forged content: abi/imas_abi.h.
 FORGE = """import os, struct, sys, time
 def page(pid, uid, candidate, signal=0, trial_id="forged-0"):
     start = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19])
@@ -29,7 +31,8 @@ def page(pid, uid, candidate, signal=0, trial_id="forged-0"):
                        boot.encode(), trial_id.encode(), candidate.encode(), b"/usr/bin/python3", b"", b"", 2, 0, 0, -1, signal, 1)
     return head.ljust(4096, b"\\0")
 """
-# Once imasd has made the folder, three processes of this program claim to have crashed, each under another allocator.
+# After imasd has made the folder, three processes of this program claim to have crashed, each under another
+# allocator.
 DIES = """
 folder = f"{sys.argv[1]}/{os.getuid()}"
 while not os.path.isdir(folder): time.sleep(0.1)
@@ -42,12 +45,13 @@ for candidate in ["jemalloc", "mimalloc", "glibc:arena1"]:
     time.sleep(0.2)
 time.sleep(1000)
 """
-# As rootless containers do: newuidmap maps what /etc/subuid gives to the user. Inside, root is the user.
+# As rootless containers do: newuidmap maps the uids that /etc/subuid gives to the user. Inside, root is the
+# user.
 CONTAINER = ["unshare", "--user", "--map-root-user", f"--map-users={SAME}", f"--map-groups={SAME}"]
 
 
 def as_uid(number):
-    """The words that run a command under one of the uids of the container."""
+    """The command line that runs a command under one of the uids of the container."""
     return ["setpriv", f"--reuid={number}", f"--regid={FIRST}", "--clear-groups"]
 
 
@@ -71,7 +75,7 @@ def everywhere(name, source="/usr/bin/sleep"):
 
 
 def crash_under_candidate(world, user, script, words=()):
-    """Lets the script be noticed, and starts it until the candidate has been tried: it crashes."""
+    """Runs the script until it is noticed, then starts it until the candidate has been tried: it crashes."""
     linger = world.as_user(user, *words, "/usr/bin/python3", script, "linger")
     world.wait(f"{script} becomes known", lambda: world.rows("SELECT 1 FROM program WHERE detail = ?", str(script)))
     world.kill(linger)
@@ -85,7 +89,7 @@ def crash_under_candidate(world, user, script, words=()):
 
 
 def scripts(names, text=CRASHES):
-    """A script of that text in each name, below a folder that everybody can read."""
+    """A script with that text under each name, below a folder that everybody can read."""
     folder = pathlib.Path("/usr/local/share/crashes")
     folder.mkdir(exist_ok=True)
     paths = [folder / f"{name}.py" for name in names]
@@ -109,7 +113,7 @@ def crashes_under_five_uids_of_one_user(world):
 
 
 def three_programs_of_the_system_still_count(world):
-    """The measure itself must go on working: three programs of root."""
+    """The protection itself must still work: three programs of root."""
     for script in scripts(f"root{number}" for number in range(1, 4)):
         crash_under_candidate(world, "root", script)
     world.wait("the allocator is taken from everybody", lambda: world.rows("SELECT allocator FROM disabled WHERE lifted_s IS NULL"))
@@ -127,13 +131,13 @@ def folders_for_the_uids_of_one_user(world):
 
 
 def token_of(world, path):
-    """Name of the trial of everybody's that is on offer for the program."""
+    """Name of the trial on offer for the program that decides for everybody."""
     found = world.rows("SELECT token FROM offer JOIN program ON program.id = program WHERE path = ? AND domain = ?", str(path), EVERYBODY)
     return found[0][0] if found else None
 
 
 def a_shared_program(world, name):
-    """A program of everybody's that root has made known, with a trial on offer."""
+    """A system program that imasd has noticed, with a trial on offer."""
     path = everywhere(name)
     process = world.as_user("root", path, "1000")
     world.wait(f"{path} is offered a trial", lambda: token_of(world, path))
@@ -210,7 +214,7 @@ def root_in_a_container_without_a_user_namespace(world):
 
 
 def a_set_user_id_program(world):
-    """Started by a user with everything that a user can say in its environment."""
+    """Started by a user with every environment variable that a user can set."""
     path = everywhere("set-user-id")
     os.chmod(path, 0o4755)
     hostile = {"IMAS_RUN": "/home/mallory/run", "LD_PRELOAD": "/home/mallory/evil.so", "IMAS_PAGE": "/home/mallory/page", "IMAS_TRIAL": "x"}

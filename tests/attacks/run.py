@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [--package DIR] IMAS [WORD...]: attacks imasd as unprivileged users, on a machine of its own (harness.py).
+"""run.py [--package DIR] IMAS [WORD...]: attacks imasd as unprivileged users, in private namespaces (harness.py).
 
-Each file beside this one is a group of attacks: its list ATTACKS. With words, only attacks with one of them in their name are made.
---package: what `packaging/stage` has laid out, in place of laying it out anew. Ends with "attacks: N passed, N failed"."""
+Each file in this folder is a group of attacks: its list ATTACKS. With words, only attacks with one of them in their
+name are made.
+--package: a folder that `packaging/stage` has made; otherwise it is made anew. Ends with "attacks: N passed, N failed"."""
 
 import argparse
 import importlib
@@ -20,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def groups(words):
-    """The attacks of every file here, by its name."""
+    """The attacks of every file in this folder, by its name."""
     names = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in ["harness", "run"])
     chosen = {}
     for name in names:
@@ -30,7 +31,7 @@ def groups(words):
 
 
 def stage(imas):
-    """Lays the package out, as packages are made."""
+    """Makes the tree of a package."""
     package = pathlib.Path(os.environ["IMAS_ATTACKS_FOLDER"]) / "package"
     done = subprocess.run(["packaging/stage", imas, package], cwd=harness.ROOT, capture_output=True, text=True)
     if done.returncode != 0:

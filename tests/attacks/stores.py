@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root reads a store that belongs to a user, who may have put anything there."""
+"""Root reads a user's store, which may have any content."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from harness import Failed, run
 
 HOME = pathlib.Path("/home/mallory")
 IMAGE = pathlib.Path("/tmp/image")
-# What root does with a store that somebody has named.
+# Commands of root on the user's store.
 WAYS = [["show"], ["explain", "/usr/bin/sleep"], ["pin", "/usr/bin/sleep", "system"], ["apply", "attacked", "--root", IMAGE, "--write"]]
 LOCK = """
 import sqlite3, sys, time
@@ -21,7 +21,7 @@ store.execute("UPDATE program SET path = path")
 print("locked", flush=True)
 time.sleep(1000)
 """
-# Where the store has a table, a view that never ends; and what is done when a row comes.
+# A view that never ends in place of a table, and triggers on insertion.
 SCHEMA = """
 ALTER TABLE pin RENAME TO hidden;
 CREATE VIEW pin AS WITH RECURSIVE n (program) AS (SELECT 1 UNION ALL SELECT program + 1 FROM n) SELECT program, 'evil' AS candidate, 0.0 AS at_s FROM n;
@@ -30,7 +30,7 @@ CREATE TRIGGER evil AFTER INSERT ON decision BEGIN UPDATE program SET path = '/h
 
 
 def a_store(world, name):
-    """A real store of the user's, in which sleep is known."""
+    """A real store of the user, which has the program sleep."""
     path = HOME / name
     done = world.run_as("mallory", "/usr/bin/imas", "pin", "--store", path, "/usr/bin/sleep", "system")
     world.expect("the user makes a store", done.returncode == 0 and path.exists(), done)
@@ -45,7 +45,7 @@ def an_image():
 
 
 def root_reads(world, store, what):
-    """Root does everything with that store; each ends by itself."""
+    """Root runs every command on that store; each ends by itself."""
     an_image()
     for way in WAYS:
         begin = time.monotonic()
@@ -53,9 +53,9 @@ def root_reads(world, store, what):
             done = run("imas", way[0], "--store", store, *way[1:], timeout=25)
         except Exception as why:
             raise Failed(f"{what}: imas {way[0]} of root: {why}") from None
-        said = (done.stderr or done.stdout).strip().splitlines()
-        print(f"  {what}: imas {way[0]}: {done.returncode} after {time.monotonic() - begin:.1f} s: {said[0][:90] if said else ''}", flush=True)
-        world.expect("it ends as its manual says", done.returncode in (0, 1, 2), done)
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        print(f"  {what}: imas {way[0]}: {done.returncode} after {time.monotonic() - begin:.1f} s: {lines[0][:90] if lines else ''}", flush=True)
+        world.expect("it ends with a documented status", done.returncode in (0, 1, 2), done)
         world.expect("no control character reaches the terminal", not any(ord(c) < 32 and c not in "\n\t" for c in done.stdout + done.stderr))
     dropped = [path for path in IMAGE.rglob("*imas*") if path.is_file() and "mallory" in path.read_text()]
     world.expect("no service is given what is the user's", not dropped, dropped)
@@ -98,8 +98,8 @@ def views_and_triggers(world):
 
 def a_lock_that_is_held(world):
     path = a_store(world, "locked.db")
-    with open("/tmp/lock", "wb") as said:
-        world.as_user("mallory", "/usr/bin/python3", "-c", LOCK, path, stdout=said)
+    with open("/tmp/lock", "wb") as output:
+        world.as_user("mallory", "/usr/bin/python3", "-c", LOCK, path, stdout=output)
     world.wait("the lock is held", lambda: pathlib.Path("/tmp/lock").read_text())
     root_reads(world, path, "a lock that is held")
     world.serves("locked")

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that steer the terminal of whoever reads them."""
+"""Names that control the reader's terminal."""
 
 import os
 import pty
 import re
 import subprocess
 
-# Title of the window, a line that looks like a row, the start of a sequence in one byte (C1), and writing that turns round.
+# Window title, a line that looks like a row, a sequence that starts with one byte (C1), and text that changes
+# direction.
 NAME = "x\x1b]0;pwned\x07a\n42  forged\r\x9b2Jb\u202egpj"
 STEERS = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def on_a_terminal(*words):
-    """What a command of root prints on a terminal, which is where escape sequences are not stripped."""
+    """The output of root's command on a terminal, where escape sequences are not removed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
     os.close(theirs)
@@ -49,7 +50,7 @@ def a_name_that_steers_the_terminal(world):
 
 
 def left_alone(world):
-    """The same with a program that is left alone, of which only the path is known."""
+    """The same with an ineligible program, of which only the path is known."""
     path = world.program("mallory", f"static{NAME}", "/usr/sbin/imas-rescue")
     world.as_user("mallory", path)
 

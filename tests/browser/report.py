@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/browser/report.py IMAS [FOLDER]: the pages of imas in headless Chromium.
+"""tests/browser/report.py IMAS [FOLDER]: tests the HTML pages in headless Chromium.
 
-Pages are made from the committed runs, from a real store and from hostile names, opened from the file without a network, clicked,
-and photographed into FOLDER (default build/screenshots), light and dark.
+Pages are made from the committed runs, from a real store and from hostile names. They are opened from the file without a
+network, clicked, and photographed into FOLDER (default build/screenshots): wide and narrow, light and dark.
 """
 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,13 +24,17 @@ HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"
 passed = failed = 0
 
 
-def check(name, holds, said=""):
+# Pixels across: a desktop and a large phone.
+WIDE, NARROW = 1300, 500
+
+
+def check(name, holds, found=""):
     global passed, failed
     if holds:
         passed += 1
     else:
         failed += 1
-        print(f"FAILED: {name} {said}")
+        print(f"FAILED: {name} {found}")
 
 
 def imas(command, *words, **extra):
@@ -40,20 +45,20 @@ def imas(command, *words, **extra):
 
 
 def laboratory(command):
-    """imas-lab, which is built beside imas."""
+    """imas-lab, in the folder of imas."""
     return pathlib.Path(command).with_name("imas-lab")
 
 
 def browser(dark):
     options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,1000"):
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDE},1000"):
         options.add_argument(word)
     if dark:
         options.add_argument("--force-dark-mode")
         options.add_argument("--blink-settings=preferredColorScheme=0")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-    # Nothing may come from anywhere but the file.
+    # The page may load nothing but the file.
     driver.execute_cdp_cmd("Network.enable", {})
     driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
     return driver
@@ -63,22 +68,102 @@ def opened(driver, page):
     driver.get(page.as_uri())
     complaints = [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
     check(f"{page.name}: no errors in the browser", not complaints, complaints)
+    loaded = driver.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    check(f"{page.name}: nothing is loaded", not loaded, loaded)
+    order = driver.execute_script(ORDER)
+    check(f"{page.name}: result, contents, sections, method last", order == sorted(order) and len(order) >= 3, order)
+    plural = re.findall(r"(?<![\d.,])1 (?:programs|services|runs|rounds|trials)\b", driver.execute_script("return document.body.textContent"))
+    check(f"{page.name}: one is no plural", not plural, plural)
+    crowded = driver.execute_script(CROWDED_AXES)
+    check(f"{page.name}: labels of axes do not touch", not crowded, crowded)
+
+
+# Pairs of labels of one axis that touch, in charts that are shown.
+CROWDED_AXES = """
+return [...document.querySelectorAll("svg.chart")].filter((svg) => svg.getClientRects().length).flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text.axis")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  return boxes.flatMap(([name, a], i) => boxes.slice(i + 1)
+    .filter(([, b]) => Math.abs(a.top - b.top) < 2 && a.left < b.right + 2 && b.left < a.right + 2)
+    .map(([other]) => svg.getAttribute("aria-label") + ": " + name + " and " + other));
+});
+"""
+
+# Where the parts of the page begin, in the order they should have; -1 for one that is missing.
+ORDER = """
+const top = (one) => one ? one.getBoundingClientRect().top + scrollY : -1;
+const sections = [...document.querySelectorAll("main > section[id]")];
+const method = sections.findIndex((section) => section.id === "method");
+const parts = [document.querySelector("h1"), document.querySelector(".result p"), document.querySelector("nav"), ...sections];
+return [...parts.map(top), method === sections.length - 1 ? 1e9 : -1];
+"""
 
 
 def photo(driver, folder, name):
-    size = driver.execute_script("return [document.body.scrollWidth, document.documentElement.scrollHeight]")
-    driver.set_window_size(1200, min(size[1] + 20, 4000))
-    driver.save_screenshot(str(folder / f"{name}.png"))
-    driver.set_window_size(1200, 1000)
+    """The page as it is, wide and narrow."""
+    for width in (WIDE, NARROW):
+        driver.set_window_size(width, 1000)
+        narrow(driver, f"{name} at {width} pixels")
+        size = driver.execute_script("return document.documentElement.scrollHeight")
+        driver.set_window_size(width, min(size + 20, 6000))
+        driver.save_screenshot(str(folder / f"{name}-{width}.png"))
+    driver.set_window_size(WIDE, 1000)
+
+
+# Tables whose first column leaves the screen when they are scrolled to the right.
+LEAVING = """
+const leaves = [];
+for (const wide of document.querySelectorAll(".wide")) {
+  if (wide.scrollWidth <= wide.clientWidth + 1 || !wide.querySelector("tbody tr")) continue;
+  wide.scrollLeft = wide.scrollWidth;
+  const cell = wide.querySelector("tbody tr > :first-child").getBoundingClientRect();
+  const frame = wide.getBoundingClientRect();
+  if (Math.abs(cell.left - frame.left) > 1 || cell.width > frame.width * 0.6) leaves.push(wide.getAttribute("aria-label"));
+  wide.scrollLeft = 0;
+}
+return leaves;
+"""
+
+
+def narrow(driver, name):
+    """The page itself does not scroll sideways, and the first column of a table stays in sight."""
+    across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    check(f"{name}: fits the screen", across[0] <= across[1], across)
+    leaving = driver.execute_script(LEAVING)
+    check(f"{name}: first columns stay", not leaving, leaving)
+
+
+# The colours that each candidate has on the page, wherever it is drawn.
+COLOURS = """
+const colours = {};
+for (const part of document.querySelectorAll("svg.chart [data-candidate]")) {
+  const colour = getComputedStyle(part).getPropertyValue("--c");
+  (colours[part.dataset.candidate] ??= new Set()).add(colour);
+}
+for (const key of document.querySelectorAll("tr[data-candidate] .key")) {
+  const name = key.closest("tr").dataset.candidate;
+  (colours[name] ??= new Set()).add(getComputedStyle(key).getPropertyValue("--c"));
+}
+return Object.fromEntries(Object.entries(colours).map(([name, all]) => [name, [...all]]));
+"""
+seen = {}
+
+
+def colours(driver, name, dark):
+    """A candidate has one colour on every chart and table of every page."""
+    for candidate, all_of_it in driver.execute_script(COLOURS).items():
+        check(f"{name}: {candidate} has one colour", len(all_of_it) == 1, all_of_it)
+        before = seen.setdefault((candidate, dark), all_of_it[0])
+        check(f"{name}: {candidate} has the colour it has elsewhere", before == all_of_it[0], (before, all_of_it))
 
 
 def column(table, number):
-    return [row.find_elements(By.TAG_NAME, "td")[number].text for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    rows = table.find_elements(By.CSS_SELECTOR, "tbody tr")
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[number].text for row in rows]
 
 
 def sorting(driver):
     """A click sorts, a second one turns the order."""
-    table = driver.find_element(By.ID, "overview")
+    table = driver.find_element(By.ID, "table-overview")
     before = column(table, 0)
     head = table.find_element(By.CSS_SELECTOR, "thead th button")
     driver.execute_script("arguments[0].scrollIntoView()", head)
@@ -101,22 +186,22 @@ def numbers(driver, section):
 
 
 def choosing(driver, section):
-    """A dot under the pointer says what it is and marks its row; a click holds it; the row does the same."""
+    """Hovering over a dot shows its name and marks its row; a click keeps that; the row does the same."""
     dots = section.find_elements(By.CSS_SELECTOR, ".dot")
     check("dots", len(dots) > 1, len(dots))
     dot = dots[-1]
     name = dot.get_attribute("data-candidate")
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", dot)
-    says = section.find_element(By.CSS_SELECTOR, ".says")
-    circle = dot.find_element(By.TAG_NAME, "circle")
-    ActionChains(driver).move_to_element(circle).perform()
-    check("hovering says what it is", says.text.startswith(name), says.text)
+    reading = section.find_element(By.CSS_SELECTOR, ".reading")
+    shape = dot.find_element(By.TAG_NAME, "path")
+    ActionChains(driver).move_to_element(shape).perform()
+    check("hovering shows the name", reading.text.startswith(name), reading.text)
 
     def chosen():
         return {row.get_attribute("data-candidate") for row in section.find_elements(By.CSS_SELECTOR, "tr.chosen")}
 
     check("its rows are marked", chosen() == {name}, chosen())
-    ActionChains(driver).click(circle).move_to_element(says).perform()
+    ActionChains(driver).click(shape).move_to_element(reading).perform()
     check("a click holds it", chosen() == {name}, chosen())
     other = dots[0].get_attribute("data-candidate")
     rows = section.find_elements(By.CSS_SELECTOR, "tr[data-candidate]")
@@ -125,42 +210,58 @@ def choosing(driver, section):
     check("a row chooses its dot", dots == [other], dots)
 
 
-# Pairs of words in a drawing that stand on each other, and words that leave it.
+# Pairs of labels in a chart that overlap, and labels outside of it.
 CROWDED = """
 const boxes = [...arguments[0].querySelectorAll("svg[aria-label^='Candidates'] .dot text")].map((t) => [t.textContent, t.getBBox()]);
 const on = (a, b) => a.x < b.x + b.width - 1 && b.x < a.x + a.width - 1 && a.y < b.y + b.height - 4 && b.y < a.y + a.height - 4;
 return boxes.flatMap(([name, a], i) => [
-  ...(a.x < 0 || a.x + a.width > 560 ? [name] : []),
+  ...(a.x < 0 || a.x + a.width > 562 ? [name] : []),
   ...boxes.slice(i + 1).filter(([, b]) => on(a, b)).map(([other]) => name + " on " + other),
 ]);
 """
 
 
+# Of each drawing of lines: lines without a name beside them, and names that stand on each other.
+UNNAMED = """
+return [...arguments[0].querySelectorAll("svg.chart")].flatMap((svg) => {
+  const of = (part) => [...svg.querySelectorAll(part)].map((one) => one.dataset.candidate);
+  const names = of(".name[data-candidate]");
+  const tops = [...svg.querySelectorAll(".name text")].map((text) => text.getBoundingClientRect().top).sort((a, b) => a - b);
+  return [
+    ...of("polyline.curve[data-candidate]").filter((name) => !names.includes(name)),
+    ...tops.slice(1).filter((top, i) => top - tops[i] < 9).map((top) => svg.getAttribute("aria-label") + " at " + top),
+  ];
+});
+"""
+
+
 def legible(driver, section):
-    """No name of a candidate stands on another's, and every drawing of lines has its key."""
+    """No label overlaps another, and every line has its label."""
     crowded = driver.execute_script(CROWDED, section)
-    check("names stand beside each other", not crowded, crowded)
-    rows = len(section.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(By.CSS_SELECTOR, "tbody tr"))
-    keys = section.find_elements(By.CSS_SELECTOR, ".keys")
-    counts = [len(key.find_elements(By.CSS_SELECTOR, ":scope > span")) for key in keys]
-    check("keys name every candidate", counts and all(count == rows for count in counts), counts)
+    check("labels do not overlap", not crowded, crowded)
+    unnamed = driver.execute_script(UNNAMED, section)
+    check("every line has its name", not unnamed, unnamed)
 
 
 def latencies(section):
-    """Percentiles rise from left to right, and sort by value."""
-    rows = section.find_elements(By.CSS_SELECTOR, "table.percentiles tbody tr")
+    """Percentiles rise from left to right, and sort by value; one chart shows them."""
+    place = "div[aria-label='Latency of calls, percentiles']"
+    rows = section.find_elements(By.CSS_SELECTOR, f"{place} tbody tr")
     check("percentiles", len(rows) >= 4, len(rows))
     for row in rows:
         values = [float(cell.get_attribute("data-sort")) for cell in row.find_elements(By.CSS_SELECTOR, "td.n")]
         check("percentiles rise", len(values) == 4 and values == sorted(values) and values[0] >= 0, values)
-    section.find_elements(By.CSS_SELECTOR, "table.percentiles thead th button")[-1].click()
-    last = section.find_elements(By.CSS_SELECTOR, "table.percentiles tbody td:last-child")
+    section.find_elements(By.CSS_SELECTOR, f"{place} thead th button")[-1].click()
+    last = section.find_elements(By.CSS_SELECTOR, f"{place} tbody td:last-child")
     values = [float(cell.get_attribute("data-sort")) for cell in last]
     check("percentiles sort by value", values == sorted(values), values)
+    charts = section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Latency of calls']")
+    marks = charts[0].find_elements(By.CSS_SELECTOR, ".median") if charts else []
+    check("one chart with a mark for each row", len(charts) == 1 and len(marks) == len(rows), (len(charts), len(marks)))
 
 
 def learned(command, folder):
-    """A store that has learned a real program, a trial of every candidate and more."""
+    """A store with a real program: at least one trial of every candidate."""
     store = {"IMAS_STORE": str(folder / "imas.db"), "IMAS_RETEST": "0"}
     script = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..200000; print scalar(keys %h), \"\\n\""
     for _ in range(20):
@@ -178,8 +279,10 @@ def from_runs(command, work, folder):
             photo(driver, folder, "report-all" + ("-dark" if dark else ""))
             background = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
             check("dark follows the system" if dark else "light", ("255" in background) != dark, background)
+            check("one picture", len(driver.find_elements(By.CSS_SELECTOR, ".result svg.chart")) == 1)
+            colours(driver, "report", dark)
             sorting(driver)
-            link = driver.find_element(By.CSS_SELECTOR, "#overview a")
+            link = driver.find_element(By.CSS_SELECTOR, "#table-overview a")
             target = link.get_attribute("href").split("#")[1]
             link.click()
             section = driver.find_element(By.ID, target)
@@ -194,7 +297,7 @@ def from_runs(command, work, folder):
 
 
 def from_counted(command, work, folder):
-    """Raw runs that were counted, packed as those in results/ are: memory through a run, latencies, percentiles."""
+    """Counted raw runs, packed like those in results/: memory through a run, latencies, percentiles."""
     runs, packed, page = work / "counted.jsonl", work / "counted.jsonl.gz", work / "counted.html"
     script = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..400000; print scalar(keys %h), \"\\n\""
     for name, code in (("hashes", script), ("lists", "my @l = map { [$_] } 1..200000; print scalar(@l)")):
@@ -207,24 +310,50 @@ def from_counted(command, work, folder):
         try:
             opened(driver, page)
             check("the program that was named alone", driver.title == "hashes", driver.title)
-            section = driver.find_element(By.CSS_SELECTOR, ".program")
+            colours(driver, "counted", dark)
+            section = driver.find_element(By.TAG_NAME, "main")
             everybody = {"system", "jemalloc", "mimalloc"}
-            for drawing in ("Resident memory through", "Heap in address space", "Latency of malloc", "Latency of free"):
+            for drawing in ("Resident memory through", "Heap in address space", "Latency of calls"):
                 svg = section.find_elements(By.CSS_SELECTOR, f"svg[aria-label^='{drawing}']")
                 check(drawing, len(svg) == 1, len(svg))
-                named = {line.get_attribute("data-candidate") for line in svg[0].find_elements(By.CSS_SELECTOR, ".curve")}
-                told = svg[0].find_element(By.XPATH, "../figcaption").text.partition("Not drawn")[2]
-                named |= {candidate for candidate in everybody if f"{candidate} (" in told}
-                check(f"{drawing}: every candidate is drawn or told", named == everybody, named)
+                drawn = svg[0].find_elements(By.CSS_SELECTOR, "[data-candidate]")
+                named = {part.get_attribute("data-candidate") for part in drawn}
+                caption = svg[0].find_element(By.XPATH, "../../figcaption").text.partition("Not drawn")[2]
+                named |= {candidate for candidate in everybody if f"{candidate} (" in caption}
+                check(f"{drawing}: every candidate is drawn or named", named == everybody, named)
             check("live blocks", len(section.find_elements(By.CSS_SELECTOR, "polyline.live")) == 2)
             latencies(section)
             legible(driver, section)
-            row = section.find_element(By.CSS_SELECTOR, "table.percentiles tr[data-candidate='mimalloc']")
+            row = section.find_element(By.CSS_SELECTOR, "div[aria-label^='Latency'] tr[data-candidate='mimalloc']")
             driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", row)
             row.click()
-            curves = section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Resident'] .curve.chosen")
+            curves = section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Resident'] polyline.curve.chosen")
             check("a row chooses its curve", [c.get_attribute("data-candidate") for c in curves] == ["mimalloc"])
             photo(driver, folder, "report-counted" + ("-dark" if dark else ""))
+        finally:
+            driver.quit()
+
+
+def from_server(command, work, folder):
+    """A server under load: its memory is the picture of the result, latency is a table and one chart."""
+    page = work / "server.html"
+    load = "curl -s http://127.0.0.1:$PORT/ >/dev/null && printf 'p50 0.4 ms lower\\np90 2 ms lower\\np99 31 ms lower\\n' >>$IMAS_METRICS"
+    bench = ("bench", "--ready", "tcp:$PORT", "--load", load, "--cycles", "1", "--idle", "1", "-n", "2", "--with", "jemalloc,mimalloc")
+    server = ("/usr/bin/python3", "-m", "http.server", "--bind", "127.0.0.1", "$PORT")
+    imas(command, *bench, "--html", page, "--", *server, IMAS_STORE=str(work / "server.db"))
+    for dark in (False, True):
+        driver = browser(dark)
+        try:
+            opened(driver, page)
+            check("server: one picture", len(driver.find_elements(By.CSS_SELECTOR, ".result svg.chart")) == 1)
+            charts = driver.find_elements(By.CSS_SELECTOR, "#latency svg.chart")
+            rows = driver.find_elements(By.CSS_SELECTOR, "#latency tbody tr")
+            check("server: latency is one chart and a table", (len(charts), len(rows)) == (1, 3), (len(charts), len(rows)))
+            figures = [cell.text for cell in rows[0].find_elements(By.CSS_SELECTOR, "td.n")] if rows else []
+            check("server: percentiles", figures[:2] == ["400 us", "2.0 ms"], figures)
+            colours(driver, "server", dark)
+            legible(driver, driver.find_element(By.TAG_NAME, "main"))
+            photo(driver, folder, "server" + ("-dark" if dark else ""))
         finally:
             driver.quit()
 
@@ -236,9 +365,8 @@ def from_store(command, work, folder):
     driver = browser(False)
     try:
         opened(driver, page)
-        section = driver.find_element(By.CSS_SELECTOR, ".program")
+        section = driver.find_element(By.TAG_NAME, "main")
         check("decisions through time", len(section.find_elements(By.CSS_SELECTOR, "circle.trial")) >= 6)
-        check("latencies", len(section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Latency of']")) >= 2)
         latencies(section)
         numbers(driver, section)
         choosing(driver, section)
@@ -248,7 +376,7 @@ def from_store(command, work, folder):
 
 
 def hostile(command, work):
-    """Names are text, wherever they come from."""
+    """Names are shown as text, from every source."""
     lines = [{"imas": "runs", "schema": 1, "host": {"cpu": HOSTILE}}]
     for turn in range(6):
         for candidate, user_s in (("system", 1.0), (HOSTILE, 0.8)):
@@ -270,16 +398,20 @@ def hostile(command, work):
 
 
 def study(command, work, folder):
-    out = work / "selector"
+    """The pages of results: the selector on the runs of `data/`, and the mobile study."""
+    out = work / "studies"
     imas(laboratory(command), "study", "selector", "--data", ROOT / "data/first.jsonl", "--out", out)
+    imas(laboratory(command), "study", "mobile", "--data", ROOT / "data/mobile.jsonl", "--out", out)
     for dark in (False, True):
         driver = browser(dark)
         try:
-            opened(driver, out / "selector.html")
-            wide = "return [...document.querySelectorAll('.wide')].filter((w) => w.scrollWidth > w.clientWidth + 1).map((w) => w.innerText.slice(0, 60))"
-            check("tables fit the page", not driver.execute_script(wide), driver.execute_script(wide))
-            check("figures 7 to 11", len(driver.find_elements(By.CSS_SELECTOR, "figure svg")) == 5)
-            photo(driver, folder, "selector" + ("-dark" if dark else ""))
+            for name, charts in (("selector", 6), ("mobile", 6)):
+                opened(driver, out / f"{name}.html")
+                found = driver.find_elements(By.CSS_SELECTOR, "figure svg.chart")
+                check(f"{name}: all charts", len(found) == charts, len(found))
+                legible(driver, driver.find_element(By.TAG_NAME, "main"))
+                colours(driver, name, dark)
+                photo(driver, folder, name + ("-dark" if dark else ""))
         finally:
             driver.quit()
 
@@ -292,6 +424,7 @@ def main():
         work = pathlib.Path(work)
         from_runs(command, work, folder)
         from_counted(command, work, folder)
+        from_server(command, work, folder)
         from_store(command, work, folder)
         hostile(command, work)
         study(command, work, folder)

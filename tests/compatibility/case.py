@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case: one command that must behave alike untouched and under every candidate. cases/*.toml hold them; the fields are those of Case."""
+"""A case: one command that must behave the same untouched and under every candidate. cases/*.toml have the
+fields of Case."""
 
 import dataclasses
 import os
@@ -11,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("IMAS_BUILD", ROOT / "build"))
 PROGRAMS = BUILD / "compatibility" / "programs"
-# What a case sees, whoever starts the matrix.
+# The environment of a case, independent of who starts the matrix.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONDITIONS = {
     "root": (lambda: os.geteuid() == 0, "needs root"),
@@ -57,7 +58,7 @@ def _filled(word):
 
 
 def _expanded(entries):
-    """An entry with `each` stands for several."""
+    """An entry with `each` describes several cases."""
     for entry in entries:
         each = entry.get("each", {"": entry.get("what")})
         for word, what in each.items():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One case under one candidate in one mode, compared with the untouched program. A difference is tried again before it is believed."""
+"""One case under one candidate in one mode, compared with the untouched program. A difference must repeat
+before it counts."""
 
 import dataclasses
 import shutil
@@ -16,7 +17,8 @@ SLOWER, LEAST_S, MOST_S = 12, 10, 150  # the deadline, from how long the untouch
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """result: SAME, SOMETIMES or DIFFERS. served: see start.served. slow: how many times the untouched run's time it took."""
+    """result: SAME, SOMETIMES or DIFFERS. served: see start.served. slow: how many times the untouched run's
+    time it took."""
 
     case: str
     candidate: str
@@ -29,7 +31,8 @@ class Verdict:
 
 
 def untouched(case):
-    """The untouched program, twice; a text in place of an outcome when the two differ: nothing can be compared with that."""
+    """The untouched program, twice; a text instead of an outcome if the two differ: such a case cannot be
+    compared."""
     most = case.seconds or 60
     runs = [outcome.run(start.untouched(case), start.environment(case), most, user=case.user, filters=case.filters)
             for _ in range(2)]

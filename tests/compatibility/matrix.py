@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdicts as a page and as closing lines; differences that are known are read from known.toml."""
+"""The verdicts as a page and as closing lines; known differences are in known.toml."""
 
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def _cell(verdicts):
 
 
 def _served(verdicts):
-    """Where the page shows that the first program of a case was not given the candidate, the reason."""
+    """The reason, if the trial page shows that the first program of a case ran without the candidate."""
     reasons = {verdict.served.removeprefix("PASS ") for verdict in verdicts if verdict.served.startswith("PASS")}
     return f" (left alone: {', '.join(sorted(reasons))})" if reasons else ""
 
@@ -94,7 +94,7 @@ def _slow(found):
 
 
 def _versions():
-    """The Debian packages that the cases run, as far as they are installed."""
+    """The Debian packages of the cases' programs, if they are installed."""
     with open(ROOT / "packaging" / "compatibility-packages.txt", encoding="utf-8") as stream:
         names = [line.strip() for line in stream if line.strip() and not line.startswith("#")]
     shown = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names], capture_output=True, text=True, check=False)
@@ -108,12 +108,13 @@ def _commit():
 
 HEAD = """# Compatibility: real programs under every candidate
 
-Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched and then under
-each candidate that can be used here, in production (guard and flight page) and in a trial (counting hook and trial
-page). Compared are exit status or signal, standard output and, where it does not change from run to run, standard
-error. A run that lasts twelve times as long as the untouched one, and at least ten seconds, and uses no CPU time
-"hangs"; one that is busy gets three times as long, then it "loops". Any other difference is tried twice more; one
-that does not come each time is marked with how often it does.
+Written by `make compatibility` (`tests/compatibility/run`); do not edit. Each case runs untouched. It then
+runs under each candidate that can be used here, in production (guard and flight page) and in a trial (hook
+and trial page). The exit status or signal and standard output must be the same, and so must standard error
+where it does not change from run to run. A run "hangs" if it uses no CPU time and lasts twelve times as long
+as the untouched one, and at least ten seconds. A busy run gets three times as long, then it "loops". Any
+other difference is tried twice more. A difference that does not appear each time is marked with its
+frequency.
 """
 
 
@@ -129,7 +130,7 @@ def write(path, found, skipped, candidates, known):
              "",
              f"Versions: {_versions()}.",
              "",
-             "`system` in production is the untouched program and is not counted. Cases that take long run under one setting of each allocator.",
+             "`system` in production is the untouched program and is not counted. Long cases run under one setting of each allocator.",
              "", "| case | what is tried | production | trial |", "| --- | --- | --- | --- |", *_rows(found)]
     if bad:
         lines += ["", "## Differences", "| case | mode | candidates | difference | why |", "| --- | --- | --- | --- | --- |",

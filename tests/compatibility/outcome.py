@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a command ended and what it printed. Runs one in a folder of its own, to a deadline, and leaves no process of it."""
+"""How a command ended and what it printed. Runs one in a new folder, with a deadline, and leaves no process
+of it."""
 
 import ctypes
 import dataclasses
@@ -53,7 +54,8 @@ def _first_new(text, plain):
 
 
 def adopt_orphans():
-    """Daemons that the commands leave behind become children of this process, which ends them, also when the matrix is ended."""
+    """Daemons of the commands become children of this process, which ends them, also when the matrix is
+    ended."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
@@ -88,7 +90,7 @@ def _descendants():
 
 
 def _end_all():
-    """Kills what is left of a run, children of children included, and collects it."""
+    """Kills the remaining processes of a run, children of children included, and waits for them."""
     while left := _descendants():
         for pid in left:
             try:
@@ -113,14 +115,14 @@ def _wait(process, seconds):
 
 
 def _is_busy():
-    """Whether what was started gets any CPU time within a second."""
+    """Whether the processes use any CPU time within a second."""
     before = sum(row[2] for row in _descendants().values())
     time.sleep(1)
     return sum(row[2] for row in _descendants().values()) - before > 1
 
 
 def _ended(process, deadline):
-    """The status, or how it stands still. One that is busy gets three times as long: the machine may be."""
+    """The status, "hangs" or "loops". A busy run gets three times as long, because the machine may be slow."""
     if status := _wait(process, deadline):
         return status
     if not _is_busy():

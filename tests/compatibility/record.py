@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdicts so far, one JSON object a line: a run that was ended goes on where it was, and one after a change repeats what the change touches."""
+"""The verdicts so far, one JSON object a line. An ended run resumes; after a change only the affected cases
+are repeated."""
 
 import dataclasses
 import hashlib
@@ -16,7 +17,7 @@ def _digest(path):
 
 
 class Record:
-    """What is known of each (case, candidate, mode), valid while the case and the libraries are as they were."""
+    """The verdict of each (case, candidate, mode), valid while the case and the libraries do not change."""
 
     def __init__(self, path, fresh):
         self.path, self._known, self._digests = path, {}, {}
@@ -27,7 +28,8 @@ class Record:
             self._known[mark] = Verdict(**entry)
 
     def mark(self, case, candidate, mode):
-        """Changes when the case, a program of ours it runs, the hook or guard, the library or its settings change."""
+        """Changes when the case, a program of ours it runs, the hook or guard, the library or its settings
+        change."""
         files = [FRONT[mode]] + ([candidate["library"]] if candidate["library"] else [])
         files += [need for need in (*case.needs, *case.command) if str(need).startswith((str(HERE), str(HERE.parent.parent)))
                   and Path(need).is_file()]
@@ -40,7 +42,7 @@ class Record:
         return self._known.get(mark)
 
     def add(self, mark, verdict):
-        """Kept from here on, whatever ends the run."""
+        """Stores the verdict at once, so that it survives an interrupted run."""
         self._known[mark] = verdict
         with open(self.path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"mark": mark, **dataclasses.asdict(verdict)}) + "\n")

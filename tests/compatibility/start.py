@@ -29,7 +29,7 @@ def candidates(imas):
 
 
 def left_alone(imas, case):
-    """Why `imas run` starts the case's program untouched whatever the candidate; empty when it does not."""
+    """Why `imas run` starts the case's program untouched under every candidate; empty if it does not."""
     command = [imas, "run", "--dry-run", "--candidate", "jemalloc", "--", *case.command]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, env=_own_store())
     _, found, why = (shown.stdout + shown.stderr).strip().partition(" under system: ")
@@ -37,12 +37,12 @@ def left_alone(imas, case):
 
 
 def _own_store():
-    """Nothing of the user's is read or written."""
-    return {**os.environ, "PATH": PATH, "IMAS_STORE": "/nonexistent/imas.db"}
+    """Variables that keep the user's files untouched."""
+    return {**os.environ, "PATH": PATH, "IMAS_STORE": str(BUILD / "compatibility" / "imas.db")}
 
 
 def environment(case):
-    """The same for every run: few variables, the same paths for everybody."""
+    """The same for every run: few variables, and the same paths for every user."""
     return {"PATH": PATH, "HOME": "{folder}/work", "TMPDIR": "{folder}/work", "LANG": "C.UTF-8", "TERM": "dumb",
             "USER": case.user or "root", **dict(case.environment)}
 
@@ -54,12 +54,13 @@ def _as_user(case):
 
 
 def untouched(case):
-    """The command without anything of ours."""
+    """The command without IMAS."""
     return [*_as_user(case), *case.before, *case.command]
 
 
 def _entry(library, follow):
-    """How LD_PRELOAD names a library: where children inherit it, by way of the folder that is for programs of every kind."""
+    """The entry of LD_PRELOAD for a library; if children inherit it, a path in the folder for programs of
+    every kind."""
     through = LIBRARIES / "preload"
     if follow and through.is_dir() and Path(library).is_relative_to(LIBRARIES):
         return str(through / "$LIB" / Path(library).relative_to(LIBRARIES))
@@ -79,7 +80,7 @@ def under(case, candidate, mode, page_file):
 
 
 def served(page_file):
-    """What the page says: the library that served, or why the program was left alone."""
+    """From the page: the library that served, or why the program was left alone."""
     try:
         left = page.read(page_file)
     except (OSError, AssertionError, ValueError, IndexError):

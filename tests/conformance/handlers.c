@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork, where a library's fork handlers allocate: an allocator's own must be the last before the fork and the first
-// after it, as glibc's are. And fork from a signal handler that may have interrupted malloc.
+// fork, where a library's fork handlers allocate: an allocator's own must be the last before the fork and the
+// first after it, as glibc's are. And fork from a signal handler that may have interrupted malloc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include "served.h"
 
 #ifdef THREADS
-enum { RACED = 1 }; // the library registers from so many threads
+enum { RACED = 1 }; // the library registers from several threads
 #else
 enum { RACED = 0 };
 #endif

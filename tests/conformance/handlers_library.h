@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A library whose constructor registers fork handlers that allocate, before a preloaded allocator is initialised.
+// A library whose constructor registers fork handlers that allocate, before a preloaded allocator is
+// initialised.
 #ifndef CONFORMANCE_HANDLERS_LIBRARY_H
 #define CONFORMANCE_HANDLERS_LIBRARY_H
 

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Says what the hook or the guard noted in a trial or flight page: its state and what served, parted by a tab.
+// SPDX-License-Identifier: Apache-2.0 Says what the hook or the guard noted in a trial or flight page: its
+// state and what served, parted by a tab.
 #include <stdio.h>
 
 #include "../../abi/imas_abi.h"

@@ -126,7 +126,8 @@ static void check_aligned(void)
     }
 }
 
-// Blocks that allocators map by themselves: what was skipped for the alignment must not be forgotten when they shrink or grow.
+// Blocks that allocators map by themselves: what was skipped for the alignment must not be forgotten when
+// they shrink or grow.
 static void check_large_aligned(void)
 {
     static const size_t sizes[] = { 140000, 300000, (size_t)1 << 20, (size_t)5 << 20 };

@@ -118,7 +118,7 @@ static void run_brief(int count)
     }
 }
 
-// A thread that leaves anything behind shows here: 1 KiB each would be 2 or 12 MiB.
+// Detects memory that ended threads do not return: 1 KiB each would be 2 or 12 MiB.
 static void check_churn(void)
 {
     int count = facts_are_full() ? 12000 : 2000;
@@ -287,8 +287,8 @@ static double seconds_of_cpu(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-// All begin and end at about the same time. The bound is no measure of speed: a spin lock whose holder has lost its CPU
-// takes minutes here, anything else less than a second.
+// All begin and end at about the same time. The bound is no measure of speed: a spin lock whose holder has
+// lost its CPU takes minutes here, anything else less than a second.
 static void check_many_live(void)
 {
     static pthread_t threads[LIVE_AT_ONCE];

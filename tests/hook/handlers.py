@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs see of our handler of fatal signals: nothing. Each ends as it does untouched and says the same."""
+"""Programs cannot see our handler of fatal signals: each ends and prints as it does untouched."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import ALL_MODES, GUARD, HERE, LIB, WORK, check, compile_program, run, under, wanted
+from harness import ALL_MODES, GUARD, HERE, LIB, WORK, check, compile_program, run, skipped, under, wanted
 
 # What the page must note of each way of programs/handlers.c.
 NOTED = {"chained": signal.SIGSEGV, "chained-raw": signal.SIGSEGV, "chained-jump": signal.SIGSEGV,
@@ -37,7 +37,8 @@ def as_it_is(text):
 
 
 def same(name, command, noted, allocators, plainly=as_it_is, **options):
-    """Status, standard output and standard error are those of the untouched program, and the page notes `noted`."""
+    """Status, standard output and standard error are those of the untouched program, and the page notes
+    `noted`."""
     if not wanted(name):
         return
     seen = lambda outcome: (outcome.status, plainly(outcome.out), plainly(outcome.err))
@@ -87,10 +88,10 @@ def handlers_of_python(allocators):
 
 
 def missing(name, *tools):
-    """Says so where a tool that the test needs is not here."""
+    """Prints SKIPPED if a tool that the test needs is missing."""
     absent = [tool for tool in tools if shutil.which(tool) is None]
     if absent:
-        print(f"hook: {name}: SKIPPED: no {', '.join(absent)}")
+        skipped(name, f"{', '.join(absent)} not installed")
     return bool(absent)
 
 
@@ -127,7 +128,7 @@ def handlers_of_go(allocators):
     if not wanted(name):
         return
     if go is None:
-        print(f"hook: {name}: SKIPPED: no go")
+        skipped(name, "go is not installed")
         return
     environment = {**os.environ, "CGO_ENABLED": "1", "GO111MODULE": "off", "GOFLAGS": ""}
     environment.setdefault("GOCACHE", str(WORK / "go-cache"))
@@ -148,7 +149,10 @@ def handlers_of_java(allocators):
         command = ["java", "-Xmx64m", f"-XX:ErrorFile={report}", "-cp", WORK, "Faults"]
         same(f"{name} null pointers", [*command, "null"], 0, allocators)
         same(f"{name} crash", [*command, "crash"], int(signal.SIGABRT), allocators, plainly=lambda text: text[:40])
-        for watcher in sorted(pathlib.Path(os.path.realpath(shutil.which("java"))).parents[1].rglob("libjsig.so"))[:1]:
+        watchers = sorted(pathlib.Path(os.path.realpath(shutil.which("java"))).parents[1].rglob("libjsig.so"))[:1]
+        if not watchers:
+            skipped(f"{name} with libjsig", "this Java has no libjsig.so")
+        for watcher in watchers:
             chains = {**os.environ, "LD_PRELOAD": str(watcher)}
             same(f"{name} null pointers with libjsig", [*command, "null"], 0, allocators, env=chains)
             same(f"{name} crash with libjsig", [*command, "crash"], int(signal.SIGABRT), allocators, env=chains,
@@ -157,8 +161,8 @@ def handlers_of_java(allocators):
             for mode in ALL_MODES:
                 report.unlink(missing_ok=True)
                 under(mode, allocator, [*command, "crash"])
-                told = report.read_text(errors="replace") if report.exists() else ""
-                check(f"{name} report {mode} {allocator}", "SIGSEGV (0xb)" in told and "imas" not in signals_of(told), told[:300])
+                text = report.read_text(errors="replace") if report.exists() else ""
+                check(f"{name} report {mode} {allocator}", "SIGSEGV (0xb)" in text and "imas" not in signals_of(text), text[:300])
 
 
 def signals_of(report):
@@ -170,7 +174,7 @@ def signals_of(report):
 def handlers(allocators, few):
     """`few` for the runtimes that take seconds to start or end."""
     core = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, core[1]))  # a core of Java's is large; endings() looks at cores
+    resource.setrlimit(resource.RLIMIT_CORE, (0, core[1]))  # Java's core files are large; endings() checks cores
     handlers_of_c(allocators)
     handlers_of_python(few)
     handlers_of_rust(few)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the hook stand on: building the programs, running one under the hook or the guard, and counting.
+"""Functions for the tests of the hook: building the programs, running one under the hook or the guard, and counting.
 
-The environment can move things: IMAS_LIB (where the libraries are), IMAS_TEST_WORK (where programs are built),
+Environment variables: IMAS_LIB (where the libraries are), IMAS_TEST_WORK (where programs are built),
 IMAS_TEST_PAGES (where pages are made).
 """
 
@@ -51,6 +51,11 @@ def check(name, good, detail=""):
     return good
 
 
+def skipped(name, why):
+    """A test that cannot run here; tests/count counts the line."""
+    print(f"SKIPPED: {name}: {why}", flush=True)
+
+
 def wanted(name):
     """Whether the test of that name is to run."""
     return only in name
@@ -69,7 +74,7 @@ def compile_program(name, *more, compiler="gcc", source=None):
 
 
 def try_compile(name, *more):
-    """The same where a library may be missing: whether it could be built."""
+    """The same if a library may be missing: whether it could be built."""
     try:
         compile_program(name, *more)
         return True
@@ -93,8 +98,11 @@ def build():
     shared = ["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", "-Wall", "-Wextra"]
     subprocess.run([*shared, "-o", WORK / "libearly.so", HERE / "programs/early_library.c"], check=True)
     subprocess.run([*shared, "-o", WORK / "plugins/libplugin.so", HERE / "programs/plugin.c"], check=True)
-    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"]), ("locks", ["-DLOCKS"])]:
+    for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"]), ("locks", ["-DLOCKS"]),
+                        ("mallocx", ["-DMALLOCX"])]:
         subprocess.run([*shared, *flags, "-o", WORK / f"lib{name}.so", HERE / "programs/foreign.c"], check=True)
+    subprocess.run([*shared, "-DLIBRARY", "-o", WORK / "libatfork_loading.so", HERE / "programs/atfork_loading.c"], check=True)
+    compile_program("atfork_loading", f"-Wl,-rpath,{WORK}")
     build_handlers()
     compile_program("launch", source=HERE / "launch.c")
     compile_program("resolver", "-Wl,-z,lazy")
@@ -104,7 +112,8 @@ def build():
     compile_program("own_malloc", "-rdynamic")
     compile_program("pointers", "-no-pie", "-fno-pie")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
-                 "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge"]:
+                 "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge",
+                 "nested_fork"]:
         compile_program(name)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",
@@ -115,7 +124,7 @@ def build():
 
 
 class Outcome:
-    """How a program ended ("timeout" if it did not) and what it said."""
+    """How a program ended ("timeout" if it did not) and its output."""
 
     def __init__(self, status, out, err):
         self.status, self.out, self.err = status, out, err
@@ -171,7 +180,7 @@ def page_once(enough, allocator, command, deadline_s=60):
 
 
 def preloaded(allocator, command):
-    """The command with the allocator preloaded by hand, without anything of ours."""
+    """The command with the allocator preloaded by hand, without IMAS."""
     if allocator == "system":
         return command
     return ["env", f"LD_PRELOAD={LIB}/allocators/lib{allocator}.so", *command]

@@ -1,36 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that call functions of an allocator's own beside malloc (hook/interface.h): left alone where blocks may mix, served where not."""
+"""Programs that call an allocator's own functions besides malloc (hook/interface.h): left alone if blocks may
+mix, else served."""
 
 import subprocess
 
-from harness import ALL_MODES, HERE, RUNNING, WORK, check, compile_program, run, under, wanted
+import page
+from harness import ALL_MODES, GUARD, HERE, HOOK, PAGE, RUNNING, WORK, check, compile_program, run, skipped, under, wanted
 
 SOURCE = HERE / "programs/interface.c"
 MIXED = {"JEMALLOC": "libjemalloc.so.2", "TCMALLOC": "libtcmalloc_minimal.so.4", "MIMALLOC": "libmimalloc.so.2"}
 APART = {"CONTROLS": "libjemalloc.so.2", "SCALABLE": "libtbbmalloc.so.2"}
-# Only a library is linked with the allocator: libc's malloc comes first, and what the library takes is a heap of its own.
+# Only a library is linked with the allocator: libc's malloc comes first, and the library has a separate heap.
 PRIVATE = {"PRIVATE_JEMALLOC": "libjemalloc.so.2", "PRIVATE_TCMALLOC": "libtcmalloc_minimal.so.4", "PRIVATE_MIMALLOC": "libmimalloc.so.2"}
 
 
 def built(name, way, *more):
-    """Builds the program, or says that its allocator's library is missing here."""
+    """Builds the program, or prints that its allocator's library is missing here."""
     try:
         compile_program(name, f"-D{way}", *more, source=SOURCE)
     except subprocess.CalledProcessError:
-        print(f"hook: {name}: SKIPPED: {more[-1]} is missing ('make setup-test' installs it)")
+        skipped(name, f"{more[-1]} is missing ('make setup-test' installs it)")
         return False
     return True
 
 
 def library(way, *linked):
-    """The calls stand in a library; the program itself shows nothing of them."""
+    """The calls are in a library; the program itself has no reference to them."""
     name = f"interface-{way}-library"
     made = built(f"libinterface-{way}.so", way, "-DLIBRARY", "-shared", "-fPIC", *linked)
     return made and built(name, "PROGRAM", f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", *linked[1:], f"-l:libinterface-{way}.so")
 
 
 def mixed(allocators):
-    """Runs as if we had never been there, and the page says why."""
+    """Runs as without IMAS, and the page has the reason."""
     for way, linked in MIXED.items():
         label = f"interface {way}"
         if not wanted(label):
@@ -63,6 +65,26 @@ def apart(allocators):
                 check(f"{name} {mode} {allocator} served", left["state"] == RUNNING[mode], f"{left['state']} {left['pass_reason']}")
 
 
+def of_the_users(allocators):
+    """A library of the user's as the candidate: the program's own allocator decides, whatever the candidate's library defines."""
+    label = "interface under a user's library"
+    if not wanted(label) or not built("interface-JEMALLOC", "JEMALLOC", f"-l:{MIXED['JEMALLOC']}"):
+        return
+    compile_program("interface-weak", "-DJEMALLOC", "-DWEAK", source=SOURCE)
+    for candidate, program, state in [("foreign", "interface-JEMALLOC", "PASS"), ("mallocx", "interface-JEMALLOC", "PASS"),
+                                      ("mallocx", "interface-weak", None)]:
+        plain = run([WORK / program])
+        for mode in ALL_MODES:
+            PAGE.unlink(missing_ok=True)
+            outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
+                           f"{HOOK if mode == 'trial' else GUARD}:{WORK}/lib{candidate}.so", "--", WORK / program])
+            left = page.read(PAGE)
+            check(f"{label} {candidate} {program} {mode}", outcome == plain, f"{outcome} {plain}")
+            check(f"{label} {candidate} {program} {mode} noted", left["state"] == (state or RUNNING[mode]),
+                  f"{left['state']} {left['pass_reason']}")
+
+
 def interfaces(allocators):
     mixed(allocators)
+    of_the_users(allocators)
     apart(allocators)

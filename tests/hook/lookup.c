@@ -4,7 +4,8 @@
  *
  * lookup given EXECUTABLE WORDS...          the detail of a command line: kind and two numbers
  * lookup unit FILE                          the service in a text like /proc/PID/cgroup
- * lookup damage INDEX CATALOGUE EXE N SEED  N damaged copies of both files, which must never crash the reader nor choose
+ * lookup damage INDEX CATALOGUE EXE N SEED  N damaged copies of both files, which must never crash the reader
+ * nor choose
  *                                           a library that the sound catalogue does not hold
  * lookup time INDEX EXE N                   nanoseconds per lookup: opening, header, stat, two probes, closing; each time
  *                                           of another key, so that no two look at the same place
@@ -18,9 +19,10 @@
 #include <unistd.h>
 
 #include "../../hook/fnv.h"
-#include "../../hook/given.h"
 #include "../../hook/index.h"
+#include "../../hook/interpreter_target.h"
 #include "../../hook/sample.h"
+#include "../../hook/service_unit.h"
 #include "../../hook/sys.h"
 #include "../../hook/table.h"
 
@@ -29,10 +31,10 @@ static int fail(const char *what) {
     return 2;
 }
 
-static int print_given(int argc, char **argv) {
+static int print_arguments(int argc, char **argv) {
     struct index_key key = {0};
     const char *word;
-    given_argument(&key, argv[0], argc, argv, &word);
+    interpreter_target_find(&key, argv[0], argc, argv, &word);
     printf("%u %" PRIx64 " %" PRIx64 "\n", key.detail_kind, key.detail[0], key.detail[1]);
     return 0;
 }
@@ -45,12 +47,12 @@ static int print_unit(const char *path) {
         return fail(path);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    const char *unit = given_unit_of(text, &length);
+    const char *unit = service_unit_in(text, &length);
     printf("%.*s\n", unit != NULL ? (int)length : 1, unit != NULL ? unit : "-");
     return 0;
 }
 
-/* ---- lookups --------------------------------------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------------------------------------- */
 
 static bool look_up(const char *path, const char *exe, uint64_t other, struct imas_index_entry *entry) {
     struct index index;
@@ -80,7 +82,7 @@ static int print_time(const char *index, const char *exe, long count) {
     return 0;
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------------- */
+/* ---- damage -------------------------------------------------------------------------------------------- */
 
 struct bytes {
     unsigned char *at;
@@ -207,7 +209,7 @@ static int damage_all(const char *index_path, const char *table_path, const char
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
     if (strcmp(verb, "given") == 0 && argc > 2)
-        return print_given(argc - 2, argv + 2);
+        return print_arguments(argc - 2, argv + 2);
     if (strcmp(verb, "unit") == 0 && argc == 3)
         return print_unit(argv[2]);
     if (strcmp(verb, "time") == 0 && argc == 5)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a trial or flight page (abi/imas_abi.h) into a dictionary; `python3 page.py FILE` prints it as JSON."""
+"""Reads a trial or flight page (abi/imas_abi.h) into a dictionary; `python3 page.py FILE` prints it as JSON.
+"""
 
 import json
 import struct
@@ -24,7 +25,7 @@ HEADER = [
     ("live_bytes_peak", "Q"), ("resident_bytes_sum", "Q"), ("resident_bytes_peak", "Q"),
     ("user_us", "Q"), ("system_us", "Q"), ("minor_faults", "Q"), ("major_faults", "Q"), ("max_rss_bytes", "Q"),
     ("voluntary_switches", "Q"), ("involuntary_switches", "Q"), ("resident_kib_time", "Q"),
-    ("split_moments", "Q"), ("split_told", "Q"), ("split_time", "Q"), ("split_resident_kib_time", "Q"),
+    ("split_moments", "Q"), ("split_reported", "Q"), ("split_time", "Q"), ("split_resident_kib_time", "Q"),
     ("split_usable_kib_time", "Q"), ("split_requested_kib_time", "Q"), ("split_in_use_kib_time", "Q"),
     ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"), ("forked", "Q"),
 ]

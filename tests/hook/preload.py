@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""preload.py [-k WORD] - libimas-preload.so as /etc/ld.so.preload names it: who is placed, who is left alone, and that nobody
-can tell the difference. All of it in a mount namespace of its own, with a copy of /etc and an empty /run."""
+"""preload.py [-k WORD] - libimas-preload.so as /etc/ld.so.preload names it: which programs are placed, which are
+left alone, and that no program can detect it. Runs in a mount namespace with a copy of /etc and an empty /run."""
 
 import argparse
 import ctypes
@@ -35,7 +35,7 @@ USER = 1234
 SHOWN = pathlib.Path("/run/shown")
 
 
-# ---- the place -----------------------------------------------------------------------------------------------
+# ---- the namespace -----------------------------------------------------------------------------------------------
 
 
 def enter_namespace():
@@ -61,7 +61,7 @@ def set_up():
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     PRELOAD.unlink(missing_ok=True)
     shutil.copytree(harness.LIB, LIBRARIES)
-    # What $LIB stands for differs by distribution and by how a 32-bit libc was packaged.
+    # The value of $LIB differs by distribution and by the packaging of a 32-bit libc.
     for folder, library in [("lib/x86_64-linux-gnu", "libimas-preload.so"), ("lib64", "libimas-preload.so"),
                             ("lib/i386-linux-gnu", "i386/libimas-preload.so"), ("lib32", "i386/libimas-preload.so")]:
         (RUN / folder).mkdir(parents=True)
@@ -86,7 +86,7 @@ def build():
     WORK.mkdir(parents=True, exist_ok=True)
     for name in ["shown", "forks", "spawns", "execs", "auxiliary", "own_malloc"]:
         compile_program(name, *(["-rdynamic"] if name == "own_malloc" else []))
-    parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "given", "sample")]
+    parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "interpreter_target", "service_unit", "sample")]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     for name, flags in [("lookup", []), ("lookup-sanitized", sanitized)]:
         subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", *flags, "-o", WORK / name,
@@ -98,8 +98,8 @@ def build():
     source.write_text(small)
     for name, command in [("seven-static", ["gcc", "-static"]), ("seven-32", ["gcc", "-m32"]), ("seven-musl", ["musl-gcc"]),
                           ("seven-asan", ["gcc", "-fsanitize=address"])]:
-        if shutil.which(command[0]):
-            run([*command, "-o", WORK / name, source])
+        if shutil.which(command[0]) is None or run([*command, "-o", WORK / name, source]).status != 0:
+            harness.skipped(name, f"{' '.join(command)} does not work here")
     bare = WORK / "bare.c"
     bare.write_text('__attribute__((force_align_arg_pointer)) void _start(void) { __asm__ volatile("syscall" : : "a"(231), "D"(9)); }')
     run(["gcc", "-nostdlib", "-pie", "-fPIE", "-Wl,-dynamic-linker,/lib64/ld-linux-x86-64.so.2", "-o", WORK / "bare", bare])
@@ -127,7 +127,7 @@ def switch(on):
 
 
 def pages(user=0, run_folder=RUN):
-    """What the pages of the user say; they are taken away."""
+    """The user's pages; they are deleted."""
     found = []
     for path in sorted((run_folder / "state/u" / str(user)).glob("*.page")):
         left = page.read(path)
@@ -157,7 +157,7 @@ def is_placed(outcome, left):
 
 
 def placed(name, command, **options):
-    """The command, which ends in `shown`, is placed and cannot tell."""
+    """The command, which ends in `shown`, is placed and cannot detect it."""
     if not wanted(name):
         return
     plain, outcome, left = with_and_without(command, **options)
@@ -166,7 +166,7 @@ def placed(name, command, **options):
 
 
 def left_alone(name, command, stub_seen=True, **options):
-    """The command is neither placed nor able to tell that the stub is there."""
+    """The command is not placed and cannot detect the stub."""
     if not wanted(name):
         return
     plain, outcome, left = with_and_without(command, **options)
@@ -179,7 +179,7 @@ def difference(plain, outcome):
     return b"\n".join(sorted(lines))[:600]
 
 
-# ---- who is placed -------------------------------------------------------------------------------------------
+# ---- placed programs -------------------------------------------------------------------------------------------
 
 
 def block_and_ignore():
@@ -228,7 +228,7 @@ libc.execve(b'/run/shown', strings(b'shown', b'1'), strings(b'A=1', b'A=2', b'no
 
 
 def settings():
-    """A candidate that is a setting of glibc: the guard alone; and not over the user's own."""
+    """A candidate that is a setting of glibc: the guard alone; the user's own settings stay."""
     publish(entry(SHOWN, f"flags={FLIGHT}", candidate="glibc:arena1"))
     if wanted("settings"):
         plain, outcome, left = with_and_without([SHOWN, "1"], env={"A": "1", "Z": "2"})
@@ -266,7 +266,7 @@ os.execve(fd, ['name', '1'], os.environ)
 
 
 def interpreters():
-    """Programs of one interpreter are told apart."""
+    """Programs of one interpreter are distinguished."""
     python = os.path.realpath("/usr/bin/python3")
     one, other = pathlib.Path("/run/one.py"), pathlib.Path("/run/other.py")
     show = "import os, sys\nprint(sys.argv, sorted(os.environ.items()))\nprint('mimalloc' in open('/proc/self/maps').read(), file=sys.stderr)\n"
@@ -274,29 +274,37 @@ def interpreters():
     executable(other, f"#!{python}\n{show}")
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": "/run"}
     publish(entry(python, f"flags={INTERPRETER}", candidate="system"), entry(python, f"file={one}", f"flags={FLIGHT}"),
-            entry(python, "text=-m one", f"flags={FLIGHT}"), entry(python, "text=-c", f"flags={FLIGHT}"))
+            entry(python, "text=-m one", f"flags={FLIGHT}"), entry(python, f"text=-c #{fnv64(show)}", f"flags={FLIGHT}"))
     cases = [("python script", [python, one], True), ("python script, options", [python, "-u", "-X", "dev", "one.py", "a"], True),
              ("python script by #!", [one, "x"], True), ("another script", [other], False), ("python module", [python, "-m", "one"], True),
              ("another module", [python, "-m", "other"], False), ("python code", [python, "-c", show], True)]
-    told_apart(cases, env)
+    distinguished(cases, env)
     bash = os.path.realpath("/bin/bash")
     script = executable(pathlib.Path("/run/script.sh"), f"#!/bin/bash\necho \"$0 $*\"; grep -c libmimalloc /proc/$$/maps >&2; exit 5\n")
     publish(entry(bash, f"flags={INTERPRETER}", candidate="system"), entry(bash, f"file={script}", f"flags={FLIGHT}"))
-    told_apart([("bash script", [script, "1"], True), ("bash script by name", [bash, script], True),
+    distinguished([("bash script", [script, "1"], True), ("bash script by name", [bash, script], True),
                 ("bash code", [bash, "-c", "echo 1; true"], False)], env)
     if not shutil.which("javac"):
-        return
+        return harness.skipped("java", "javac is not installed")
     java = os.path.realpath(shutil.which("java"))
     pathlib.Path("/run/Main.java").write_text("public class Main { public static void main(String[] a) { System.out.println(a.length); } }")
     run(["javac", "-d", "/run", "/run/Main.java"])
     run(["jar", "cfe", "/run/main.jar", "Main", "-C", "/run", "Main.class"])
     publish(entry(java, f"flags={JAVA}", candidate="system"), entry(java, "file=/run/main.jar", f"flags={FLIGHT}"),
             entry(java, "text=Main", f"flags={FLIGHT}"))
-    told_apart([("jar", [java, "-Xmx64m", "-jar", "main.jar", "1"], True), ("main class", [java, "-cp", "/run", "Main"], True),
+    distinguished([("jar", [java, "-Xmx64m", "-jar", "main.jar", "1"], True), ("main class", [java, "-cp", "/run", "Main"], True),
                 ("no class", [java, "-version"], False)], env)
 
 
-def told_apart(cases, env):
+def fnv64(text):
+    """FNV-1a of the text, 64 bits in hexadecimal: the detail of code on a command line."""
+    value = 0xcbf29ce484222325
+    for byte in text.encode():
+        value = (value ^ byte) * 0x100000001b3 & (1 << 64) - 1
+    return f"{value:016x}"
+
+
+def distinguished(cases, env):
     for name, command, expected in cases:
         if not wanted(name):
             continue
@@ -307,7 +315,7 @@ def told_apart(cases, env):
 
 
 def users():
-    """Each user has decisions of his own; what nobody has decided for a user holds by everybody's."""
+    """Each user has own decisions; without one the decision for everybody applies."""
     def as_user():
         os.setgroups([])
         os.setgid(USER)
@@ -332,7 +340,8 @@ def users():
 
 
 def own_tree():
-    """A user's own run folder, with the stub in LD_PRELOAD: children are looked up too, and keep both variables."""
+    """A user's own run folder, with the stub in LD_PRELOAD: children are looked up too, and keep both
+    variables."""
     if not wanted("own tree"):
         return
     tree = pathlib.Path("/run/tree")
@@ -392,7 +401,7 @@ def storm(name, candidate, flags):
 
 
 def children():
-    """fork, vfork and posix_spawn storms of placed programs, whose children are placed too."""
+    """Placed programs with many calls of fork, vfork and posix_spawn, whose children are placed too."""
     for name in ["forks", "spawns"]:
         publish(entry(WORK / name, f"flags={FLIGHT}"), entry(os.path.realpath("/bin/true"), f"flags={FLIGHT}"))
         if wanted(name):
@@ -407,13 +416,13 @@ def children():
 
 
 def unfit():
-    """Programs that the guard finds unfit are started clean, once, and not placed again."""
+    """Programs that the guard finds ineligible are started without preloads, once, and not placed again."""
     for name in ["own_malloc", "seven-asan"]:
         if not wanted(name) or not (WORK / name).exists():
             continue
         publish(entry(WORK / name, f"flags={FLIGHT}"))
         plain, outcome, left = with_and_without([WORK / name], env={"A": "1", "ASAN_OPTIONS": "verify_asan_link_order=0"}, timeout=120)
-        # the program counts what is mapped of ours, and the stub is
+        # the program counts our mapped libraries, and the stub is one
         same = outcome.status == plain.status and outcome.out.replace(b"injected 2", b"injected 0") == plain.out
         check(f"{name}: same", same, f"{outcome} {plain}")
         check(f"{name}: noted", len(left) == 1 and left[0]["state"] == "PASS", [(p["state"], p["pass_reason"]) for p in left])
@@ -429,7 +438,7 @@ def unfit():
         check("mark: taken away", b"IMAS" not in outcome.out and b"variable B=2" in outcome.out, outcome)
 
 
-# ---- who is not ----------------------------------------------------------------------------------------------
+# ---- programs that are not placed ----------------------------------------------------------------------------------------------
 
 
 class Filter(ctypes.Structure):
@@ -488,6 +497,8 @@ def processes_left_alone():
         "import os", f"import os, shutil; shutil.copy('{SHOWN}', '/run/gone')", 1)])
     if shutil.which("strace"):
         left_alone("traced", ["strace", "-o", "/dev/null", SHOWN])
+    else:
+        harness.skipped("traced", "strace is not installed")
     left_alone("process 1", ["unshare", "--pid", "--fork", "--mount-proc", SHOWN])
     publish(entry(SHOWN, f"flags={FLIGHT | PID1}"))
     if wanted("process 1, allowed"):
@@ -500,7 +511,7 @@ def processes_left_alone():
 
 
 def seccomp():
-    """The filter kills at what the stub asks of a process that is under none."""
+    """The filter kills at a system call that the stub makes in a process without a filter."""
     for program in ["/bin/true", "/bin/cat"]:
         publish(entry(os.path.realpath(program), f"flags={FLIGHT}"))
         left_alone(f"seccomp {program}", [program], preexec_fn=enter_seccomp)
@@ -525,13 +536,16 @@ def privileged():
             check(f"{name}: no page", not pages(USER))
     for command in [["su", "--version"], ["passwd", "--help"], ["mount", "--version"], ["sudo", "--version"]]:
         path = shutil.which(command[0])
-        if path:
+        if path is None:
+            harness.skipped(command[0], "it is not installed")
+        else:
             publish(entry(os.path.realpath(path), f"flags={FLIGHT}"))
             left_alone(command[0], [*user, path, *command[1:]])
 
 
 def arguments_at_the_limit():
-    """What just fits into an exec does not fit a second time with our variables: the first stands."""
+    """Arguments that just fit into an exec do not fit with our variables: the program continues from the
+    first exec."""
     if not wanted("arguments at the limit"):
         return
     publish(entry(os.path.realpath("/bin/true"), f"flags={FLIGHT}"))
@@ -555,11 +569,11 @@ def run_quietly(command):
         return False
 
 
-# ---- files that are not as they should be --------------------------------------------------------------------
+# ---- damaged files --------------------------------------------------------------------
 
 
 def faults():
-    """Whatever is wrong with index or catalogue, programs start as they are."""
+    """With any error in index or catalogue, programs start untouched."""
     sound = lambda: publish(entry(SHOWN, f"flags={FLIGHT}"))
     index, table = RUN / "state/index", RUN / "catalogue"
 
@@ -628,7 +642,8 @@ def fill_pages():
 
 
 def each_byte():
-    """A wrong bit anywhere in the header, the entry or what is read of the catalogue, and the program is left alone."""
+    """With a wrong bit in the header, the entry or the catalogue's part that is read, the program is left
+    alone."""
     if not wanted("each byte"):
         return
     publish(entry(SHOWN, f"flags={FLIGHT}"))
@@ -673,7 +688,7 @@ def damaged():
 
 
 def shrinking():
-    """The index is written over in place, again and again, while programs start."""
+    """The index is overwritten in place repeatedly while programs start."""
     if not wanted("shrinking"):
         return
     publish(entry(SHOWN, f"flags={FLIGHT}"), "fill\t50")
@@ -703,7 +718,7 @@ while True:
 
 
 WORDS = ["-c", "-m", "-jar", "-u", "-X", "-W", "dev", "http.server", "one.py", "/run/one.py", "nosuch", "", "-cp", "a:b", "-e", "-r", "-f", "-I",
-         "--rcfile", "-o", "--eval", "-", "--", "--module", "-p", "/run", "org.Main", "ä", "-Xmx1g", "--require"]
+         "--rcfile", "-o", "-lc", "-ne", "-lane", "-uc", "-rpipe", "-e5", "--eval", "-", "--", "--module", "-p", "/run", "org.Main", "ä", "-Xmx1g", "--require"]
 NAMES = ["python3.11", "python", "pypy3", "java", "sh", "bash", "dash", "zsh", "perl", "perl5.36", "ruby3.1", "node", "php8.2", "lua", "cat",
          "pythonic", "java-17", "3", "guile-3.0"]
 
@@ -727,7 +742,7 @@ def given():
             check(f"unit of {text!r}", run([WORK / "lookup", "unit", "/run/cgroup"]).out.decode().strip() == unit)
 
 
-# ---- what it is ----------------------------------------------------------------------------------------------
+# ---- properties of the library ----------------------------------------------------------------------------------------------
 
 
 def library():
@@ -745,19 +760,21 @@ def library():
 
 
 def calls():
-    """What the stub does in a process that has no entry: six calls, and nothing is left open."""
-    if not wanted("calls") or not shutil.which("strace"):
+    """The stub in a process without an entry: six system calls, and no open descriptor."""
+    if not wanted("calls"):
         return
+    if not shutil.which("strace"):
+        return harness.skipped("calls", "strace is not installed")
     publish(entry(SHOWN, f"flags={FLIGHT}"))
     for name, expected in [("no entry", 6), ("no index", 1)]:
         if name == "no index":
             (RUN / "state/index").unlink()
         switch(True)
-        said = run(["strace", "/bin/true"]).err.decode().splitlines()
+        traced = run(["strace", "/bin/true"]).err.decode().splitlines()
         switch(False)
-        start = next(i for i, line in enumerate(said) if "state/index" in line)
-        end = next(i for i in range(start, len(said)) if "exit_group" in said[i])
-        check(f"calls: {name}", end - start == expected, said[start:end])
+        start = next(i for i, line in enumerate(traced) if "state/index" in line)
+        end = next(i for i in range(start, len(traced)) if "exit_group" in traced[i])
+        check(f"calls: {name}", end - start == expected, traced[start:end])
 
 
 def main():
@@ -765,7 +782,7 @@ def main():
     arguments.add_argument("-k", default="", metavar="WORD")
     harness.select(arguments.parse_args().k)
     if not enter_namespace():
-        print("preload: not run: needs root and mount namespaces")
+        harness.skipped("preload", "it takes root and mount namespaces")
         return 0
     build()
     copy = set_up()

@@ -5,7 +5,7 @@
 usage: run.py [-k WORD] [-a ALLOCATOR]...    only checks whose name holds WORD; only these allocators (and system)
 
 Every program runs untouched, under the guard and under a trial, with the system's allocator and with each one found in
-build/lib/imas/allocators; exit status and output must be the same, and the page must say who served.
+build/lib/imas/allocators; exit status and output must be the same, and the page must name the allocator that served.
 """
 
 import argparse
@@ -19,12 +19,13 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True  # the source tree stays as it is
+sys.dont_write_bytecode = True  # writes nothing into the source tree
 
 import page
 from interfaces import interfaces
 from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program,
-                     launch_command, page_once, preloaded, report, run, same_everywhere, select, served_by, try_compile, under, wanted)
+                     launch_command, page_once, preloaded, report, run, same_everywhere, select, served_by, skipped, try_compile,
+                     under, wanted)
 from handlers import handlers
 
 # ---- what the libraries are ----------------------------------------------------------------------------------
@@ -70,7 +71,8 @@ CLOCKS = ("rdtsc", "cntvct_el0")
 
 
 def timed_calls():
-    """What lies between two looks at the clock is the call alone, in one cache line, whatever compiler built it (hook/call.c says why)."""
+    """Between two readings of the clock is the call alone, in one cache line, with any compiler (hook/call.c
+    gives the reason)."""
     for name in ("clocked_malloc", "clocked_calloc", "clocked_realloc", "clocked_free"):
         code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", HOOK)
         lines = [(int(at, 16), what) for at, what in re.findall(r"^ *([0-9a-f]+):\t(.*)$", code, re.M)]
@@ -108,13 +110,13 @@ def programs(allocators):
 
 
 def foreign():
-    """Allocators that are not of our making: whole, and with half a family."""
+    """Allocators that are not ours: with the whole malloc family, and with half of it."""
     if not wanted("foreign"):
         return
     PAGE.unlink(missing_ok=True)
     run([WORK / "launch", "-p", PAGE, "-l", f"{HOOK}:{WORK}/libforeign.so", "--", WORK / "holes"])
     left = page.read(PAGE)
-    check("foreign mallinfo2 is not believed", left["split_moments"] > 0 and left["split_told"] == 0, left["split_told"])
+    check("foreign mallinfo2 is not believed", left["split_moments"] > 0 and left["split_reported"] == 0, left["split_reported"])
     for program in ["semantics", "dlsym_fails", "late"]:
         plain = run([WORK / program])
         for mode in ALL_MODES:
@@ -134,7 +136,8 @@ def foreign():
 
 
 def foreign_fork():
-    """A foreign allocator's fork handlers keep order, too, though it registers them late: preloaded by hand it hangs."""
+    """A foreign allocator's fork handlers are ordered, too, although it registers them late: preloaded by
+    hand it hangs."""
     if not wanted("foreign fork handlers"):
         return
     command = [WORK / "handlers", "short", "unsignalled"]  # it locks in a fork of one thread, too
@@ -143,6 +146,19 @@ def foreign_fork():
         outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
                        f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", *command])
         check(f"foreign fork handlers {mode}", outcome == plain, f"{outcome} {plain}")
+
+
+def nested_fork():
+    """A signal handler that forks does not run between the prepare handlers and the others of an allocator that locks."""
+    if not wanted("nested fork"):
+        return
+    plain = run([WORK / "nested_fork"])
+    environment = {**os.environ, "SIGNAL_IN_FORK": "1"}
+    for mode in ALL_MODES:
+        outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
+                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", WORK / "nested_fork"],
+                      env=environment, timeout=100)
+        check(f"nested fork {mode}", outcome == plain, f"{outcome} {plain}")
 
 
 # ---- programs with OpenBLAS ----------------------------------------------------------------------------------
@@ -172,22 +188,23 @@ for (i in 1:3) { work(i); print(unlist(mclapply(1:4, work, mc.cores = 2))) }
 
 
 def scientific(allocators):
-    """OpenBLAS ends its threads in a prepare handler: forks after work of it, in C, in numpy and in R, where they are installed."""
+    """OpenBLAS ends its threads in a prepare handler: forks after its work, in C, in numpy and in R, if they
+    are installed."""
     os.environ["OPENBLAS_NUM_THREADS"] = "2"
     library = WORK / "blas"
     if wanted("blas") and try_compile("blas", "-l:libopenblas.so.0"):
         same_everywhere("blas", [library], allocators)
     elif wanted("blas"):
-        print("hook: blas: SKIPPED: libopenblas.so.0 is not installed")
+        skipped("blas", "libopenblas.so.0 is not installed")
     # The distribution's interpreter: another one has another numpy.
     for name, ask, command in [("numpy", ["/usr/bin/python3", "-c", "import numpy"], ["/usr/bin/python3", "-c", BLAS]),
                                ("mclapply", ["Rscript", "--version"], ["Rscript", "--vanilla", "-e", MCLAPPLY])]:
         if not wanted(name):
             continue
         if shutil.which(ask[0]) is None or run(ask).status != 0:
-            print(f"hook: {name}: SKIPPED: {' '.join(ask)} does not work here")
+            skipped(name, f"{' '.join(ask)} does not work here")
             continue
-        # Both start through other programs or end in ways of their own: what they do is compared, not the notes of the page.
+        # Both start through other programs or end in unusual ways: their behaviour is compared, not the page.
         same_everywhere(name, command, allocators, clean=False)
     del os.environ["OPENBLAS_NUM_THREADS"]
 
@@ -250,7 +267,7 @@ EXITS = {"handled": 33, "ignored": 6, "child": int(signal.SIGABRT), "exit": 21, 
 
 
 def endings(allocators):
-    """Same wait status as untouched, core dump included, and the right notes."""
+    """Same wait status as untouched, core dump included, and the correct page."""
     for way in [*SIGNALS, *QUIET_ENDS, *EXITS]:
         if not wanted(f"ends by {way}"):
             continue
@@ -275,7 +292,7 @@ def endings(allocators):
 
 
 def counts(allocators):
-    """The number of calls and bytes is exact: two runs differ by what was added, to the last one."""
+    """The number of calls and bytes is exact: two runs differ by exactly the added calls."""
     if not wanted("counts"):
         return
     rounds = 10007
@@ -285,7 +302,8 @@ def counts(allocators):
             _, none = under("trial", allocator, [WORK / "counts", "0", threads])
             _, some = under("trial", allocator, [WORK / "counts", rounds, threads])
             added = {op: some["calls"][op] - none["calls"][op] for op in page.OPS}
-            # some allocators ask libc for things that allocate and are freed as threads end: their own calls are calls too
+            # some allocators ask libc for things that allocate and are freed as threads end: their own calls
+            # are calls too
             own = 0 if allocator in CORE else threads
             check(f"counts {threads} threads {allocator}",
                   all(0 <= added[op] - n * threads <= own * (40 if op == "free" else 1) for op, n in per_thread.items()),
@@ -303,7 +321,7 @@ def counts(allocators):
 
 
 def live(allocators):
-    """The estimate of live bytes against what the program itself knows."""
+    """The estimate of live bytes compared with the program's own count."""
     for allocator in allocators:
         for mix, threads, megabytes in [("small", 1, 32), ("small", 4, 64), ("mixed", 1, 64), ("mixed", 8, 64),
                                         ("grown", 2, 48), ("large", 4, 400)]:
@@ -321,14 +339,18 @@ def live(allocators):
             check(name, abs(estimate / exact - 1) < 0.05,
                   f"{estimate} for {exact}: {estimate / exact - 1:+.2%}, {left['sampled']['live_samples']} samples, "
                   f"interval {left['sampled']['sample_interval_bytes']}, dropped {left['sampled']['live_dropped']}")
-            check(f"{name} none dropped", left["sampled"]["live_dropped"] <= left["sampled"]["live_samples"] // 1000)
+            # A thread that doubles the interval can lose its CPU meanwhile. The others go on entering blocks, and a few
+            # find no place. What is lost must stay below the error of the estimate.
+            check(f"{name} few dropped", left["sampled"]["live_dropped"] <= left["sampled"]["live_samples"] // 50,
+                  f"{left['sampled']['live_dropped']} of {left['sampled']['live_samples']}")
             check(f"{name} snapshots", left["snapshots"] >= 2 and left["heap_bytes_peak"] > left["live_bytes_peak"] * 0.45 and
                   left["live_bytes_peak"] > exact * 0.95,
                   f"{left['snapshots']} live {left['live_bytes_peak']} heap {left['heap_bytes_peak']}")
 
 
 def interrupted():
-    """A call that takes as long as another process lets it wait stands in the histogram and in no mean; one that has many bytes to work at is believed."""
+    """A call that another process interrupts is in the histogram and in no mean; a long call on many bytes is
+    in the mean."""
     if not wanted("interrupted"):
         return
     for size, times in (4321, 60), (1 << 28, 8):
@@ -345,12 +367,12 @@ def interrupted():
 
 
 def nothing():
-    """free(NULL) takes no place of the live table for its own, even where a block with the same mark is in it."""
+    """free(NULL) matches no entry of the live table, even if a block with the same mark is in it."""
     if not wanted("nothing"):
         return
     outcome, left = under("trial", "system", [WORK / "nothing"])
     if outcome.status == 77:
-        print("nothing: skipped: no room for a block aligned to 4 GiB")
+        skipped("nothing", "no room for a block aligned to 4 GiB")
         return
     sampled = left["sampled"]
     check("nothing: the block was seen to go", outcome.status == 0 and abs(sampled["live_bytes"]) < 1 << 19 and sampled["live_samples"] < 1 << 20,
@@ -367,7 +389,7 @@ def killed(allocators):
             PAGE.unlink(missing_ok=True)
             command = launch_command("trial", allocator, [WORK / "threads", "1000000"])
             child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
-            while not page.is_armed(PAGE):  # what is killed before leaves none
+            while not page.is_armed(PAGE):  # a process that is killed earlier leaves no page
                 assert child.poll() is None, child.returncode
                 time.sleep(0.001)
             time.sleep(chance.uniform(0, 0.4))
@@ -407,10 +429,10 @@ LOOKS = 3
 
 
 def split(allocators):
-    """Where the resident bytes are, of a program that keeps an eighth of what it had: its allocator must own up to the rest.
+    """Where the resident bytes are, in a program that keeps an eighth of its blocks: its allocator must report the rest.
 
-    How long three looks take depends on the machine: after each the hook waits for 256 times the CPU it took
-    (docs/decisions/0014). A look at glibc's heap amid the frees takes 3 to 5 ms: the next comes about a second later.
+    The time for three readings depends on the machine: after each the hook waits for 256 times the CPU it took
+    (docs/decisions/0014). Reading glibc's heap during the frees takes 3 to 5 ms: the next comes about a second later.
     """
     if not wanted("split"):
         return
@@ -420,7 +442,7 @@ def split(allocators):
                for name in ("resident", "usable", "requested", "in_use", "cached", "dirty", "own")}
         label = f"split {allocator}"
         check(f"{label} looked at", left["split_moments"] >= LOOKS, f"{left['split_moments']} {mib}")
-        check(f"{label} told", left["split_told"] == (left["split_moments"] if allocator in TELLING else 0), left["split_told"])
+        check(f"{label} reported", left["split_reported"] == (left["split_moments"] if allocator in TELLING else 0), left["split_reported"])
         check(f"{label} rounding", mib["requested"] < mib["usable"] < 2 * mib["requested"], mib)
         known = mib["in_use"] + mib["cached"] + mib["dirty"] + mib["own"]
         if allocator in TELLING:
@@ -430,7 +452,7 @@ def split(allocators):
         else:
             check(f"{label} nothing guessed", known == 0, mib)
     left = page_once(lambda now: now["split_moments"] > 0, "system", [WORK / "holes", "blocked"])
-    check("split with a signal blocked: not asked", left["split_moments"] > 0 and left["split_told"] == 0, left["split_told"])
+    check("split with a signal blocked: not asked", left["split_moments"] > 0 and left["split_reported"] == 0, left["split_reported"])
 
 
 # ---- children ------------------------------------------------------------------------------------------------
@@ -484,11 +506,11 @@ def tree(allocator):
     shutil.rmtree(directory)
 
 
-# ---- standing aside ------------------------------------------------------------------------------------------
+# ---- programs left alone ------------------------------------------------------------------------------------------
 
 
 def own_malloc(allocators):
-    """A program with a malloc of its own runs as if we had never been there, whichever way it is started."""
+    """A program with its own malloc runs as without IMAS, however it is started."""
     if not wanted("own malloc"):
         return
     script = WORK / "own.script"
@@ -520,7 +542,7 @@ SANITIZERS = {"address": [], "thread": [], "leak": [], "address static": ["-stat
 
 
 def sanitizers(allocators):
-    """Programs built with a sanitizer start, and as if we had never been there."""
+    """Programs built with a sanitizer run as without IMAS."""
     for kind, flags in SANITIZERS.items():
         name = f"sanitizer {kind}"
         if not wanted(name):
@@ -528,7 +550,7 @@ def sanitizers(allocators):
         try:
             compile_program("sanitized", f"-fsanitize={kind.split()[0]}", *flags)
         except subprocess.CalledProcessError:
-            print(f"hook: {name}: not run: the compiler has no such runtime")
+            skipped(name, "the compiler has no such runtime")
             continue
         plain = run([WORK / "sanitized"])
         for allocator in allocators:
@@ -567,14 +589,17 @@ def passes(allocators):
             check(f"pass without a page {allocator}", outcome == plain, outcome)
             outcome = run([WORK / "semantics"], env={**os.environ, "LD_PRELOAD": preload, "IMAS_PAGE": "/nonexistent/page"})
             check(f"pass without a page to open {allocator}", outcome == plain, outcome)
-    if wanted("pass valgrind") and shutil.which("valgrind"):
+    if wanted("pass valgrind") and not shutil.which("valgrind"):
+        skipped("pass valgrind", "valgrind is not installed")
+    elif wanted("pass valgrind"):
         outcome = run(launch_command("trial", "system", ["valgrind", "-q", WORK / "counts", "10"], ("-f",)))
         check("pass valgrind", outcome.status == 0 and outcome.out == b"counted\n", outcome)
 
 
 def sandboxes(allocators):
-    """After the program has entered seccomp nothing of ours makes a system call."""
-    # On a slow machine mimalloc's own purge, due after a while, falls behind the program's entry into seccomp.
+    """After the program has entered seccomp our libraries make no system call."""
+    # On a slow machine mimalloc's own purge, due after a while, falls behind the program's entry into
+    # seccomp.
     os.environ["MIMALLOC_PURGE_DELAY"] = "-1"
     for way in ["prctl", "syscall"]:
         same_everywhere(f"seccomp {way}", [WORK / "sandboxed", way],
@@ -584,11 +609,12 @@ def sandboxes(allocators):
 
 
 def secure():
-    """AT_SECURE: loaded through ld.so.preload (in a mount namespace of our own) into a set-group-id program."""
+    """AT_SECURE: loaded through ld.so.preload (in a mount namespace of our own) into a set-group-id program.
+    """
     if not wanted("secure"):
         return
     if os.geteuid() != 0 or run(["unshare", "-m", "true"]).status != 0:
-        print("hook: secure: not run: needs root and mount namespaces")
+        skipped("secure", "it takes root and mount namespaces")
         return
     place = pathlib.Path("/dev/shm") / f"imas-hook-secure-{os.getpid()}"
     place.mkdir(mode=0o755)
@@ -643,6 +669,8 @@ def main():
     programs(allocators)
     foreign()
     foreign_fork()
+    nested_fork()
+    same_everywhere("atfork while loading", [WORK / "atfork_loading"], allocators)
     scientific(allocators)
     environment(core)
     endings(core)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* unit - the parts of the hook that can be called from a plain program: sampling, environment, text, page checks. */
+/* unit - the parts of the hook that can be called from a plain program: sampling, environment, text, page
+ * checks. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian of its own that is booted for each step of the machine test, by systemd-nspawn, without a network."""
+"""A Debian that systemd-nspawn boots for each step of the machine test, without a network."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# A target of its own that comes after everything else, and one unit that runs the step and ends the machine whatever comes.
+# A target that comes last, and one unit that runs the step and ends the machine in any case.
 TARGET = """[Unit]
 Description=A step of the IMAS machine test
 Wants=multi-user.target imas-test.service
@@ -29,8 +29,9 @@ ExecStart=/bin/sh /imas-test/step
 StandardOutput=file:/imas-test/output
 StandardError=file:/imas-test/output
 """
-# nspawn gives the machine a boot id of its own by a mount over the kernel's. The protections of imasd.service take that mount away
-# from the daemon's view, and its index would be another boot's for everybody: here all see the kernel's.
+# nspawn gives the machine another boot id by a mount over the kernel's. The protections of imasd.service hide
+# that mount from the daemon, and its index would have another boot id than programs see. Here all see the
+# kernel's.
 BOOT_ID = """[Unit]
 Description=One boot id for all
 DefaultDependencies=no
@@ -40,7 +41,7 @@ Type=oneshot
 ExecStart=/usr/bin/umount /proc/sys/kernel/random/boot_id
 """
 
-# nspawn's own system call filter would be in every process, and one that is under a filter is never placed.
+# nspawn's own system call filter would apply to every process, and a filtered process is never placed.
 ENVIRONMENT = dict(os.environ, SYSTEMD_SECCOMP="0")
 
 
@@ -71,7 +72,8 @@ class Machine:
             os.chmod(place, mode)
 
     def boot(self, step, timeout=900, init=None):
-        """Boots the machine, with process 1 `init` if not its own, to do inside/STEP; answers (ended by itself, seconds)."""
+        """Boots the machine, with `init` as process 1 if given, to run inside/STEP; returns (ended by itself,
+        seconds)."""
         shutil.copy(HERE / "inside" / step, self.test / "step")
         (self.test / "results").write_text("")
         command = ["systemd-nspawn", "-q", "-D", str(self.root), "--register=no", "--keep-unit", "--private-network",
@@ -100,7 +102,7 @@ class Machine:
                 pass
 
     def results(self):
-        """What the step wrote: [(kind, name, why)]."""
+        """The results of the step: [(kind, name, why)]."""
         lines = []
         for line in (self.test / "results").read_text(errors="replace").splitlines():
             kind, _, rest = line.partition("\t")
@@ -109,7 +111,7 @@ class Machine:
         return lines
 
     def output(self):
-        """What the step wrote beside its results, the end of it."""
+        """The end of the step's other output."""
         try:
             return (self.test / "output").read_text(errors="replace")[-2000:]
         except OSError:

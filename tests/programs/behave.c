@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * behave.c - a program that does some work with malloc and then ends as it is told, everywhere or under one allocator only.
+ * behave.c - a program that does some work with malloc and then ends as it is told, everywhere or under one
+ * allocator only.
  *
  *   behave PAIRS [ACT [ALLOCATOR]]
  *
- * ACT: ok, segv, abort, ill, bus, sys, fpe, kill, term, exit3, print, hang. ALLOCATOR: `all`, or what imas_allocator_name
- * begins with, `libc` where there is no such name. Under any other allocator the act is `ok`.
+ * ACT: ok, segv, abort, ill, bus, sys, fpe, kill, term, exit3, print, hang. ALLOCATOR: `all`, or what
+ * imas_allocator_name begins with, `libc` where there is no such name. Under any other allocator the act is
+ * `ok`.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

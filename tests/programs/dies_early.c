@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dies_early.c - an allocator library (glibc's own malloc by another way) that dies in its constructor, before libimas.so or the guard can note
- * anything. In imas itself, which probes whether it loads, and in the programs of the contract, by which imas examines it, it behaves.
+ * dies_early.c - an allocator library (glibc's own malloc by another way) that dies in its constructor,
+ * before libimas.so or the guard can note anything. In imas itself, which probes whether it loads, and in the
+ * programs of the contract, by which imas examines it, it behaves.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

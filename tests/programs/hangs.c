@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hangs.c - an allocator library (glibc's own malloc by another way) whose malloc waits at the 1000th call for a lock that nobody gives
- * back. In imas itself, which probes whether it loads, and in the programs of the contract, by which imas examines it, it behaves.
+ * hangs.c - an allocator library (glibc's own malloc by another way) whose malloc waits at the 1000th call
+ * for a lock that nobody gives back. In imas itself, which probes whether it loads, and in the programs of
+ * the contract, by which imas examines it, it behaves.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

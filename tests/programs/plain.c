@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* plain.c - allocates and says so, in plain C that every compiler, linker and C library here takes. With OWN_MALLOC it brings a malloc. */
+/* plain.c - allocates and says so, in plain C that every compiler, linker and C library here takes. With
+ * OWN_MALLOC it brings a malloc. */
 #include <stdio.h>
 #include <stdlib.h>
 

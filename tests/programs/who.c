@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* who.c - prints what serves this process: imas_allocator_name, else "libc"; with an argument, how many arenas eight
- * threads of glibc's malloc end up with. */
+/* who.c - prints what serves this process: imas_allocator_name, else "libc"; with an argument, how many
+ * arenas eight threads of glibc's malloc end up with. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <malloc.h>

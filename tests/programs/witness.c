@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * witness.c - a preload of the tests, not of the product: says of every process it is loaded into which object the program's
- * malloc really comes from. Without it a candidate that silently did not load would pass every comparison of outputs.
+ * witness.c - a preload of the tests, not of the product: says of every process it is loaded into which
+ * object the program's malloc really comes from. Without it a candidate that silently did not load would pass
+ * every comparison of outputs.
  *
- * One line is appended to the file that IMAS_TEST_WITNESS names, fields separated by tabs:
- *   pid, executable, file that malloc resolves to, imas_allocator_name of that file or "-", the variables of allocators at exec in the
- *   order of their names, each followed by a space
+ * One line is appended to the file that IMAS_TEST_WITNESS names, fields separated by tabs: pid, executable,
+ * file that malloc resolves to, imas_allocator_name of that file or "-", the variables of allocators at exec
+ * in the order of their names, each followed by a space
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,14 +23,15 @@ static const char *file_of(const void *address) {
     return address != NULL && dladdr(address, &info) != 0 ? info.dli_fname : "-";
 }
 
-/* A program of fixed address that takes malloc's address has a stub under that name, which dlsym finds first. */
+/* A program of fixed address that takes malloc's address has a stub under that name, which dlsym finds
+ * first. */
 static int is_stub(const void *address) {
     Dl_info info;
     const ElfW(Sym) *symbol = NULL;
     return dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL && symbol->st_shndx == SHN_UNDEF;
 }
 
-/* The first object behind the executable that defines malloc: what the stub leads to. */
+/* The first object after the executable that defines malloc. The stub's calls go there. */
 static const char *behind_the_stub(void) {
     struct link_map *object = NULL;
     if (dlinfo(dlopen(NULL, RTLD_LAZY), RTLD_DI_LINKMAP, &object) != 0)

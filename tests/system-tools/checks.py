@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this folder share: counting, running, the built parts, libraries that are broken on purpose."""
+"""Functions for the tests of this folder: counting, running, the built parts, libraries broken on purpose."""
 
 import os
 import pathlib
@@ -20,13 +20,13 @@ failed = 0
 skipped = []
 
 
-def check(name, fine, said=""):
+def check(name, fine, detail=""):
     global passed, failed
     if fine:
         passed += 1
     else:
         failed += 1
-        print(f"FAILED: {name}\n  {said}", flush=True)
+        print(f"FAILED: {name}\n  {detail}", flush=True)
 
 
 def skip(name, why):
@@ -35,13 +35,13 @@ def skip(name, why):
 
 def report(name):
     for line in skipped:
-        print(f"skipped: {line}")
+        print(f"SKIPPED: {line}")
     print(f"{name}: {passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
 
 def run(*words, **more):
-    """Runs it to its end; output as text."""
+    """Runs the command; output as text."""
     more.setdefault("timeout", 300)
     return subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)
 
@@ -55,13 +55,13 @@ def content(path):
 
 
 def enabled(before):
-    """The file with our entry in it: on a line of its own behind everything else."""
+    """The file with our entry on the last line."""
     before = before or b""
     return before + (b"" if before.endswith(b"\n") or not before else b"\n") + LINE
 
 
 def put(path, bytes_):
-    """As it says; None: no file."""
+    """Writes the content; None: no file."""
     path = pathlib.Path(path)
     if bytes_ is None:
         path.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ static int starts(const char *s, const char *with) {
 
 
 def compile_library(to, source, flags=ALONE):
-    """Compiles it beside and renames it into place, as a package manager does."""
+    """Compiles under another name and renames into place, as a package manager does."""
     to = pathlib.Path(to)
     fresh = to.with_name(to.name + ".fresh")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{to.name}", "-o", str(fresh), "-x", "c", "-", "-x", "none", *flags],
@@ -116,7 +116,8 @@ def needs_a_library(to):
 
 
 def unknown_version(to):
-    """The library it needs is there, the version of the symbol is not. In place at the very end: gcc loads it as well."""
+    """The needed library exists, the version of the symbol does not. Put in place last, because gcc loads it
+    as well."""
     helper, made, script = to.with_name("libimas-old.so"), to.with_name("made.so"), to.with_name("old.map")
     script.write_text("IMAS_9 { global: imas_old; };\n")
     compile_library(helper, "int imas_old(void) { return 0; }", [*ALONE, f"-Wl,--version-script={script}"])
@@ -139,7 +140,7 @@ def unreadable(to):
     os.chmod(to, 0o700)
 
 
-# Each makes the library at the path given broken in one way; True: no dynamic program starts under it any more.
+# Each breaks the library at the given path in one way; True: no dynamic program starts under it any more.
 BROKEN = {
     "missing": (lambda to: to.unlink(), False),
     "empty": (lambda to: replace(to, b""), False),
@@ -152,12 +153,12 @@ BROKEN = {
     "crash in its constructor": (lambda to: compile_library(to, CONSTRUCTOR % CRASH), True),
     "ends the program": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % "call(231, 0, 0, 0);"), False),
     "says something": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % 'call(1, 2, (long)"hello\\n", 6);'), False),
-    # What LD_PRELOAD does not show: it crashes only where it was loaded by the file.
+    # Not visible by LD_PRELOAD: it crashes only if loaded through the file.
     "crash by the file only": (lambda to: compile_library(to, SYSTEM_CALL + CONSTRUCTOR % (
         'for (; *e; e++) if (starts(*e, "LD_PRELOAD=")) return; ' + CRASH)), True),
 }
 
 
-def fails_in_earnest(to):
-    """Passes every rehearsal and crashes on the machine itself, where a catalogue is."""
+def fails_on_the_real_machine(to):
+    """Passes every rehearsal and crashes on the real machine, where a catalogue exists."""
     compile_library(to, SYSTEM_CALL + CONSTRUCTOR % ('if (call(21, (long)"/run/imas/catalogue", 0, 0) == 0) ' + CRASH))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""machine.py IMAS: `imas system` on the machine's own programs, in a mount namespace of its own with its own /etc and /run:
+"""machine.py IMAS: `imas system` on the machine's own programs, in a mount namespace with private /etc and /run:
 enabled, booted, disabled, broken on purpose in every way. Ends with "system: N passed, N failed"."""
 
 import json
@@ -17,7 +17,7 @@ import time
 sys.dont_write_bytecode = True
 
 import checks
-from checks import BROKEN, ENTRY, LIB, LINE, SBIN, STUB, check, compile_library, content, fails_in_earnest, put, report, run, skip
+from checks import BROKEN, ENTRY, LIB, LINE, SBIN, STUB, check, compile_library, content, fails_on_the_real_machine, put, report, run, skip
 
 FILE = pathlib.Path("/etc/ld.so.preload")
 RUN = pathlib.Path("/run/imas")
@@ -42,7 +42,7 @@ def enter():
 
 
 def install(imas):
-    """As a package would: everything root's, in a place of its own."""
+    """As a package would: all files owned by root, in a separate folder."""
     for folder in ["bin", "sbin", "lib/imas/allocators"]:
         (HOME / folder).mkdir(parents=True)
     shutil.copy(imas, IMAS)
@@ -52,7 +52,7 @@ def install(imas):
         if (LIB / file).exists():
             (HOME / "lib/imas" / file).parent.mkdir(exist_ok=True)
             shutil.copy(LIB / file, HOME / "lib/imas" / file)
-    # A 32-bit libc without our library for it is a case of its own; here it would hide the others.
+    # A 32-bit libc without our library for it is a separate case; here it would hide the others.
     small = HOME / "lib/imas/i386" / STUB
     if pathlib.Path("/lib/ld-linux.so.2").exists() and not small.exists():
         small.parent.mkdir(exist_ok=True)
@@ -80,16 +80,16 @@ def link():
 
 
 def programs_are_well():
-    """A program starts, and nobody says a word."""
+    """A program starts without any message."""
     try:
-        said = run("/bin/sh", "-c", "/bin/true; exit 4")
+        done = run("/bin/sh", "-c", "/bin/true; exit 4")
     except OSError as why:
         return str(why)
-    return said.returncode == 4 and said.stderr == ""
+    return done.returncode == 4 and done.stderr == ""
 
 
 def restart():
-    """What is in memory is gone."""
+    """Everything in memory is lost, as after a restart."""
     shutil.rmtree(RUN, ignore_errors=True)
 
 
@@ -98,41 +98,41 @@ def good(keep):
     os.rename(str(LIBRARY) + ".fresh", LIBRARY)
 
 
-# ---- the ordinary life -----------------------------------------------------------------------------------------
+# ---- normal operation -----------------------------------------------------------------------------------------
 
 
 def from_enable_to_disable():
-    said = imas("verify")
-    check("a rehearsal passes and leaves nothing", said.returncode == 0 and not RUN.exists() and content(FILE) is None, said)
+    done = imas("verify")
+    check("a rehearsal passes and leaves nothing", done.returncode == 0 and not RUN.exists() and content(FILE) is None, done)
     check("status before", imas("status").returncode == 1 and status()["entry"]["line"] is None)
-    said = imas("enable")
-    check("enable without anybody to ask refuses", said.returncode == 2 and "hint: say --yes" in said.stderr and content(FILE) is None, said)
+    done = imas("enable")
+    check("enable without anybody to ask refuses", done.returncode == 2 and "hint: add --yes" in done.stderr and content(FILE) is None, done)
     for name, before in [("none", None), ("empty", b""), ("a comment", b"# by hand, no newline"), ("another's library", b"/srv/imas/other.so # kept\n")]:
         compile_library(HOME / "other.so", checks.NOTHING)
         put(FILE, before)
-        said = imas("enable", "--yes")
+        done = imas("enable", "--yes")
         wanted = checks.enabled(before)
-        check(f"{name}: enabled", said.returncode == 0 and content(FILE) == wanted, (said, content(FILE)))
+        check(f"{name}: enabled", done.returncode == 0 and content(FILE) == wanted, (done, content(FILE)))
         check(f"{name}: programs are well", programs_are_well() is True)
         maps = run("/bin/cat", "/proc/self/maps").stdout
         check(f"{name}: the library is mapped", str(LIBRARY) in maps, maps)
         now = status()
-        check(f"{name}: status says so", now["works"] and now["entry"]["line"] and now["catalogue"]["candidates"] >= 2
+        check(f"{name}: status shows it", now["works"] and now["entry"]["line"] and now["catalogue"]["candidates"] >= 2
               and now["links"][0]["state"] == "approved", now)
-        said = imas("enable", "--yes")
-        check(f"{name}: enabling again changes nothing", said.returncode == 0 and content(FILE) == wanted, said)
+        done = imas("enable", "--yes")
+        check(f"{name}: enabling again changes nothing", done.returncode == 0 and content(FILE) == wanted, done)
         check(f"{name}: verify", imas("verify").returncode == 0)
         restart()
-        check(f"{name}: after a restart programs start, with a word about it", run("/bin/true").returncode == 0 and "ignored" in run("/bin/true").stderr)
-        said = imas("boot")
-        check(f"{name}: boot puts it in place", said.returncode == 0 and programs_are_well() is True and status()["works"], said)
-        said = imas("disable")
-        check(f"{name}: disabled, byte for byte as before", said.returncode == 0 and content(FILE) == before, (said, content(FILE)))
+        check(f"{name}: after a restart programs start, with one message", run("/bin/true").returncode == 0 and "ignored" in run("/bin/true").stderr)
+        done = imas("boot")
+        check(f"{name}: boot puts it in place", done.returncode == 0 and programs_are_well() is True and status()["works"], done)
+        done = imas("disable")
+        check(f"{name}: disabled, byte for byte as before", done.returncode == 0 and content(FILE) == before, (done, content(FILE)))
         check(f"{name}: nothing is left", not RUN.exists() and [p for p in os.listdir("/etc") if "imas" in p and p != "imas"] == [], os.listdir("/etc"))
         check(f"{name}: programs are well after", programs_are_well() is True)
     put(FILE, None)
-    said = imas("boot")
-    check("boot where it is not enabled does nothing", said.returncode == 0 and "nothing to do" in said.stderr and not RUN.exists(), said)
+    done = imas("boot")
+    check("boot where it is not enabled does nothing", done.returncode == 0 and "nothing to do" in done.stderr and not RUN.exists(), done)
     check("disable where it is not enabled does nothing", imas("disable").returncode == 0)
 
 
@@ -142,12 +142,12 @@ def what_status_sees(keep):
     while STUB not in pathlib.Path(f"/proc/{sleeper.pid}/maps").read_text():
         time.sleep(0.01)
     seen = status()["processes"]
-    check("status: who has it mapped", seen["with_library"] >= 1, seen)
+    check("status: processes that have it mapped", seen["with_library"] >= 1, seen)
     good(keep)
     state = status()["links"][0]["state"]
     check("status: another file than the approved one", state == "changed", state)
     seen = status()["processes"]
-    check("status: who has an old one mapped", seen["with_old_library"] >= 1, seen)
+    check("status: processes that have an old one mapped", seen["with_old_library"] >= 1, seen)
     sleeper.kill()
     sleeper.wait()
     check("boot approves the new one", imas("boot").returncode == 0 and status()["links"][0]["state"] == "approved")
@@ -177,8 +177,8 @@ def what_status_sees(keep):
 def refusals(keep):
     nobody = dict(user=65534, group=65534, extra_groups=[])
     for verb in ["enable", "disable", "verify", "boot"]:
-        said = imas(verb, **nobody)
-        check(f"{verb}: root only", said.returncode == 2 and "only root" in said.stderr and "hint:" in said.stderr, said)
+        done = imas(verb, **nobody)
+        check(f"{verb}: root only", done.returncode == 2 and "only root" in done.stderr and "hint:" in done.stderr, done)
     check("status: for everybody", imas("status", **nobody).returncode == 1)
     for name, spoil, undo in [
         ("a library that others may write", lambda: os.chmod(LIBRARY, 0o777), lambda: os.chmod(LIBRARY, 0o755)),
@@ -191,9 +191,9 @@ def refusals(keep):
         ("no libraries", lambda: os.rename(HOME / "lib/imas", HOME / "l"), lambda: os.rename(HOME / "l", HOME / "lib/imas")),
     ]:
         spoil()
-        said = imas("enable", "--yes")
-        fine = said.returncode in (1, 2) and "hint:" in said.stderr and (FILE.is_symlink() or content(FILE) is None) and link() is None
-        check(f"refused: {name}", fine, said)
+        done = imas("enable", "--yes")
+        fine = done.returncode in (1, 2) and "hint:" in done.stderr and (FILE.is_symlink() or content(FILE) is None) and link() is None
+        check(f"refused: {name}", fine, done)
         undo()
         shutil.rmtree(RUN, ignore_errors=True)
     good(keep)
@@ -207,27 +207,27 @@ def broken_before_enable(keep):
         before = b"# theirs\n"
         put(FILE, before)
         spoil(LIBRARY)
-        said = imas("enable", "--yes")
-        check(f"enable refuses: {name}", said.returncode == 1 and "not enabled" in said.stderr, said)
+        done = imas("enable", "--yes")
+        check(f"enable refuses: {name}", done.returncode == 1 and "not enabled" in done.stderr, done)
         check(f"enable refuses: {name}: everything as before", content(FILE) == before and link() is None and programs_are_well() is True)
         good(keep)
     compile_library(LIBRARY, checks.SYSTEM_CALL + checks.CONSTRUCTOR % "for (;;) call(34, 0, 0, 0);")
-    said = imas("enable", "--yes")
-    check("enable refuses: a library that hangs", said.returncode == 1 and "did not end" in said.stderr and content(FILE) == before, said)
+    done = imas("enable", "--yes")
+    check("enable refuses: a library that hangs", done.returncode == 1 and "did not end" in done.stderr and content(FILE) == before, done)
     good(keep)
     put(FILE, None)
     for before in [None, b"/srv/imas/other.so\n"]:
         put(FILE, before)
-        fails_in_earnest(LIBRARY)
-        said = imas("enable", "--yes")
-        check("what passes the rehearsal and fails in earnest is taken back", said.returncode == 1 and "taken back" in said.stderr
-              and content(FILE) == before and link() is None and programs_are_well() is True, (said, content(FILE)))
+        fails_on_the_real_machine(LIBRARY)
+        done = imas("enable", "--yes")
+        check("a library that passes the rehearsal and fails on the real machine is taken back", done.returncode == 1 and "taken back" in done.stderr
+              and content(FILE) == before and link() is None and programs_are_well() is True, (done, content(FILE)))
         good(keep)
     put(FILE, None)
 
 
 def broken_before_boot(keep):
-    for name, (spoil, _) in [*BROKEN.items(), ("fails in earnest", (fails_in_earnest, True))]:
+    for name, (spoil, _) in [*BROKEN.items(), ("fails on the real machine", (fails_on_the_real_machine, True))]:
         before = b"# theirs\n" if name < "m" else None
         put(FILE, before)
         if imas("enable", "--yes").returncode != 0:
@@ -235,21 +235,21 @@ def broken_before_boot(keep):
             continue
         spoil(LIBRARY)
         restart()
-        said = imas("boot")
-        check(f"boot heals: {name}", said.returncode == 1 and "taken out" in said.stderr and content(FILE) == before, (said, content(FILE)))
-        check(f"boot heals: {name}: no link, programs are well", link() is None and programs_are_well() is True)
+        done = imas("boot")
+        check(f"boot repairs: {name}", done.returncode == 1 and "taken out" in done.stderr and content(FILE) == before, (done, content(FILE)))
+        check(f"boot repairs: {name}: no link, programs are well", link() is None and programs_are_well() is True)
         good(keep)
         restart()
     put(FILE, None)
 
 
 def broken_while_it_runs(keep):
-    """The worst: the file itself changes under a machine that uses it. The static tools go on working."""
+    """The worst case: the library changes while the machine uses it. The static tools still work."""
     ways = [(name, spoil, fatal) for name, (spoil, fatal) in BROKEN.items()]
     place = pathlib.Path(status()["links"][0]["path"])
     ways.append(("written over in place", lambda to: os.truncate(to, to.stat().st_size // 2), True))
     for name, spoil, fatal in ways:
-        # What `enable` does, without its battery: that was shown above.
+        # What `enable` does, without its tests, which were shown above.
         place.parent.mkdir(parents=True)
         place.symlink_to(LIBRARY)
         for tool in ["imas-rescue", "imas-ldpreload"]:
@@ -262,20 +262,20 @@ def broken_while_it_runs(keep):
                 check(f"running: {name}: no dynamic program starts", run("/bin/true").returncode != 0)
             words = ["remove", ENTRY] if tool == "imas-ldpreload" else []
             (RUN / "disabled").unlink(missing_ok=True)
-            said = run(HOME / "sbin" / tool, *words)
-            check(f"running: {name}: {tool} heals", said.returncode == 0 and content(FILE) is None and programs_are_well() is True, said)
+            done = run(HOME / "sbin" / tool, *words)
+            check(f"running: {name}: {tool} repairs it", done.returncode == 0 and content(FILE) is None and programs_are_well() is True, done)
             check(f"running: {name}: {tool} switches off", (RUN / "disabled").exists() == (tool == "imas-rescue"))
         good(keep)
         restart()
 
 
 def hurts():
-    """Some program, of some user, behaves differently."""
+    """A program of a user behaves differently."""
     return programs_are_well() is not True or run("/bin/true", user=65534, group=65534, extra_groups=[]).stderr != ""
 
 
 def what_the_linker_reads():
-    """The dynamic linker itself says how it reads a file: a line for every library that it does not find."""
+    """The dynamic linker itself shows how it reads a file: a line for every library that it does not find."""
     random.seed(4)
     ours = "/x/ours.so"
     words = [" ", "\t", "\n", ":", "#", "/x/a.so", "/x/b.so", ours, ours, "\r", "# /x/c.so\n"]
@@ -292,13 +292,13 @@ def what_the_linker_reads():
         wanted = [entry for entry in before if entry != ours] if "#" not in text else after
         if by_status != before or after != wanted or ours in after or there != (ours in before):
             wrong.append((text, content(FILE), before, by_status, after))
-    check("entries are what the dynamic linker takes for entries", not wrong, wrong[:3])
+    check("entries are what the dynamic linker treats as entries", not wrong, wrong[:3])
     put(FILE, None)
 
 
 def as_the_linker_reads():
-    said = subprocess.run(["/bin/true"], capture_output=True).stderr.decode()
-    return re.findall(r"object '([^']*)' from /etc/ld.so.preload", said)
+    done = subprocess.run(["/bin/true"], capture_output=True).stderr.decode()
+    return re.findall(r"object '([^']*)' from /etc/ld.so.preload", done)
 
 
 def main():

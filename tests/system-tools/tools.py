@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""imas-ldpreload and imas-rescue on files in a folder of their own; ends with "system-tools: N passed, N failed"."""
+"""imas-ldpreload and imas-rescue on files in a temporary folder; ends with "system-tools: N passed, N failed"."""
 
 import collections
 import fcntl
@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True
 import checks
 from checks import ENTRY, LDPRELOAD, LINE, RESCUE, check, content, enabled, put, report, run, skip
 
-# What may stand there before us, and has to stand there after us.
+# Possible contents before, which must be the same after.
 FILES = {
     "none": None,
     "empty": b"",
@@ -86,7 +86,7 @@ def remove_from_the_midst(file):
 
 
 def any_text(file):
-    """Whatever stands there: added and removed, it is as it was."""
+    """With any content: after adding and removing the file is as it was."""
     random.seed(5)
     wrong = []
     for _ in range(200):
@@ -127,9 +127,9 @@ def refusals(file):
     other = file.with_name("other")
 
     def refused(name, words, before=None):
-        said = tool("add", file)
-        fine = said.returncode == 2 and words in said.stderr and content(file) == before
-        check(f"refused: {name}", fine, said)
+        done = tool("add", file)
+        fine = done.returncode == 2 and words in done.stderr and content(file) == before
+        check(f"refused: {name}", fine, done)
         file.is_dir() or put(file, None)
 
     other.write_bytes(b"/a.so\n")
@@ -139,40 +139,40 @@ def refusals(file):
     refused("hard link", "hard link", b"/a.so\n")
     other.unlink()
     os.mkfifo(file)
-    said = tool("add", file)
-    check("refused: FIFO", said.returncode == 2 and "regular" in said.stderr, said)
+    done = tool("add", file)
+    check("refused: FIFO", done.returncode == 2 and "regular" in done.stderr, done)
     file.unlink()
     file.mkdir()
-    said = tool("add", file)
-    check("refused: folder", said.returncode == 2 and "regular" in said.stderr, said)
+    done = tool("add", file)
+    check("refused: folder", done.returncode == 2 and "regular" in done.stderr, done)
     file.rmdir()
     for name, bytes_, words in [("NUL byte", b"/a\0b\n", "NUL"), ("huge", b"#" * 70000, "64 KiB")]:
         file.write_bytes(bytes_)
         refused(name, words, bytes_)
     file.write_bytes(b"/a.so\n")
     if run("chattr", "+i", file).returncode == 0:
-        said = tool("add", file)
+        done = tool("add", file)
         run("chattr", "-i", file)
-        check("refused: immutable", said.returncode == 2 and "immutable" in said.stderr and "chattr" in said.stderr, said)
+        check("refused: immutable", done.returncode == 2 and "immutable" in done.stderr and "chattr" in done.stderr, done)
     else:
         skip("immutable file", "chattr +i is not possible here")
     file.unlink()
     for entry in ["relative.so", "/a b", "/a:b", "/a\tb", "/a\nb", "/a#b", ""]:
-        said = tool("add", file, entry=entry)
-        check(f"refused: entry {entry!r}", said.returncode == 2 and "hint:" in said.stderr and not file.exists(), said)
+        done = tool("add", file, entry=entry)
+        check(f"refused: entry {entry!r}", done.returncode == 2 and "hint:" in done.stderr and not file.exists(), done)
     for words in [[], ["add"], ["frobnicate", ENTRY], ["add", ENTRY, "--file"], ["add", ENTRY, "more"], ["remove", ENTRY, "--", "/bin/true"]]:
-        said = run(LDPRELOAD, *words)
-        check(f"refused: words {words}", said.returncode == 2 and "hint: imas-ldpreload --help" in said.stderr, said)
-    said = tool("add", file.parent / "no/such/folder/preload")
-    check("refused: no folder", said.returncode == 2 and "No such file" in said.stderr, said)
+        done = run(LDPRELOAD, *words)
+        check(f"refused: words {words}", done.returncode == 2 and "hint: imas-ldpreload --help" in done.stderr, done)
+    done = tool("add", file.parent / "no/such/folder/preload")
+    check("refused: no folder", done.returncode == 2 and "No such file" in done.stderr, done)
 
 
 def checks_and_roll_back(file):
     for name, before in FILES.items():
         put(file, before)
         for how, command in [("fails", ["/bin/false"]), ("dies", ["/bin/sh", "-c", "kill -SEGV $$"]), ("is not there", ["/no/such"])]:
-            said = tool("add", file, "--", *command)
-            check(f"{name}: taken back when the check {how}", said.returncode == 1 and content(file) == before, said)
+            done = tool("add", file, "--", *command)
+            check(f"{name}: taken back when the check {how}", done.returncode == 1 and content(file) == before, done)
         check(f"{name}: nothing is left", litter(file.parent) == [], litter(file.parent))
     put(file, None)
     seen = tool("add", file, "--", "/bin/grep", "-qF", ENTRY, file)
@@ -181,7 +181,8 @@ def checks_and_roll_back(file):
 
 
 def interrupted(file):
-    """Whatever ends the tool while the check runs (a key, a closed terminal, a shutdown): nothing stays that was not tried."""
+    """If the tool is ended while the check runs (a key, a closed terminal, a shutdown), no untested entry
+    stays."""
     began = file.with_name("began")
     for name, before in FILES.items():
         for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -193,16 +194,16 @@ def interrupted(file):
             while not began.exists():
                 time.sleep(0.01)
             tool_.send_signal(sent)
-            said = tool_.communicate()[1]
-            fine = tool_.returncode == -sent and "interrupted" in said and "taken back" in said and content(file) == before
-            check(f"{name}: taken back at {sent.name}", fine, (tool_.returncode, said, content(file)))
+            done = tool_.communicate()[1]
+            fine = tool_.returncode == -sent and "interrupted" in done and "taken back" in done and content(file) == before
+            check(f"{name}: taken back at {sent.name}", fine, (tool_.returncode, done, content(file)))
         began.unlink()
         check(f"{name}: nothing is left", litter(file.parent) == [], litter(file.parent))
     put(file, None)
 
 
 def nobody_reads(file):
-    """Whoever started the tool is gone: its words go nowhere, its work is done nevertheless."""
+    """The reader of the tool's output is gone: the tool still does its work."""
     read, write = os.pipe()
     os.close(read)
     ended = subprocess.run([LDPRELOAD, "add", ENTRY, "--file", file, "--", "/bin/false"], stdout=write, stderr=write)
@@ -232,24 +233,25 @@ def many_at_once(file):
     ended = at_once("remove")
     check("twelve at once: all are gone", ended == [0] * 12 and content(file) == b"/theirs.so\n", (ended, content(file)))
     put(file, None)
-    for other in litter(file.parent):  # backups of states that were others' new ones
+    for other in litter(file.parent):  # backups of other states
         (file.parent / other).unlink()
 
 
 def a_lock_that_is_gone(file):
-    """A lock that was deleted between our opening and our locking it is nobody's: the one that stands there now counts."""
+    """A lock that was deleted between our opening and our locking it does not count: the present file does.
+    """
     if not shutil.which("strace"):
         return skip("a lock that is gone", "strace is not installed")
     lock = file.with_name("preload.imas-lock")
     lock.touch()
     tracing = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=4s:when=1"]
     process = subprocess.Popen([*tracing, LDPRELOAD, "add", ENTRY, "--file", file], stdout=subprocess.DEVNULL)
-    time.sleep(0.5)  # it has opened the lock; if it is slower than that, nothing is shown, and nothing fails
+    time.sleep(0.5)  # it has opened the lock by then; if it is slower, the test shows nothing and does not fail
     lock.unlink()
     with open(lock, "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         time.sleep(4.5)
-        check("a lock that is gone keeps nobody out", content(file) is None, content(file))
+        check("a deleted lock does not block", content(file) is None, content(file))
     check("a lock that is let go", process.wait() == 0 and content(file) == LINE, content(file))
     tool("remove", file)
 
@@ -258,7 +260,7 @@ def a_lock_that_is_gone(file):
 
 
 def system_calls(*words):
-    """What the command asks of the kernel, in order, as (call, line)."""
+    """The system calls of the command, in order, as (call, line)."""
     with tempfile.NamedTemporaryFile("r") as log:
         run("strace", "-o", log.name, *words)
         lines = [line for line in log.read().splitlines() if re.match(r"[a-z_0-9]+\(", line)]
@@ -293,7 +295,7 @@ def power_cuts(file):
                 kills += killed_at(call, count, *words)
                 if content(file) not in allowed:
                     wrong.append((call, count, content(file)))
-                # The next one finds its way, and cleans up.
+                # The next call works, and cleans up.
                 last = tool("remove" if more else verb, file)
                 end = before if more else allowed[1]
                 mess = [other for other in litter(file.parent) if not other.endswith("-backup")]
@@ -337,12 +339,12 @@ def rescue_as_init(folder):
     for mounted in ["", "mount -t tmpfs none run && mkdir run/imas &&"]:
         (root / "etc/ld.so.preload").write_bytes(LINE)
         script = f"mount --bind . . && cd $PWD && {mounted} exec chroot . /usr/sbin/imas-rescue single"
-        said = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=root)
-        if "unshare failed" in said.stderr:
-            return skip("rescue as process 1", said.stderr.strip())
+        done = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=root)
+        if "unshare failed" in done.stderr:
+            return skip("rescue as process 1", done.stderr.strip())
         expected = "init: pid 1, /sbin/init single, preload gone, root writable"
-        check("rescue as init: without /proc, then the real init", expected in said.stdout, said)
-        check("rescue as init: switches off only where /run is", ("disabled: made" in said.stdout) == bool(mounted), said)
+        check("rescue as init: without /proc, then the real init", expected in done.stdout, done)
+        check("rescue as init: switches off only where /run is", ("disabled: made" in done.stdout) == bool(mounted), done)
         check("rescue as init: nothing below a later /run", os.listdir(root / "run") == [], os.listdir(root / "run"))
     # As the kernel starts it: the root is read-only.
     (root / "etc/ld.so.preload").write_bytes(LINE)
@@ -352,24 +354,24 @@ def rescue_as_init(folder):
         return skip("rescue on a read-only root", made.stderr.strip())
     (folder / "m").mkdir()
     script = f"d=$(losetup -f --show {image}) && mount -o ro $d m && losetup -d $d && cd m && exec chroot . /usr/sbin/imas-rescue"
-    said = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=folder)
-    if "mount:" in said.stderr or "losetup:" in said.stderr:
-        return skip("rescue on a read-only root", said.stderr.strip())
+    done = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=folder)
+    if "mount:" in done.stderr or "losetup:" in done.stderr:
+        return skip("rescue on a read-only root", done.stderr.strip())
     return check("rescue as init: a read-only root is changed and read-only again",
-                 "preload gone, root read-only" in said.stdout and not said.stderr, said)
+                 "preload gone, root read-only" in done.stdout and not done.stderr, done)
 
 
 def rescue_reason(file):
     put(file, LINE)
     reason = file.with_name("emergency")
     reason.write_bytes(b"five programs failed\x1b[31m at their start\nsecond line\n")
-    said = run(RESCUE, "--file", file, "--run-dir", file.parent / "run", "--reason", reason)
-    check("rescue: the reason, without control characters", "why: five programs failed?[31m at their start\n" in said.stdout
-          and "second" not in said.stdout, said)
+    done = run(RESCUE, "--file", file, "--run-dir", file.parent / "run", "--reason", reason)
+    check("rescue: the reason, without control characters", "why: five programs failed?[31m at their start\n" in done.stdout
+          and "second" not in done.stdout, done)
     reason.unlink()
     reason.symlink_to("/etc/shadow")
-    said = run(RESCUE, "--file", file, "--run-dir", file.parent / "run", "--reason", reason)
-    check("rescue: the reason's link is not followed", said.returncode == 0 and "why:" not in said.stdout, said)
+    done = run(RESCUE, "--file", file, "--run-dir", file.parent / "run", "--reason", reason)
+    check("rescue: the reason's link is not followed", done.returncode == 0 and "why:" not in done.stdout, done)
     reason.unlink()
     shutil.rmtree(file.parent / "run")
     put(file, None)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bits of [`crate::IndexEntry::flags`] (`enum imas_entry_flag`).
 
-/// On the entry without detail: told apart by what the interpreter is given to run.
+/// On the entry without detail: distinguished by what the interpreter is given to run.
 pub const INTERPRETER: u32 = 1;
-/// On the entry without detail: told apart by jar or main class.
+/// On the entry without detail: distinguished by jar or main class.
 pub const JAVA: u32 = 2;
-/// On the entry without detail: told apart by systemd unit.
+/// On the entry without detail: distinguished by systemd unit.
 pub const BY_UNIT: u32 = 4;
 /// Production starts write a flight page, so that a crash is seen.
 pub const FLIGHT: u32 = 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Names of the environment variables: launcher to guard and hook.
 
-/// Absolute path of the page the launcher prepared for this process (its pid stands in the header).
+/// Absolute path of the page the launcher prepared for this process (its pid is in the header).
 pub const PAGE: &str = "IMAS_PAGE";
 /// `1`: leave the environment as it is, so that children run under the same candidate.
 pub const FOLLOW: &str = "IMAS_FOLLOW";
@@ -11,8 +11,9 @@ pub const TREE: &str = "IMAS_TREE";
 pub const WAS: &str = "IMAS_WAS_";
 /// Colon-separated names that did not exist before the launcher set them.
 pub const UNSET: &str = "IMAS_UNSET";
-/// Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for one, looks for
-/// the auxiliary vector behind the NULL that ends the environment, and reads what it finds there in pairs.
+/// Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for
+/// one, looks for the auxiliary vector after the NULL that ends the environment, and reads what it finds
+/// there in pairs.
 pub const PAD: &str = "IMAS_PAD";
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";

@@ -27,7 +27,7 @@ pub const INDEX_VERSION: u32 = 1;
 pub const INDEX_HEADER_BYTES: usize = 128;
 /// Size of [`IndexEntry`].
 pub const INDEX_ENTRY_BYTES: usize = 128;
-/// An entry stands in its home slot or one of the next `INDEX_PROBES - 1`.
+/// An entry is in its home slot or one of the next `INDEX_PROBES - 1`.
 pub const INDEX_PROBES: usize = 16;
 /// Bytes of an entry, from its start, that are the key.
 pub const KEY_BYTES: usize = 40;

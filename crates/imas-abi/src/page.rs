@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The trial page, field by field as in the header. What each field means and who writes it stands there
+//! The trial page, field by field as in the header. What each field means and who writes it is there
 //! once; the words here are the short form.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -48,7 +48,7 @@ pub const SIZE_BUCKETS: usize = 64;
 /// Weights are fixed point: a call sampled with probability p adds 256/p.
 pub const WEIGHT_ONE: u64 = 256;
 
-/// The first 4096 bytes of a page (`struct imas_page_header`). The launcher writes what stands before
+/// The first 4096 bytes of a page (`struct imas_page_header`). The launcher writes what is before
 /// [`state`](Self::state), the process under trial the rest. Strings end with a NUL.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -149,8 +149,8 @@ pub struct PageHeader {
 
     /// Moments at which it was looked where the resident bytes are.
     pub split_moments: u64,
-    /// Those at which the allocator told `split_in_use_kib_time` and what follows.
-    pub split_told: u64,
+    /// Those at which the allocator reported `split_in_use_kib_time` and what follows.
+    pub split_reported: u64,
     /// Time the moments stand for, in units of 2^16 ns; what follows is KiB times such units.
     pub split_time: u64,
     /// Resident bytes, as in `resident_bytes_sum`.
@@ -178,7 +178,7 @@ pub struct PageHeader {
 pub struct SampledOp {
     /// Calls timed.
     pub sampled: u64,
-    /// Sum of weights of those not taken for interrupted (`hook/believed.h`): estimates calls * 256.
+    /// Sum of weights of those not taken for interrupted (`hook/plausible.h`): estimates calls * 256.
     pub weight: u64,
     /// Of the same: sum of weight * ticks / 256, the empty pair not yet subtracted.
     pub ticks: u64,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the headers of `abi/` with the C compiler and compares every offset, size and constant with the mirror.
+//! Compiles the headers of `abi/` with the C compiler and compares every offset, size and constant with the
+//! mirror.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +45,7 @@ fn layouts() -> Facts {
         forks, threads, served, ticks_start, ns_start, ticks_last, ns_last, empty_pair_ticks_256, snapshots,
         heap_bytes_sum, heap_bytes_peak, live_bytes_sum, live_bytes_peak, resident_bytes_sum, resident_bytes_peak,
         user_us, system_us, minor_faults, major_faults, max_rss_bytes, voluntary_switches, involuntary_switches,
-        resident_kib_time, split_moments, split_told, split_time, split_resident_kib_time, split_usable_kib_time,
+        resident_kib_time, split_moments, split_reported, split_time, split_resident_kib_time, split_usable_kib_time,
         split_requested_kib_time, split_in_use_kib_time, split_cached_kib_time, split_dirty_kib_time, split_own_kib_time,
         forked,
     ] }
@@ -199,7 +200,7 @@ fn source(numbers: &Facts, strings: &Facts) -> String {
     source + "    return 0;\n}\n"
 }
 
-/// What the C compiler says.
+/// The layout according to the C compiler.
 fn compiled(source: &str) -> Facts {
     let dir = tempfile::tempdir().unwrap();
     let (c, binary) = (dir.path().join("layout.c"), dir.path().join("layout"));
@@ -226,7 +227,7 @@ fn the_mirror_is_the_header() {
     assert_eq!(facts.len(), c.len());
 }
 
-/// Every constant of the headers stands in the lists above.
+/// Every constant of the headers is in the lists above.
 #[test]
 fn no_constant_of_the_headers_is_forgotten() {
     let text = HEADERS.map(|header| std::fs::read_to_string(folder().join(header)).unwrap()).concat();

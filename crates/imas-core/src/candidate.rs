@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A candidate as the core sees it, and the one rule about which samples may speak for it.
+//! A candidate as the core sees it, and the rule which samples count for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ pub struct Candidate {
     pub name: String,
     /// Version of the allocator; empty when not known.
     pub version: String,
-    /// Names under which its allocator may appear as [`crate::Sample::served`]; empty: any (what serves under
-    /// `system` depends on the program).
+    /// Names under which its allocator may appear as [`crate::Sample::served`]; empty: any name, as for
+    /// `system`.
     pub serves: Vec<String>,
     /// False when it cannot be loaded here.
     pub available: bool,
-    /// False when it has left the set of those that are tested: what its trials have shown stays, more are not asked for.
+    /// False when it has left the set of tested candidates: its trials still count, but no more are made.
     #[serde(default = "yes")]
     pub tested: bool,
 }
@@ -66,9 +66,9 @@ pub enum NotCounted {
     Flight,
     /// The program crashed.
     Crashed,
-    /// The injected code stood aside, for this reason.
+    /// The injected code did nothing, for this reason.
     Passed(String),
-    /// Another object's malloc served.
+    /// The malloc of another object served.
     ForeignServed(String),
     /// Too few operations: none was timed.
     NothingTimed,
@@ -77,8 +77,8 @@ pub enum NotCounted {
 }
 
 impl NotCounted {
-    /// True when the trial says that this candidate yields nothing with this program: it is worth counting such
-    /// trials, so that they come to an end. Not so where only the circumstances of the one start were to blame
+    /// True when the trial shows that this candidate gives no figures for this program. Such trials are
+    /// counted, so that they come to an end. False where the circumstances of the one start were the cause
     /// (`disabled`, `valgrind`, a resource limit).
     pub fn is_candidates_doing(&self) -> bool {
         match self {
@@ -91,7 +91,7 @@ impl NotCounted {
 
 /// Figures of a sample that counts, as Algorithm 8 takes them.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Counted {
+pub struct CountedSample {
     /// Mean of the four class means, ns.
     pub ns_per_op: f64,
     /// Fragmentation over virtual sizes, 0 to 1.
@@ -139,15 +139,19 @@ pub fn cost(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Resu
 ///
 /// # Errors
 /// The first reason, in the order of [`NotCounted`], why it does not.
-pub fn count(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<Counted, NotCounted> {
+pub fn count(
+    record: &TrialRecord,
+    candidate: &Candidate,
+    build_id: &str,
+) -> Result<CountedSample, NotCounted> {
     admit(record, candidate, build_id)?;
     let sample = &record.sample;
     let ns_per_op = sample.ns_per_op().filter(|ns| ns.is_finite()).ok_or(NotCounted::NothingTimed)?;
     let frag = sample.frag_virtual().ok_or(NotCounted::NoSnapshot)?;
-    Ok(Counted { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
+    Ok(CountedSample { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
 }
 
-/// What both policies ask of a sample before they look at its figures.
+/// What both policies require of a sample before they use its figures.
 fn admit(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<(), NotCounted> {
     let sample = &record.sample;
     if sample.candidate != candidate.name {
@@ -177,10 +181,11 @@ fn admit(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Ended, Memory, OpFigures, Sample};
+    use crate::sample::{Ended, MemoryFigures, OpFigures, Sample};
 
     fn good() -> TrialRecord {
-        let memory = Memory { snapshots: 1, heap_mean: 400, live_mean: 300, ..Memory::default() };
+        let memory =
+            MemoryFigures { snapshots: 1, heap_mean: 400, live_mean: 300, ..MemoryFigures::default() };
         let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, ..OpFigures::default() };
         TrialRecord {
             sample: Sample {
@@ -200,7 +205,7 @@ mod tests {
         Candidate::new("jemalloc", "5.3", &["jemalloc"])
     }
 
-    fn after(change: impl FnOnce(&mut TrialRecord)) -> Result<Counted, NotCounted> {
+    fn after(change: impl FnOnce(&mut TrialRecord)) -> Result<CountedSample, NotCounted> {
         let mut record = good();
         change(&mut record);
         count(&record, &jemalloc(), "b1")
@@ -208,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_good_sample_counts() {
-        assert_eq!(after(|_| ()), Ok(Counted { ns_per_op: 20.0, frag: 0.25, heap_bytes: 400.0 }));
+        assert_eq!(after(|_| ()), Ok(CountedSample { ns_per_op: 20.0, frag: 0.25, heap_bytes: 400.0 }));
         assert!(after(|r| r.sample.ended = Ended::Signal { signal: 15 }).is_ok(), "killed, not crashed");
     }
 

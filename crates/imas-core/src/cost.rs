@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run cost by its counts: instructions, and a price for each page fault, cache miss and miss of the TLB.
+//! Cost of a run from its event counts: instructions, page faults, cache misses and TLB misses, each at a
+//! price.
 //!
-//! CPU seconds of a shared machine hold what its neighbours do; counts hardly do. The prices come from the runs themselves, as the
-//! least squares of relative errors with no price below 0 (C. L. Lawson and R. J. Hanson, Solving Least Squares Problems, 1974, chapter 23), found
-//! one price at a time (V. Franc, V. Hlavac and M. Navara, Sequential Coordinate-Wise Algorithm for the Non-negative Least Squares
-//! Problem, CAIP 2005): counts of one program rise and fall together, where solving for all at once would be at the mercy of rounding.
+//! On a shared machine CPU seconds depend on the neighbours; counts hardly do. The prices are fitted to the
+//! runs themselves: least squares of relative errors with no price below 0 (C. L. Lawson and R. J. Hanson,
+//! Solving Least Squares Problems, 1974, chapter 23). They are found one at a time (V. Franc, V. Hlavac and
+//! M. Navara, Sequential Coordinate-Wise Algorithm for the Non-negative Least Squares Problem, CAIP 2005),
+//! because the counts of one program are strongly correlated and solving for all at once would be
+//! ill-conditioned.
 
 use serde::Serialize;
 
@@ -33,16 +36,16 @@ pub struct Prices {
     pub tlb_miss_s: f64,
 }
 
-/// Sweeps over the prices; prices of counts that rise together are found slowly, their sum is not.
+/// Sweeps over the prices. Correlated prices converge slowly one by one, but their sum converges fast.
 const SWEEPS: usize = 20_000;
-/// A sweep that moves no price by more than this part of a run's time is the last.
+/// The iteration ends after a sweep that changes no price by more than this share of a run's time.
 const STILL: f64 = 1e-12;
 /// Fewer runs than prices fit anything.
 const FEWEST: usize = 2 * KINDS;
 
 impl Prices {
-    /// The prices under which the runs' counts explain their CPU time best. None with fewer than eight runs, or with a run
-    /// without instructions or CPU time.
+    /// The prices under which the runs' counts explain their CPU time best. None with fewer than eight runs,
+    /// or with a run without instructions or CPU time.
     #[must_use]
     pub fn fit(runs: &[Priced]) -> Option<Self> {
         let sound = |run: &Priced| {
@@ -70,8 +73,9 @@ impl Prices {
     }
 }
 
-/// The cost of every run by prices that it had no part in: pairs of runs are priced by turns by the odd and by the even ones, or
-/// prices that follow the noise of their own runs would make these look steady. None where either half cannot be fitted.
+/// The cost of every run by prices fitted without that run: the odd runs price the even ones and the reverse.
+/// With prices fitted to their own noise the runs would look too steady. None where either half cannot be
+/// fitted.
 #[must_use]
 pub fn cost_by_others(runs: &[Priced]) -> Option<Vec<f64>> {
     let half =
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_has_no_price() {
+    fn uncounted_trials_have_no_cost() {
         assert_eq!(Prices::fit(&runs(7, 0.0, 5)), None);
         let mut uncounted = runs(40, 0.0, 6);
         uncounted[3].counts[0] = 0.0;

@@ -13,15 +13,17 @@ pub struct Curve {
     pub ms: Vec<u64>,
     /// `Pss_Anon - LazyFree + SwapPss` of its processes, the hook's tables left out.
     pub resident_kib: Vec<u64>,
-    /// rw-p anonymous and `[heap]` mappings, thread stacks and the hook's tables left out: the paper's heap, virtual.
+    /// rw-p anonymous and `[heap]` mappings, thread stacks and the hook's tables left out: the paper's heap,
+    /// virtual.
     pub heap_kib: Vec<u64>,
-    /// Usable bytes in live blocks, as the hook estimates them; zeros where forked children went on with their parent's.
+    /// Usable bytes in live blocks, as the hook estimates them; zeros where forked children went on with
+    /// their parent's.
     pub live_kib: Vec<u64>,
 }
 
 /// One look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct MemorySnapshot {
     /// See [`Curve::ms`].
     pub ms: u64,
     /// See [`Curve::resident_kib`].
@@ -38,8 +40,8 @@ impl Curve {
 
     /// A curve through these looks.
     #[must_use]
-    pub fn through(looks: &[Look]) -> Self {
-        let list = |of: fn(&Look) -> u64| looks.iter().map(of).collect();
+    pub fn through(looks: &[MemorySnapshot]) -> Self {
+        let list = |of: fn(&MemorySnapshot) -> u64| looks.iter().map(of).collect();
         Self {
             ms: list(|look| look.ms),
             resident_kib: list(|look| look.resident_kib),
@@ -50,10 +52,10 @@ impl Curve {
 
     /// Its looks; where lists differ in length, as far as the shortest goes.
     #[must_use]
-    pub fn looks(&self) -> Vec<Look> {
+    pub fn looks(&self) -> Vec<MemorySnapshot> {
         let lists = self.ms.iter().zip(&self.resident_kib).zip(&self.heap_kib).zip(&self.live_kib);
         lists
-            .map(|(((&ms, &resident_kib), &heap_kib), &live_kib)| Look {
+            .map(|(((&ms, &resident_kib), &heap_kib), &live_kib)| MemorySnapshot {
                 ms,
                 resident_kib,
                 heap_kib,
@@ -62,17 +64,18 @@ impl Curve {
             .collect()
     }
 
-    /// At most `most` of its looks, evenly chosen, the first and the last among them, rounded to three digits.
+    /// At most `most` of its looks, evenly chosen, the first and the last among them, rounded to three
+    /// digits.
     #[must_use]
     pub fn thinned(&self, most: usize) -> Self {
         const DIGITS: u32 = 3;
-        let rounded = |look: Look| Look {
+        let rounded = |look: MemorySnapshot| MemorySnapshot {
             ms: significant(look.ms, DIGITS),
             resident_kib: significant(look.resident_kib, DIGITS),
             heap_kib: significant(look.heap_kib, DIGITS),
             live_kib: significant(look.live_kib, DIGITS),
         };
-        let looks: Vec<Look> = evenly(&self.looks(), most).into_iter().map(rounded).collect();
+        let looks: Vec<MemorySnapshot> = evenly(&self.looks(), most).into_iter().map(rounded).collect();
         Self::through(&looks)
     }
 }
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     fn curve(len: u64) -> Curve {
-        let look = |i| Look { ms: i, resident_kib: 123_456 + i, heap_kib: 2 * i, live_kib: i };
+        let look = |i| MemorySnapshot { ms: i, resident_kib: 123_456 + i, heap_kib: 2 * i, live_kib: i };
         Curve::through(&(0..len).map(look).collect::<Vec<_>>())
     }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what is known of a program and the machine's state to the candidate for its next start.
+//! Decides the candidate of a program's next start, from its history and the machine's conditions.
 
 use serde::{Deserialize, Serialize};
 
-use crate::adaptive::{Judgement, Known, Proof, Standing, Status, weight};
+use crate::adaptive::{AdaptiveState, Judgement, Objective, Proof, Standing, Status, weight};
 use crate::candidate::SYSTEM;
 pub use crate::conditions::Conditions;
 use crate::paper::{Pick, Picks, choose, cpu_load_pct};
-use crate::profile::{Bar, CandidateView, ProfileView};
+use crate::plural::counted;
+use crate::profile::{CandidateView, IneligibleCause, ProfileView};
 use crate::quarantine::{Crashes, Quarantine};
 use crate::reason::Reason;
 use crate::sample::Ended;
@@ -16,7 +17,7 @@ use crate::stats::more;
 /// One figure or fact on which a decision rests.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
-    /// What it is, in words.
+    /// Its name for people.
     pub name: String,
     /// Its value, with unit.
     pub value: String,
@@ -28,16 +29,16 @@ impl Evidence {
     }
 }
 
-/// What the next start of a program is to be.
+/// The decision for the next start of a program.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Decision {
     /// Name in the catalogue.
     pub candidate: String,
-    /// True: start it under the hook and count.
+    /// True: the start is a trial, under the hook.
     pub trial: bool,
     /// Why.
     pub reason: Reason,
-    /// On what.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
 }
 
@@ -62,8 +63,8 @@ impl Decision {
     }
 }
 
-/// Decides: a pin stands above an exclusion, an exclusion above the policy. A quarantined or unavailable candidate
-/// is never chosen, not even when pinned; `system` always may be.
+/// Decides: a pin takes precedence over an exclusion, an exclusion over the policy. A quarantined or
+/// unavailable candidate is never chosen, not even when pinned; `system` always may be.
 pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     if let Some(name) = &profile.pinned {
         return pinned(profile, name);
@@ -71,8 +72,8 @@ pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     if profile.excluded {
         return Decision::system(Reason::Excluded, vec![]);
     }
-    if let Some(bar) = profile.bar {
-        return barred(bar);
+    if let Some(cause) = profile.ineligible {
+        return ineligible(cause);
     }
     if let Some(known) = &profile.adaptive {
         return adaptively(profile, known, conditions, true);
@@ -83,17 +84,37 @@ pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     pick(profile, conditions)
 }
 
-/// The same for a start that must be no trial.
+/// The same for a start that must not be a trial.
 pub fn decide_production(profile: &ProfileView, conditions: &Conditions) -> Decision {
-    let is_free = profile.pinned.is_none() && !profile.excluded && profile.bar.is_none();
+    let is_free = profile.pinned.is_none() && !profile.excluded && profile.ineligible.is_none();
     match &profile.adaptive {
         Some(known) if is_free => adaptively(profile, known, conditions, false),
         _ => decide(&ProfileView { next_test: None, ..profile.clone() }, conditions),
     }
 }
 
+/// The candidate of a trial that is to run at the same time as those of `running`, so that they can be
+/// compared; None where none is due beside them.
+pub fn trial_beside<'a>(
+    profile: &'a ProfileView,
+    conditions: &Conditions,
+    running: &[&str],
+) -> Option<&'a str> {
+    let is_free = profile.pinned.is_none() && !profile.excluded && profile.ineligible.is_none();
+    let known = profile.adaptive.as_ref().filter(|_| is_free)?;
+    let index = |name: &&str| profile.candidates.iter().position(|view| view.name == **name);
+    let running: Vec<usize> = running.iter().filter_map(index).collect();
+    let next = known.next_beside(weight(conditions, known.settings.objective).w, &running)?;
+    Some(profile.candidates[next].name.as_str())
+}
+
 /// By the default policy.
-fn adaptively(profile: &ProfileView, known: &Known, conditions: &Conditions, may_try: bool) -> Decision {
+fn adaptively(
+    profile: &ProfileView,
+    known: &AdaptiveState,
+    conditions: &Conditions,
+    may_try: bool,
+) -> Decision {
     let weight = weight(conditions, known.settings.objective);
     let judgement = known.judge(weight.w);
     let name = |i: usize| profile.candidates[i].name.as_str();
@@ -126,24 +147,27 @@ fn adaptively(profile: &ProfileView, known: &Known, conditions: &Conditions, may
     }
     evidence.push(gains(name(pick), &judgement.standings[pick]));
     evidence.extend(left_the_set(&profile.candidates[pick]));
-    let reason = match weight.w {
-        w if w > 0.75 => Reason::FastestCpuShort,
-        w if w < 0.25 => Reason::LeanestMemoryShort,
-        _ => Reason::Balanced,
+    let reason = match (known.settings.objective, weight.w) {
+        (Objective::Cpu, _) => Reason::FastestWanted,
+        (Objective::Memory, _) => Reason::LeanestWanted,
+        (Objective::Balanced, _) => Reason::BalancedWanted,
+        (Objective::Auto, w) if w > 0.75 => Reason::FastestCpuShort,
+        (Objective::Auto, w) if w < 0.25 => Reason::LeanestMemoryShort,
+        (Objective::Auto, _) => Reason::Balanced,
     };
     Decision::new(name(pick), reason, evidence)
 }
 
 /// The best of those that were not proven better.
 fn runner_up(profile: &ProfileView, judgement: &Judgement) -> Option<Evidence> {
-    let is_out = |s: &Standing| matches!(s.status, Status::Barred | Status::Left);
+    let is_out = |s: &Standing| matches!(s.status, Status::Ineligible | Status::Left);
     let known = |(_, s): &(usize, &Standing)| s.rounds > 0 && !is_out(s) && s.within > 0.0;
     let standings = judgement.standings.iter().enumerate().filter(known);
     let (best, standing) = standings.max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
     Some(gains(&profile.candidates[best].name, standing))
 }
 
-/// Why a candidate is decided for that no list of those tested has.
+/// The reason for a candidate that is in no list of tested ones.
 fn left_the_set(view: &CandidateView) -> Option<Evidence> {
     let stays = "is no longer in the set that is tested; it stays until another is found better";
     (!view.tested).then(|| Evidence::new(&view.name, stays))
@@ -154,11 +178,12 @@ fn gains(name: &str, standing: &Standing) -> Evidence {
     let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
     let of = |difference: f64| format!("{:+.1} %", more(difference) * 100.0);
     let text = format!(
-        "CPU {}, memory {}, together {} +- {:.1} % against system over {rounds} rounds{}",
+        "CPU {}, memory {}, together {} +- {:.1} % against system over {}{}",
         of(*cpu),
         of(*memory),
         of(-gain),
         within * 100.0,
+        counted(*rounds, "round"),
         // The interval of both together may reach across 0 all the same.
         if *proof == Some(Proof::Memory) { ", proven by its memory" } else { "" }
     );
@@ -192,20 +217,20 @@ fn crash_evidence(profile: &ProfileView, name: &str) -> Evidence {
 fn crash_text(quarantine: &Quarantine) -> String {
     let Crashes { crashed, starts } = quarantine.under_candidate;
     let how = match quarantine.ended {
-        _ if quarantine.hung.is_some() => "standing still until it was killed".to_owned(),
-        Ended::Hung => "standing still until imas bench ended it".to_owned(),
+        _ if quarantine.hung.is_some() => "a hang, after which it was killed".to_owned(),
+        Ended::Hung => "a hang that imas bench ended".to_owned(),
         Ended::Signal { signal } => format!("signal {signal}"),
         _ => "death before the hook began".to_owned(),
     };
     format!("crashed {crashed} of {starts} starts, first by {how} in trial {}", quarantine.trial_id)
 }
 
-fn barred(bar: Bar) -> Decision {
-    let reason = match bar {
-        Bar::OwnMalloc => Reason::OwnMalloc,
-        Bar::AllocatorInterface => Reason::AllocatorInterface,
-        Bar::Sanitizer => Reason::Sanitizer,
-        Bar::StoodAside => Reason::StoodAside,
+fn ineligible(cause: IneligibleCause) -> Decision {
+    let reason = match cause {
+        IneligibleCause::OwnMalloc => Reason::OwnMalloc,
+        IneligibleCause::AllocatorInterface => Reason::AllocatorInterface,
+        IneligibleCause::Sanitizer => Reason::Sanitizer,
+        IneligibleCause::StoodAside => Reason::StoodAside,
     };
     Decision::system(reason, vec![])
 }
@@ -251,7 +276,7 @@ fn stand_in(
     Decision::new(&profile.candidates[usable.get(pick)].name, reason, evidence)
 }
 
-/// Algorithm 1 over one set of picks, with what it looked at.
+/// Algorithm 1 over one set of picks, with the evidence it used.
 fn chosen(profile: &ProfileView, picks: &Picks, conditions: &Conditions) -> (Pick, Vec<Evidence>) {
     let heap = |i: usize| profile.candidates[i].summary.heap_bytes;
     let load_pct = cpu_load_pct(conditions.load5, conditions.cpus);

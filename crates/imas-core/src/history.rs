@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The history of a program: its trials, and what the operator says of it.
+//! The history of a program: its trials, and the operator's settings for it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::paper::Limits;
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
 
-/// All that a profile is worked out from.
+/// Everything a profile is computed from.
 #[derive(Clone, Debug)]
 pub struct History<'a> {
     /// Every trial of the program, in any order.
@@ -21,13 +21,13 @@ pub struct History<'a> {
     pub pinned: Option<&'a str>,
     /// The operator excluded the program.
     pub excluded: bool,
-    /// By candidate: time, seconds since the epoch, up to which the operator forgives crashes.
-    pub lifted_at: &'a BTreeMap<String, f64>,
+    /// By candidate: time, seconds since the epoch, up to which the operator has cleared its crashes.
+    pub unblocked_at: &'a BTreeMap<String, f64>,
     /// How often and how soon a candidate is tested.
     pub limits: Limits,
     /// Now, seconds since the epoch.
     pub now_unix_s: f64,
-    /// The machine as it is now, in the words of [`crate::Sample::machine`]; empty: as at the newest trial.
+    /// The machine's present settings, as in [`crate::Sample::machine`]; empty: those of the newest trial.
     pub machine: &'a str,
 }
 

@@ -61,7 +61,8 @@ impl Latency {
         [&self.malloc, &self.realloc, &self.memalign, &self.free]
     }
 
-    /// With calls rounded to two digits, which is closer than samples know them, and the clock's rate to four.
+    /// With calls rounded to two digits, which is closer than samples know them, and the clock's rate to
+    /// four.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let [malloc, realloc, memalign, free] = self.classes().map(Buckets::rounded);

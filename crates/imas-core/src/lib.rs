@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
@@ -27,8 +28,10 @@ pub mod decision;
 pub mod hang;
 pub mod history;
 pub mod latency;
+pub mod output_check;
 pub mod pace;
 pub mod paper;
+pub mod plural;
 pub mod policy;
 pub mod printable;
 pub mod profile;
@@ -36,7 +39,6 @@ pub mod quarantine;
 pub mod reason;
 pub mod record;
 pub mod sample;
-pub mod sighting;
 pub mod simulate;
 pub mod split;
 pub mod stats;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CPU time at even pace: what a run would have cost, had the CPU been as fast as it was on average.
+//! Normalised CPU time: what a run would have cost, had the CPU been as fast as it was on average.
 //!
-//! A CPU shared with strangers does by half more or less in one second than in the next. Small work that is always the same, done again and again
-//! beside each run, tells how fast the CPU was meanwhile (its *pace*); regression on it takes out of the CPU time of a run what the pace explains.
-//! That is the method of control variates (Lavenberg and Welch, A perspective on the use of control variables to increase the efficiency of Monte Carlo
-//! simulations, Management Science 27, 1981), the slope pooled over the candidates of one program and drawn towards a known one while runs are few.
+//! The speed of a CPU that is shared with other guests varies by half from one second to the next. A constant
+//! small workload, repeated beside each run, measures how fast the CPU was meanwhile (its *pace*). Regression
+//! on the pace takes out of a run's CPU time what the pace explains. This is the method of control variates
+//! (Lavenberg and Welch, A perspective on the use of control variables to increase the efficiency of Monte
+//! Carlo simulations, Management Science 27, 1981). The slope is pooled over the candidates of one program
+//! and shrunk towards a known one while runs are few.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +14,10 @@ use crate::stats::median;
 
 /// CPU time of two kinds of work at one instant, ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct PaceReading {
     /// Arithmetic in chains that do not wait for each other.
     pub arithmetic_ns: u64,
-    /// A small interpreter: jumps that cannot be foreseen.
+    /// A small interpreter: branches that cannot be predicted.
     pub branches_ns: u64,
 }
 
@@ -23,21 +25,21 @@ pub struct Look {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Pace {
-    /// See [`Look`].
+    /// See [`PaceReading`].
     pub arithmetic_ns: f64,
-    /// See [`Look`].
+    /// See [`PaceReading`].
     pub branches_ns: f64,
     /// How many looks.
     pub looks: u32,
 }
 
-/// A look so many times as slow as the middle one was interrupted by the kernel and says nothing of the pace.
+/// A reading this many times as slow as the median was interrupted by the kernel and is discarded.
 const INTERRUPTED: f64 = 4.0;
 
 impl Pace {
     /// Means over looks, kind by kind, without those that were interrupted; None without any look.
     #[must_use]
-    pub fn of(looks: &[Look]) -> Option<Self> {
+    pub fn of(looks: &[PaceReading]) -> Option<Self> {
         Some(Self {
             arithmetic_ns: mean(looks, |look| look.arithmetic_ns)?,
             branches_ns: mean(looks, |look| look.branches_ns)?,
@@ -53,7 +55,7 @@ impl Pace {
     }
 }
 
-fn mean(looks: &[Look], kind: fn(&Look) -> u64) -> Option<f64> {
+fn mean(looks: &[PaceReading], kind: fn(&PaceReading) -> u64) -> Option<f64> {
     let all: Vec<f64> = looks.iter().map(|look| kind(look) as f64).collect();
     let limit = median(&all)? * INTERRUPTED;
     let (sum, count) =
@@ -66,27 +68,31 @@ pub type Paced = (f64, Option<Pace>);
 
 /// Takes the pace out of the CPU time of the runs of one program.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct EvenPace {
+pub struct PaceCorrection {
     /// Per cent of CPU time for one per cent of slowness.
     slope: f64,
     /// Mean slowness, logarithm.
     middle: f64,
 }
 
-/// The slope while nothing else is known: the middle of five real programs, 25 runs each, which had 1.3 to 2.2 (docs/decisions/0012).
+/// The slope while nothing else is known: the median of five real programs, 25 runs each; theirs were 1.3 to
+/// 2.2 (docs/decisions/0012).
 const USUAL_SLOPE: f64 = 1.6;
-/// What knowing it is worth beside the runs: variance of a run at even pace (0.07 squared) by that of the slope between programs (0.25 squared).
+/// Weight of that prior against the runs: the variance of a normalised run (0.07 squared) divided by the
+/// variance of the slope between programs (0.25 squared).
 const WORTH: f64 = 0.08;
-/// A slope beyond this is chance.
+/// A slope beyond this is taken for chance.
 const STEEPEST: f64 = 3.0;
-/// At even pace the variance is to be at most this share of what it was, or the pace is no help: on a quiet machine it would only add its own noise.
+/// Normalising must reduce the variance to at most this share, else it is not applied: on a quiet machine it
+/// would only add noise of its own.
 const WORTHWHILE: f64 = 0.9;
 
-/// Nothing is corrected by more than a factor of e squared.
+/// No figure is corrected by more than a factor of e squared.
 const MOST: f64 = 2.0;
 
-impl EvenPace {
-    /// Learns from the runs of one program; each group has those of one candidate, as candidates differ in CPU time by themselves.
+impl PaceCorrection {
+    /// Learns from the runs of one program. Each group holds those of one candidate, because candidates
+    /// differ in CPU time.
     #[must_use]
     pub fn fit(groups: &[Vec<Paced>]) -> Self {
         let groups: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| points(group)).collect();
@@ -102,7 +108,7 @@ impl EvenPace {
         Self { slope: if helps { slope } else { 0.0 }, middle }
     }
 
-    /// CPU seconds at even pace; as they are where the pace is not known.
+    /// Normalised CPU seconds; unchanged where the pace is not known.
     #[must_use]
     pub fn cpu_s(&self, (cpu_s, pace): Paced) -> f64 {
         let slowness = pace.and_then(|pace| pace.slowness());
@@ -147,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pace_explains_is_taken_out() {
+    fn the_change_of_pace_is_taken_out() {
         let group = |cpu_s: f64| -> Vec<Paced> {
             (0..8u32)
                 .map(|i| 1.0 + f64::from(i % 4) / 10.0)
@@ -155,7 +161,7 @@ mod tests {
                 .collect()
         };
         let groups = [group(1.0), group(2.0)];
-        let even = EvenPace::fit(&groups);
+        let even = PaceCorrection::fit(&groups);
         let of = |group: &[Paced]| group.iter().map(|&run| even.cpu_s(run)).collect::<Vec<f64>>();
         let (one, two) = (of(&groups[0]), of(&groups[1]));
         assert!(spread(&one) < 1.02 && spread(&two) < 1.02, "{one:?}");
@@ -167,19 +173,19 @@ mod tests {
         let group: Vec<Paced> = (0..8u32)
             .map(|i| (1.0 + f64::from(i % 2) / 10.0, pace(1.0 + f64::from(i / 2 % 2) / 10.0)))
             .collect();
-        let even = EvenPace::fit(std::slice::from_ref(&group));
+        let even = PaceCorrection::fit(std::slice::from_ref(&group));
         assert!(group.iter().all(|&run| (even.cpu_s(run) - run.0).abs() < 1e-12));
         let [one, other] = [[(1.0, pace(1.0))], [(1.0, pace(1.5))]].map(Vec::from);
-        let single = EvenPace::fit(&[one, other.clone()]);
+        let single = PaceCorrection::fit(&[one, other.clone()]);
         assert_eq!(single.cpu_s(other[0]), 1.0, "one run of each candidate shows no slope");
         let none: Vec<Paced> = vec![(1.0, None), (2.0, None)];
-        assert_eq!(EvenPace::fit(std::slice::from_ref(&none)).cpu_s(none[1]), 2.0);
-        assert_eq!(EvenPace::fit(&[]).cpu_s((3.0, pace(1.0))), 3.0);
+        assert_eq!(PaceCorrection::fit(std::slice::from_ref(&none)).cpu_s(none[1]), 2.0);
+        assert_eq!(PaceCorrection::fit(&[]).cpu_s((3.0, pace(1.0))), 3.0);
     }
 
     #[test]
-    fn an_interrupted_look_does_not_count() {
-        let look = |ns| Look { arithmetic_ns: ns, branches_ns: ns };
+    fn an_interrupted_observation_does_not_count() {
+        let look = |ns| PaceReading { arithmetic_ns: ns, branches_ns: ns };
         let pace = Pace::of(&[look(10), look(12), look(11), look(1000)]).unwrap();
         assert_eq!((pace.arithmetic_ns, pace.looks), (11.0, 4));
         assert_eq!(Pace::of(&[]), None);
@@ -196,7 +202,7 @@ mod tests {
                         .collect()
                 })
                 .collect();
-            let even = EvenPace::fit(&groups);
+            let even = PaceCorrection::fit(&groups);
             prop_assert!(groups.iter().flatten().all(|&run| even.cpu_s(run).is_finite()));
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rules by which a program's next start is decided.
+//! The policies that decide a program's next start.
 
 use serde::{Deserialize, Serialize};
 

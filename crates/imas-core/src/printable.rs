@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text of others, made safe for a terminal: names of files and programs may hold anything but a slash and a NUL.
+//! Text of others, made safe for a terminal: names of files and programs may hold anything but a slash and a
+//! NUL.
 
 use std::borrow::Cow;
 
-/// A name in one line: whatever steers a terminal, ends a line or turns the direction of writing is escaped as in Rust: `\u{1b}`, `\n`.
+/// A name in one line: whatever steers a terminal, ends a line or turns the direction of writing is escaped
+/// as in Rust: `\u{1b}`, `\n`.
 #[must_use]
 pub fn name(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c.escape_default().to_string(), &[])
@@ -15,7 +17,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c.escape_default().to_string(), &['\n', '\t'])
 }
 
-/// JSON as it was made: outside its strings there is nothing to escape, and in them this means the same character.
+/// JSON as it was made: outside its strings there is nothing to escape, and in them this means the same
+/// character.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     escaped(text, |c| format!("\\u{:04x}", u32::from(c)), &['\n', '\t', '\r'])
@@ -37,7 +40,8 @@ fn escaped<'t>(text: &'t str, escape: impl Fn(char) -> String, kept: &[char]) ->
     Cow::Owned(text.chars().fold(String::with_capacity(text.len() + 16), push))
 }
 
-/// Control characters (C0, DEL, C1), separators of lines and paragraphs, and what changes the direction of writing. None is above U+FFFF.
+/// Control characters (C0, DEL, C1), separators of lines and paragraphs, and what changes the direction of
+/// writing. None is above U+FFFF.
 fn is_unsafe(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -51,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_and_other_writing_is_not() {
+    fn control_characters_are_escaped_and_other_scripts_are_not() {
         assert_eq!(name("x\u{1b}]0;pwned\u{7}a"), "x\\u{1b}]0;pwned\\u{7}a");
         assert_eq!(name("a\nb\tc\rd\u{7f}"), "a\\nb\\tc\\rd\\u{7f}");
         assert_eq!(name("c1 \u{9b}2J, bidi \u{202e}gpj\u{2069}"), "c1 \\u{9b}2J, bidi \\u{202e}gpj\\u{2069}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a program: always recomputed from its trials, never stored.
+//! The profile of a program: always computed from its trials, never stored.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,21 @@ use crate::adaptive::{self, Role};
 use crate::candidate::{Candidate, NotCounted, count};
 pub use crate::history::History;
 use crate::history::trials;
-use crate::paper::{self, Limits, Picks, Summary};
+use crate::paper::{self, Limits, Picks, TrialSummary};
 use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
 use crate::split::Split;
 
-/// A finding that no candidate can serve the program is looked at again after this many seconds (one week): the cause
-/// may lie in a library, whose change the program's build-id does not show.
-pub const BAR_LASTS_S: f64 = 7.0 * 24.0 * 3600.0;
+/// A finding that no candidate can serve the program is looked at again after this many seconds (one week):
+/// the cause may lie in a library, whose change the program's build-id does not show.
+pub const INELIGIBLE_FOR_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// After so many trials in a row in which the hook stood aside, whatever the reason ...
+/// After this number of trials in a row in which the hook did nothing, whatever the reason ...
 const ASIDE_TRIALS: usize = 3;
-/// ... the program is left alone for so many seconds (a day): under a seccomp filter, a limit of its address space or a switch the next would, too.
+/// ... the program is left alone for this time, seconds (a day): under a seccomp filter, a limit of its
+/// address space or a switch, the next trial would give nothing either.
 pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
 
 /// What is known of a program under one candidate.
@@ -35,13 +36,13 @@ pub struct CandidateView {
     /// False when it has left the set of those that are tested.
     pub tested: bool,
     /// Averages over the trials that count.
-    pub summary: Summary,
+    pub summary: TrialSummary,
     /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
     /// Where the resident memory was, mean over the trials that count and that looked.
     pub split: Option<Split>,
     /// Trials of this candidate that do not count, in order of time, with the reason.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<UncountedTrial>,
 }
 
 impl CandidateView {
@@ -54,12 +55,12 @@ impl CandidateView {
         match self.is_usable() {
             true if self.tested => Role::Tested,
             true => Role::Kept,
-            false => Role::Barred,
+            false => Role::Ineligible,
         }
     }
 
-    /// Whether the paper's picks may be taken from it. One that left the set before its tests were complete has nothing to set against those that
-    /// have all of theirs.
+    /// Whether the paper's picks may be taken from it. One that left the set before its tests were complete
+    /// has fewer tests than the others.
     fn is_complete(&self, limits: &Limits) -> bool {
         self.tested || self.summary.is_spent(limits)
     }
@@ -67,7 +68,7 @@ impl CandidateView {
 
 /// A trial that does not count.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
+pub struct UncountedTrial {
     /// Which.
     pub trial_id: String,
     /// Why.
@@ -77,14 +78,14 @@ pub struct LeftOut {
 /// Why no candidate can serve the program.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub enum Bar {
+pub enum IneligibleCause {
     /// It brings a malloc of its own.
     OwnMalloc,
     /// It calls functions of its allocator's own beside malloc.
     AllocatorInterface,
     /// It is built with a sanitizer.
     Sanitizer,
-    /// The hook stood aside in its last trials.
+    /// The hook did nothing in its last trials.
     StoodAside,
 }
 
@@ -102,14 +103,14 @@ pub struct ProfileView {
     /// Candidate due for a trial; None: test mode is off.
     pub next_test: Option<usize>,
     /// Set when the latest trial of this build found that no candidate can serve.
-    pub bar: Option<Bar>,
+    pub ineligible: Option<IneligibleCause>,
     /// The candidate the operator pinned.
     pub pinned: Option<String>,
     /// The operator excluded the program.
     pub excluded: bool,
-    /// What `adaptive` knows, when it decides; None: `paper` does.
+    /// The state of `adaptive` where it decides; None under `paper`.
     #[serde(skip)]
-    pub adaptive: Option<adaptive::Known>,
+    pub adaptive: Option<adaptive::AdaptiveState>,
 }
 
 impl ProfileView {
@@ -118,7 +119,7 @@ impl ProfileView {
         let mut profile = Self::new(history);
         if let Policy::Adaptive(settings) = policy {
             let roles: Vec<Role> = profile.candidates.iter().map(CandidateView::role).collect();
-            profile.adaptive = Some(adaptive::Known::new(history, &roles, settings));
+            profile.adaptive = Some(adaptive::AdaptiveState::new(history, &roles, settings));
         }
         profile
     }
@@ -137,7 +138,7 @@ impl ProfileView {
             usable_picks: paper::analyse(&summaries, &usable),
             next_test: paper::next_test(&summaries, last, &tested, &history.limits, history.now_unix_s),
             limits: history.limits,
-            bar: bar(history),
+            ineligible: ineligible(history),
             candidates,
             pinned: history.pinned.map(str::to_owned),
             excluded: history.excluded,
@@ -151,15 +152,15 @@ impl ProfileView {
     }
 }
 
-fn candidate_views(history: &History<'_>, summaries: &[Summary]) -> Vec<CandidateView> {
+fn candidate_views(history: &History<'_>, summaries: &[TrialSummary]) -> Vec<CandidateView> {
     let mut quarantines = quarantined(
         history.records,
         history.candidates,
         history.build_id,
-        history.lifted_at,
+        history.unblocked_at,
         history.now_unix_s,
     );
-    let view = |(candidate, summary): (&Candidate, &Summary)| {
+    let view = |(candidate, summary): (&Candidate, &TrialSummary)| {
         let at = quarantines.iter().position(|q| q.candidate == candidate.name);
         CandidateView {
             name: candidate.name.clone(),
@@ -180,17 +181,18 @@ fn split(history: &History<'_>, candidate: &Candidate) -> Option<Split> {
     Split::mean(&splits)
 }
 
-fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<LeftOut> {
+fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<UncountedTrial> {
     let why = |record: &TrialRecord| count(record, candidate, history.build_id).err();
     in_order_of_time(history.records)
         .into_iter()
         .filter_map(|record| why(record).map(|why| (record, why)))
         .filter(|(_, why)| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight))
-        .map(|(record, why)| LeftOut { trial_id: record.sample.trial_id.clone(), why })
+        .map(|(record, why)| UncountedTrial { trial_id: record.sample.trial_id.clone(), why })
         .collect()
 }
 
-/// Names of the candidates of which something is known with this build of a program: a trial, or a crash however it was started.
+/// Names of the candidates of which something is known with this build of a program: a trial, or a crash
+/// however it was started.
 pub fn known_of<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a str> {
     let tells = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();
     let is_one = |r: &&TrialRecord| tells(r) && r.is_of_build(build_id);
@@ -203,17 +205,18 @@ fn last_tested(history: &History<'_>) -> Option<usize> {
     history.candidates.iter().position(|candidate| candidate.name == *name)
 }
 
-fn bar(history: &History<'_>) -> Option<Bar> {
+fn ineligible(history: &History<'_>) -> Option<IneligibleCause> {
     let trials = trials(history);
     let sample = &trials.last()?.sample;
     let age_s = history.now_unix_s - sample.made_unix_s;
-    // One of the future (a clock set back) would bar for as long as the clock takes to come up to it.
+    // One of the future (a clock set back) would keep the program ineligible for as long as the clock takes
+    // to come up to it.
     let is_young = |lasts_s: f64| (0.0..lasts_s).contains(&age_s);
     match sample.pass_reason.as_deref()? {
-        "own-malloc" if is_young(BAR_LASTS_S) => Some(Bar::OwnMalloc),
-        "allocator-interface" if is_young(BAR_LASTS_S) => Some(Bar::AllocatorInterface),
-        "sanitizer" if is_young(BAR_LASTS_S) => Some(Bar::Sanitizer),
-        _ if is_young(ASIDE_LASTS_S) && stands_aside(&trials) => Some(Bar::StoodAside),
+        "own-malloc" if is_young(INELIGIBLE_FOR_S) => Some(IneligibleCause::OwnMalloc),
+        "allocator-interface" if is_young(INELIGIBLE_FOR_S) => Some(IneligibleCause::AllocatorInterface),
+        "sanitizer" if is_young(INELIGIBLE_FOR_S) => Some(IneligibleCause::Sanitizer),
+        _ if is_young(ASIDE_LASTS_S) && stands_aside(&trials) => Some(IneligibleCause::StoodAside),
         _ => None,
     }
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which candidates have crashed a program and are not given to it again.
+//! Candidates that crashed a program and are not given to it again.
 //!
-//! A crash under a candidate quarantines it at once, as long as this build of the program has never been seen to crash
-//! under `system`. If it has, crashing may be the program's own habit, and the candidate is quarantined only when it
+//! A crash under a candidate quarantines it at once, unless this build of the program has also crashed under
+//! `system`. Then crashing may be the program's own fault, and the candidate is quarantined only when it
 //! crashes significantly more often (Fisher's exact test, one-sided). Only trials of the present build of the
-//! program and the present version of the allocator speak: when either changes, the quarantine lifts by itself.
-//! The operator lifts it by naming a time; crashes up to then are forgiven.
+//! program and the present version of the allocator count: the quarantine ends when either changes. The
+//! operator can end it for crashes up to a time.
 //!
-//! A death before our constructor was reached may be the allocator's doing, or that of somebody who killed the program in its first
-//! milliseconds. Two in a row are a crash. A single one is neutral under a candidate that has served this build before; under one that has
-//! not, it is unexplained: the candidate is not given to the program for a day, and then once more.
+//! A death before our constructor ran may be caused by the allocator, or by a user who killed the program
+//! in its first milliseconds. Two in a row count as a crash. A single one is ignored for a candidate that has
+//! served this build before. For any other candidate it is unexplained: the candidate is not given to the
+//! program for a day, and then tried once more.
 //!
 //! A start that hung ([`crate::hang`]) counts as a crash does.
 //!
-//! Nothing is remembered but the trials: the answer is worked out anew from all of them, so a crash under
-//! `system` that is recorded later can clear a candidate.
+//! Only the trials are stored. The answer is computed from all of them each time, so a crash under `system`
+//! that is recorded later can clear a candidate.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ use crate::sample::Ended;
 /// Level at which a candidate's crash rate counts as higher than the system's.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// A single death that nobody can explain keeps a candidate away for so long, seconds (a day).
+/// A single unexplained death keeps a candidate away for this time, seconds (a day).
 pub const UNEXPLAINED_LASTS_S: f64 = 24.0 * 3600.0;
 
 /// A candidate that is not given to the program, and why.
@@ -37,13 +38,13 @@ pub const UNEXPLAINED_LASTS_S: f64 = 24.0 * 3600.0;
 pub struct Quarantine {
     /// Name in the catalogue.
     pub candidate: String,
-    /// Time of the first crash that speaks, seconds since the epoch.
+    /// Time of the first crash that counts, seconds since the epoch.
     pub since_unix_s: f64,
     /// Trial that crashed first.
     pub trial_id: String,
     /// How it ended.
     pub ended: Ended,
-    /// Set when it hung: for how long it was seen to stand still.
+    /// Set when it hung: seconds for which it was seen idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hung: Option<Hang>,
     /// Until when, seconds since the epoch; None: until the program or the allocator changes.
@@ -57,13 +58,13 @@ pub struct Quarantine {
     pub under_candidate: Crashes,
     /// The same under `system`.
     pub under_system: Crashes,
-    /// Probability of so many crashes if the candidate were no worse than `system`; None when `system` has
+    /// Probability of this many crashes if the candidate were no worse than `system`; None when `system` has
     /// never crashed and no test was needed.
     pub p_value: Option<f64>,
 }
 
 impl Quarantine {
-    /// Whether the first thing that speaks against the candidate was a hang.
+    /// Whether the first evidence against the candidate was a hang.
     #[must_use]
     pub fn is_hang(&self) -> bool {
         self.hung.is_some() || self.ended == Ended::Hung
@@ -97,13 +98,14 @@ enum Harm {
     Unexplained,
 }
 
-/// Quarantined candidates, in the order of `candidates`. `build_id` is the program's present build; `lifted_at` gives by
-/// candidate the time (seconds since the epoch) up to which the operator forgives crashes.
+/// Quarantined candidates, in the order of `candidates`. `build_id` is the program's present build;
+/// `unblocked_at` gives by candidate the time (seconds since the epoch) up to which the operator has cleared
+/// crashes.
 pub fn quarantined(
     records: &[TrialRecord],
     candidates: &[Candidate],
     build_id: &str,
-    lifted_at: &BTreeMap<String, f64>,
+    unblocked_at: &BTreeMap<String, f64>,
     now_unix_s: f64,
 ) -> Vec<Quarantine> {
     let ordered = in_order_of_time(records);
@@ -112,14 +114,14 @@ pub fn quarantined(
     let system = Crashes::of(&harms(&under_system, None));
     let usual = Usual::of(under_system.iter().map(|record| &record.sample));
     let judge_one = |candidate: &Candidate| {
-        let after_s = lifted_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
+        let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         let starts = starts_under(&of_build, candidate, after_s);
         judge(&starts, &harms(&starts, usual.as_ref()), system, now_unix_s)
     };
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
 
-/// Starts that speak about `candidate`. Where the injected code stood aside, the candidate did not serve.
+/// Starts that count for `candidate`. Where the injected code did nothing, the candidate did not serve.
 fn starts_under<'a>(
     records: &[&'a TrialRecord],
     candidate: &Candidate,
@@ -234,8 +236,15 @@ mod tests {
         judged_with(records, "b1", &BTreeMap::new())
     }
 
-    fn judged_with(records: &[TrialRecord], build_id: &str, lifted: &BTreeMap<String, f64>) -> Vec<String> {
-        quarantined(records, &catalogue(), build_id, lifted, NOW_S).into_iter().map(|q| q.candidate).collect()
+    fn judged_with(
+        records: &[TrialRecord],
+        build_id: &str,
+        unblocked: &BTreeMap<String, f64>,
+    ) -> Vec<String> {
+        quarantined(records, &catalogue(), build_id, unblocked, NOW_S)
+            .into_iter()
+            .map(|q| q.candidate)
+            .collect()
     }
 
     #[test]
@@ -279,7 +288,7 @@ mod tests {
         records.push(record(90_000.0, "hoard", never));
         assert_eq!(at(&records, 1e9), Some(None), "twice in a row is a crash, for good");
         records[1].sample.ended = CLEAN;
-        assert_eq!(at(&records, 1e9), None, "it serves: the first was somebody's kill");
+        assert_eq!(at(&records, 1e9), None, "it serves: the first was killed by a user");
         records[1].sample.ended = SEGV;
         assert_eq!(at(&records, 1e9), Some(None));
     }
@@ -295,9 +304,9 @@ mod tests {
         for start in &mut records[..2] {
             (start.sample.usage, start.sample.wall_s) = (Some(usage.clone()), 1.0);
         }
-        assert!(judged(&records).is_empty(), "killed, and nobody looked");
-        let seen = hang::Sighting { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
-        records[2].sample.sighting = Some(seen);
+        assert!(judged(&records).is_empty(), "killed without an observation");
+        let seen = hang::ProcessActivity { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
+        records[2].sample.activity = Some(seen);
         assert_eq!(judged(&records), ["hoard"]);
         let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];
         assert_eq!(q.hung, Some(Hang { still_s: 60.0, longest_s: 1.0 }));
@@ -349,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_of_system_in_another_build_says_nothing() {
+    fn a_crash_of_system_in_another_build_does_not_count() {
         let mut old = record(1.0, SYSTEM, SEGV);
         old.build_id = "b0".into();
         assert_eq!(judged(&[old, record(2.0, "hoard", SEGV)]), ["hoard"]);
     }
 
     #[test]
-    fn a_new_build_or_version_lifts() {
+    fn a_new_build_or_version_ends_a_quarantine() {
         let records = [record(1.0, "hoard", SEGV)];
         assert!(judged_with(&records, "b2", &BTreeMap::new()).is_empty());
         let mut newer = catalogue();
@@ -371,12 +380,12 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_lifts_until_the_next_crash() {
-        let lifted = BTreeMap::from([("hoard".to_owned(), 5.0)]);
+    fn unblock_holds_until_the_next_crash() {
+        let unblocked = BTreeMap::from([("hoard".to_owned(), 5.0)]);
         let mut records = vec![record(1.0, "hoard", SEGV), record(5.0, "hoard", SEGV)];
-        assert!(judged_with(&records, "b1", &lifted).is_empty());
+        assert!(judged_with(&records, "b1", &unblocked).is_empty());
         records.push(record(6.0, "hoard", SEGV));
-        assert_eq!(judged_with(&records, "b1", &lifted), ["hoard"]);
+        assert_eq!(judged_with(&records, "b1", &unblocked), ["hoard"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub enum Reason {
     Pinned,
     /// The operator chose a candidate that crashes the program.
     PinnedQuarantined,
-    /// The operator chose a candidate that is not to be had here.
+    /// The operator chose a candidate that is not available here.
     PinnedUnavailable,
     /// The program brings a malloc of its own.
     OwnMalloc,
@@ -21,7 +21,8 @@ pub enum Reason {
     AllocatorInterface,
     /// The program is built with a sanitizer.
     Sanitizer,
-    /// The hook stood aside in the program's last trials: a seccomp filter, a limit of its address space, a switch.
+    /// The hook did nothing in the program's last trials: a seccomp filter, a limit of its address space, a
+    /// switch.
     StoodAside,
     /// A candidate has tests left.
     TrialDue,
@@ -31,11 +32,17 @@ pub enum Reason {
     LeanestMemoryShort,
     /// Neither or both are short.
     Balanced,
+    /// The user's objective is CPU time.
+    FastestWanted,
+    /// The user's objective is memory.
+    LeanestWanted,
+    /// The user's objective weighs both alike.
+    BalancedWanted,
     /// No candidate is proven better than `system`.
     NothingProven,
-    /// The pick crashed the program; the next best stands in.
+    /// The pick crashed the program; the next best is used.
     Quarantined,
-    /// The pick is not to be had here any more; the next best stands in.
+    /// The pick is not available any more; the next best is used.
     PickUnavailable,
     /// Nothing has been measured yet.
     NoData,
@@ -45,7 +52,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Excluded,
         Self::Pinned,
         Self::PinnedQuarantined,
@@ -58,6 +65,9 @@ impl Reason {
         Self::FastestCpuShort,
         Self::LeanestMemoryShort,
         Self::Balanced,
+        Self::FastestWanted,
+        Self::LeanestWanted,
+        Self::BalancedWanted,
         Self::NothingProven,
         Self::Quarantined,
         Self::PickUnavailable,
@@ -80,6 +90,9 @@ impl Reason {
             Self::FastestCpuShort => "fastest-cpu-short",
             Self::LeanestMemoryShort => "leanest-memory-short",
             Self::Balanced => "balanced",
+            Self::FastestWanted => "fastest-wanted",
+            Self::LeanestWanted => "leanest-wanted",
+            Self::BalancedWanted => "balanced-wanted",
             Self::NothingProven => "nothing-proven",
             Self::Quarantined => "quarantined",
             Self::PickUnavailable => "pick-unavailable",
@@ -113,6 +126,11 @@ impl Reason {
             Self::Balanced => {
                 "CPU and memory both suffice, or both are short, so the balanced candidate is used."
             }
+            Self::FastestWanted => "The objective is CPU time, so the fastest candidate is used.",
+            Self::LeanestWanted => "The objective is memory, so the leanest candidate is used.",
+            Self::BalancedWanted => {
+                "The objective is CPU and memory alike, so the balanced candidate is used."
+            }
             Self::NothingProven => {
                 "No candidate is proven better than system, so the program runs untouched."
             }
@@ -123,8 +141,8 @@ impl Reason {
         }
     }
 
-    /// The command that undoes or changes the decision, PROGRAM standing for the program; None where
-    /// nothing can be changed.
+    /// The command that undoes or changes the decision, with PROGRAM for the program; None where nothing can
+    /// be changed.
     pub fn undo(self) -> Option<&'static str> {
         match self {
             Self::Excluded => Some("imas exclude remove PROGRAM"),
@@ -135,6 +153,9 @@ impl Reason {
             | Self::FastestCpuShort
             | Self::LeanestMemoryShort
             | Self::Balanced
+            | Self::FastestWanted
+            | Self::LeanestWanted
+            | Self::BalancedWanted
             | Self::NothingProven
             | Self::Quarantined
             | Self::PickUnavailable

@@ -15,8 +15,8 @@ pub struct TrialRecord {
     pub build_id: String,
     /// Version of the candidate's allocator as the catalogue gave it; empty when not known.
     pub allocator_version: String,
-    /// The waiting time between two tests (`MIN_TIME_TO_RETEST`, seconds) that was in force when the trial began; None when
-    /// nobody wrote it down.
+    /// The waiting time between two tests (`MIN_TIME_TO_RETEST`, seconds) that was in force when the trial
+    /// began; None when it was not recorded.
     pub retest_s: Option<f64>,
 }
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The raw figures of one trial: stored for ever, never changed. Whatever can be worked out from them is a
+//! The raw figures of one trial: stored for ever, never changed. Whatever can be computed from them is a
 //! method here or a [`crate::profile`], never a field.
 
 use serde::{Deserialize, Serialize};
 
-use crate::sighting::Sighting;
+use crate::activity::ProcessActivity;
 use crate::split::Split;
 
 /// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).
 /// FPE is not among them: dividing by zero is the program's own doing.
 const CRASH_SIGNALS: [u32; 5] = [4, 6, 7, 11, 31];
 
-/// True when a process that died by `signal` counts as crashed (`SIGILL`, `SIGABRT`, `SIGBUS`, `SIGSEGV`, `SIGSYS`).
+/// True when a process that died by `signal` counts as crashed (`SIGILL`, `SIGABRT`, `SIGBUS`, `SIGSEGV`,
+/// `SIGSYS`).
 pub fn is_crash_signal(signal: u32) -> bool {
     CRASH_SIGNALS.contains(&signal)
 }
 
-/// How a process under trial ended, as far as its page tells.
+/// How a process under trial ended, as far as its page shows.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -30,12 +31,12 @@ pub enum Ended {
         /// Its number.
         signal: u32,
     },
-    /// A signal of those, sent by another process (a watchdog, `kill`): not the allocator's doing.
+    /// One of these signals, sent by another process (a watchdog, `kill`): not caused by the allocator.
     Killed {
         /// Its number.
         signal: u32,
     },
-    /// It stood still until `imas bench` ended it, far longer than it ever ran under `system`.
+    /// It was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
     Hung,
     /// Armed, but our constructor was never reached.
     NeverEntered,
@@ -45,8 +46,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before our constructor, or a
-    /// hang that `imas bench` saw.
+    /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before
+    /// our constructor, or a hang that `imas bench` saw.
     pub fn is_crash(self) -> bool {
         match self {
             Self::Signal { signal } => is_crash_signal(signal),
@@ -79,14 +80,15 @@ pub struct OpFigures {
     pub mean_ns: f64,
     /// Estimated calls by log2 of clock ticks (bucket b: 2^b <= ticks < 2^(b+1); bucket 0 holds 0 too).
     pub histogram_ticks: Vec<u64>,
-    /// Nanoseconds of one clock tick, for that histogram; 0 when it is not known (a trial of an earlier version, no timed call).
+    /// Nanoseconds of one clock tick, for that histogram; 0 when it is not known (a trial of an earlier
+    /// version, no timed call).
     pub ns_per_tick: f64,
 }
 
 /// Memory seen by the snapshots of a trial, in bytes.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
-pub struct Memory {
+pub struct MemoryFigures {
     /// Snapshots taken; without one every other field is 0.
     pub snapshots: u64,
     /// Mean of rw-p anonymous and `[heap]` mappings, thread stacks left out (the paper's heap, virtual).
@@ -97,19 +99,21 @@ pub struct Memory {
     pub live_mean: u64,
     /// Largest of them.
     pub live_peak: u64,
-    /// Mean over the snapshots of `Pss_Anon - LazyFree + SwapPss`; with [`Memory::live_mean`] the resident fragmentation.
+    /// Mean over the snapshots of `Pss_Anon - LazyFree + SwapPss`; with [`MemoryFigures::live_mean`] the
+    /// resident fragmentation.
     pub resident_mean: u64,
     /// Largest of them.
     pub resident_peak: u64,
-    /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that lived shorter than
-    /// the clock's unit).
+    /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that
+    /// lived shorter than the clock's unit).
     pub resident_over_time: u64,
-    /// Where the resident bytes were; None when nobody looked (a page of an earlier version, a process of some milliseconds).
+    /// Where the resident bytes were; None when it was not recorded (a page of an earlier version, a process
+    /// of some milliseconds).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
 }
 
-impl Memory {
+impl MemoryFigures {
     /// What the program held: the mean over time where it is known, else over the snapshots.
     pub fn resident(&self) -> u64 {
         if self.resident_over_time > 0 { self.resident_over_time } else { self.resident_mean }
@@ -136,7 +140,8 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// Raw figures of one trial (one process, or the sum of a tree). Fields that an older version did not store read as their default.
+/// Raw figures of one trial (one process, or the sum of a tree). Fields that an older version did not store
+/// read as their default.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Sample {
@@ -148,7 +153,7 @@ pub struct Sample {
     pub made_unix_s: f64,
     /// How it ended; of a tree: the first crash, else the root's end.
     pub ended: Ended,
-    /// Why the injected code stood aside, a kebab-case word (`own-malloc`); None when it did not.
+    /// Why the injected code did nothing, a kebab-case word (`own-malloc`); None when it was active.
     pub pass_reason: Option<String>,
     /// The object whose malloc served; several of a tree are joined by commas.
     pub served: String,
@@ -162,14 +167,15 @@ pub struct Sample {
     pub free: OpFigures,
     /// Bytes asked for by malloc, realloc and memalign classes, exact.
     pub bytes_requested: u64,
-    /// Calls that returned NULL for a non-zero size, as far as the hook saw: it looks at those it samples, large ones nearly
-    /// always.
+    /// Calls that returned NULL for a non-zero size, as far as the hook saw: it looks at those it samples,
+    /// large ones nearly always.
     pub refused: u64,
     /// Estimated bytes handed out above what was asked for (size-class rounding).
     pub rounding_bytes: u64,
     /// Estimated requests by log2 of bytes (bucket b: 2^b <= bytes < 2^(b+1); bucket 0 holds 0 too).
     pub size_histogram: Vec<u64>,
-    /// Live-block samples lost because the hook's table was full; live figures are too low when this is not 0.
+    /// Live-block samples lost because the hook's table was full; live figures are too low when this is not
+    /// 0.
     pub live_dropped: u64,
     /// Threads that ever allocated.
     pub threads: u32,
@@ -178,17 +184,19 @@ pub struct Sample {
     /// Processes in the sum; 1 unless it is a tree.
     pub processes: u32,
     /// Snapshots' figures.
-    pub memory: Memory,
+    pub memory: MemoryFigures,
     /// None when the process was killed before its exit handlers.
     pub usage: Option<Usage>,
     /// Seconds from the hook's start to its last snapshot.
     pub wall_s: f64,
     /// Trial or production flight.
     pub kind: PageKind,
-    /// What was seen of it from outside before it was killed; None when nobody looked, and where it ended by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sighting: Option<Sighting>,
-    /// Page size, transparent huge pages and CPUs of the machine, in words that are compared, not read; empty when nobody wrote them down.
+    /// Its last observed activity before it was killed; None when it was not recorded, and where it ended by
+    /// itself. `sighting` is its earlier name, still read for one release.
+    #[serde(alias = "sighting", skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ProcessActivity>,
+    /// Page size, transparent huge pages and CPUs of the machine as one text; it is compared, not parsed.
+    /// Empty when it was not recorded.
     pub machine: String,
 }
 
@@ -207,8 +215,8 @@ impl Sample {
         })
     }
 
-    /// Fragmentation as the paper has it (Eq. 3) over the mean sizes, 0 to 1: (heap - live) / heap, heap being
-    /// virtual. None without snapshots or heap; 0 where the estimate of live bytes exceeds the heap.
+    /// Fragmentation as the paper has it (Eq. 3) over the mean sizes, 0 to 1: (heap - live) / heap, heap
+    /// being virtual. None without snapshots or heap; 0 where the estimate of live bytes exceeds the heap.
     pub fn frag_virtual(&self) -> Option<f64> {
         fragmentation(&self.memory, self.memory.heap_mean)
     }
@@ -220,7 +228,7 @@ impl Sample {
 }
 
 /// (held - live) / held, clamped at 0.
-fn fragmentation(memory: &Memory, held: u64) -> Option<f64> {
+fn fragmentation(memory: &MemoryFigures, held: u64) -> Option<f64> {
     if memory.snapshots == 0 || held == 0 {
         return None;
     }
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_without_samples_is_not_believed() {
+    fn a_mean_without_samples_is_ignored() {
         let sample = Sample { malloc: op(1, 40.0), free: op(0, 1e9), ..Sample::default() };
         assert_eq!(sample.ns_per_op(), Some(10.0));
     }
@@ -258,8 +266,13 @@ mod tests {
     fn fragmentation_follows_equation_3() {
         let mut sample = Sample::default();
         assert_eq!(sample.frag_virtual(), None);
-        sample.memory =
-            Memory { snapshots: 2, heap_mean: 1000, live_mean: 750, resident_mean: 800, ..Memory::default() };
+        sample.memory = MemoryFigures {
+            snapshots: 2,
+            heap_mean: 1000,
+            live_mean: 750,
+            resident_mean: 800,
+            ..MemoryFigures::default()
+        };
         assert_eq!(sample.frag_virtual(), Some(0.25));
         assert_eq!(sample.frag_resident(), Some(0.0625));
         sample.memory.live_mean = 1200;
@@ -289,8 +302,18 @@ mod tests {
         let sample: Sample = serde_json::from_str(old).unwrap();
         assert_eq!(sample.malloc.calls, 7);
         assert_eq!(sample.ended, Ended::Signal { signal: 11 });
-        assert_eq!((sample.usage.as_ref(), sample.sighting), (None, None));
+        assert_eq!((sample.usage.as_ref(), sample.activity), (None, None));
         let text = serde_json::to_string(&sample).unwrap();
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
+    }
+
+    #[test]
+    fn the_activity_is_read_by_its_old_name_and_written_by_its_new_one() {
+        let old = r#"{"sighting":{"lived_s":65.0,"still_s":60.0,"locked":true}}"#;
+        let sample: Sample = serde_json::from_str(old).unwrap();
+        let activity = ProcessActivity { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
+        assert_eq!(sample.activity, Some(activity));
+        let text = serde_json::to_string(&sample).unwrap();
+        assert!(text.contains("\"activity\":{") && !text.contains("sighting"), "{text}");
     }
 }

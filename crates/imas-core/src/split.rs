@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a program's resident memory is larger than what it asked for: the causes of fragmentation, as far as the hook's
-//! samples show them and the allocator tells them.
+//! Why a program's resident memory is larger than what it asked for: the causes of fragmentation, as far as
+//! the hook's samples show them and the allocator tells them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stats::significant;
 
-/// Means over the time of a trial, in bytes. The moments looked at are spread over it (abi/imas_abi.h), the end is none.
+/// Means over the time of a trial, in bytes. The moments looked at are spread over it (abi/imas_abi.h), the
+/// end is none.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct Split {
     /// Moments the means are of.
     pub moments: u64,
-    /// Resident memory of the process, as in [`crate::sample::Memory::resident_mean`].
+    /// Resident memory of the process, as in [`crate::sample::MemoryFigures::resident_mean`].
     pub resident: u64,
     /// Usable bytes in live blocks, estimated from samples.
     pub live: u64,
     /// Of these the bytes that were asked for, by the same samples.
     pub requested: u64,
-    /// The allocator's own account; None when it told nothing, which is not the same as zero.
-    pub told: Option<Told>,
+    /// The allocator's own account; None when it reported nothing, which is not the same as zero.
+    #[serde(rename = "told")]
+    pub reported: Option<AllocatorReport>,
 }
 
-/// What an allocator says of the memory it holds, in bytes.
+/// Figures that an allocator reports about its memory, in bytes.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
-pub struct Told {
+pub struct AllocatorReport {
     /// In live blocks, its headers included: to be compared with [`Split::live`].
     pub in_use: u64,
     /// Free blocks it keeps: thread caches, bins, holes in pages in use.
@@ -43,11 +45,12 @@ pub struct Shares {
     pub requested: f64,
     /// Rounding up to the allocator's sizes.
     pub rounding: f64,
-    /// Free blocks, free pages and bookkeeping; None when it is not told. In this order each is at most what is left of the
-    /// resident memory: allocators tell of address space, of which they may never have touched a part.
-    pub told: Option<[f64; 3]>,
-    /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is not told.
-    /// Below 0 where blocks were asked for and never touched.
+    /// Free blocks, free pages and bookkeeping; None when it is not reported. In this order each is at most
+    /// what is left of the resident memory: allocators tell of address space, of which they may never have
+    /// touched a part.
+    pub reported: Option<[f64; 3]>,
+    /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is
+    /// not reported. Below 0 where blocks were asked for and never touched.
     pub other: f64,
 }
 
@@ -66,11 +69,11 @@ impl Split {
             resident: short(self.resident),
             live: short(self.live),
             requested: short(self.requested),
-            told: self.told.map(|told| Told {
-                in_use: short(told.in_use),
-                cached: short(told.cached),
-                dirty: short(told.dirty),
-                own: short(told.own),
+            reported: self.reported.map(|reported| AllocatorReport {
+                in_use: short(reported.in_use),
+                cached: short(reported.cached),
+                dirty: short(reported.dirty),
+                own: short(reported.own),
             }),
         }
     }
@@ -88,11 +91,13 @@ impl Split {
             left -= part;
             part
         };
-        let told = self.told.map(|told| [told.cached, told.dirty, told.own].map(&mut of_the_rest));
-        Some(Shares { requested, rounding, told, other: left })
+        let reported = self
+            .reported
+            .map(|reported| [reported.cached, reported.dirty, reported.own].map(&mut of_the_rest));
+        Some(Shares { requested, rounding, reported, other: left })
     }
 
-    /// The mean of several trials, each counting alike. Told only if all were. None of none.
+    /// The mean of several trials, each counting alike. AllocatorReport only if all were. None of none.
     pub fn mean(splits: &[Self]) -> Option<Self> {
         let count = splits.len() as u128;
         let mean = |of: &dyn Fn(&Self) -> u64| {
@@ -110,19 +115,19 @@ impl Split {
         splits: &[Self],
         mean: impl Fn(&dyn Fn(&Self) -> u64) -> Result<u64, E>,
     ) -> Result<Self, E> {
-        let told = |of: fn(&Told) -> u64| mean(&|split| split.told.as_ref().map_or(0, of));
-        let all_told = splits.iter().all(|split| split.told.is_some());
+        let reported = |of: fn(&AllocatorReport) -> u64| mean(&|split| split.reported.as_ref().map_or(0, of));
+        let all_reported = splits.iter().all(|split| split.reported.is_some());
         Ok(Self {
             moments: splits.iter().fold(0, |sum, split| sum.saturating_add(split.moments)),
             resident: mean(&|split| split.resident)?,
             live: mean(&|split| split.live)?,
             requested: mean(&|split| split.requested)?,
-            told: match all_told {
-                true => Some(Told {
-                    in_use: told(|t| t.in_use)?,
-                    cached: told(|t| t.cached)?,
-                    dirty: told(|t| t.dirty)?,
-                    own: told(|t| t.own)?,
+            reported: match all_reported {
+                true => Some(AllocatorReport {
+                    in_use: reported(|t| t.in_use)?,
+                    cached: reported(|t| t.cached)?,
+                    dirty: reported(|t| t.dirty)?,
+                    own: reported(|t| t.own)?,
                 }),
                 false => None,
             },
@@ -135,50 +140,51 @@ mod tests {
     use super::*;
 
     fn split() -> Split {
-        let told = Told { in_use: 620, cached: 100, dirty: 60, own: 40 };
-        Split { moments: 3, resident: 1000, live: 600, requested: 500, told: Some(told) }
+        let reported = AllocatorReport { in_use: 620, cached: 100, dirty: 60, own: 40 };
+        Split { moments: 3, resident: 1000, live: 600, requested: 500, reported: Some(reported) }
     }
 
     #[test]
     fn shares_sum_up_to_the_resident_memory() {
         let shares = split().shares().unwrap();
         assert_eq!((shares.requested, shares.rounding), (0.5, 0.1));
-        assert_eq!(shares.told, Some([0.1, 0.06, 0.04]));
+        assert_eq!(shares.reported, Some([0.1, 0.06, 0.04]));
         assert!((shares.other - 0.2).abs() < 1e-12, "{shares:?}");
         assert_eq!(Split::default().shares(), None);
     }
 
     #[test]
-    fn what_is_not_told_is_other_and_not_zero() {
-        let shares = Split { told: None, ..split() }.shares().unwrap();
-        assert_eq!(shares.told, None);
+    fn unreported_memory_is_other_and_not_zero() {
+        let shares = Split { reported: None, ..split() }.shares().unwrap();
+        assert_eq!(shares.reported, None);
         assert!((shares.other - 0.4).abs() < 1e-12);
     }
 
     #[test]
-    fn what_is_told_is_never_more_than_what_is_resident() {
+    fn reported_memory_is_never_more_than_resident_memory() {
         let of = |cached, dirty, own| {
-            let told = Told { in_use: 0, cached, dirty, own };
-            Split { told: Some(told), ..split() }.shares().unwrap()
+            let reported = AllocatorReport { in_use: 0, cached, dirty, own };
+            Split { reported: Some(reported), ..split() }.shares().unwrap()
         };
         let shares = of(100, 60, 4000);
-        let [cached, dirty, own] = shares.told.unwrap();
+        let [cached, dirty, own] = shares.reported.unwrap();
         assert!((cached - 0.1).abs() < 1e-12 && (dirty - 0.06).abs() < 1e-12 && (own - 0.24).abs() < 1e-12);
         assert!(shares.other.abs() < 1e-12, "{shares:?}");
-        let [cached, dirty, own] = of(300, 200, 10).told.unwrap();
+        let [cached, dirty, own] = of(300, 200, 10).reported.unwrap();
         assert!((cached - 0.3).abs() < 1e-12 && (dirty - 0.1).abs() < 1e-12 && own.abs() < 1e-12);
         // What was asked for and never touched stays visible.
         let untouched = Split { live: 3000, requested: 3000, ..split() }.shares().unwrap();
-        assert_eq!((untouched.told, untouched.other), (Some([0.0; 3]), -2.0));
+        assert_eq!((untouched.reported, untouched.other), (Some([0.0; 3]), -2.0));
     }
 
     #[test]
-    fn a_mean_is_told_only_if_all_were() {
-        let more = Split { resident: 2000, requested: 600, told: Some(Told::default()), ..split() };
+    fn a_mean_is_reported_only_if_all_were() {
+        let more =
+            Split { resident: 2000, requested: 600, reported: Some(AllocatorReport::default()), ..split() };
         let mean = Split::mean(&[split(), more]).unwrap();
         assert_eq!((mean.moments, mean.resident, mean.requested, mean.live), (6, 1500, 550, 600));
-        assert_eq!(mean.told, Some(Told { in_use: 310, cached: 50, dirty: 30, own: 20 }));
-        assert_eq!(Split::mean(&[split(), Split { told: None, ..split() }]).unwrap().told, None);
+        assert_eq!(mean.reported, Some(AllocatorReport { in_use: 310, cached: 50, dirty: 30, own: 20 }));
+        assert_eq!(Split::mean(&[split(), Split { reported: None, ..split() }]).unwrap().reported, None);
         assert_eq!(Split::mean(&[]), None);
     }
 

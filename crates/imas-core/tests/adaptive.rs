@@ -3,29 +3,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::adaptive::{Board, Judgement, Point, Proof, Role, Settings, Status, board::Trial, judge};
-use imas_core::simulate::{Contender, Plan, Program, World, assess};
+use imas_core::adaptive::{
+    Board, Judgement, Point, Proof, Role, Settings, Status, board::JudgedTrial, judge,
+};
+use imas_core::simulate::{Contender, Plan, SimulatedProgram, World, assess};
 use proptest::prelude::*;
 
-fn settle(program: &Program, seed: u64) -> (u32, usize) {
+fn settle(program: &SimulatedProgram, seed: u64) -> (u32, usize) {
     let seen: Vec<usize> = (0..program.rounds.len()).collect();
     let outcome = Contender::Adaptive(Settings::default()).settle(program, &seen, 0.5, seed).unwrap();
     (outcome.trials, outcome.pick)
 }
 
-/// Share of programs that are left on `system` though all candidates are alike; the weight of CPU is 0, 1/2 and 1 in turn.
+/// Share of programs that are left on `system` though all candidates are alike; the weight of CPU is 0, 1/2
+/// and 1 in turn.
 fn kept(world: World) -> f64 {
     let programs = World { indifferent: 1.0, rounds: 8, programs: 300, ..world }.programs(7);
     let seen: Vec<usize> = (0..8).collect();
-    let stays = |(number, program): &(usize, &Program)| {
+    let stays = |(number, program): &(usize, &SimulatedProgram)| {
         let w = [0.5, 1.0, 0.0][number % 3];
         Contender::Adaptive(Settings::default()).settle(program, &seen, w, 3).unwrap().pick == 0
     };
     programs.iter().enumerate().filter(stays).count() as f64 / programs.len() as f64
 }
 
-/// Whatever is picked but `system` is an error, of which there may be one in twenty at any level of noise (normal in the logarithms) and with any tails. At a
-/// single level 300 programs may by chance show a little more.
+/// Whatever is picked but `system` is an error, of which there may be one in twenty at any level of noise
+/// (normal in the logarithms) and with any tails. At a single level 300 programs may by chance show a little
+/// more.
 #[test]
 fn under_pure_noise_the_incumbent_is_kept() {
     const LEVELS: [f64; 3] = [0.02, 0.08, 0.20];
@@ -47,7 +51,8 @@ fn under_pure_noise_the_incumbent_is_kept() {
     }
 }
 
-/// 33 % less memory is found, but for a program in twenty whose first rounds an odd run spoils, and 170 % more is tried once.
+/// 33 % less memory is found, but for a program in twenty whose first rounds an odd run spoils, and 170 %
+/// more is tried once.
 #[test]
 fn a_clear_winner_is_found_soon() {
     let world = World { indifferent: 1.0, programs: 100, ..World::default() };
@@ -65,22 +70,23 @@ fn a_clear_winner_is_found_soon() {
 }
 
 /// Rounds of two candidates on a loud machine: what the second costs over `system`, and how far CPU swings.
-fn loud(cpu: f64, memory: f64, swing: f64) -> Vec<Trial> {
+fn loud(cpu: f64, memory: f64, swing: f64) -> Vec<JudgedTrial> {
     let round = |round: i32| {
         let off = f64::from(round % 3 - 1);
         let point = |cpu, memory| Some(Point { cpu, memory });
         let little = 0.01 * f64::from(round % 2);
         [
-            Trial { candidate: 0, point: point(swing * off, little) },
-            Trial { candidate: 1, point: point(cpu - swing * off, memory - little) },
+            JudgedTrial { candidate: 0, point: point(swing * off, little) },
+            JudgedTrial { candidate: 1, point: point(cpu - swing * off, memory - little) },
         ]
     };
     (0..8).flat_map(round).collect()
 }
 
-/// CPU that swings by a sixth does not hide a third less memory; memory that is paid for with CPU is none gained.
+/// CPU that swings by a sixth does not hide a third less memory; memory that is paid for with CPU is none
+/// gained.
 #[test]
-fn memory_is_proven_by_itself_and_cpu_has_its_say() {
+fn memory_is_proven_by_itself_and_cpu_still_counts() {
     let judged = |cpu, memory, swing| {
         judge(&Board::new(&loud(cpu, memory, swing), 2, 0), &[Role::Tested; 2], 0, 0.5, &Settings::default())
     };
@@ -109,41 +115,48 @@ fn it_needs_fewer_trials_than_the_paper_and_harms_less() {
     );
 }
 
+/// Stores and scripts of an older version have the name of before.
 #[test]
-fn a_barred_candidate_is_neither_tried_nor_picked() {
+fn the_old_name_of_ineligible_is_read() {
+    assert_eq!(serde_json::from_str::<Status>("\"barred\"").unwrap(), Status::Ineligible);
+    assert_eq!(serde_json::from_str::<Role>("\"barred\"").unwrap(), Role::Ineligible);
+}
+
+#[test]
+fn an_ineligible_candidate_is_neither_tried_nor_picked() {
     let program = &World { indifferent: 1.0, programs: 1, ..World::default() }.programs(2)[0];
     let mut roles = [Role::Tested; 6];
-    roles[2] = Role::Barred;
+    roles[2] = Role::Ineligible;
     let mut trials = vec![];
     while let Some(candidate) = judge(&Board::new(&trials, 6, 0), &roles, 0, 0.5, &Settings::default()).next {
         assert_ne!(candidate, 2);
         let round = trials.len() / 6;
         let mut point = program.rounds[round][candidate].unwrap();
         point.memory -= if candidate == 2 { 1.0 } else { 0.0 };
-        trials.push(Trial { candidate, point: Some(point) });
+        trials.push(JudgedTrial { candidate, point: Some(point) });
     }
     assert!(!trials.is_empty());
 }
 
 /// Rounds of `system` and the candidates, of which each costs so much over it; CPU wobbles a little.
-fn rounds(count: usize, costs: &[(usize, f64)]) -> Vec<Trial> {
+fn rounds(count: usize, costs: &[(usize, f64)]) -> Vec<JudgedTrial> {
     let round = |round: usize| {
         let wobble = 0.01 * (round % 3) as f64;
         let trial = move |(i, (candidate, cost)): (usize, (usize, f64))| {
             let cpu = cost + wobble * (i as f64 - 1.0);
-            Trial { candidate, point: Some(Point { cpu, memory: cost }) }
+            JudgedTrial { candidate, point: Some(Point { cpu, memory: cost }) }
         };
         std::iter::once((0, 0.0)).chain(costs.to_vec()).enumerate().map(trial)
     };
     (0..count).flat_map(round).collect()
 }
 
-fn judged(trials: &[Trial], roles: &[Role]) -> Judgement {
+fn judged(trials: &[JudgedTrial], roles: &[Role]) -> Judgement {
     judge(&Board::new(trials, roles.len(), 0), roles, 0, 0.5, &Settings::default())
 }
 
-/// When the set of those that are tested changes: however many rounds are spent and however often the pick was watched, a newcomer gets its own, all of them and
-/// no more; and the pick that left is not tried along.
+/// When the set of those that are tested changes: however many rounds are spent and however often the pick
+/// was watched, a newcomer gets its own, all of them and no more; and the pick that left is not tried along.
 #[test]
 fn a_newcomer_has_its_rounds() {
     let roles = [Role::Tested, Role::Kept, Role::Tested];
@@ -153,9 +166,9 @@ fn a_newcomer_has_its_rounds() {
         assert_ne!(next, 1, "it left the set");
         assert!(after.len() < 20, "{after:?}");
         after.push(next);
-        // Never far enough from the pick to be given up: what is open stays open.
+        // Never far enough from the pick to be eliminated. So the question stays open.
         let cost = if next == 0 { 0.0 } else { -0.4 - 0.02 * (after.len() % 3) as f64 };
-        trials.push(Trial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
+        trials.push(JudgedTrial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
     }
     let tried = after.iter().filter(|&&candidate| candidate == 2).count();
     assert!((2..=8).contains(&tried), "{after:?}");
@@ -163,7 +176,7 @@ fn a_newcomer_has_its_rounds() {
 
 /// Tried twice, then away while the pick was watched for months.
 #[test]
-fn one_that_was_away_has_its_rounds_too() {
+fn a_candidate_that_was_absent_gets_its_rounds_too() {
     let mut trials = [rounds(2, &[(1, -0.4), (2, -0.4)]), rounds(20, &[(1, -0.4)])].concat();
     // So loud that two rounds leave open which is better.
     for point in trials.iter_mut().filter_map(|trial| trial.point.as_mut()) {
@@ -174,14 +187,14 @@ fn one_that_was_away_has_its_rounds_too() {
         tried += usize::from(next == 2);
         assert!(tried <= 6, "two of eight were spent");
         let cost = if next == 0 { 0.0 } else { -0.4 - 0.02 * (tried % 3) as f64 };
-        trials.push(Trial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
+        trials.push(JudgedTrial { candidate: next, point: Some(Point { cpu: cost, memory: cost }) });
     }
     assert!(tried > 0);
 }
 
 /// Its turn would have come, were it tested.
 #[test]
-fn one_that_left_the_set_is_tried_no_more() {
+fn a_candidate_that_left_the_set_gets_no_further_trial() {
     use Role::{Kept, Tested};
     for count in 2..4 {
         let trials = [rounds(count, &[(1, -0.4)]), rounds(1, &[(2, -0.4)])].concat();
@@ -191,9 +204,10 @@ fn one_that_left_the_set_is_tried_no_more() {
     }
 }
 
-/// What was proven stays proven and stays the pick; what was not is no pick and keeps nobody from being one.
+/// What was proven stays proven and stays the pick; what was not is no pick and keeps no other from being
+/// one.
 #[test]
-fn one_that_left_the_set_stays_what_it_was() {
+fn a_candidate_that_left_the_set_keeps_its_result() {
     use Role::{Kept, Tested};
     let settled = rounds(6, &[(1, -0.4), (2, 0.3)]);
     let before = judged(&settled, &[Tested; 4]);
@@ -210,7 +224,8 @@ fn one_that_left_the_set_stays_what_it_was() {
     assert_eq!(judged(&promising, &[Tested; 3]).standings[2].status, Status::Worse);
 }
 
-/// However narrow its proof was: the more candidates there are the more a proof must show, but those that come later were not there.
+/// However narrow its proof was: the more candidates there are the more a proof must show, but those that
+/// come later were not there.
 #[test]
 fn newcomers_take_no_proof_away() {
     use Role::{Kept, Tested};
@@ -226,15 +241,15 @@ fn newcomers_take_no_proof_away() {
     assert!(narrow > 0, "no proof was narrow enough to tell");
 }
 
-/// A candidate that yields nothing is given up, and `system` alone needs no trial.
+/// A candidate without valid trials is eliminated, and `system` alone needs no trial.
 #[test]
 fn void_trials_come_to_an_end() {
-    let mut trials: Vec<Trial> = vec![];
+    let mut trials: Vec<JudgedTrial> = vec![];
     while let Some(candidate) =
         judge(&Board::new(&trials, 2, 0), &[Role::Tested; 2], 0, 0.5, &Settings::default()).next
     {
         let point = (candidate == 0).then_some(Point { cpu: 0.0, memory: 0.0 });
-        trials.push(Trial { candidate, point });
+        trials.push(JudgedTrial { candidate, point });
         assert!(trials.len() < 10);
     }
     assert!(judge(&Board::new(&[], 1, 0), &[Role::Tested], 0, 0.5, &Settings::default()).next.is_none());
@@ -270,9 +285,9 @@ proptest! {
     #[test]
     fn the_order_of_trials_does_not_matter((world, seed) in world(), rounds in 1..8usize) {
         let program = &world.programs(seed)[0];
-        let trials = |reverse: bool| -> Vec<Trial> {
-            let round = |round: &Vec<Option<Point>>| -> Vec<Trial> {
-                let mut trials: Vec<Trial> = round.iter().enumerate().map(|(candidate, point)| Trial { candidate, point: *point }).collect();
+        let trials = |reverse: bool| -> Vec<JudgedTrial> {
+            let round = |round: &Vec<Option<Point>>| -> Vec<JudgedTrial> {
+                let mut trials: Vec<JudgedTrial> = round.iter().enumerate().map(|(candidate, point)| JudgedTrial { candidate, point: *point }).collect();
                 if reverse { trials.reverse(); }
                 trials
             };

@@ -5,7 +5,8 @@
 
 use imas_core::Conditions;
 use imas_core::bench::{
-    BenchPicks, CandidateResult, CandidateRuns, Comparison, Ineligible, Options, Run, Warning, Word, compare,
+    BenchPicks, CandidateResult, CandidateRuns, Comparison, Floor, IneligibleCandidate, MeasuredRun, Options,
+    Outlook, Warning, Word, compare,
 };
 use imas_core::stats::Interval;
 use rand::rngs::ChaCha8Rng;
@@ -37,7 +38,15 @@ fn runs(candidates: &[Traits], rounds: usize, seed: u64) -> Vec<CandidateRuns> {
         let mean_bytes = (100.0 * 1024.0 * 1024.0 * traits.memory) as u64;
         let (user_s, system_s) = (0.75 * cpu_s, 0.25 * cpu_s);
         let round = u32::try_from(round).unwrap();
-        Run { round, user_s, system_s, wall_s: cpu_s, mean_bytes, peak_bytes: mean_bytes, ..Run::default() }
+        MeasuredRun {
+            round,
+            user_s,
+            system_s,
+            wall_s: cpu_s,
+            mean_bytes,
+            peak_bytes: mean_bytes,
+            ..MeasuredRun::default()
+        }
     };
     candidates
         .iter()
@@ -155,7 +164,7 @@ fn balanced_weighs_both_and_tolerates_no_loss_beyond_the_margin() {
 }
 
 #[test]
-fn who_changes_the_program_is_not_picked() {
+fn a_candidate_that_changes_the_behaviour_is_not_picked() {
     let all = [
         traits("system", 1.0, 1.0),
         traits("crash", 0.2, 0.2),
@@ -173,9 +182,9 @@ fn who_changes_the_program_is_not_picked() {
     let why: Vec<_> = comparison.candidates.iter().map(|result| result.ineligible).collect();
     let expected = [
         None,
-        Some(Ineligible::Crashed { signal: 11 }),
-        Some(Ineligible::ExitDiffers { exit: 1 }),
-        Some(Ineligible::OutputDiffers),
+        Some(IneligibleCandidate::Crashed { signal: 11 }),
+        Some(IneligibleCandidate::ExitDiffers { exit: 1 }),
+        Some(IneligibleCandidate::OutputDiffers),
         None,
     ];
     assert_eq!(why, expected);
@@ -231,7 +240,7 @@ fn a_busy_machine_is_warned_of() {
 }
 
 #[test]
-fn without_system_nothing_can_be_said() {
+fn without_system_there_is_no_comparison() {
     let comparison = compare(&runs(&[traits("a", 0.5, 0.5)], 8, 1), &options());
     let a = result(&comparison, "a");
     assert_eq!((a.ratio.cpu, a.verdict.cpu), (None, Word::NotEnoughData));
@@ -244,11 +253,11 @@ fn a_candidate_that_could_not_run_is_listed() {
     all.push(CandidateRuns { name: "scudo".into(), runs: vec![] });
     let comparison = compare(&all, &options());
     let scudo = result(&comparison, "scudo");
-    assert_eq!((&scudo.median, scudo.ineligible), (&None, Some(Ineligible::NoRuns)));
+    assert_eq!((&scudo.median, scudo.ineligible), (&None, Some(IneligibleCandidate::NoRuns)));
 }
 
 #[test]
-fn memory_that_was_not_seen_has_no_word() {
+fn unmeasured_memory_has_no_verdict() {
     let comparison = compared(&[traits("system", 1.0, 0.0), traits("a", 0.5, 0.0)]);
     let a = result(&comparison, "a");
     assert_eq!((a.verdict.cpu, a.verdict.memory, a.ratio.memory), (Word::Faster, Word::NotEnoughData, None));
@@ -286,4 +295,65 @@ fn picks_are_stable_from_one_invocation_to_the_next() {
     let alike = || ["system", "a", "b", "c", "d"].map(|name| noisy(name, 1.0, 1.0));
     let kept = (0..60).filter(|&seed| picks(&alike(), seed).fastest == "system").count();
     assert!(kept >= 54, "system stays in {kept} of 60");
+}
+
+/// One second and 100 MiB under `system`; these ratios of both, round by round.
+fn with_ratios(name: &str, ratios: [(f64, f64); 3]) -> CandidateRuns {
+    let run = |(round, (cpu, memory)): (usize, (f64, f64))| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+        let mean_bytes = (1e8 * memory) as u64;
+        let round = u32::try_from(round).unwrap();
+        MeasuredRun { round, user_s: cpu, wall_s: cpu, mean_bytes, ..MeasuredRun::default() }
+    };
+    CandidateRuns { name: name.into(), runs: ratios.into_iter().enumerate().map(run).collect() }
+}
+
+/// Table and outlook must agree: faster and less memory. The outlook must never be that nothing is better.
+#[test]
+fn few_runs_that_look_better_are_reported_so() {
+    let same = [(1.0, 1.0); 3];
+    let better = [(0.863, 0.75), (0.912, 0.746), (0.89, 0.859)];
+    let mut candidates = vec![with_ratios("system", same), with_ratios("jemalloc", better)];
+    candidates.extend((0..8).map(|other| with_ratios(&format!("other{other}"), same)));
+    let comparison = compare(&candidates, &options());
+    assert_eq!(names(&comparison.picks), ("system", "system", "system"), "nine candidates: not proven");
+    let words = result(&comparison, "jemalloc").verdict;
+    assert_eq!((words.cpu, words.memory), (Word::Faster, Word::LessMemory));
+    let Outlook::LooksBetter { candidate, rounds, confidence, more_rounds } = comparison.outlook else {
+        panic!("{:?}", comparison.outlook);
+    };
+    assert_eq!((candidate.as_str(), rounds, confidence), ("jemalloc", 3, 0.75));
+    assert!((3..20).contains(&more_rounds.unwrap()), "{more_rounds:?}");
+}
+
+#[test]
+fn none_is_better_only_if_the_runs_prove_it() {
+    let outlook = |candidates: &[Traits]| compared(candidates).outlook;
+    let alike = [traits("system", 1.0, 1.0), traits("a", 1.0, 1.0), traits("b", 1.4, 1.5)];
+    assert_eq!(outlook(&alike), Outlook::NoneBetter);
+    let noisy = Traits { noise: 0.3, ..traits("a", 1.0, 1.0) };
+    assert!(matches!(outlook(&[traits("system", 1.0, 1.0), noisy]), Outlook::Open { .. }));
+    assert_eq!(outlook(&[traits("system", 1.0, 1.0), traits("a", 0.8, 1.0)]), Outlook::Settled);
+    assert_eq!(outlook(&[traits("system", 1.0, 1.0)]), Outlook::Unknown);
+}
+
+#[test]
+fn too_short_runs_are_not_compared() {
+    let short = |cpu| Traits { noise: 0.0, ..traits("a", cpu, 1.0) };
+    let mut candidates = runs(&[traits("system", 1.0, 1.0), short(1.57)], 8, 1);
+    for run in candidates.iter_mut().flat_map(|candidate| &mut candidate.runs) {
+        (run.user_s, run.system_s) = (run.user_s / 1000.0, run.system_s / 1000.0);
+    }
+    let comparison = compare(&candidates, &Options { floor: Floor::BENCH, ..options() });
+    assert_eq!(result(&comparison, "a").ratio.cpu, None);
+    assert_eq!(
+        result(&comparison, "system").ratio.cpu,
+        Some(Interval { lo: 1.0, mid: 1.0, hi: 1.0 }),
+        "it is the reference of itself"
+    );
+    let is_short = |warning: &Warning| matches!(warning, Warning::TooLittleCpu { .. });
+    assert!(comparison.warnings.iter().any(is_short));
+    let all = compare(&candidates, &options());
+    assert!(result(&all, "a").ratio.cpu.is_some(), "summaries of many programs compare what is short, too");
+    assert!(!all.warnings.iter().any(is_short));
 }

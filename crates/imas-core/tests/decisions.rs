@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 
 use imas_core::candidate::NotCounted;
 use imas_core::paper::Limits;
-use imas_core::profile::Bar;
-use imas_core::sample::{Ended, Memory, OpFigures, PageKind, Sample};
+use imas_core::profile::IneligibleCause;
+use imas_core::sample::{Ended, MemoryFigures, OpFigures, PageKind, Sample};
 use imas_core::{Candidate, Conditions, Decision, History, ProfileView, Reason, TrialRecord, decide};
 
 const IDLE: Conditions = Conditions::new(0.0, 4, 1 << 40);
 const BUSY: Conditions = Conditions { load5: 3.0, ..IDLE };
 const FULL: Conditions = Conditions { mem_available_bytes: 10, ..IDLE };
 
-/// A program's past and the operator's wishes.
+/// A program's past and the operator's overrides.
 struct Program {
     records: Vec<TrialRecord>,
     candidates: Vec<Candidate>,
     pinned: Option<&'static str>,
     excluded: bool,
-    lifted_at: BTreeMap<String, f64>,
+    unblocked_at: BTreeMap<String, f64>,
     build_id: &'static str,
     now_unix_s: f64,
 }
@@ -34,14 +34,14 @@ impl Program {
             candidates: vec![Candidate::system("2.36"), other("hoard"), other("jemalloc")],
             pinned: None,
             excluded: false,
-            lifted_at: BTreeMap::new(),
+            unblocked_at: BTreeMap::new(),
             build_id: "b1",
             now_unix_s: 10_000.0,
         }
     }
 
-    /// All tests done. system: 30 ns, 30 %; hoard: 20 ns, 10 %; jemalloc: 10 ns, 20 %. Ranks: 1 + 1, 2 + 3, 3 + 2: a
-    /// tie that hoard's memory rank decides.
+    /// All tests done. system: 30 ns, 30 %; hoard: 20 ns, 10 %; jemalloc: 10 ns, 20 %. Ranks: 1 + 1, 2 + 3, 3
+    /// + 2: a tie that hoard's memory rank decides.
     fn settled() -> Self {
         let mut program = Self::new();
         for (name, ns, live) in [("system", 30.0, 700), ("hoard", 20.0, 900), ("jemalloc", 10.0, 800)] {
@@ -60,7 +60,12 @@ impl Program {
                 made_unix_s: time_s,
                 ended: Ended::Clean { status: Some(0) },
                 malloc: OpFigures { calls: 9, sampled: 1, mean_ns: 4.0 * ns_per_op, ..OpFigures::default() },
-                memory: Memory { snapshots: 1, heap_mean: 1000, live_mean: live, ..Memory::default() },
+                memory: MemoryFigures {
+                    snapshots: 1,
+                    heap_mean: 1000,
+                    live_mean: live,
+                    ..MemoryFigures::default()
+                },
                 ..Sample::default()
             },
             build_id: "b1".into(),
@@ -85,7 +90,7 @@ impl Program {
             build_id: self.build_id,
             pinned: self.pinned,
             excluded: self.excluded,
-            lifted_at: &self.lifted_at,
+            unblocked_at: &self.unblocked_at,
             limits: Limits { max_tests: 5, retest_s: 0.0 },
             now_unix_s: self.now_unix_s,
             machine: "",
@@ -165,7 +170,7 @@ fn a_pin_stands_above_an_exclusion_above_everything() {
 }
 
 #[test]
-fn a_pin_that_cannot_be_honoured_says_so() {
+fn a_pin_that_cannot_be_honoured_is_reported() {
     let mut program = Program::settled();
     program.pinned = Some("scudo");
     program.decides(IDLE, "system", Reason::PinnedUnavailable);
@@ -189,7 +194,7 @@ fn a_quarantined_pick_gives_way_to_the_next() {
     assert!(text.contains("hoard: crashed 1 of 6 starts"), "{text}");
     program.crash("jemalloc");
     program.decides(IDLE, "system", Reason::Quarantined);
-    program.lifted_at.insert("hoard".into(), 15.0);
+    program.unblocked_at.insert("hoard".into(), 15.0);
     program.decides(IDLE, "hoard", Reason::Balanced);
 }
 
@@ -225,7 +230,7 @@ fn a_program_with_its_own_malloc_is_left_alone_for_a_week() {
     program.trial("system", 10.0, 500);
     program.last().pass_reason = Some("own-malloc".into());
     program.decides(IDLE, "system", Reason::OwnMalloc);
-    assert_eq!(program.view().bar, Some(Bar::OwnMalloc));
+    assert_eq!(program.view().ineligible, Some(IneligibleCause::OwnMalloc));
     program.last().pass_reason = Some("allocator-interface".into());
     program.decides(IDLE, "system", Reason::AllocatorInterface);
     program.last().pass_reason = Some("sanitizer".into());
@@ -235,7 +240,7 @@ fn a_program_with_its_own_malloc_is_left_alone_for_a_week() {
 }
 
 #[test]
-fn standing_aside_for_the_moment_does_not_bar() {
+fn a_temporary_reason_to_pass_does_not_make_a_program_ineligible() {
     let mut program = Program::new();
     program.trial("system", 10.0, 500);
     program.last().pass_reason = Some("valgrind".into());
@@ -245,20 +250,20 @@ fn standing_aside_for_the_moment_does_not_bar() {
     assert_eq!(view.candidates[0].summary.void, 0);
 }
 
-/// Under a seccomp filter every trial is one more row and says nothing.
+/// Under a seccomp filter a trial gives no figures.
 #[test]
 fn a_program_whose_trials_all_stand_aside_is_left_alone_for_a_day() {
     let mut program = Program::new();
     for (name, reason) in [("system", "seccomp"), ("hoard", "seccomp"), ("hoard", "rlimit-as")] {
-        assert_eq!(program.view().bar, None);
+        assert_eq!(program.view().ineligible, None);
         program.trial(name, 10.0, 500);
         program.last().pass_reason = Some(reason.into());
     }
     program.decides(IDLE, "system", Reason::StoodAside);
     program.now_unix_s = program.last().made_unix_s + 24.0 * 3600.0;
-    assert_eq!(program.view().bar, None);
+    assert_eq!(program.view().ineligible, None);
     program.trial("hoard", 10.0, 500);
-    assert_eq!(program.view().bar, None, "the newest counts");
+    assert_eq!(program.view().ineligible, None, "the newest counts");
 }
 
 #[test]

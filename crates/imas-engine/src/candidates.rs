@@ -5,50 +5,116 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use imas_core::Candidate;
+use imas_core::sample::PageKind;
+use imas_core::{Candidate, TrialRecord};
 use imas_linux::catalogue::{self, Catalogue};
+use imas_store::daemon::Disabled;
 
-/// What decides which candidates of the catalogue a program gets.
-#[derive(Debug, Clone, Copy)]
-pub struct Selection<'a> {
+/// What decides on this machine which candidates programs may get.
+#[derive(Clone, Copy)]
+pub struct CandidateRules<'a> {
+    /// All candidates.
+    pub catalogue: &'a Catalogue,
     /// The names that the configuration lists; `None` selects the catalogue's default set.
     pub configured: Option<&'a [String]>,
+    /// Allocators that imasd has disabled for every program.
+    pub disabled: &'a [Disabled],
+    /// Whether a candidate can be used on this machine now.
+    pub is_usable: &'a dyn Fn(&catalogue::CatalogueCandidate) -> bool,
+}
+
+impl CandidateRules<'_> {
+    /// The candidates of a program that is pinned to one of them, or not, and has trials of this build under
+    /// those that are named in `tried`. Services have a default set of their own.
+    #[must_use]
+    pub fn of_program(
+        &self,
+        pinned: Option<&str>,
+        tried: &BTreeSet<&str>,
+        is_service: bool,
+    ) -> Vec<Candidate> {
+        let has_set = self.catalogue.candidates().iter().any(|one| one.service_default && !one.is_system());
+        let is_service = is_service && has_set;
+        let selection = Selection { configured: self.configured, pinned, tried, is_service };
+        selection.of(self.catalogue, |candidate| {
+            !is_disabled(self.disabled, candidate) && (self.is_usable)(candidate)
+        })
+    }
+}
+
+impl std::fmt::Debug for CandidateRules<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("CandidateRules").field("configured", &self.configured).finish_non_exhaustive()
+    }
+}
+
+/// Whether the candidate's allocator, in the version of the catalogue, is disabled for every program.
+fn is_disabled(disabled: &[Disabled], candidate: &catalogue::CatalogueCandidate) -> bool {
+    let version = candidate.version.as_deref().unwrap_or_default();
+    disabled.iter().any(|one| one.allocator == candidate.allocator && one.version == version)
+}
+
+/// Which candidates of the catalogue a program gets.
+#[derive(Debug, Clone, Copy)]
+struct Selection<'a> {
+    configured: Option<&'a [String]>,
     /// The candidate that the user pinned the program to.
-    pub pinned: Option<&'a str>,
+    pinned: Option<&'a str>,
     /// The candidates with trials of this build of the program.
-    pub tried: &'a BTreeSet<&'a str>,
+    tried: &'a BTreeSet<&'a str>,
+    is_service: bool,
 }
 
 impl Selection<'_> {
-    /// The candidates of this selection, in the order of the catalogue. `is_available` says whether one can be used
-    /// on this machine now.
-    #[must_use]
-    pub fn of(
+    /// The candidates of this selection, in the order of the catalogue. `is_available` says whether one can
+    /// be used on this machine now.
+    fn of(
         &self,
         catalogue: &Catalogue,
-        is_available: impl Fn(&catalogue::Candidate) -> bool,
+        is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool,
     ) -> Vec<Candidate> {
         let selected = catalogue.candidates().iter().filter(|candidate| self.includes(candidate));
         let for_program = |candidate| Candidate {
-            tested: is_tested(self.configured, candidate),
+            tested: self.tests(candidate),
             available: is_available(candidate),
             ..for_policy(candidate)
         };
         selected.map(for_program).collect()
     }
 
-    fn includes(&self, candidate: &catalogue::Candidate) -> bool {
+    fn includes(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
         let name = candidate.name.as_str();
-        // What was tried stays usable after the default set has changed. A configured list has no such remainder: it is complete.
+        // What was tried stays usable after the default set has changed. A configured list has no such
+        // remainder: it is complete.
         let is_kept = self.configured.is_none() && self.tried.contains(name);
-        is_tested(self.configured, candidate) || is_kept || self.pinned == Some(name)
+        self.tests(candidate) || is_kept || self.pinned == Some(name)
+    }
+
+    fn tests(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
+        match self.configured {
+            None if self.is_service => candidate.service_default,
+            configured => is_tested(configured, candidate),
+        }
     }
 }
 
-/// Whether programs are tested under the candidate: it is `system`, or in the configured list, or in the default set
-/// where no list is configured.
+/// A program that lives longer than this and has threads is a service.
+const SERVICE_S: f64 = 60.0;
+
+/// Whether the trials show a service: several threads that allocate, and a long life.
 #[must_use]
-pub fn is_tested(configured: Option<&[String]>, candidate: &catalogue::Candidate) -> bool {
+pub fn is_service(records: &[TrialRecord], build_id: &str) -> bool {
+    let shows = |record: &TrialRecord| {
+        let sample = &record.sample;
+        sample.kind == PageKind::Trial && sample.threads > 1 && sample.wall_s > SERVICE_S
+    };
+    records.iter().any(|record| record.is_of_build(build_id) && shows(record))
+}
+
+/// Whether programs are tested under the candidate: it is `system`, or in the configured list, or in the
+/// default set where no list is configured.
+#[must_use]
+pub fn is_tested(configured: Option<&[String]>, candidate: &catalogue::CatalogueCandidate) -> bool {
     match configured {
         _ if candidate.is_system() => true,
         Some(names) => names.contains(&candidate.name),
@@ -56,14 +122,15 @@ pub fn is_tested(configured: Option<&[String]>, candidate: &catalogue::Candidate
     }
 }
 
-/// Every candidate of the catalogue, whether it can be used on this machine or not: for replaying stored trials.
+/// Every candidate of the catalogue, whether it can be used on this machine or not: for replaying stored
+/// trials.
 #[must_use]
 pub fn all(catalogue: &Catalogue) -> Vec<Candidate> {
     catalogue.candidates().iter().map(for_policy).collect()
 }
 
-/// The version of the allocator that served a trial. `served` is the name that the trial page reports: our own
-/// libraries report `name version`, others the base name of their file.
+/// The version of the allocator that served a trial. `served` is the name that the trial page reports: our
+/// own libraries report `name version`, others the base name of their file.
 #[must_use]
 pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> String {
     let Some(candidate) = catalogue.find(candidate) else { return String::new() };
@@ -75,9 +142,9 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
     }
 }
 
-/// The catalogue's word, or that of the running C library for what the system brings.
+/// The version in the catalogue, or that of the running C library for what comes with the system.
 #[must_use]
-pub fn version(candidate: &catalogue::Candidate) -> String {
+pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
     match (&candidate.version, &candidate.library) {
         (Some(version), _) => version.clone(),
         (None, None) => imas_linux::host::libc_version(),
@@ -86,14 +153,14 @@ pub fn version(candidate: &catalogue::Candidate) -> String {
 }
 
 /// The candidate as the policy sees it, available and tested.
-fn for_policy(candidate: &catalogue::Candidate) -> Candidate {
+fn for_policy(candidate: &catalogue::CatalogueCandidate) -> Candidate {
     let version = candidate.version.clone().unwrap_or_default();
     let serves = names_when_serving(candidate, &version);
     Candidate { name: candidate.name.clone(), version, serves, available: true, tested: true }
 }
 
 /// The names under which the allocator reports itself in a trial page when it serves.
-fn names_when_serving(candidate: &catalogue::Candidate, version: &str) -> Vec<String> {
+fn names_when_serving(candidate: &catalogue::CatalogueCandidate, version: &str) -> Vec<String> {
     match &candidate.library {
         _ if candidate.is_system() => vec![],
         // Settings of glibc: glibc itself has to serve.
@@ -102,7 +169,7 @@ fn names_when_serving(candidate: &catalogue::Candidate, version: &str) -> Vec<St
     }
 }
 
-fn names_of_library(candidate: &catalogue::Candidate, library: &Path, version: &str) -> Vec<String> {
+fn names_of_library(candidate: &catalogue::CatalogueCandidate, library: &Path, version: &str) -> Vec<String> {
     let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
     let reported = if candidate.needs.is_some() { catalogue::INSTALLED } else { version };
     // One allocator may be built as several libraries, each of which reports its own name: libmimalloc2.so.
@@ -132,14 +199,14 @@ mod tests {
     }
 
     /// A candidate that is glue around a library of the distribution, whose version is that library's build.
-    fn distro() -> catalogue::Candidate {
-        catalogue::Candidate {
+    fn distro() -> catalogue::CatalogueCandidate {
+        catalogue::CatalogueCandidate {
             name: "distro-jemalloc".into(),
             allocator: "distro-jemalloc".into(),
             library: Some("/lib/libdistro-jemalloc.so".into()),
             version: Some("build 0123456789ab".into()),
             needs: Some("/usr/lib/libjemalloc.so.2".into()),
-            ..catalogue::Candidate::default()
+            ..catalogue::CatalogueCandidate::default()
         }
     }
 
@@ -151,7 +218,7 @@ mod tests {
     fn the_default_set_keeps_what_was_tried_and_what_is_pinned() {
         let (_folder, catalogue) = catalogue();
         let (none, tried) = (BTreeSet::new(), BTreeSet::from(["mimalloc"]));
-        let plain = Selection { configured: None, pinned: None, tried: &none };
+        let plain = Selection { configured: None, pinned: None, tried: &none, is_service: false };
         let tested = |name: &str| (name.to_owned(), true);
         let kept = |name: &str| (name.to_owned(), false);
         assert_eq!(names(&plain, &catalogue), [tested("system"), tested("jemalloc")]);
@@ -162,10 +229,75 @@ mod tests {
     }
 
     #[test]
+    fn services_have_a_default_set_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("catalogue.toml");
+        let entry = |name: &str, more: &str| {
+            format!("[[candidate]]\nname = '{name}'\norigin = 'x'\nlicence = 'MIT'\nsummary = 'x'\n{more}\n")
+        };
+        let entries = [entry("mimalloc", "default = true"), entry("glibc:arena2", "service_default = true")];
+        std::fs::write(&file, format!("schema = 1\n{}", entries.concat())).unwrap();
+        let catalogue = Catalogue::read(&[file]);
+        let is_usable = |_: &catalogue::CatalogueCandidate| true;
+        let names = |catalogue: &Catalogue, configured: Option<&[String]>, is_service| {
+            let rules = CandidateRules { catalogue, configured, disabled: &[], is_usable: &is_usable };
+            let found = rules.of_program(None, &BTreeSet::from(["mimalloc"]), is_service).into_iter();
+            found.map(|one| (one.name, one.tested)).collect::<Vec<_>>()
+        };
+        let set = |pairs: &[(&str, bool)]| {
+            pairs.iter().map(|(name, tested)| ((*name).to_owned(), *tested)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&catalogue, None, false), set(&[("system", true), ("mimalloc", true)]));
+        let of_service = set(&[("system", true), ("mimalloc", false), ("glibc:arena2", true)]);
+        assert_eq!(names(&catalogue, None, true), of_service, "what was tried before stays usable");
+        let listed = ["mimalloc".to_owned()];
+        assert_eq!(names(&catalogue, Some(&listed), true), set(&[("system", true), ("mimalloc", true)]));
+        let (_folder, without) = self::catalogue();
+        let usual = names(&without, None, true);
+        assert!(usual.contains(&("jemalloc".to_owned(), true)), "a catalogue without such a set: {usual:?}");
+    }
+
+    #[test]
+    fn threads_and_a_long_life_make_a_service() {
+        let record = |threads, wall_s| {
+            let mut record = TrialRecord { build_id: "b".into(), ..TrialRecord::default() };
+            (record.sample.threads, record.sample.wall_s) = (threads, wall_s);
+            record
+        };
+        assert!(is_service(&[record(1, 9.0), record(8, 600.0)], "b"));
+        assert!(!is_service(&[record(8, 600.0)], "another build"));
+        assert!(!is_service(&[record(8, 9.0), record(1, 600.0)], "b"));
+    }
+
+    #[test]
+    fn a_disabled_allocator_is_available_to_no_program() {
+        let (_folder, catalogue) = catalogue();
+        let is_available = |version: &str| {
+            let disabled = [Disabled {
+                allocator: "jemalloc".into(),
+                version: version.into(),
+                at_s: 1.0,
+                why: "x".into(),
+            }];
+            let is_usable = |_: &catalogue::CatalogueCandidate| true;
+            let rules = CandidateRules {
+                catalogue: &catalogue,
+                configured: None,
+                disabled: &disabled,
+                is_usable: &is_usable,
+            };
+            let found = rules.of_program(None, &BTreeSet::new(), false);
+            found.into_iter().find(|candidate| candidate.name == "jemalloc").unwrap().available
+        };
+        assert!(!is_available("5.3"));
+        assert!(is_available("5.2"), "another version is given a chance");
+    }
+
+    #[test]
     fn a_configured_list_is_complete() {
         let (_folder, catalogue) = catalogue();
         let (list, tried) = (["glibc:lean".to_owned()], BTreeSet::from(["mimalloc", "jemalloc"]));
-        let selection = Selection { configured: Some(&list), pinned: None, tried: &tried };
+        let selection = Selection { configured: Some(&list), pinned: None, tried: &tried, is_service: false };
         let expected = ["system", "glibc:lean"].map(|name| (name.to_owned(), true));
         assert_eq!(names(&selection, &catalogue), expected);
     }

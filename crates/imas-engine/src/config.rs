@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration files: `/etc/imas/imas.toml`, then `$XDG_CONFIG_HOME/imas/imas.toml`; the later wins key by key.
+//! The configuration files: `/etc/imas/imas.toml`, then `$XDG_CONFIG_HOME/imas/imas.toml`; the later wins key
+//! by key.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use imas_core::Policy;
 use imas_core::adaptive::Objective;
-use imas_core::adaptive::wishes::{self, ByProgram, Wishes};
+use imas_core::adaptive::overrides::{self, ByProgram, Overrides};
 use imas_core::paper::Limits;
-use imas_report::message::Hinted;
+use imas_report::message::{self, Hinted};
 use serde::Deserialize;
 
-use crate::daemon_status::daemon;
+use crate::daemon_status::DaemonStatus;
 use crate::flags::{PolicyName, RulesArgs};
 use crate::folders::xdg;
 use crate::seconds;
 
-/// The daemon's own, unless it says otherwise.
+/// The daemon's own file, unless its status names another.
 const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
 
-/// What the files may say. A flag wins over an environment variable, that over a file.
+/// The keys of [`Config`]; the daemon's file has others beside them.
+const KEYS: [&str; 7] = ["policy", "retest_s", "max_tests", "candidates", "overrides", "wishes", "program"];
+
+/// The settings that decisions depend on, of `imas` and of `imasd` alike. A flag wins over an environment
+/// variable, that over a file.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -27,31 +34,35 @@ pub struct Config {
     pub retest_s: Option<f64>,
     /// Tests of each candidate under policy `paper`; `adaptive` stops by itself.
     pub max_tests: Option<u32>,
-    /// Candidates that `imas run` tests, in place of the catalogue's default set.
+    /// Candidates that are tested, in place of the catalogue's default set.
     pub candidates: Option<Vec<String>>,
-    /// The rules that `imas run` decides by.
+    /// The rules to decide by.
     pub policy: Option<PolicyName>,
-    /// What matters, for every program that has no word of its own.
-    #[serde(default)]
-    pub wishes: Wishes,
-    /// By path of a program or its script: what matters for it.
+    /// What matters, for every program that has no settings of its own.
+    #[serde(default, alias = "wishes")]
+    pub overrides: Overrides,
+    /// By path of a program or its script, or by unit: what matters for it.
     #[serde(default)]
     pub program: ByProgram,
+    /// By the same names: the command that prints how much work the program has done.
+    #[serde(skip)]
+    pub work: BTreeMap<String, String>,
 }
 
 impl Config {
-    /// The rules for the program at `path` with script `detail`: flags stand above the program's own words, those above the general ones.
+    /// The policy for the program at `path` with script `detail`: flags win over the program's own settings,
+    /// those over the general ones.
     #[must_use]
     pub fn policy(&self, flags: &RulesArgs, path: &str, detail: &str) -> Policy {
-        let configured = wishes::of_program(self.wishes, &self.program, path, detail);
-        let said = Wishes {
+        let configured = overrides::of_program(self.overrides, &self.program, path, detail);
+        let flagged = Overrides {
             objective: flags.objective.map(Objective::from),
             max_memory_mib: flags.max_memory,
-            ..Wishes::default()
+            ..Overrides::default()
         };
         match flags.policy.or(self.policy).unwrap_or(PolicyName::Adaptive) {
             PolicyName::Paper => Policy::Paper,
-            PolicyName::Adaptive => Policy::Adaptive(said.or(configured).settings()),
+            PolicyName::Adaptive => Policy::Adaptive(flagged.or(configured).settings()),
         }
     }
 
@@ -67,22 +78,23 @@ impl Config {
         Ok(config)
     }
 
-    /// What imasd decides by: those keys of its own file that a decision hangs on. Below `run_dir` it says which that is, while it runs, and
-    /// which waiting time its command line set.
+    /// What imasd decides by: those keys of its own file that a decision depends on. The status of an imasd
+    /// that runs below `run_dir` names that file, and the waiting time that its command line set.
     ///
     /// # Errors
     /// When the file is wrong; the error names it.
     pub fn of_the_daemon(run_dir: &Path) -> Result<Self> {
-        let status = daemon(run_dir).unwrap_or_default();
-        let file = Path::new(status["config"].as_str().unwrap_or(DAEMONS_FILE));
+        let status = DaemonStatus::read(run_dir).unwrap_or_default();
+        let file = if status.config.is_empty() { DAEMONS_FILE } else { &status.config };
+        let file = Path::new(file);
         if std::fs::metadata(file).is_ok_and(|about| !about.is_file()) {
             return Err(Hinted::error(
                 format!("{}: not a file", file.display()),
                 "imasd names it as its configuration in state/status.json: 'systemctl restart imasd' has it written anew",
             ));
         }
-        let config = Self::read_file(file, Self::parse_daemons)?;
-        Ok(Self { retest_s: status["retest_s"].as_f64().or(config.retest_s), ..config })
+        let config = Self::read_file(file, |text| Ok(Self::parse_daemons(text)?.0))?;
+        Ok(Self { retest_s: status.retest_s.or(config.retest_s), ..config })
     }
 
     fn read_file(file: &Path, parse: fn(&str) -> Result<Self, String>) -> Result<Self> {
@@ -91,30 +103,69 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error.to_string()),
         };
-        read.map_err(|why| {
+        let config = read.map_err(|why| {
             Hinted::error(
                 format!("{}: {}", file.display(), why.trim_end()),
                 "correct the file, or move it away: every key has a default",
             )
-        })
+        })?;
+        // /proc/self belongs to the effective user.
+        let is_root = std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0);
+        Ok(if is_root { config.without_foreign_commands(file) } else { config })
     }
 
-    /// imasd has keys that say nothing of decisions; it checks them itself.
-    fn parse_daemons(text: &str) -> Result<Self, String> {
-        const KEYS: [&str; 6] = ["policy", "retest_s", "max_tests", "candidates", "wishes", "program"];
-        let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
-        table.retain(|key, _| KEYS.contains(&key));
-        Self::parse(&table.to_string())
+    /// Root runs the commands of the settings. So root takes none from a file that others could change, such
+    /// as a user's own file under sudo.
+    fn without_foreign_commands(mut self, file: &Path) -> Self {
+        if let Some(why) = imas_linux::trust::untrusted(file, 0).filter(|_| !self.work.is_empty()) {
+            message::warning(&format!("{}: 'work' is not used: {why}", file.display()));
+            self.work.clear();
+        }
+        self
+    }
+
+    /// The daemon's file as the settings that decisions depend on, and a table of all other keys.
+    ///
+    /// # Errors
+    /// When the file is no TOML or such a setting is wrong; the message says which.
+    pub fn parse_daemons(text: &str) -> Result<(Self, toml::Table), String> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        let (common, own): (toml::Table, toml::Table) =
+            table.into_iter().partition(|(key, _)| KEYS.contains(&key.as_str()));
+        Ok((Self::of_table(common)?, own))
+    }
+
+    fn of_table(mut table: toml::Table) -> Result<Self, String> {
+        let work = take_work(&mut table)?;
+        let config: Self = table.try_into().map_err(|error| error.to_string())?;
+        Self { work, ..config }.checked()
+    }
+
+    /// The command of the program at `path` with that detail (script, module, unit) that prints a counter of
+    /// its work.
+    #[must_use]
+    pub fn work(&self, path: &str, detail: &str) -> Option<String> {
+        self.work.get(detail).or_else(|| self.work.get(path)).cloned()
     }
 
     /// The file's text as settings, or what is wrong with it.
     fn parse(text: &str) -> Result<Self, String> {
-        let config: Self = toml::from_str(text).map_err(|error| error.to_string())?;
-        if let Some(retest_s) = config.retest_s {
+        let mut table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        if take_work(&mut table)?.is_empty() {
+            // From the text itself: an error then has its line.
+            return toml::from_str::<Self>(text).map_err(|error| error.to_string())?.checked();
+        }
+        Self::of_table(text.parse().map_err(|error: toml::de::Error| error.to_string())?)
+    }
+
+    /// The settings, if each is in its range, with the paths of programs resolved.
+    fn checked(self) -> Result<Self, String> {
+        if let Some(retest_s) = self.retest_s {
             seconds::check("retest_s", retest_s)?;
         }
-        wishes::check(config.wishes, &config.program)?;
-        Ok(Self { program: imas_linux::program::by_real_path(config.program), ..config })
+        overrides::check(self.overrides, &self.program)?;
+        let program = imas_linux::program::by_real_path(self.program);
+        Ok(Self { program, work: imas_linux::program::by_real_path(self.work), ..self })
     }
 
     fn overridden_by(self, later: Self) -> Self {
@@ -123,8 +174,9 @@ impl Config {
             max_tests: later.max_tests.or(self.max_tests),
             candidates: later.candidates.or(self.candidates),
             policy: later.policy.or(self.policy),
-            wishes: later.wishes.or(self.wishes),
+            overrides: later.overrides.or(self.overrides),
             program: joined(self.program, later.program),
+            work: self.work.into_iter().chain(later.work).collect(),
         }
     }
 
@@ -139,10 +191,25 @@ impl Config {
     }
 }
 
+/// Takes the key `work` out of the tables of programs: a command, where all other keys are what a policy goes
+/// by.
+fn take_work(table: &mut toml::Table) -> Result<BTreeMap<String, String>, String> {
+    let programs = table.get_mut("program").and_then(toml::Value::as_table_mut).into_iter().flatten();
+    let mut commands = BTreeMap::new();
+    for (name, settings) in programs {
+        match settings.as_table_mut().and_then(|settings| settings.remove("work")) {
+            None => {}
+            Some(toml::Value::String(command)) => drop(commands.insert(name.clone(), command)),
+            Some(_) => return Err(format!("[program.'{name}']: work: a command, in quotes")),
+        }
+    }
+    Ok(commands)
+}
+
 fn joined(mut first: ByProgram, later: ByProgram) -> ByProgram {
-    for (path, wishes) in later {
+    for (path, overrides) in later {
         let earlier = first.get(&path).copied().unwrap_or_default();
-        first.insert(path, wishes.or(earlier));
+        first.insert(path, overrides.or(earlier));
     }
     first
 }
@@ -179,13 +246,12 @@ mod tests {
         assert_eq!(config.policy, Some(PolicyName::Adaptive));
         assert_eq!((config.retest_s, config.max_tests), (Some(3600.0), Some(5)));
         assert_eq!(config.limits(None), Limits::default());
-        assert_eq!((config.candidates.is_some(), config.program.len()), (true, 1));
+        assert_eq!((config.candidates.is_some(), config.program.len()), (true, 2));
     }
 
     #[test]
-    fn a_programs_own_wishes_stand_above_the_general_ones_and_flags_above_both() {
-        let text =
-            "[wishes]\nobjective = 'memory'\nmax_memory_mib = 100\n[program.'/bin/x']\nobjective = 'cpu'\n";
+    fn a_programs_own_overrides_win_over_the_general_ones_and_flags_over_both() {
+        let text = "[overrides]\nobjective = 'memory'\nmax_memory_mib = 100\n[program.'/bin/x']\nobjective = 'cpu'\n";
         let config = Config::parse(text).unwrap();
         let settings = |flags: RulesArgs, path| match config.policy(&flags, path, "") {
             Policy::Adaptive(settings) => settings,
@@ -198,39 +264,73 @@ mod tests {
         assert_eq!(settings(flags, "/bin/x").objective, Objective::Balanced);
         let paper = RulesArgs { policy: Some(PolicyName::Paper), ..RulesArgs::default() };
         assert_eq!(config.policy(&paper, "/bin/x", ""), Policy::Paper);
-        assert!(Config::parse("[wishes]\ncpu_margin = 2").is_err());
+        assert!(Config::parse("[overrides]\ncpu_margin = 2").is_err());
         assert!(Config::parse("[program.x]\nobjektive = 'cpu'").is_err());
     }
 
     #[test]
-    fn of_the_daemons_file_only_what_decisions_hang_on_is_read() {
-        let text = "worth_cpu_s = 1\nretest_s = 60\npolicy = 'paper'\n[wishes]\nobjective = 'cpu'\n[program.'unit x.service']\nmax_memory_mib = 5\n";
-        let config = Config::parse_daemons(text).unwrap();
+    fn the_daemons_file_is_split_into_what_decisions_depend_on_and_the_rest() {
+        let text = "worth_cpu_s = 1\nretest_s = 60\npolicy = 'paper'\n[overrides]\nobjective = 'cpu'\n[program.'unit x.service']\nmax_memory_mib = 5\n";
+        let (config, own) = Config::parse_daemons(text).unwrap();
+        assert_eq!(own.keys().collect::<Vec<_>>(), ["worth_cpu_s"]);
         assert_eq!((config.retest_s, config.policy), (Some(60.0), Some(PolicyName::Paper)));
-        assert_eq!(config.wishes.objective, Some(Objective::Cpu));
+        assert_eq!(config.overrides.objective, Some(Objective::Cpu));
         assert_eq!(config.program["unit x.service"].max_memory_mib, Some(5));
-        assert!(Config::parse_daemons("retest_s = nan").is_err());
+        for bad in ["nan", "1e300"] {
+            assert!(
+                Config::parse_daemons(&format!("retest_s = {bad}")).is_err(),
+                "{bad}, as imas.toml refuses it"
+            );
+        }
     }
 
     #[test]
-    fn the_running_daemon_says_which_file_it_goes_by() {
+    fn the_running_daemon_names_its_file() {
         let run = tempfile::tempdir().unwrap();
         let file = run.path().join("other.toml");
         std::fs::write(&file, "retest_s = 60\nmax_tests = 3").unwrap();
         std::fs::create_dir(run.path().join("state")).unwrap();
-        let said = |config: &Path, retest_s: Option<f64>| {
+        let read = |config: &Path, retest_s: Option<f64>| {
             let pid = std::process::id();
             let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
             let status = serde_json::json!({"pid": pid, "start_ticks": start_ticks, "config": config, "retest_s": retest_s});
             std::fs::write(run.path().join("state/status.json"), status.to_string()).unwrap();
             Config::of_the_daemon(run.path())
         };
-        let limits = said(&file, None).unwrap().limits(None);
+        let limits = read(&file, None).unwrap().limits(None);
         assert_eq!((limits.retest_s, limits.max_tests), (60.0, 3));
-        assert_eq!(said(&file, Some(0.0)).unwrap().limits(None).retest_s, 0.0, "its command line wins");
-        let absent = said(&run.path().join("no.toml"), None).unwrap();
+        assert_eq!(read(&file, Some(0.0)).unwrap().limits(None).retest_s, 0.0, "its command line wins");
+        let absent = read(&run.path().join("no.toml"), None).unwrap();
         assert_eq!(absent, Config::default(), "it need not exist");
-        assert!(said(run.path(), None).unwrap_err().to_string().contains("not a file"));
+        assert!(read(run.path(), None).unwrap_err().to_string().contains("not a file"));
+    }
+
+    #[test]
+    fn the_work_of_a_program_is_counted_by_a_command() {
+        let unit = "[program.'unit x.service']\nwork = 'cat /run/x'\nobjective = 'memory'\n";
+        let config = Config::parse(&format!("{unit}[program.'/bin/sh']\nwork = 'true'")).unwrap();
+        assert_eq!(config.work("/bin/y", "unit x.service").as_deref(), Some("cat /run/x"));
+        let shell = std::fs::canonicalize("/bin/sh").unwrap();
+        assert_eq!(config.work(shell.to_str().unwrap(), "").as_deref(), Some("true"), "by its real path");
+        assert_eq!(config.work("/bin/y", ""), None);
+        assert_eq!(config.program["unit x.service"].objective, Some(Objective::Memory));
+        assert!(Config::parse("[program.'/bin/y']\nwork = 5").unwrap_err().contains("work: a command"));
+        let (daemons, _) = Config::parse_daemons(unit).unwrap();
+        assert_eq!(daemons.work.len(), 1);
+    }
+
+    #[test]
+    fn root_takes_no_command_from_a_file_that_others_may_change() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("imas.toml");
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let config = || Config::parse("retest_s = 5\n[program.'unit x.service']\nwork = 'true'\n").unwrap();
+        let cleared = config().without_foreign_commands(&file);
+        assert_eq!((cleared.work.len(), cleared.retest_s), (0, Some(5.0)));
+        // Root alone may change this file on any machine that runs these tests.
+        assert_eq!(config().without_foreign_commands(Path::new("/usr/bin/env")), config());
     }
 
     #[test]

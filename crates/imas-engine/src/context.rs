@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::paper::Limits;
-use imas_linux::catalogue::{Candidate, Catalogue, SYSTEM};
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
+use imas_linux::page::{self, PageFileError};
 use imas_report::message::{self, Hinted};
 use imas_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue_files;
 use crate::config::Config;
 use crate::flags::Places;
 use crate::folders::xdg;
@@ -38,9 +40,9 @@ pub struct Context {
     pub store_path: PathBuf,
     /// The store is the one that imasd keeps: programs of everybody, and no pages of ours.
     pub of_the_system: bool,
-    /// The words that name this store on the command line; empty for the user's own.
-    store_words: String,
-    /// The file was named there, by somebody who may have mistaken it.
+    /// The arguments that name this store on the command line; empty for the user's own.
+    store_arguments: String,
+    /// The file was named there, perhaps by mistake.
     store_named: bool,
     own_obstacle: OnceCell<Option<String>>,
 }
@@ -63,7 +65,7 @@ impl Context {
         let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
         Ok(Self {
             libraries: Libraries::of(&lib_dir),
-            catalogue: Catalogue::read(&catalogue_files(&lib_dir)),
+            catalogue: Catalogue::read(&catalogue_files::of_user(&lib_dir)),
             limits: config.limits(places.retest),
             config,
             store_path: if places.system {
@@ -72,39 +74,78 @@ impl Context {
                 store_path(places.store.as_deref())?
             },
             of_the_system: places.system,
-            store_words: store_words(places),
+            store_arguments: store_arguments(places),
             store_named: places.store_named,
             own_obstacle: OnceCell::new(),
             lib_dir,
         })
     }
 
-    /// The installation as the whole machine uses it: no user's files are read, none is needed, and no typing error in a
-    /// configuration keeps it from working.
+    /// The installation as the whole machine uses it: no user's files are read, none is needed, and no typing
+    /// error in a configuration keeps it from working.
     #[must_use]
     pub fn of_the_machine(lib_dir: &Path) -> Self {
         let config = Config::default();
         Self {
             libraries: Libraries::of(lib_dir),
-            catalogue: Catalogue::read(&system_catalogue_files(lib_dir)),
+            catalogue: Catalogue::read(&catalogue_files::of_machine(lib_dir)),
             limits: config.limits(None),
             config,
             store_path: SYSTEM_STORE.into(),
             of_the_system: true,
-            store_words: "--system".to_owned(),
+            store_arguments: "--system".to_owned(),
             store_named: false,
             own_obstacle: OnceCell::new(),
             lib_dir: lib_dir.to_owned(),
         }
     }
 
-    /// A command that begins with `imas`, on the store that this context is of: program numbers are those of one store.
+    /// A command that begins with `imas`, on the store that this context is of: program numbers are those of
+    /// one store.
     #[must_use]
     pub fn on_this_store(&self, command: &str) -> String {
-        match (self.store_words.as_str(), command.strip_prefix("imas ")) {
+        match (self.store_arguments.as_str(), command.strip_prefix("imas ")) {
             ("", _) | (_, None) => command.to_owned(),
-            (words, Some(rest)) => format!("imas {words} {rest}"),
+            (arguments, Some(rest)) => format!("imas {arguments} {rest}"),
         }
+    }
+
+    /// The folder of the pages of starts that this store decides: a page belongs to its store.
+    ///
+    /// # Errors
+    /// When it cannot be made, or is not this user's alone.
+    pub fn page_folder(&self) -> Result<PathBuf, PageFileError> {
+        match self.store_beside_own() {
+            None => page::folder(),
+            Some(store) => page::folder_of_store(&store),
+        }
+    }
+
+    /// Where that folder is; nothing is made.
+    #[must_use]
+    pub fn page_place(&self) -> PathBuf {
+        self.store_beside_own().map_or_else(page::place, |store| page::place_of_store(&store))
+    }
+
+    /// The store's path, where it is another than the user's own.
+    fn store_beside_own(&self) -> Option<PathBuf> {
+        let real = |path: &Path| -> Option<PathBuf> {
+            Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+        };
+        let ours = real(&self.store_path).unwrap_or_else(|| self.store_path.clone());
+        match store_path(None) {
+            Ok(own) if real(&own).as_ref().unwrap_or(&own) == &ours => None,
+            _ => Some(ours),
+        }
+    }
+
+    /// What the store holds, in memory: for commands that only read. Empty where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read; the error has a hint.
+    pub fn view_store(&self) -> Result<Store> {
+        self.check_daemons_store()?;
+        Store::view(&self.store_path).map_err(|error| store_error(&error))
     }
 
     /// Opens the store, telling the user when a damaged one was set aside.
@@ -115,28 +156,14 @@ impl Context {
         self.open_store_within(imas_store::BUSY)
     }
 
-    /// The same, waiting so long for other processes.
+    /// The same, waiting at most this time for other processes.
     ///
     /// # Errors
     /// When it cannot be opened; the error has a hint.
-    pub fn open_store_within(&self, patience: Duration) -> Result<Store> {
-        if self.of_the_system && std::fs::metadata(&self.store_path).is_err() {
-            return Err(Hinted::error(
-                format!("{} is not there, or not for you to read", self.store_path.display()),
-                "it is made by imasd and read by root: 'imas system status' says whether imasd runs",
-            ));
-        }
+    pub fn open_store_within(&self, timeout: Duration) -> Result<Store> {
+        self.check_daemons_store()?;
         let open = if self.store_named { Store::open_as_it_is } else { Store::open_within };
-        let store = open(&self.store_path, patience).map_err(|error| {
-            let said = format!("store: {error}");
-            let hint = match (error.is_damage(), error) {
-                (true, _) | (_, StoreError::Foreign(_)) => {
-                    "it is left as it is; name another file with --store FILE, or move it away and a new store is begun"
-                }
-                _ => "name another place with --store FILE or IMAS_STORE",
-            };
-            Hinted::error(said, hint)
-        })?;
+        let store = open(&self.store_path, timeout).map_err(|error| store_error(&error))?;
         if let Some(aside) = store.set_aside() {
             message::warning(&format!(
                 "the store was damaged; it was renamed to {} and a new one begun",
@@ -146,15 +173,26 @@ impl Context {
         Ok(store)
     }
 
-    /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and `system` always.
+    fn check_daemons_store(&self) -> Result<()> {
+        match self.of_the_system && std::fs::metadata(&self.store_path).is_err() {
+            false => Ok(()),
+            true => Err(Hinted::error(
+                format!("{} is not there, or not for you to read", self.store_path.display()),
+                "it is made by imasd and read by root: 'imas system status' says whether imasd runs",
+            )),
+        }
+    }
+
+    /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and
+    /// `system` always.
     #[must_use]
-    pub fn is_tested(&self, candidate: &Candidate) -> bool {
+    pub fn is_tested(&self, candidate: &CatalogueCandidate) -> bool {
         crate::candidates::is_tested(self.config.candidates.as_deref(), candidate)
     }
 
     /// Those.
     #[must_use]
-    pub fn test_set(&self) -> Vec<&Candidate> {
+    pub fn test_set(&self) -> Vec<&CatalogueCandidate> {
         self.catalogue.candidates().iter().filter(|candidate| self.is_tested(candidate)).collect()
     }
 
@@ -162,16 +200,22 @@ impl Context {
     ///
     /// # Errors
     /// When the catalogue has none; the error lists the names.
-    pub fn candidate(&self, name: &str) -> Result<&Candidate> {
+    pub fn candidate(&self, name: &str) -> Result<&CatalogueCandidate> {
         self.catalogue.find(name).ok_or_else(|| {
             let known: Vec<_> = self.catalogue.candidates().iter().map(|c| c.name.as_str()).collect();
-            Hinted::error(format!("{name}: no such candidate"), format!("there are {}", known.join(", ")))
+            let meant = crate::suggestion::nearest(name, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));
+            Hinted::error(
+                format!("{name}: no such candidate"),
+                format!("{meant}there are {}", known.join(", ")),
+            )
         })
     }
 
-    /// Why a candidate cannot be used here. What takes a process to find out is remembered in the store until the file changes.
+    /// Why a candidate cannot be used here. What takes a process to find out is remembered in the store until
+    /// the file changes.
     #[must_use]
-    pub fn obstacle(&self, candidate: &Candidate, store: Option<&Store>) -> Option<String> {
+    pub fn obstacle(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Option<String> {
         if candidate.is_system() {
             return None;
         }
@@ -191,8 +235,9 @@ impl Context {
         })
     }
 
-    /// What a library that we did not build breaks of malloc's contract; ours are proven where they are built.
-    fn broken_contract(&self, candidate: &Candidate) -> Option<String> {
+    /// What a library that we did not build breaks of malloc's contract; ours are proven where they are
+    /// built.
+    fn broken_contract(&self, candidate: &CatalogueCandidate) -> Option<String> {
         if !candidate.added && candidate.needs.is_none() {
             return None;
         }
@@ -202,8 +247,8 @@ impl Context {
         checked.err().map(|why| format!("withheld: it breaks malloc's contract: {why}"))
     }
 
-    /// Why nothing can be injected at all: one of our own two libraries is missing or does not load. A program that is
-    /// started with a broken preload dies, so this is asked before every start.
+    /// Why nothing can be injected at all: one of our own two libraries is missing or does not load. A
+    /// program that is started with a broken preload dies, so this is asked before every start.
     #[must_use]
     pub fn own_obstacle(&self, store: Option<&Store>) -> Option<&str> {
         self.own_obstacle.get_or_init(|| self.find_own_obstacle(store)).as_deref()
@@ -211,7 +256,8 @@ impl Context {
 
     fn find_own_obstacle(&self, store: Option<&Store>) -> Option<String> {
         // A candidate of settings alone: nothing is injected but what is ours.
-        let settings = Candidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
+        let settings =
+            CatalogueCandidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
         let check = |library: &PathBuf, mode| match library.is_file() {
             false => Some(format!("{} is missing (run 'make build')", library.display())),
             true => remembered(store, library, "loads", || {
@@ -223,13 +269,23 @@ impl Context {
     }
 
     /// Why the library does not come with a start under the candidate.
-    fn probe(&self, candidate: &Candidate, mode: Mode, library: &Path) -> Option<String> {
+    fn probe(&self, candidate: &CatalogueCandidate, mode: Mode, library: &Path) -> Option<String> {
         let injection = Injection { candidate, mode, reach: Reach::Program, page: None };
         imas_linux::process::probe(&injection, &self.libraries, library).err()
     }
 }
 
-fn store_words(places: &Places) -> String {
+fn store_error(error: &StoreError) -> anyhow::Error {
+    let hint = match (error.is_damage(), error) {
+        (true, _) | (_, StoreError::Foreign(_)) => {
+            "it is left as it is; name another file with --store FILE, or move it away and a new store is begun"
+        }
+        _ => "name another place with --store FILE or IMAS_STORE",
+    };
+    Hinted::error(format!("store: {error}"), hint)
+}
+
+fn store_arguments(places: &Places) -> String {
     match &places.store {
         _ if places.system => "--system".to_owned(),
         Some(file) if places.store_named => {
@@ -239,12 +295,15 @@ fn store_words(places: &Places) -> String {
     }
 }
 
-/// The name under which it is remembered whether a candidate loads: its settings count, and the glue where that is not the file
-/// that is watched.
-fn kind_of(candidate: &Candidate) -> String {
+/// The name under which it is remembered whether a candidate loads: its settings count, and the glue where
+/// that is not the file that is watched.
+fn kind_of(candidate: &CatalogueCandidate) -> String {
     let mut kind = "loads".to_owned();
     for (name, value) in &candidate.environment {
         kind.push_str(&format!(" {name}={value}"));
+    }
+    for fact in &candidate.accept {
+        kind.push_str(&format!(" accepting {fact}"));
     }
     if candidate.needs.is_some() {
         let glue = candidate.library.as_ref().and_then(|library| std::fs::metadata(library).ok());
@@ -270,7 +329,7 @@ fn remembered(
     let obstacle = find_out();
     if let Some(store) = store {
         let end = now_unix_s();
-        let until_s = end + f64::max(LEAST_PATIENCE_S, (end - start) * PATIENCE_FACTOR);
+        let until_s = end + f64::max(LEAST_VALID_S, (end - start) * VALID_FACTOR);
         let _ = store.remember(file, kind, &Found { obstacle: obstacle.clone(), until_s }); // only costs finding out again
     }
     obstacle
@@ -280,15 +339,16 @@ fn remembered(
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     obstacle: Option<String>,
-    /// An obstacle is looked at again from this Unix time on, in seconds: it may lie outside the file (a library that was not
-    /// installed yet, a limit of the shell, a busy machine).
+    /// An obstacle is looked at again from this Unix time on, in seconds: it may lie outside the file (a
+    /// library that was not installed yet, a limit of the shell, a busy machine).
     until_s: f64,
 }
 
-/// An obstacle counts so long at least, in seconds...
-const LEAST_PATIENCE_S: f64 = 60.0;
-/// ...and so many times as long as it took to find out, so that looking never costs more than a thousandth of the time.
-const PATIENCE_FACTOR: f64 = 1000.0;
+/// An obstacle counts for at least this time, in seconds...
+const LEAST_VALID_S: f64 = 60.0;
+/// ...and for this multiple of the time that it took to find out, so that looking never costs more than a
+/// thousandth of the time.
+const VALID_FACTOR: f64 = 1000.0;
 
 fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = flag {
@@ -299,7 +359,8 @@ fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
     Ok(folder.join("imas/imas.db"))
 }
 
-/// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`, `build/lib/imas/`).
+/// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`,
+/// `build/lib/imas/`).
 ///
 /// # Errors
 /// When no catalogue is found there.
@@ -323,33 +384,12 @@ pub fn lib_dir(flag: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// The catalogue that was built, then what the machine's operator and the user added.
-fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
-    let user = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"));
-    let added = user.iter().flat_map(|folder| added_catalogues(folder));
-    system_catalogue_files(lib_dir).into_iter().chain(added).collect()
-}
-
-/// Those that root vouches for: the catalogue that was built, then what the machine's operator added.
-fn system_catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
-    let mut files = vec![lib_dir.join("catalogue.toml")];
-    files.extend(added_catalogues(Path::new("/etc/imas/catalogue.d")));
-    files
-}
-
-fn added_catalogues(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut added: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
-    added.sort();
-    added
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_loads_is_remembered_and_an_obstacle_for_a_while() {
+    fn a_load_check_is_remembered_and_a_failure_only_for_a_while() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("imas.db")).unwrap();
         let file = folder.path().join("lib.so");

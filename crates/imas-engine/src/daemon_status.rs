@@ -1,16 +1,233 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What imasd reports about itself, in `state/status.json`.
+//! What imasd reports about itself: `state/status.json` for everybody, `state/ineligible.json` for root.
+//! imasd writes these types, `imas` reads them. A file of an older imasd lacks keys; they count as not set.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use imas_linux::process;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
-/// What the daemon last said of itself, if that daemon still runs.
-#[must_use]
-pub fn daemon(run_dir: &Path) -> Option<Value> {
-    let text = std::fs::read(run_dir.join("state/status.json")).ok()?;
-    let status: Value = serde_json::from_slice(&text).ok()?;
-    let pid = u32::try_from(status["pid"].as_u64()?).ok()?;
-    process::is_running(pid, status["start_ticks"].as_u64()?).then_some(status)
+/// The file for everybody, in the state folder.
+const STATUS: &str = "status.json";
+/// The file for root, in the state folder.
+const INELIGIBLE: &str = "ineligible.json";
+
+/// Everything that was counted since the start of imasd. Only grows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaemonCounters {
+    /// Trials stored.
+    pub trials_stored: u64,
+    /// Ends of production starts stored.
+    pub flights_stored: u64,
+    /// Pages dropped: their process ended before it was seen.
+    pub dropped_unwitnessed: u64,
+    /// Pages dropped: they cannot be read as a page.
+    pub dropped_damaged: u64,
+    /// Pages dropped: they name a process, program or candidate that is not the one seen.
+    pub dropped_forged: u64,
+    /// Pages dropped: no trial of that name was on offer.
+    pub dropped_unknown: u64,
+    /// Pages dropped: of another boot.
+    pub dropped_stale: u64,
+    /// Pages dropped: their folder, or all together, had too many.
+    pub dropped_too_many: u64,
+    /// Times the kernel's events came faster than they were read; everything is looked for then.
+    pub events_lost: u64,
+    /// Processes not looked at because too many came at once.
+    pub processes_overlooked: u64,
+    /// Programs not taken in because the number of programs is limited.
+    pub programs_refused: u64,
+    /// Programs looked at and found ineligible.
+    pub programs_left_alone: u64,
+    /// Programs forgotten because others of the same owner needed their place.
+    pub programs_evicted: u64,
+    /// Crashes under a candidate.
+    pub crashes: u64,
+    /// Looks at placed processes, for whether they hang.
+    pub looks: u64,
+    /// Times the store failed to read or write.
+    pub store_refusals: u64,
+    /// Times an index was published.
+    pub published: u64,
+}
+
+impl DaemonCounters {
+    /// Those that are not 0, by name in alphabetical order.
+    #[must_use]
+    pub fn counted(&self) -> Vec<(String, u64)> {
+        let values = serde_json::to_value(self).unwrap_or_default();
+        let named = values.as_object().into_iter().flatten();
+        named
+            .filter_map(|(name, value)| Some((name.clone(), value.as_u64().filter(|count| *count > 0)?)))
+            .collect()
+    }
+}
+
+impl std::ops::Add for DaemonCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            trials_stored: self.trials_stored + other.trials_stored,
+            flights_stored: self.flights_stored + other.flights_stored,
+            dropped_unwitnessed: self.dropped_unwitnessed + other.dropped_unwitnessed,
+            dropped_damaged: self.dropped_damaged + other.dropped_damaged,
+            dropped_forged: self.dropped_forged + other.dropped_forged,
+            dropped_unknown: self.dropped_unknown + other.dropped_unknown,
+            dropped_stale: self.dropped_stale + other.dropped_stale,
+            dropped_too_many: self.dropped_too_many + other.dropped_too_many,
+            events_lost: self.events_lost + other.events_lost,
+            processes_overlooked: self.processes_overlooked + other.processes_overlooked,
+            programs_refused: self.programs_refused + other.programs_refused,
+            programs_left_alone: self.programs_left_alone + other.programs_left_alone,
+            programs_evicted: self.programs_evicted + other.programs_evicted,
+            crashes: self.crashes + other.crashes,
+            looks: self.looks + other.looks,
+            store_refusals: self.store_refusals + other.store_refusals,
+            published: self.published + other.published,
+        }
+    }
+}
+
+/// The state of imasd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaemonStatus {
+    /// Version of this format.
+    pub schema: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// When it started, clock ticks since boot.
+    pub start_ticks: u64,
+    /// Its version.
+    pub version: String,
+    /// Its store.
+    pub store: String,
+    /// Its configuration file, whether it exists or not; `imas ... --system` decides by the same. Empty: not
+    /// known.
+    pub config: String,
+    /// Seconds between two tests of one candidate, where its command line sets it in place of that file.
+    pub retest_s: Option<f64>,
+    /// `kernel` where the kernel reports process events, else `polling`.
+    pub events: String,
+    /// Programs known.
+    pub programs: usize,
+    /// Trials on offer that no process has taken yet.
+    pub trials_offered: usize,
+    /// Processes that run a trial.
+    pub trials_running: usize,
+    /// Processes in production that are watched.
+    pub flights_watched: usize,
+    /// Why every program starts untouched, if so.
+    pub emergency: Option<String>,
+    /// How many programs are ineligible. Everybody may read this file; which programs they are is in another,
+    /// for root.
+    pub ineligible: usize,
+    /// What was counted.
+    pub counters: DaemonCounters,
+}
+
+impl DaemonStatus {
+    /// The state of the imasd whose folder is `run_dir`, if it runs.
+    #[must_use]
+    pub fn read(run_dir: &Path) -> Option<Self> {
+        let text = std::fs::read(run_dir.join("state").join(STATUS)).ok()?;
+        let status: Self = serde_json::from_slice(&text).ok()?;
+        process::is_running(status.pid, status.start_ticks).then_some(status)
+    }
+
+    /// Replaces the file in the state folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, state: &Path) -> std::io::Result<()> {
+        let beside = state.join(format!("{STATUS}.new"));
+        std::fs::write(&beside, serde_json::to_vec(self)?)?;
+        std::fs::rename(&beside, state.join(STATUS))
+    }
+}
+
+/// A program that imasd does not test, and the reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IneligibleProgram {
+    /// Path of its executable.
+    pub path: String,
+    /// `everybody` or the uid.
+    pub domain: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl IneligibleProgram {
+    /// Those that imasd has written down; none for others than root, who may not read the file.
+    #[must_use]
+    pub fn read_all(run_dir: &Path) -> Vec<Self> {
+        let text = std::fs::read(run_dir.join("state").join(INELIGIBLE)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Replaces the file in the state folder. It is for root alone: what a user runs concerns no other user
+    /// business.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_all(programs: &[Self], state: &Path) -> std::io::Result<()> {
+        let beside = state.join(format!("{INELIGIBLE}.new"));
+        let _ = std::fs::remove_file(&beside); // of an imasd that was killed; it would keep its mode
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+        file.write_all(&serde_json::to_vec(programs)?)?;
+        std::fs::rename(&beside, state.join(INELIGIBLE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_an_older_daemon_is_read() {
+        let run = tempfile::tempdir().unwrap();
+        std::fs::create_dir(run.path().join("state")).unwrap();
+        let pid = std::process::id();
+        let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
+        let old = format!(
+            r#"{{"schema":1,"pid":{pid},"start_ticks":{start_ticks},"version":"0.1","programs":3,
+                "gone_since":true,"counters":{{"crashes":2,"published":1}}}}"#
+        );
+        std::fs::write(run.path().join("state/status.json"), old).unwrap();
+        let status = DaemonStatus::read(run.path()).unwrap();
+        assert_eq!((status.programs, status.retest_s, status.config.as_str()), (3, None, ""));
+        let counted = [("crashes".to_owned(), 2), ("published".to_owned(), 1)];
+        assert_eq!(status.counters.counted(), counted);
+        let ended = DaemonStatus { start_ticks: start_ticks + 1, ..status };
+        ended.write(&run.path().join("state")).unwrap();
+        assert_eq!(DaemonStatus::read(run.path()), None, "it has ended");
+    }
+
+    #[test]
+    fn the_keys_on_disk_are_those_that_scripts_read() {
+        let status = serde_json::to_value(DaemonStatus::default()).unwrap();
+        let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected = "config counters emergency events flights_watched ineligible pid programs retest_s schema \
+                        start_ticks store trials_offered trials_running version";
+        assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(status["counters"].as_object().unwrap().len(), 17);
+    }
+
+    #[test]
+    fn ineligible_programs_are_for_root_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let run = tempfile::tempdir().unwrap();
+        std::fs::create_dir(run.path().join("state")).unwrap();
+        let program =
+            IneligibleProgram { path: "/bin/x".into(), domain: "1000".into(), reason: "static".into() };
+        IneligibleProgram::write_all(std::slice::from_ref(&program), &run.path().join("state")).unwrap();
+        assert_eq!(IneligibleProgram::read_all(run.path()), [program]);
+        let mode = std::fs::metadata(run.path().join("state/ineligible.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Places {
     /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators
     #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
@@ -93,17 +94,17 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// For verbs that do not take them: what `IMAS_POLICY` says.
+    /// The policy in `IMAS_POLICY`, for verbs that have no such option.
     #[must_use]
     pub fn of_environment() -> Self {
-        let said = std::env::var("IMAS_POLICY").unwrap_or_default();
-        let policy = PolicyName::from_str(&said, false).ok();
-        if policy.is_none() && !said.is_empty() {
+        let value = std::env::var("IMAS_POLICY").unwrap_or_default();
+        let policy = PolicyName::from_str(&value, false).ok();
+        if policy.is_none() && !value.is_empty() {
             // Asked for once a program.
             static ONCE: std::sync::Once = std::sync::Once::new();
             ONCE.call_once(|| {
                 message::warning(&format!(
-                    "IMAS_POLICY={said} is no policy and is ignored\nhint: there are adaptive and paper"
+                    "IMAS_POLICY={value} is no policy and is ignored\nhint: there are adaptive and paper"
                 ));
             });
         }
@@ -111,10 +112,55 @@ impl RulesArgs {
     }
 }
 
-/// The same command line, in which a negative number is a value, if a wrong one, and not an option that nobody knows.
+/// The same command line without the variables of the environment that have a wrong value: they are reported
+/// and do not count. A program is started all the same.
+#[must_use]
+pub fn without_wrong_variables(command: clap::Command) -> clap::Command {
+    let policies = PolicyName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let policies: Vec<_> = policies.map(|policy| policy.get_name().to_owned()).collect();
+    let checks: [(&str, &str, Result<(), String>); 2] = [
+        ("retest", "IMAS_RETEST", wrong(crate::seconds::parse, "IMAS_RETEST")),
+        (
+            "policy",
+            "IMAS_POLICY",
+            wrong(|text| PolicyName::from_str(text, false), "IMAS_POLICY")
+                .map_err(|_| format!("there are {}", policies.join(" and "))),
+        ),
+    ];
+    checks.into_iter().fold(command, |command, (id, variable, checked)| match checked {
+        Ok(()) => command,
+        Err(why) => {
+            let value = std::env::var_os(variable).unwrap_or_default();
+            if !value.is_empty() {
+                message::warning(&format!("{variable}={} is ignored: {why}", value.display()));
+            }
+            without_variable(command, id)
+        }
+    })
+}
+
+fn wrong<T>(parse: impl Fn(&str) -> Result<T, String>, variable: &str) -> Result<(), String> {
+    match std::env::var_os(variable) {
+        None => Ok(()),
+        Some(value) => parse(value.to_str().unwrap_or_default()).map(|_| ()),
+    }
+}
+
+fn without_variable(command: clap::Command, id: &str) -> clap::Command {
+    let id = id.to_owned();
+    let of_all = id.clone();
+    command
+        .mut_args(move |arg| if arg.get_id() == id.as_str() { arg.env(None::<&'static str>) } else { arg })
+        .mut_subcommands(move |verb| without_variable(verb, &of_all))
+}
+
+/// The same command line, in which a negative number is a value, if a wrong one, and not an option that
+/// it is unknown.
 #[must_use]
 pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let takes_one = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_last_set();
+    let takes_one = |arg: &clap::Arg| {
+        arg.get_action().takes_values() && !arg.is_last_set() && !arg.is_trailing_var_arg_set()
+    };
     command
         .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
         .mut_subcommands(with_negative_numbers)

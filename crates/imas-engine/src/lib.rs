@@ -2,25 +2,39 @@
 //! The learning engine: what the command `imas` and the daemon `imasd` both know about a program.
 //!
 //! - [`candidates`]: which candidates a program may get, and which version served a trial
-//! - [`state`]: everything that a decision about one program rests on, from the store to the profile
+//! - [`inspect`]: what an executable is, and whether anything may be preloaded into it
+//! - [`harvest`]: from the trial page of a process to the record that is stored
+//! - [`state`]: everything that a decision about one program depends on, from the store to the profile
+//! - [`start_plan`]: from the profile to the decision: what the next starts are to be
+//! - [`config`]: the settings that decisions depend on, and their files
 //! - [`seconds`]: the range of a configured duration
-//! - [`context`]: the installation: libraries, catalogue, store and configuration
-//! - [`config`]: the configuration files
+//! - [`daemon_status`]: what imasd reports about itself
+//! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
+//! - [`catalogue_files`]: the files of the catalogue
+//! - [`compared`]: the candidates of a comparison
+//! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
 //! - [`manual`]: man pages and completions of a command line
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
+//! - [`suggestion`]: which name a mistyped one may mean
 //! - [`folders`]: the user's folders
-//! - [`daemon_status`]: what imasd reports about itself
 //!
 //! Both programs call this crate, so that the same trials lead to the same decision in either.
 
 pub mod candidates;
+pub mod catalogue_files;
+pub mod compared;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
 pub mod flags;
 pub mod folders;
+pub mod harvest;
+pub mod inline_candidate;
+pub mod inspect;
 pub mod manual;
 pub mod probe;
 pub mod seconds;
+pub mod start_plan;
 pub mod state;
+pub mod suggestion;

@@ -8,6 +8,19 @@ use clap::Command;
 use clap_complete::Shell;
 use imas_report::output;
 
+/// Prints what has a shell ask the command itself for completions: the names of candidates and programs
+/// change.
+///
+/// # Errors
+/// When the shell is not known or standard output cannot be written.
+pub fn asking_completions(name: &str, shell: Shell) -> Result<()> {
+    let mut script = Vec::new();
+    let shells = clap_complete::env::Shells::builtins();
+    let shell = shells.completer(&shell.to_string()).with_context(|| format!("{shell}: no completions"))?;
+    shell.write_registration("COMPLETE", name, name, name, &mut script).context("completions")?;
+    output::text(&String::from_utf8_lossy(&script))
+}
+
 /// Prints the completions for a shell.
 ///
 /// # Errors

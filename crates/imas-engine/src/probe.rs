@@ -3,14 +3,14 @@
 
 use std::process::ExitCode;
 
-/// How this process ends if it was started as a probe. A binary that reads a [`crate::context::Context`] asks this
-/// before anything else: a probe must not depend on arguments, files or the store.
+/// How this process ends if it was started as a probe. A binary that reads a [`crate::context::Context`] asks
+/// this before anything else: a probe must not depend on arguments, files or the store.
 #[must_use]
 pub fn answer() -> Option<ExitCode> {
-    let mut words = std::env::args_os().skip(1);
-    if words.next()? != imas_linux::process::PROBE_ARGUMENT {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != imas_linux::process::PROBE_ARGUMENT {
         return None;
     }
-    let mapped = words.next().is_some_and(|library| imas_linux::process::probe_answer(library.as_ref()));
+    let mapped = arguments.next().is_some_and(|library| imas_linux::process::probe_answer(library.as_ref()));
     Some(if mapped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The range of a configured duration.
 
-/// The longest duration that may be configured, in seconds: about thirty years. A point in time that lies much
-/// further ahead cannot be computed.
+/// The longest duration that may be configured, in seconds: about thirty years. A point in time that lies
+/// much further ahead cannot be computed.
 pub const MOST_SECONDS: f64 = 1e9;
 
 /// Checks a duration from a configuration file or the command line, in seconds.
@@ -26,6 +26,15 @@ pub fn parse(text: &str) -> Result<f64, String> {
     in_range.then_some(seconds).ok_or_else(|| format!("must be from 0 to {MOST_SECONDS:.0}"))
 }
 
+/// The same where 0 makes no sense, as for a limit.
+///
+/// # Errors
+/// When the text is not a number above 0 and up to [`MOST_SECONDS`].
+pub fn parse_above_0(text: &str) -> Result<f64, String> {
+    parse(text)
+        .and_then(|seconds| if seconds > 0.0 { Ok(seconds) } else { Err("must be above 0".to_owned()) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +49,8 @@ mod tests {
         }
         assert_eq!(parse("1.5"), Ok(1.5));
         assert_eq!(parse("2e9").unwrap_err(), "must be from 0 to 1000000000");
+        assert_eq!(parse_above_0("0").unwrap_err(), "must be above 0");
+        assert_eq!(parse_above_0("0.1"), Ok(0.1));
         assert_eq!(parse("soon").unwrap_err(), "not a number of seconds");
     }
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of one program: everything that a decision about it rests on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::known_of;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
+
+use crate::candidates::{CandidateRules, is_service};
 
 /// What the store, the catalogue and the machine say about one program.
 #[derive(Debug)]
 pub struct ProgramState {
     /// The program.
-    pub program: Program,
+    pub program: StoredProgram,
     /// Build-id of its executable as it is now; empty where it has none.
     pub build_id: String,
     /// Every trial that is stored, in the order of storing.
@@ -28,26 +30,29 @@ pub struct ProgramState {
 }
 
 impl ProgramState {
-    /// Reads it. `candidates` makes the candidates of the program, given the one that it is pinned to and the names
-    /// of those with trials of this build ([`crate::candidates::Selection`]).
+    /// Reads it; `rules` say which candidates the program may get.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub fn read(
         store: &Store,
-        program: Program,
+        program: StoredProgram,
         build_id: &str,
-        candidates: impl FnOnce(Option<&str>, &BTreeSet<&str>) -> Vec<Candidate>,
+        rules: &CandidateRules<'_>,
     ) -> Result<Self, StoreError> {
         let pinned = store.pinned(program.id)?;
         let records = store.trials(program.id)?;
-        let candidates = candidates(pinned.as_deref(), &known_of(&records, build_id));
+        let candidates = rules.of_program(
+            pinned.as_deref(),
+            &known_of(&records, build_id),
+            is_service(&records, build_id),
+        );
         Ok(Self {
             records,
             candidates,
             pinned,
             excluded: store.is_excluded(&program.path, &program.detail)?,
-            unblocked_at: store.lifts(program.id)?,
+            unblocked_at: store.unblocked(program.id)?,
             build_id: build_id.to_owned(),
             machine: imas_linux::host::machine_state(),
             program,
@@ -63,7 +68,7 @@ impl ProgramState {
             build_id: &self.build_id,
             pinned: self.pinned.as_deref(),
             excluded: self.excluded,
-            lifted_at: &self.unblocked_at,
+            unblocked_at: &self.unblocked_at,
             limits,
             now_unix_s,
             machine: &self.machine,

@@ -14,7 +14,7 @@ const LONGEST_CALL_NS: f64 = 1e10;
 /// Names of the classes' call counts in messages.
 const CALLS: [&str; OPS] = ["calls[malloc]", "calls[realloc]", "calls[memalign]", "calls[free]"];
 
-/// What the area behind the header says; the default for a flight page, which has none.
+/// What the area after the header holds; the default for a flight page, which has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     pub(crate) op: [OpFigures; OPS],
@@ -28,8 +28,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// `threads` is how many threads the header says have allocated: each may have timed one call that it has not
-    /// counted yet.
+    /// `threads` is the number of allocating threads in the header. Each may have timed one call that it has
+    /// not counted yet.
     pub(crate) fn of(
         sampled: &Sampled,
         slots: &[Slot; SLOTS],
@@ -84,8 +84,8 @@ fn figures_of(op: &SampledOp, calls: u64, clock: &Clock, slack: u64) -> Result<O
     })
 }
 
-/// `ticks` is sum(weight * ticks) / 256 and `weight` sum(weight), so the mean is 256 ticks / weight. None when
-/// nothing was timed.
+/// `ticks` is sum(weight * ticks) / 256 and `weight` sum(weight), so the mean is 256 ticks / weight. None
+/// when nothing was timed.
 fn mean_ns(op: &SampledOp, clock: &Clock) -> Option<f64> {
     if op.sampled == 0 || op.weight == 0 {
         return None;

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_lives_and_pairs_are_refused() {
+    fn impossible_lifetimes_and_timer_costs_are_refused() {
         assert!(matches!(clock((0, u64::MAX), (0, 1)), Err(PageError::Range { field: "ns_last", .. })));
         let mut header = PageHeader::new_zeroed();
         header.empty_pair_ticks_256 = u64::MAX;

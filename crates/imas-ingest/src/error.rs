@@ -82,7 +82,7 @@ pub enum ReadError {
     /// Another name points to the same file.
     #[error("trial page has {0} hard links; it must have one")]
     Links(u64),
-    /// The file or its header belongs to somebody else.
+    /// The file or its header belongs to another user.
     #[error("trial page belongs to uid {found}, not to uid {expected}")]
     Owner {
         /// Who it belongs to.

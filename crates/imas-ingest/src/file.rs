@@ -9,35 +9,36 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use imas_abi::{HEADER_BYTES, TRIAL_PAGE_BYTES};
-use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::Mode;
+use rustix::fs::{Mode, OFlags, open, openat};
 
 use crate::error::{PageError, ReadError};
-use crate::page::Page;
+use crate::page::ParsedPage;
 use crate::parse::parse;
 
-/// What the reader knows of a page beforehand.
+/// Facts about a page that the reader knows beforehand.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
+pub struct ExpectedPage {
     /// Whose page it must be, by the file's owner and by its header.
     pub uid: u32,
     /// Now, seconds since the epoch: no page was made later.
     pub now_unix_s: f64,
 }
 
-/// A link in place of the page is refused, and a pipe or device in its place blocks nobody and opens no terminal.
-const FLAGS: OFlag = OFlag::O_RDONLY
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_NONBLOCK)
-    .union(OFlag::O_NOCTTY)
-    .union(OFlag::O_CLOEXEC);
+/// A link in place of the page is refused, and a pipe or device in its place does not block and opens no
+/// terminal.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 
-/// Reads the page at `path`. Links in the directories above it are followed: where those are not one's own, use
+/// Reads the page at `path`. Links in the directories above it are followed: where those are not one's own,
+/// use
 /// [`read_page_at`].
 ///
 /// # Errors
 /// See [`ReadError`].
-pub fn read_page_file(path: &Path, expected: &Expected) -> Result<Page, ReadError> {
+pub fn read_page_file(path: &Path, expected: &ExpectedPage) -> Result<ParsedPage, ReadError> {
     let fd = open(path, FLAGS, Mode::empty()).map_err(std::io::Error::from)?;
     read(&File::from(fd), expected)
 }
@@ -46,7 +47,7 @@ pub fn read_page_file(path: &Path, expected: &Expected) -> Result<Page, ReadErro
 ///
 /// # Errors
 /// See [`ReadError`]; [`ReadError::Name`] when `name` is a path.
-pub fn read_page_at(dir: impl AsFd, name: &OsStr, expected: &Expected) -> Result<Page, ReadError> {
+pub fn read_page_at(dir: impl AsFd, name: &OsStr, expected: &ExpectedPage) -> Result<ParsedPage, ReadError> {
     if name.as_bytes().contains(&b'/') {
         return Err(ReadError::Name);
     }
@@ -54,7 +55,7 @@ pub fn read_page_at(dir: impl AsFd, name: &OsStr, expected: &Expected) -> Result
     read(&File::from(fd), expected)
 }
 
-fn read(file: &File, expected: &Expected) -> Result<Page, ReadError> {
+fn read(file: &File, expected: &ExpectedPage) -> Result<ParsedPage, ReadError> {
     let size = size(&file.metadata()?, expected)?;
     let mut bytes = vec![0; size];
     file.read_exact_at(&mut bytes, 0)?;
@@ -64,7 +65,7 @@ fn read(file: &File, expected: &Expected) -> Result<Page, ReadError> {
 }
 
 /// Size of a file that may be read as a page.
-fn size(metadata: &Metadata, expected: &Expected) -> Result<usize, ReadError> {
+fn size(metadata: &Metadata, expected: &ExpectedPage) -> Result<usize, ReadError> {
     if !metadata.is_file() {
         return Err(ReadError::NotRegular);
     }
@@ -80,6 +81,6 @@ fn size(metadata: &Metadata, expected: &Expected) -> Result<usize, ReadError> {
     }
 }
 
-fn owned_by(found: u32, expected: &Expected) -> Result<(), ReadError> {
+fn owned_by(found: u32, expected: &ExpectedPage) -> Result<(), ReadError> {
     if found == expected.uid { Ok(()) } else { Err(ReadError::Owner { found, expected: expected.uid }) }
 }

@@ -2,22 +2,22 @@
 //! Memory figures and the kernel's account at exit.
 
 use imas_abi::PageHeader;
-use imas_core::sample::{Memory, Usage};
+use imas_core::sample::{MemoryFigures, Usage};
 
 use crate::error::PageError;
 use crate::range::{bytes, counter};
 use crate::split::split;
 
-/// Means and peaks of the snapshots. A snapshot is written field by field, so a process killed inside one may have added
-/// to a sum that it did not count; the mean is therefore held to the peak.
-pub(crate) fn memory(header: &PageHeader) -> Result<Memory, PageError> {
+/// Means and peaks of the snapshots. A snapshot is written field by field, so a process killed inside one may
+/// have added to a sum that it did not count; the mean is therefore held to the peak.
+pub(crate) fn memory(header: &PageHeader) -> Result<MemoryFigures, PageError> {
     let snapshots = counter("snapshots", header.snapshots)?;
     let mean = |sum: u64, peak: u64| sum.checked_div(snapshots).unwrap_or(0).min(peak);
     let peak = |field, value| bytes(field, if snapshots == 0 { 0 } else { value });
     let heap_peak = peak("heap_bytes_peak", header.heap_bytes_peak)?;
     let live_peak = peak("live_bytes_peak", header.live_bytes_peak)?;
     let resident_peak = peak("resident_bytes_peak", header.resident_bytes_peak)?;
-    Ok(Memory {
+    Ok(MemoryFigures {
         snapshots,
         heap_mean: mean(header.heap_bytes_sum, heap_peak),
         heap_peak,
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn without_snapshots_all_is_zero() {
         let m = memory(&header(|h| (h.heap_bytes_sum, h.heap_bytes_peak) = (5, u64::MAX)));
-        assert_eq!(m.unwrap(), Memory::default());
+        assert_eq!(m.unwrap(), MemoryFigures::default());
     }
 
     #[test]

@@ -4,31 +4,34 @@
 use std::collections::{BTreeSet, HashSet};
 
 use imas_core::Sample;
-use imas_core::sample::{Memory, OpFigures, Usage};
+use imas_core::sample::{MemoryFigures, OpFigures, Usage};
 use imas_core::split::Split;
 
 use crate::error::MergeError;
-use crate::page::Page;
+use crate::page::ParsedPage;
 
-/// Sums the pages of one trial up; the first is the root of the tree. Of one page it is [`Page::to_sample`].
+/// Sums the pages of one trial up; the first is the root of the tree. Of one page it is
+/// [`ParsedPage::to_sample`].
 ///
 /// - Pages of processes that stood aside add nothing, unless all did: then it is the root's sample.
 /// - Counts add. Mean times are weighted by calls, over the processes that timed any.
-/// - Peaks of memory and of the resident set add, which is an upper bound: they need not have been at one instant.
-/// - Means of memory are weighted by each process's share of the tree's time (first start to last snapshot), so that a
-///   thousand short children weigh what they held on average, not a thousand times that.
-/// - No split of a tree in which forked children went on without exec: they would count their parent's blocks again.
+/// - Peaks of memory and of the resident set add, which is an upper bound: they need not have been at one
+///   instant.
+/// - Means of memory are weighted by each process's share of the tree's time (first start to last snapshot),
+///   so that a thousand short children weigh what they held on average, not a thousand times that.
+/// - No split of a tree in which forked children went on without exec: they would count their parent's blocks
+///   again.
 /// - CPU seconds, faults and switches add over the processes that came to write them.
 /// - The end is that of the first crashed process, else the root's.
-/// - Where different objects served, `served` names them all, joined by commas, so that the sample is not taken for one of
-///   its candidate.
+/// - Where different objects served, `served` names them all, joined by commas, so that the sample is not
+///   taken for one of its candidate.
 ///
 /// # Errors
 /// No page, pages of different trials, or sums beyond what can be stored.
-pub fn merge(pages: &[Page]) -> Result<Sample, MergeError> {
+pub fn merge(pages: &[ParsedPage]) -> Result<Sample, MergeError> {
     let root = pages.first().ok_or(MergeError::Empty)?;
     pages.iter().try_for_each(|page| same_trial(root, page))?;
-    let counted: Vec<&Page> = pages.iter().filter(|page| page.pass_reason.is_none()).collect();
+    let counted: Vec<&ParsedPage> = pages.iter().filter(|page| page.pass_reason.is_none()).collect();
     let processes = u32::try_from(pages.len()).map_err(|_| MergeError::Overflow)?;
     if counted.is_empty() {
         return Ok(Sample { processes, ..root.to_sample() });
@@ -41,7 +44,7 @@ pub fn merge(pages: &[Page]) -> Result<Sample, MergeError> {
         served: served(&counted),
         processes,
         memory: match share_blocks(pages) {
-            true => Memory { split: None, ..memory(&counted)? },
+            true => MemoryFigures { split: None, ..memory(&counted)? },
             false => memory(&counted)?,
         },
         wall_s: span_ns(&counted) as f64 / 1e9,
@@ -49,7 +52,7 @@ pub fn merge(pages: &[Page]) -> Result<Sample, MergeError> {
     })
 }
 
-fn same_trial(root: &Page, page: &Page) -> Result<(), MergeError> {
+fn same_trial(root: &ParsedPage, page: &ParsedPage) -> Result<(), MergeError> {
     if page.trial_id != root.trial_id {
         let (expected, found) = (root.trial_id.clone(), page.trial_id.clone());
         return Err(MergeError::OtherTrial { expected, found });
@@ -60,16 +63,16 @@ fn same_trial(root: &Page, page: &Page) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether blocks are counted by two processes: a child of fork has its parent's, and its allocator tells of them, until it
-/// replaces itself and has another page.
-fn share_blocks(pages: &[Page]) -> bool {
-    let process = |page: &Page| (page.pid, page.process_start_ticks);
+/// Whether blocks are counted by two processes: a child of fork has its parent's, and its allocator tells of
+/// them, until it replaces itself and has another page.
+fn share_blocks(pages: &[ParsedPage]) -> bool {
+    let process = |page: &ParsedPage| (page.pid, page.process_start_ticks);
     let replaced: HashSet<_> = pages.iter().filter(|page| !page.is_forked).map(process).collect();
     pages.len() > 1 && pages.iter().any(|page| page.is_forked && !replaced.contains(&process(page)))
 }
 
 /// All that simply adds.
-fn sums(root: &Page, samples: &[Sample]) -> Result<Sample, MergeError> {
+fn sums(root: &ParsedPage, samples: &[Sample]) -> Result<Sample, MergeError> {
     let count = |of: fn(&Sample) -> u64| add(samples.iter().map(of));
     let small = |of: fn(&Sample) -> u32| samples.iter().fold(0u32, |sum, s| sum.saturating_add(of(s)));
     Ok(Sample {
@@ -97,7 +100,7 @@ fn add(values: impl Iterator<Item = u64>) -> Result<u64, MergeError> {
 
 fn operation(samples: &[Sample], of: fn(&Sample) -> &OpFigures) -> Result<OpFigures, MergeError> {
     let timed: Vec<&OpFigures> = samples.iter().map(of).filter(|op| op.sampled > 0).collect();
-    // A timed call may not have been counted yet, so nobody's weight is 0.
+    // A timed call may not have been counted yet, so no weight is 0.
     let weight = |op: &OpFigures| op.calls.max(op.sampled) as f64;
     let weights: f64 = timed.iter().map(|op| weight(op)).sum();
     // From +0.0 on: the sum of no floats is -0.0.
@@ -141,22 +144,22 @@ fn usage(samples: &[Sample]) -> Result<Option<Usage>, MergeError> {
 }
 
 /// From the first start to the last snapshot; the clock is one for the whole machine.
-fn span_ns(pages: &[&Page]) -> u64 {
+fn span_ns(pages: &[&ParsedPage]) -> u64 {
     let start = pages.iter().map(|page| page.clock.start_ns).min().unwrap_or(0);
     let last = pages.iter().map(|page| page.clock.last_ns).max().unwrap_or(0);
     last - start
 }
 
-fn memory(pages: &[&Page]) -> Result<Memory, MergeError> {
+fn memory(pages: &[&ParsedPage]) -> Result<MemoryFigures, MergeError> {
     let span_ns = span_ns(pages);
-    let peak = |of: fn(&Memory) -> u64| add(pages.iter().map(|page| of(&page.memory)));
-    let mean = |of: fn(&Memory) -> u64| {
+    let peak = |of: fn(&MemoryFigures) -> u64| add(pages.iter().map(|page| of(&page.memory)));
+    let mean = |of: fn(&MemoryFigures) -> u64| {
         add(pages.iter().map(|page| {
             let life_ns = page.clock.last_ns - page.clock.start_ns;
             share(of(&page.memory), life_ns, span_ns)
         }))
     };
-    Ok(Memory {
+    Ok(MemoryFigures {
         snapshots: add(pages.iter().map(|page| page.memory.snapshots))?,
         heap_mean: mean(|m| m.heap_mean)?,
         heap_peak: peak(|m| m.heap_peak)?,
@@ -169,8 +172,9 @@ fn memory(pages: &[&Page]) -> Result<Memory, MergeError> {
     })
 }
 
-/// Sums of means, weighted as those of memory, over the processes that were looked at; told only if all of them told.
-fn split(pages: &[&Page], span_ns: u64) -> Result<Option<Split>, MergeError> {
+/// Sums of means, weighted as those of memory, over the processes that took samples; reported only if all of
+/// them did.
+fn split(pages: &[&ParsedPage], span_ns: u64) -> Result<Option<Split>, MergeError> {
     let looked: Vec<(Split, u64)> = pages
         .iter()
         .filter_map(|page| Some((page.memory.split?, page.clock.last_ns - page.clock.start_ns)))
@@ -193,7 +197,7 @@ fn share(value: u64, life_ns: u64, span_ns: u64) -> u64 {
 }
 
 /// Processes that died before they found out are silent.
-fn served(pages: &[&Page]) -> String {
+fn served(pages: &[&ParsedPage]) -> String {
     let names = pages.iter().map(|page| page.served.as_str()).filter(|name| !name.is_empty());
     let names: BTreeSet<&str> = names.collect();
     names.into_iter().collect::<Vec<_>>().join(",")

@@ -3,7 +3,7 @@
 
 use imas_abi::OPS;
 use imas_core::Sample;
-use imas_core::sample::{Ended, Memory, PageKind, Usage};
+use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
 
 use crate::calls::Calls;
 use crate::clock::Clock;
@@ -23,10 +23,10 @@ pub enum State {
     Pass,
 }
 
-/// One process's page. Who it is, is the page's own claim; whoever needs certainty compares pid, start and uid with
-/// what the kernel says.
+/// The page of one process. Its identity is a claim of the page. A caller that must be certain compares pid,
+/// start and uid with those of the kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct ParsedPage {
     /// Trial or flight.
     pub kind: PageKind,
     /// The process.
@@ -59,21 +59,22 @@ pub struct Page {
     pub fatal_code: u32,
     /// Children made by fork.
     pub forks: u32,
-    /// Made for a child of fork: its figures of live blocks begin with its parent's. After an exec a process has another page.
+    /// Made for a child of fork: its figures of live blocks begin with its parent's. After an exec a process
+    /// has another page.
     pub is_forked: bool,
     /// Threads that ever allocated.
     pub threads: u32,
     /// The object whose malloc serves; empty when it was not found out.
     pub served: String,
     /// Snapshots' figures.
-    pub memory: Memory,
+    pub memory: MemoryFigures,
     /// The kernel's account at exit.
     pub usage: Option<Usage>,
     pub(crate) clock: Clock,
     pub(crate) calls: Calls,
 }
 
-impl Page {
+impl ParsedPage {
     /// Seconds from the hook's start to its last snapshot.
     pub fn wall_s(&self) -> f64 {
         self.clock.wall_s()
@@ -123,7 +124,7 @@ impl Page {
             memory: self.memory.clone(),
             usage: self.usage.clone(),
             wall_s: self.wall_s(),
-            sighting: None,
+            activity: None,
             machine: String::new(),
             kind: self.kind,
         }

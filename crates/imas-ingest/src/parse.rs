@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes to [`Page`].
+//! Bytes to [`super::ParsedPage`].
 
 use imas_abi::{
     HEADER_BYTES, PAGE_MAGIC, PAGE_VERSION, PageHeader, TRIAL_PAGE_BYTES, page_kind, pass_reason, state,
@@ -11,7 +11,7 @@ use crate::calls::Calls;
 use crate::clock::Clock;
 use crate::error::PageError;
 use crate::memory::{memory, usage};
-use crate::page::{Page, State};
+use crate::page::{ParsedPage, State};
 use crate::text;
 
 /// Signals that the injected code notes: ILL, ABRT, BUS, FPE, SEGV, SYS.
@@ -21,7 +21,7 @@ const FATAL_SIGNALS: [u32; 6] = [4, 6, 7, 8, 11, 31];
 ///
 /// # Errors
 /// The first thing found wrong, see the crate's documentation for the list.
-pub fn parse(bytes: &[u8]) -> Result<Page, PageError> {
+pub fn parse(bytes: &[u8]) -> Result<ParsedPage, PageError> {
     if bytes.len() == HEADER_BYTES {
         let (header, _) = PageHeader::read_from_prefix(bytes).map_err(|_| PageError::Size(bytes.len()))?;
         let kind = envelope(&header, bytes.len())?;
@@ -54,9 +54,9 @@ fn envelope(header: &PageHeader, file_bytes: usize) -> Result<PageKind, PageErro
     if flag("armed", header.armed)? { Ok(kind) } else { Err(PageError::NotArmed) }
 }
 
-fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Result<Page, PageError> {
+fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Result<ParsedPage, PageError> {
     let state = state_of(header.state)?;
-    Ok(Page {
+    Ok(ParsedPage {
         kind,
         pid: header.pid,
         uid: header.uid,
@@ -113,8 +113,8 @@ fn state_of(value: u32) -> Result<State, PageError> {
     })
 }
 
-/// The reason's word. State and reason are two stores: a process killed between them leaves one without the other, and
-/// either means that it stood aside.
+/// The reason's word. State and reason are two stores: a process killed between them leaves one without the
+/// other, and either means that it stood aside.
 fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, PageError> {
     Ok(Some(match value {
         pass_reason::NONE if state == State::Pass => "unstated",
@@ -135,7 +135,8 @@ fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, Page
     }))
 }
 
-/// `si_code` of a signal that another process sent by kill(2); the injected code notes another one for what a process sends itself.
+/// `si_code` of a signal that another process sent by kill(2); the injected code notes another one for what a
+/// process sends itself.
 const SI_USER: u32 = 0;
 
 /// A fatal signal counts even after a clean exit was noted: the process then died in what runs after our exit

@@ -3,7 +3,7 @@
 
 use crate::error::{PageError, TextProblem};
 
-/// Bytes before the closing NUL. What stands behind it is not looked at.
+/// Bytes before the closing NUL. What follows it is not read.
 fn closed<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a [u8], PageError> {
     let end = bytes.iter().position(|&byte| byte == 0);
     end.map(|end| &bytes[..end]).ok_or_else(|| problem(field, TextProblem::Unterminated))
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_nul_is_ignored() {
+    fn bytes_after_the_nul_are_ignored() {
         assert_eq!(name("f", b"jemalloc:mem\0\x01junk").unwrap(), "jemalloc:mem");
         assert_eq!(hex("f", b"\0zz").unwrap(), "");
         assert_eq!(path("f", b"/usr/bin/python3.11\0").unwrap(), "/usr/bin/python3.11");

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 use common::changed;
 use imas_abi::Page as Raw;
-use imas_ingest::{Expected, Page, PageError, ReadError, read_page_at, read_page_file};
-use nix::sys::stat::Mode;
-use nix::unistd::{geteuid, mkfifo};
+use imas_ingest::{ExpectedPage, PageError, ParsedPage, ReadError, read_page_at, read_page_file};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 const NOW_S: f64 = 1_800_000_000.0;
@@ -43,8 +43,8 @@ impl Folder {
     }
 
     /// Reads by path and by directory, and checks that both say the same.
-    fn read(&self, name: &str) -> Result<Page, ReadError> {
-        let expected = Expected { uid: geteuid().as_raw(), now_unix_s: NOW_S };
+    fn read(&self, name: &str) -> Result<ParsedPage, ReadError> {
+        let expected = ExpectedPage { uid: geteuid().as_raw(), now_unix_s: NOW_S };
         let by_path = read_page_file(&self.path(name), &expected);
         let by_dir = read_page_at(File::open(self.dir.path()).unwrap(), OsStr::new(name), &expected);
         assert_eq!(format!("{by_path:?}"), format!("{by_dir:?}"));
@@ -60,7 +60,7 @@ fn an_honest_file_is_read() {
 }
 
 #[test]
-fn a_page_from_the_future_was_made_now() {
+fn a_page_dated_in_the_future_gets_the_present_time() {
     let folder = Folder::new();
     folder.page(|p| p.header.made_unix_ns = 1_900_000_000_000_000_000);
     assert_eq!(folder.read("page").unwrap().made_unix_s, NOW_S);
@@ -72,7 +72,7 @@ fn links_are_refused() {
     let page = folder.page(|_| ());
     symlink(&page, folder.path("link")).unwrap();
     let error = folder.read("link").unwrap_err();
-    let eloop = nix::errno::Errno::ELOOP as i32;
+    let eloop = rustix::io::Errno::LOOP.raw_os_error();
     assert!(matches!(&error, ReadError::Io(e) if e.raw_os_error() == Some(eloop)), "{error}");
     fs::hard_link(&page, folder.path("hard")).unwrap();
     assert!(matches!(folder.read("page"), Err(ReadError::Links(2))));
@@ -81,7 +81,7 @@ fn links_are_refused() {
 #[test]
 fn only_regular_files_are_read_and_a_pipe_does_not_block() {
     let folder = Folder::new();
-    mkfifo(&folder.path("pipe"), Mode::S_IRWXU).unwrap();
+    mknodat(CWD, folder.path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     assert!(matches!(folder.read("pipe"), Err(ReadError::NotRegular)));
     fs::create_dir(folder.path("dir")).unwrap();
     assert!(matches!(folder.read("dir"), Err(ReadError::NotRegular)));
@@ -103,7 +103,7 @@ fn the_owner_must_be_the_expected_one() {
     let folder = Folder::new();
     let page = folder.page(|p| p.header.uid = 77);
     assert!(matches!(folder.read("page"), Err(ReadError::Owner { found: 77, .. })));
-    let stranger = Expected { uid: geteuid().as_raw() + 1, now_unix_s: NOW_S };
+    let stranger = ExpectedPage { uid: geteuid().as_raw() + 1, now_unix_s: NOW_S };
     let found = geteuid().as_raw();
     assert!(matches!(read_page_file(&page, &stranger), Err(ReadError::Owner { found: f, .. }) if f == found));
 }
@@ -112,13 +112,13 @@ fn the_owner_must_be_the_expected_one() {
 fn a_name_is_not_a_path() {
     let folder = Folder::new();
     folder.page(|_| ());
-    let expected = Expected { uid: geteuid().as_raw(), now_unix_s: NOW_S };
+    let expected = ExpectedPage { uid: geteuid().as_raw(), now_unix_s: NOW_S };
     let dir = File::open(folder.dir.path()).unwrap();
     assert!(matches!(read_page_at(&dir, OsStr::new("./page"), &expected), Err(ReadError::Name)));
 }
 
 #[test]
-fn an_error_says_what_and_why() {
+fn an_error_names_what_failed_and_why() {
     let error = ReadError::Owner { found: 5, expected: 1000 };
     assert_eq!(error.to_string(), "trial page belongs to uid 5, not to uid 1000");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes from nobody one would trust: no panic, and every page that is accepted keeps its promises. The same check as
-//! in `fuzz/`, with random bytes instead of guided ones.
+//! Bytes from an untrusted source: no panic, and every page that is accepted keeps its promises. The same
+//! check as in `fuzz/`, with random bytes instead of guided ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Where figures lie: behind the strings of the header, in the sampled area and in the slots. Mutations there are
-/// worth more than one in a path.
+/// Where figures lie: after the strings of the header, in the sampled area and in the slots. Mutations there
+/// are worth more than one in a path.
 fn interesting(random: &mut StdRng, len: usize) -> usize {
     let ranges =
         [0..64, std::mem::offset_of!(PageHeader, state)..size_of::<PageHeader>(), 4096..8192, 8192..16384];
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_behind_an_honest_header(tail in prop::collection::vec(any::<u8>(), 12288)) {
+    fn random_bytes_after_an_honest_header(tail in prop::collection::vec(any::<u8>(), 12288)) {
         check(&[&bytes(&trial())[..4096], &tail].concat());
     }
 

@@ -7,14 +7,14 @@ mod common;
 
 use common::{bytes, changed, flight, put, trial};
 use imas_abi::Page;
-use imas_core::sample::{Ended, Memory, PageKind, Usage};
+use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
 use imas_ingest::{PageError, State, TextProblem, parse};
 
 fn refused(change: impl FnOnce(&mut Page)) -> PageError {
     parse(&changed(change)).unwrap_err()
 }
 
-fn accepted(change: impl FnOnce(&mut Page)) -> imas_ingest::Page {
+fn accepted(change: impl FnOnce(&mut Page)) -> imas_ingest::ParsedPage {
     parse(&changed(change)).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn an_honest_trial_gives_its_sample() {
     assert_eq!((sample.free.calls, sample.free.mean_ns), (990, 20.0));
     assert_eq!(sample.ns_per_op(), Some(15.0));
     assert_eq!((sample.malloc.histogram_ticks[6], sample.size_histogram[5]), (960, 960));
-    let memory = Memory {
+    let memory = MemoryFigures {
         snapshots: 4,
         heap_mean: 10_000,
         heap_peak: 15_000,
@@ -62,7 +62,7 @@ fn an_honest_trial_gives_its_sample() {
 }
 
 #[test]
-fn a_flight_page_tells_the_end_alone() {
+fn a_flight_page_reports_only_the_exit() {
     let mut page = flight();
     (page.header.fatal_signal, page.header.fatal_code) = (6, FAULT);
     let sample = parse(&bytes(&page)).unwrap().to_sample();
@@ -211,7 +211,7 @@ fn a_process_killed_before_its_second_snapshot_is_kept() {
 }
 
 #[test]
-fn the_future_becomes_now() {
+fn a_time_in_the_future_becomes_the_present() {
     let page = accepted(|_| ());
     assert_eq!(page.clone().not_after(1e9).made_unix_s, 1e9);
     assert_eq!(page.not_after(2e9).made_unix_s, 1_700_000_000.5);

@@ -8,14 +8,14 @@ mod common;
 use common::{changed, put};
 use imas_abi::{Page as Raw, state};
 use imas_core::sample::Ended;
-use imas_ingest::{MergeError, Page, merge, parse};
+use imas_ingest::{MergeError, ParsedPage, merge, parse};
 
-fn page(change: impl FnOnce(&mut Raw)) -> Page {
+fn page(change: impl FnOnce(&mut Raw)) -> ParsedPage {
     parse(&changed(change)).unwrap()
 }
 
 /// A child that ran in the middle half of the root's second.
-fn child(change: impl FnOnce(&mut Raw)) -> Page {
+fn child(change: impl FnOnce(&mut Raw)) -> ParsedPage {
     page(|p| {
         (p.header.ns_start, p.header.ns_last) = (5_250_000_000, 5_750_000_000);
         p.header.ticks_last = 1_000_001_000;
@@ -44,36 +44,36 @@ fn means_of_memory_are_weighted_by_time() {
 }
 
 /// Three moments over a tenth of a second: 100 KiB resident, 60 live, 50 asked for.
-fn looked_at(page: &mut Raw, told: u64) {
+fn looked_at(page: &mut Raw, reported: u64) {
     let h = &mut page.header;
-    (h.split_moments, h.split_told, h.split_time) = (3, told, 1500);
+    (h.split_moments, h.split_reported, h.split_time) = (3, reported, 1500);
     (h.split_resident_kib_time, h.split_usable_kib_time) = (150_000, 90_000);
     (h.split_requested_kib_time, h.split_in_use_kib_time) = (75_000, 93_000);
     h.split_cached_kib_time = 15_000;
 }
 
 #[test]
-fn splits_add_like_means_and_are_told_only_if_all_told() {
+fn splits_add_like_means_and_are_reported_only_if_all_did() {
     let root = page(|p| looked_at(p, 3));
-    let of = |child: Page| merge(&[root.clone(), child]).unwrap().memory.split.unwrap();
+    let of = |child: ParsedPage| merge(&[root.clone(), child]).unwrap().memory.split.unwrap();
     let both = of(child(|p| looked_at(p, 3)));
     assert_eq!((both.moments, both.resident, both.live, both.requested), (6, 150 << 10, 90 << 10, 75 << 10));
-    assert_eq!(both.told.unwrap().cached, 15 << 10);
-    assert_eq!(of(child(|p| looked_at(p, 2))).told, None);
+    assert_eq!(both.reported.unwrap().cached, 15 << 10);
+    assert_eq!(of(child(|p| looked_at(p, 2))).reported, None);
     let alone = of(child(|_| ()));
     assert_eq!(
         (alone.moments, alone.resident),
         (3, 100 << 10),
         "a process too short to be looked at adds nothing"
     );
-    assert!(alone.told.is_some());
+    assert!(alone.reported.is_some());
     assert_eq!(merge(&[page(|_| ())]).unwrap().memory.split, None);
 }
 
 #[test]
 fn forked_children_do_not_count_their_parents_blocks_again() {
     let root = page(|p| looked_at(p, 3));
-    let split = |children: &[Page]| {
+    let split = |children: &[ParsedPage]| {
         let pages = [std::slice::from_ref(&root), children].concat();
         merge(&pages).unwrap().memory.split
     };
@@ -85,7 +85,7 @@ fn forked_children_do_not_count_their_parents_blocks_again() {
     };
     assert_eq!(split(&[image(1, 5)]), None);
     assert_eq!(split(&[image(1, 5), image(0, 6)]), None, "another process's exec");
-    assert!(split(&[image(1, 5), image(0, 5)]).is_some(), "an exec leaves the parent's blocks behind");
+    assert!(split(&[image(1, 5), image(0, 5)]).is_some(), "an exec ends the parent's blocks");
     let alone = image(1, 5);
     assert_eq!(merge(std::slice::from_ref(&alone)).unwrap().memory.split, alone.memory.split);
     assert!(parse(&changed(|p| p.header.forked = 2)).is_err());

@@ -7,9 +7,11 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use imas_engine::flags::{Places, with_negative_numbers};
 
+use crate::services::ServicesArgs;
 use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
 
-/// The laboratory of IMAS: measures real programs under memory allocators, and judges what chooses among them.
+/// The laboratory of IMAS: measures real programs under memory allocators, and judges what chooses among
+/// them.
 #[derive(Debug, Parser)]
 #[command(
     name = "imas-lab",
@@ -29,6 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Real programs with real input, measured under every candidate
     Suite(SuiteArgs),
+    /// Servers with real loads, measured under every candidate
+    Services(ServicesArgs),
     /// The published experiments, run again: a page with every printed finding and ours
     Study(StudyArgs),
     /// Replay runs through policies and judge their picks on runs they did not see
@@ -41,8 +45,8 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// From the words of the command line. `simulate` gets to know whether a store was named there: IMAS_STORE alone
-    /// does not make it replay one.
+    /// From the words of the command line. `simulate` gets to know whether a store was named there:
+    /// IMAS_STORE alone does not make it replay one.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = with_negative_numbers(Self::command()).try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;

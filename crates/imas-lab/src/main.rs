@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas-lab`: the laboratory. Measures real programs under every candidate, runs the published experiments again, and
-//! replays runs through policies.
+//! `imas-lab`: the laboratory. Measures real programs under every candidate, runs the published experiments
+//! again, and replays runs through policies.
 //!
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries.
 
 mod cli;
 mod hint;
 mod mobile;
+mod services;
 mod simulate;
 mod study;
 mod study_args;
@@ -19,6 +20,7 @@ use clap::CommandFactory;
 use cli::{Cli, Command};
 use imas_engine::{manual, probe};
 use imas_report::message;
+use imas_runs::interruption::InterruptedBy;
 
 fn main() -> ExitCode {
     if let Some(answer) = probe::answer() {
@@ -33,6 +35,9 @@ fn main() -> ExitCode {
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             message::error(&error);
+            if let Some(interrupted) = error.downcast_ref::<InterruptedBy>() {
+                return ExitCode::from(interrupted.exit_status());
+            }
             ExitCode::from(2)
         }
     }
@@ -43,6 +48,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
     let places = &cli.places;
     match cli.command {
         Command::Suite(args) => return suite::run(&args.action, places),
+        Command::Services(args) => return services::run(&args, places),
         Command::Study(args) => return study::run(&args, places),
         Command::Simulate(args) => return simulate::run(&args, places),
         Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
@@ -53,6 +59,6 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
 
 /// Help and version are data; anything else is a usage error.
 fn usage_error(usage: &clap::Error) -> ExitCode {
-    let _ = usage.print(); // nobody is left to tell if this fails
+    let _ = usage.print(); // if this fails, the error cannot be reported either
     if usage.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }

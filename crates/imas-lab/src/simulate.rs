@@ -9,7 +9,8 @@ use imas_core::History;
 use imas_core::adaptive::Settings;
 use imas_core::paper::Limits;
 use imas_core::simulate::{
-    Contender, LeftOut, Plan, PolicyResult, Program, World, assess, floor, from_store, programs,
+    Contender, ExcludedProgram, Plan, PolicyResult, SimulatedProgram, World, assess, floor, from_store,
+    programs,
 };
 use imas_core::stats::Interval;
 use imas_store::Store;
@@ -23,8 +24,8 @@ use imas_report::output;
 
 /// Programs to replay and where they come from.
 struct Source {
-    programs: Vec<Program>,
-    left_out: Vec<LeftOut>,
+    programs: Vec<SimulatedProgram>,
+    left_out: Vec<ExcludedProgram>,
     says: String,
 }
 
@@ -147,7 +148,7 @@ fn store(context: &Context) -> Result<Source> {
             build_id: &newest.build_id,
             pinned: None,
             excluded: false,
-            lifted_at: &BTreeMap::new(),
+            unblocked_at: &BTreeMap::new(),
             limits: context.limits,
             now_unix_s: imas_linux::clock::now_unix_s(),
             machine: "",

@@ -87,7 +87,7 @@ fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study>
 const TOTALS: [&str; 5] = ["aims", "aims-everyday", "totals", "totals-everyday", "leads"];
 
 fn page(study: &Study) -> String {
-    // The remarks are sentences: they stand in the page and in the CSV, a terminal has no room for them.
+    // The remarks are sentences: they are in the page and in the CSV, a terminal has no room for them.
     let rows = study
         .findings
         .iter()
@@ -96,7 +96,7 @@ fn page(study: &Study) -> String {
     let mut text = format!("{}\n{}\n\n{findings}", study.title, study.paper);
     for shown in study.tables.iter().filter(|t| TOTALS.contains(&t.id.as_str())) {
         let columns: Vec<&str> = shown.columns.iter().map(String::as_str).collect();
-        // What stands beside a figure is for the page, as the remarks are.
+        // The note beside a figure is for the page, as the remarks are.
         let width = columns.iter().position(|name| *name == "beside it").unwrap_or(columns.len());
         let rows = shown.rows.iter().map(|row| row[..width].to_vec());
         text.push_str(&format!("\n{}\n{}", shown.title, table::plain(&columns[..width], rows)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the command line says to the studies, the laboratory and the suite.
+//! Arguments of the studies, the laboratory and the suite.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,8 @@ pub(crate) enum StudyName {
     Fit,
     /// IMAS itself: both policies beside every single candidate, on raw runs (--data)
     Selector,
-    /// Allocators for a phone: size, benchmarks, and memory of the machine under a browser, a gallery and a video
+    /// Allocators for a phone: size, benchmarks, and memory of the machine under a browser, a gallery and a
+    /// video
     Mobile,
 }
 
@@ -41,7 +42,8 @@ pub(crate) struct MobileArgs {
     /// Rounds of sizes and benchmarks; 6 and more give intervals
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: u32,
-    /// Candidates beside system, separated by commas [default: tlsf, musl's two, tcmalloc, nedmalloc, dlmalloc, jemalloc]
+    /// Candidates beside system, separated by commas [default: tlsf, musl's two, tcmalloc, nedmalloc,
+    /// dlmalloc, jemalloc]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
     /// Parts to make, separated by commas [default: all]
@@ -71,10 +73,12 @@ pub(crate) struct StudyArgs {
     /// Folder for the page, the figures (SVG) and the tables (CSV)
     #[arg(long, default_value = "study", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
-    /// selector: files of raw runs, of 'imas-lab suite run' or 'imas bench --export-runs'; mobile: files of samples, to show them again
+    /// selector: files of raw runs, of 'imas-lab suite run' or 'imas bench --export-runs'; mobile: files of
+    /// samples, to show them again
     #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
-    /// Runs with different seeds; selector: random splits of each program's rounds [default: freelist 200, fit 20, selector 20]
+    /// Runs with different seeds; selector: random splits of each program's rounds [default: freelist 200,
+    /// fit 20, selector 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) seeds: Option<u32>,
     #[command(flatten)]
@@ -94,8 +98,9 @@ pub(crate) struct SimulateArgs {
     /// A store was named on the command line, not only in the environment.
     #[arg(skip)]
     pub(crate) store_named: bool,
-    /// Policies to compare: adaptive, paper, all (everything is tried in every round), always:CANDIDATE; always stands for `system` with programs that have no
-    /// runs of it [default: adaptive, paper, all, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
+    /// Policies to compare: adaptive, paper, all (everything is tried in every round), always:CANDIDATE;
+    /// always stands for `system` with programs that have no runs of it [default: adaptive, paper, all,
+    /// always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest
@@ -180,7 +185,8 @@ pub(crate) struct SuiteRunArgs {
     /// A part of the suite
     #[arg(long, value_enum, default_value_t = SuiteSet::Quick, value_name = "SET", conflicts_with = "names")]
     pub(crate) set: SuiteSet,
-    /// Candidates to compare with system, separated by commas; or `all` [default: the catalogue's default set]
+    /// Candidates to compare with system, separated by commas; or `all` [default: the catalogue's default
+    /// set]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
     /// Measured rounds: each candidate once in each; 0 with --counted makes counted ones alone

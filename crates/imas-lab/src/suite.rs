@@ -11,6 +11,7 @@ mod pack;
 mod progress;
 mod session;
 mod show;
+mod watcher;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ use imas_engine::flags::Places;
 use imas_engine::folders::xdg;
 use imas_report::message::Hinted;
 
+/// The file of raw runs in its folder.
+const FILE: &str = "runs.jsonl";
+
 pub(crate) fn run(action: &SuiteAction, places: &Places) -> Result<ExitCode> {
     match action {
         SuiteAction::List(args) => listing::run(args, &Context::new(places)?),
@@ -33,7 +37,8 @@ pub(crate) fn run(action: &SuiteAction, places: &Places) -> Result<ExitCode> {
     }
 }
 
-/// The suite's folder in the installation: `suite.toml`, `input/` with the generators, `bin/` with programs of our own.
+/// The suite's folder in the installation: `suite.toml`, `input/` with the generators, `bin/` with programs
+/// of our own.
 fn folder(context: &Context) -> PathBuf {
     context.lib_dir.join("workloads")
 }

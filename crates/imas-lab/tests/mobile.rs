@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas-lab study mobile`: real programs under real candidates, few and once; what is missing is said, and nothing is lost when it is killed.
+//! `imas-lab study mobile`: real programs under real candidates, few and once; what is missing is describe,
+//! and nothing is lost when it is killed.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::{World, assert_hinted, list, output, real, said, stderr, stdout, text};
+use support::{World, assert_hinted, describe, list, output, real, stderr, stdout, text};
 
 /// `imas-lab study mobile` into a folder of this world.
 fn study(world: &World, more: &[&str]) -> Command {
@@ -20,7 +21,7 @@ fn study(world: &World, more: &[&str]) -> Command {
 }
 
 fn made(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    assert_eq!(output.status.code(), Some(0), "{}", describe(output));
     serde_json::from_str(&stdout(output)).unwrap()
 }
 
@@ -70,7 +71,7 @@ fn sizes_and_benchmarks_are_measured_judged_and_kept() {
     let page = world.work().join("again");
     let mut again = world.lab(["study", "mobile", "--data"]);
     let again = output(again.arg(&file).arg("--out").arg(&page));
-    assert!(stdout(&again).contains("tlsf is the smallest library"), "{}", said(&again));
+    assert!(stdout(&again).contains("tlsf is the smallest library"), "{}", describe(&again));
     assert!(std::fs::read_to_string(page.join("mobile.html")).unwrap().contains("<svg"));
     assert!(!page.join("mobile.jsonl").exists());
 }
@@ -92,7 +93,11 @@ fn the_use_case_runs_under_the_candidate_without_a_browser() {
     let words = ["--parts", "use-case", "--iterations", "1", "--with", "tlsf"];
     let ran = output(study(&world, &words).env("PATH", &path));
     let study = made(&ran);
-    assert!(stderr(&ran).contains("chromium is not installed\nhint: apt install chromium"), "{}", said(&ran));
+    assert!(
+        stderr(&ran).contains("chromium is not installed\nhint: apt install chromium"),
+        "{}",
+        describe(&ran)
+    );
     let samples = samples(&world);
     assert_eq!(samples.len(), 2, "{samples:?}");
     for sample in &samples {
@@ -120,7 +125,7 @@ fn left_running(folder: &Path) -> bool {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn an_impossible_request_is_refused_with_the_reason() {
     let world = World::new();
     let nothing = only(&world, &[]);
     let refused = output(study(&world, &["--parts", "use-case"]).env("PATH", nothing));
@@ -134,7 +139,7 @@ fn what_cannot_be_done_is_said() {
         (&["study", "mobile", "--data", "/no/such.jsonl"], "/no/such.jsonl"),
     ] {
         let output = output(world.lab(words).arg("--out").arg(world.work().join("none")));
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
         assert_hinted(&output, says);
     }
 }

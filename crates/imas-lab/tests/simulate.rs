@@ -9,18 +9,18 @@ mod support;
 use support::World;
 
 /// Text of a command that must succeed.
-fn said(output: &std::process::Output) -> String {
+fn describe(output: &std::process::Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn json(output: &std::process::Output) -> serde_json::Value {
-    serde_json::from_str(&said(output)).unwrap()
+    serde_json::from_str(&describe(output)).unwrap()
 }
 
 /// Its own data set and made-up programs; the figures themselves are judged in imas-core.
 #[test]
-fn the_laboratory_replays_data_and_says_what_it_leaves_out() {
+fn the_laboratory_replays_data_and_reports_what_it_leaves_out() {
     let world = World::new();
     let data = world.work().join("runs.jsonl");
     let mut lines = String::from("{\"imas\":\"runs\",\"schema\":1}\nno json\n");
@@ -79,16 +79,16 @@ fn the_laboratory_replays_the_users_own_store() {
     world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
     let start = || {
         let words = ["run", "--policy", "paper", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
-        said(&world.imas(words).output().unwrap());
+        describe(&world.imas(words).output().unwrap());
     };
     start();
-    said(&world.imas(["show"]).output().unwrap());
+    describe(&world.imas(["harvest"]).output().unwrap());
     let few = world.lab(["simulate", "--stored"]).output().unwrap();
     let errors = String::from_utf8_lossy(&few.stderr).into_owned();
     assert_eq!(few.status.code(), Some(2));
     assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
     (1..3 * 5).for_each(|_| start());
-    said(&world.imas(["show"]).output().unwrap());
+    describe(&world.imas(["harvest"]).output().unwrap());
     let result = json(&world.lab(["simulate", "--stored", "--json"]).output().unwrap());
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
     let policies = result["policies"].as_array().unwrap();
@@ -101,7 +101,7 @@ fn the_laboratory_replays_the_users_own_store() {
     }
     let sort: Vec<_> = policies[1]["details"].as_array().unwrap().iter().map(|one| &one["program"]).collect();
     assert_eq!(sort, ["/usr/bin/sort"]);
-    // Neither somebody's notes nor another program's database is a store, and both stay what they are.
+    // Neither a text file nor another program's database is a store. Both must stay unchanged.
     let (notes, foreign) = (world.work().join("notes.txt"), world.work().join("foreign.db"));
     std::fs::write(&notes, "mine\n".repeat(1000)).unwrap();
     let made =

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests and benchmarks of `libimas-preload.so`: publishes a catalogue table and an index that a few lines of text describe.
+//! For tests and benchmarks of `libimas-preload.so`: publishes a catalogue table and an index that a few
+//! lines of text describe.
 //!
-//! `publish RUN LIBRARIES < SPECIFICATION`; RUN must hold `state/`. Lines:
-//! `candidate NAME LIBRARY|- [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
-//! [file=PATH|text=TEXT|unit=NAME]`, `fill N` (so many entries of no file), `daemon UID`, `boot ID`, `generation N`, `catalogue HEX`, `disabled`.
-//! `publish given EXECUTABLE WORDS...` prints the detail of a command line: kind and two numbers.
+//! `publish RUN LIBRARIES < SPECIFICATION`; RUN must hold `state/`. Lines: `candidate NAME LIBRARY|-
+//! [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
+//! [file=PATH|text=TEXT|unit=NAME]`, `fill N` (N entries of no file), `daemon UID`, `boot ID`,
+//! `generation N`, `catalogue HEX`, `disabled`. `publish given EXECUTABLE WORDS...` prints the detail of a
+//! command line: kind and two numbers.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::catalogue_table::{self, Owners, write_catalogue_table};
 use imas_linux::environment::Libraries;
-use imas_linux::given::Given;
-use imas_linux::index::{self, Detail, Entry, Executable, Facts, Trial, write_index};
+use imas_linux::index::{self, Detail, Entry, Executable, Facts, OfferedTrial, write_index};
+use imas_linux::interpreter_target::InterpreterTarget;
 
 type Failure = Box<dyn std::error::Error>;
 
 struct Specification {
-    candidates: Vec<Candidate>,
+    candidates: Vec<CatalogueCandidate>,
     entries: Vec<Vec<String>>,
     fill: u64,
     owners: Owners,
@@ -30,7 +32,7 @@ fn main() -> Result<(), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.as_slice() {
         [verb, executable, rest @ ..] if verb == "given" => {
-            print_given(Path::new(executable), rest);
+            print_arguments(Path::new(executable), rest);
             Ok(())
         }
         [run, libraries] => publish(Path::new(run), Path::new(libraries)),
@@ -39,8 +41,8 @@ fn main() -> Result<(), Failure> {
 }
 
 #[allow(clippy::print_stdout, reason = "that is what it is for")]
-fn print_given(executable: &Path, words: &[OsString]) {
-    let (kind, [first, second]) = Detail::of(&Given::to(executable, words), Path::new(".")).key();
+fn print_arguments(executable: &Path, words: &[OsString]) {
+    let (kind, [first, second]) = Detail::of(&InterpreterTarget::to(executable, words), Path::new(".")).key();
     println!("{kind} {first:x} {second:x}");
 }
 
@@ -96,14 +98,14 @@ fn read(text: &str) -> Result<Specification, Failure> {
     Ok(specification)
 }
 
-fn candidate(words: &[String]) -> Candidate {
+fn candidate(words: &[String]) -> CatalogueCandidate {
     let library = words.get(2).filter(|path| *path != "-").map(PathBuf::from);
     let pair = |word: &String| word.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
-    Candidate {
+    CatalogueCandidate {
         name: words.get(1).cloned().unwrap_or_default(),
         library,
         environment: words.iter().skip(3).filter_map(pair).collect(),
-        ..Candidate::default()
+        ..CatalogueCandidate::default()
     }
 }
 
@@ -120,12 +122,12 @@ fn entry(words: &[String], id: &dyn Fn(&str) -> Result<u16, String>) -> Result<E
             "trial" => {
                 let (candidate, token) = value.rsplit_once(':').ok_or("trial=CANDIDATE:TOKEN")?;
                 entry.trial =
-                    Some(Trial { candidate: id(candidate)?, token: u64::from_str_radix(token, 16)? });
+                    Some(OfferedTrial { candidate: id(candidate)?, token: u64::from_str_radix(token, 16)? });
             }
             "flags" => entry.flags = value.parse()?,
             "uid" => entry.uid = Some(value.parse()?),
             "program" => entry.program_id = value.parse()?,
-            "file" => entry.detail = Detail::of(&Given::Word(value.into()), Path::new("/")),
+            "file" => entry.detail = Detail::of(&InterpreterTarget::Word(value.into()), Path::new("/")),
             "text" => entry.detail = Detail::Text(value.into()),
             "unit" => entry.detail = Detail::Unit(value.into()),
             "bytes" => entry.executable.bytes = value.parse()?,

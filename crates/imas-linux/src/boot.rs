@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which boot this is, as programs see it.
+//! The boot id, as programs see it.
 //!
-//! Programs compare the index's boot id with what their own /proc says. A sandboxed daemon may see another one: containers get a boot id of
-//! their own by a mount over the kernel's file, and systemd's `ProtectKernelTunables` takes that mount out of a unit's view. So root, who
-//! is in no sandbox, writes the id down below the run folder, at each boot and when the machine is enabled.
+//! Programs compare the index's boot id with the one in their own /proc. A sandboxed daemon may see another
+//! one: containers get a boot id of their own by a mount over the kernel's file, and systemd's
+//! `ProtectKernelTunables` hides that mount from a unit. So root, which is in no sandbox, writes the id below
+//! the run folder, at each boot and when the machine is enabled.
 
 use std::io;
 use std::path::Path;
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_root_wrote_down_counts_if_it_is_one() {
+    fn a_boot_id_written_by_root_counts_if_it_is_valid() {
         let run = tempfile::tempdir().unwrap();
         let own = process::boot_id().unwrap();
         assert_eq!(of_programs(run.path()).unwrap(), own, "nothing is written down");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The catalogue: candidates as data.
 //!
-//! A catalogue is a TOML file of `[[candidate]]` tables (`allocators/catalogue.toml` in the source tree). Several files
-//! are read in order; a later one may add candidates but not redefine them. The first is the one that was built with this program: its
-//! libraries stand beside it, so its paths are relative to its folder; what is added names absolute paths.
+//! A catalogue is a TOML file of `[[candidate]]` tables (`allocators/catalogue.toml` in the source tree).
+//! Several files are read in order; a later one may add candidates but not redefine them. The first is the
+//! one that was built with this program: its libraries are beside it, so its paths are relative to its
+//! folder; what is added names absolute paths.
 
 mod entry;
 mod installed;
 mod obstacle;
-mod trust;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,6 @@ use serde::Serialize;
 use entry::{Entry, File};
 pub use installed::build_of;
 pub use obstacle::{obstacle, withheld};
-pub use trust::{Untrusted, untrusted};
 
 /// The name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
@@ -28,7 +27,7 @@ pub const INSTALLED: &str = "installed";
 
 /// One allocator with its settings, as the catalogue describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Candidate {
+pub struct CatalogueCandidate {
     /// `allocator` or `allocator:setting`; unique.
     pub name: String,
     /// The allocator without its setting.
@@ -45,23 +44,28 @@ pub struct Candidate {
     pub summary: String,
     /// Whether it belongs to the set that is tested when the user names none.
     pub default: bool,
+    /// Whether it belongs to that set for services.
+    pub service_default: bool,
     /// Page size the library was built for, in bytes; `None` when it works with any.
     pub page_size: Option<u64>,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
-    /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of what was found.
+    /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of
+    /// what was found.
     pub needs: Option<PathBuf>,
     /// Why it is not offered although it could be loaded.
     pub withheld: Option<String>,
     /// Whether it can be opened in a running process.
     pub opens: bool,
+    /// Facts of malloc's contract that it may break, as accepted in its catalogue entry.
+    pub accept: Vec<String>,
     /// Added by the operator or a user: not built, and not put through the conformance kit, by us.
     pub added: bool,
     /// File and line (from 1) that define it; empty for a `system` that no file defines.
     pub defined: (PathBuf, usize),
 }
 
-impl Candidate {
+impl CatalogueCandidate {
     /// Whether this is the program untouched.
     #[must_use]
     pub fn is_system(&self) -> bool {
@@ -72,14 +76,14 @@ impl Candidate {
 /// The candidates of this machine, in the order of listing and testing.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
-    candidates: Vec<Candidate>,
+    candidates: Vec<CatalogueCandidate>,
     problems: Vec<Problem>,
 }
 
 /// An entry or file that cannot be used; the rest of the catalogue stays usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file at fault.
+    /// The file that is wrong.
     pub file: PathBuf,
     /// Line of the file, counted from 1, where it is known.
     pub line: Option<usize>,
@@ -98,8 +102,8 @@ impl std::fmt::Display for Problem {
 }
 
 impl Catalogue {
-    /// Reads the files in order. Never fails as a whole: what cannot be used stands in [`Catalogue::problems`].
-    /// `system` is always there, even when no file can be read.
+    /// Reads the files in order. Never fails as a whole: what cannot be used is in
+    /// [`Catalogue::problems`]. `system` is always there, even when no file can be read.
     #[must_use]
     pub fn read(files: &[PathBuf]) -> Self {
         let mut catalogue = Self::default();
@@ -114,7 +118,7 @@ impl Catalogue {
 
     /// All candidates, usable or not.
     #[must_use]
-    pub fn candidates(&self) -> &[Candidate] {
+    pub fn candidates(&self) -> &[CatalogueCandidate] {
         &self.candidates
     }
 
@@ -126,7 +130,7 @@ impl Catalogue {
 
     /// The candidate of that name.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Candidate> {
+    pub fn find(&self, name: &str) -> Option<&CatalogueCandidate> {
         self.candidates.iter().find(|c| c.name == name)
     }
 
@@ -138,7 +142,7 @@ impl Catalogue {
         let parsed: File = match toml::from_str(&text) {
             Ok(parsed) => parsed,
             Err(error) => {
-                let line = error.span().map(|span| line_of(&text, span.start));
+                let line = error.span().map(|span| 1 + newlines(&text, 0, span.start));
                 return self.problem(file, line, error.message().to_owned());
             }
         };
@@ -146,8 +150,13 @@ impl Catalogue {
             let what = format!("schema {} is not known, only 1 is", parsed.schema);
             return self.problem(file, None, what);
         }
+        let (mut line, mut at) = (1, 0);
         for table in parsed.candidate {
-            let line = line_of(&text, table.span().start);
+            // From the table before: counted from the beginning each time, this was a fifth of the start of
+            // `imas`.
+            let start = table.span().start;
+            line += newlines(&text, at, start);
+            at = start;
             let entry = table.into_inner().try_into::<Entry>().map_err(|error| error.message().to_owned());
             match entry.and_then(|entry| self.candidate_of(entry, file, line, added)) {
                 Ok(candidate) => self.candidates.extend(candidate),
@@ -160,14 +169,15 @@ impl Catalogue {
         self.problems.push(Problem { file: file.to_owned(), line, what });
     }
 
-    /// The entry as a candidate; `None` when it is for a library of the distribution that this machine does not have.
+    /// The entry as a candidate; `None` when it is for a library of the distribution that this machine does
+    /// not have.
     fn candidate_of(
         &self,
         entry: Entry,
         file: &Path,
         line: usize,
         added: bool,
-    ) -> Result<Option<Candidate>, String> {
+    ) -> Result<Option<CatalogueCandidate>, String> {
         entry.check(added)?;
         if let Some(first) = self.find(&entry.name) {
             let (file, line) = &first.defined;
@@ -177,21 +187,22 @@ impl Catalogue {
     }
 }
 
-/// What `system` is when no catalogue says so.
-fn untouched() -> Candidate {
-    Candidate {
+/// The definition of `system` if no catalogue has one.
+fn untouched() -> CatalogueCandidate {
+    CatalogueCandidate {
         name: SYSTEM.to_owned(),
         allocator: SYSTEM.to_owned(),
         origin: "the system".to_owned(),
         summary: "the program untouched".to_owned(),
         default: true,
+        service_default: true,
         opens: true,
-        ..Candidate::default()
+        ..CatalogueCandidate::default()
     }
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|&b| b == b'\n').count() + 1
+fn newlines(text: &str, from: usize, to: usize) -> usize {
+    text.as_bytes().get(from..to).unwrap_or_default().iter().filter(|&&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -240,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_names_absolute_paths_and_says_where_it_stands() {
+    fn an_added_entry_names_absolute_paths_and_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let files = ["built.toml", "added.toml"].map(|name| folder.path().join(name));
         let entry = |name: &str, library: &str| {
@@ -252,10 +263,14 @@ mod tests {
         assert_eq!(catalogue.find("a").unwrap().library, Some(folder.path().join("liba.so")));
         assert_eq!(catalogue.find("a").unwrap().defined, (files[0].clone(), 3));
         assert!(!catalogue.find("a").unwrap().added);
-        let said: Vec<_> = catalogue.problems().iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("added.toml:3") && said[0].contains("built.toml:3"), "{}", said[0]);
-        assert!(said[1].contains("added.toml:6") && said[1].contains("relative"), "{}", said[1]);
+        let problems: Vec<_> = catalogue.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(
+            problems[0].contains("added.toml:3") && problems[0].contains("built.toml:3"),
+            "{}",
+            problems[0]
+        );
+        assert!(problems[1].contains("added.toml:6") && problems[1].contains("relative"), "{}", problems[1]);
     }
 
     #[test]

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The catalogue table: the candidates that `libimas-preload.so` may choose among (`abi/imas_index.h`).
 //!
-//! Whoever writes the index names ids; only this table, which root alone writes, says what an id is. So nothing gets in that
-//! somebody else could replace: neither a library nor a folder above it may be in other hands than root's.
+//! The index names candidates by id. Only this table says what an id is, and only root writes it. So no
+//! library gets in that another user could replace: root owns each one and the folders above it.
+
+mod approved;
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use imas_abi::{CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader, FileIdentity};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::catalogue::Candidate;
+use self::approved::{approve, identity};
+use crate::catalogue::CatalogueCandidate;
 use crate::environment::Libraries;
-use crate::file_time::mtime_ns;
+use crate::field::{put, text};
 use crate::fnv::{fnv32, fnv64};
+use crate::replace_file::replace;
+use crate::trust::StickyFolder;
 
 /// Name of the table in the run folder.
 pub const FILE_NAME: &str = "catalogue";
 
-/// In whose hands things may be.
+/// Users that are trusted besides root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
     /// Who may own libraries and the folders above them, besides root: the user, in a user's own tree.
@@ -57,7 +59,7 @@ pub enum TableError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// Hook or guard cannot be trusted.
@@ -76,14 +78,15 @@ pub enum TableError {
     Unsound(&'static str),
 }
 
-/// Writes the table of all usable candidates to `path`, by rename. `system` has id 1, the others follow in their order.
+/// Writes the table of all usable candidates to `path`, by rename. `system` has id 1, the others follow in
+/// their order.
 ///
 /// # Errors
-/// When hook or guard are not in trusted hands, or the file system refuses. A candidate that cannot be trusted or used is no
-/// error: it is left out and stands in [`Written::refused`].
+/// When another user could replace the hook or the guard, or the file system refuses. A candidate that cannot
+/// be trusted or used is no error: it is left out and listed in [`Written::refused`].
 pub fn write_catalogue_table(
     path: &Path,
-    candidates: &[Candidate],
+    candidates: &[CatalogueCandidate],
     libraries: &Libraries,
     owners: Owners,
 ) -> Result<Written, TableError> {
@@ -107,26 +110,27 @@ fn system_entry() -> CatalogueEntry {
     entry
 }
 
-fn entry(candidate: &Candidate, trusted: u32) -> Result<CatalogueEntry, String> {
+fn entry(candidate: &CatalogueCandidate, trusted: u32) -> Result<CatalogueEntry, String> {
     if let Some(obstacle) = crate::catalogue::obstacle(candidate, crate::host::page_bytes()) {
         return Err(obstacle);
     }
     let mut entry = CatalogueEntry::new_zeroed();
     put(&mut entry.name, candidate.name.as_bytes()).ok_or("its name is too long")?;
     if let Some(library) = &candidate.library {
-        let (resolved, identity) = approve(library, trusted)?;
+        let (resolved, identity) = approve(library, trusted, StickyFolder::Safe)?;
         put(&mut entry.library, resolved.as_os_str().as_bytes()).ok_or("its library's path is too long")?;
         entry.identity = identity;
     }
     if let Some(library) = &candidate.needs {
-        approve(library, trusted)?;
+        // The dynamic linker finds it by its name, and compares no identity.
+        approve(library, trusted, StickyFolder::Writable)?;
     }
     put(&mut entry.environment, &environment(candidate)?).ok_or("its environment is too long")?;
     Ok(entry)
 }
 
-/// `NAME=VALUE`, each ended by NUL; the zeros behind end the list.
-fn environment(candidate: &Candidate) -> Result<Vec<u8>, String> {
+/// `NAME=VALUE`, each ended by NUL; the zeros after it end the list.
+fn environment(candidate: &CatalogueCandidate) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for (name, value) in &candidate.environment {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -138,84 +142,6 @@ fn environment(candidate: &Candidate) -> Result<Vec<u8>, String> {
         bytes.extend([name.as_bytes(), b"=", value.as_bytes(), b"\0"].concat());
     }
     Ok(bytes)
-}
-
-/// Copies the text and leaves at least one zero byte behind it.
-fn put(field: &mut [u8], text: &[u8]) -> Option<()> {
-    let room = field.len() - 1;
-    field.get_mut(..text.len()).filter(|_| text.len() <= room)?.copy_from_slice(text);
-    Some(())
-}
-
-/// The text of a field that is ended by NUL.
-pub(crate) fn text(field: &[u8]) -> String {
-    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    String::from_utf8_lossy(field.get(..end).unwrap_or_default()).into_owned()
-}
-
-/// Follows links, then asks that the library and all folders above it are in trusted hands.
-fn approve(library: &Path, trusted: u32) -> Result<(PathBuf, FileIdentity), String> {
-    if !library.is_absolute() {
-        return Err(format!("{}: not an absolute path", library.display()));
-    }
-    let resolved =
-        std::fs::canonicalize(library).map_err(|error| format!("{}: {error}", library.display()))?;
-    if resolved.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$' | b'\n' | b'\t')) {
-        return Err(format!(
-            "{}: a path with a space, a colon or a dollar sign cannot be preloaded",
-            resolved.display()
-        ));
-    }
-    let about = look(&resolved)?;
-    if !about.is_file() {
-        return Err(format!("{}: not a regular file", resolved.display()));
-    }
-    in_trusted_hands(&resolved, &about, trusted)?;
-    for folder in resolved.ancestors().skip(1) {
-        in_trusted_hands(folder, &look(folder)?, trusted)?;
-    }
-    let identity = identity(&about);
-    Ok((resolved, identity))
-}
-
-fn look(path: &Path) -> Result<Metadata, String> {
-    std::fs::symlink_metadata(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-/// A folder that everybody may write to will do if it is sticky: there nobody can replace what is another's.
-fn in_trusted_hands(path: &Path, about: &Metadata, trusted: u32) -> Result<(), String> {
-    let shown = path.display();
-    if about.uid() != 0 && about.uid() != trusted {
-        return Err(format!("{shown} belongs to user {}, not to root", about.uid()));
-    }
-    let sticky = about.is_dir() && about.mode() & 0o1000 != 0;
-    if about.mode() & 0o022 != 0 && !sticky {
-        return Err(format!("{shown} can be written to by others than its owner"));
-    }
-    Ok(())
-}
-
-fn identity(about: &Metadata) -> FileIdentity {
-    FileIdentity { dev: about.dev(), ino: about.ino(), bytes: about.len(), mtime_ns: mtime_ns(about) }
-}
-
-/// Writes `bytes` beside `path` and renames: readers see the old file or the new one. Readable by everybody.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
-    let _ = std::fs::remove_file(&beside); // left by a killed process of the same pid
-    let written = write_new(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside); // the reason to report is the first error
-    }
-    written
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))?; // whatever the umask
-    file.write_all(bytes)
 }
 
 /// A catalogue table, sound.
@@ -323,7 +249,8 @@ impl CatalogueTable {
         self.entries.get(usize::from(id).checked_sub(1)?)
     }
 
-    /// Libraries that are no longer as they were approved, hook and guard among them: with these nothing is placed.
+    /// Libraries that are no longer as they were approved, hook and guard among them: with these nothing is
+    /// placed.
     #[must_use]
     pub fn changed_libraries(&self) -> Vec<PathBuf> {
         let ours = [
@@ -351,7 +278,7 @@ fn library(
     trusted: u32,
 ) -> Result<FileIdentity, TableError> {
     let refused = |why: String| TableError::Library { path: path.to_owned(), why };
-    let (resolved, identity) = approve(path, trusted).map_err(refused)?;
+    let (resolved, identity) = approve(path, trusted, StickyFolder::Safe).map_err(refused)?;
     let name = resolved.as_os_str();
     put(field, OsStr::as_bytes(name)).ok_or_else(|| refused("its path is too long".to_owned()))?;
     Ok(identity)
@@ -375,6 +302,8 @@ fn check_header(header: &CatalogueHeader, bytes: usize) -> Result<(), TableError
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -401,7 +330,7 @@ mod tests {
             path
         }
 
-        fn write(&self, candidates: &[Candidate]) -> Result<Written, TableError> {
+        fn write(&self, candidates: &[CatalogueCandidate]) -> Result<Written, TableError> {
             let libraries = Libraries {
                 hook: self.library("hook.so"),
                 guard: self.library("guard.so"),
@@ -411,13 +340,13 @@ mod tests {
         }
     }
 
-    fn candidate(name: &str, library: Option<PathBuf>, environment: &[(&str, &str)]) -> Candidate {
-        Candidate {
+    fn candidate(name: &str, library: Option<PathBuf>, environment: &[(&str, &str)]) -> CatalogueCandidate {
+        CatalogueCandidate {
             name: name.into(),
             allocator: name.into(),
             library,
             environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
-            ..Candidate::default()
+            ..CatalogueCandidate::default()
         }
     }
 
@@ -451,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_replace_is_left_out() {
+    fn a_library_that_others_could_replace_is_left_out() {
         let place = Place::new();
         let open = place.library("open.so");
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -460,7 +389,7 @@ mod tests {
         let inside = place.library("shared/in.so");
         let long = place.path(&"x".repeat(250));
         std::fs::rename(place.library("l.so"), &long).unwrap();
-        let reasons = |candidates: &[Candidate]| -> Vec<String> {
+        let reasons = |candidates: &[CatalogueCandidate]| -> Vec<String> {
             place.write(candidates).unwrap().refused.into_iter().map(|refusal| refusal.why).collect()
         };
         let je = place.library("je.so");
@@ -474,11 +403,28 @@ mod tests {
             candidate("g", Some(je), &[]),
         ]);
         let expected =
-            ["written to", "written to", "missing", "too long", "may not set LD_AUDIT", "too long"];
+            ["written by", "written by", "missing", "too long", "may not set LD_AUDIT", "too long"];
         assert_eq!(why.len(), expected.len(), "{why:?}");
         for (why, expected) in why.iter().zip(expected) {
             assert!(why.contains(expected), "{why} / {expected}");
         }
+    }
+
+    /// The temporary folder is sticky. A candidate's own library is used by its identity, one of the distribution
+    /// by its name.
+    #[test]
+    fn a_library_of_the_distribution_may_not_be_below_a_sticky_folder() {
+        let place = Place::new();
+        let sticky = place.path("sticky");
+        std::fs::create_dir(&sticky).unwrap();
+        std::fs::set_permissions(&sticky, std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let library = place.library("sticky/l.so");
+        let own = candidate("own", Some(library.clone()), &[]);
+        let glue =
+            CatalogueCandidate { needs: Some(library.clone()), ..candidate("glue", Some(library), &[]) };
+        let refused = place.write(&[own, glue]).unwrap().refused;
+        let [Refusal { candidate, why }] = refused.as_slice() else { panic!("{refused:?}") };
+        assert!(candidate == "glue" && why.contains("sticky: may be written by"), "{candidate}: {why}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The time of day.
 
-/// Seconds since the epoch; 0 when the clock stands before it.
+/// Seconds since the epoch; 0 when the clock is set before it.
 #[must_use]
 pub fn now_unix_s() -> f64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -10,12 +10,13 @@ pub enum ConditionsError {
     /// /proc is missing or unreadable.
     #[error("/proc cannot be read: {0}")]
     Proc(#[from] procfs::ProcError),
-    /// The kernel is too old to say.
+    /// The kernel is too old to report it.
     #[error("/proc/meminfo has no MemAvailable")]
     NoMemAvailable,
 }
 
-/// Load, run queue, CPUs, memory and waiting of the whole machine; [`crate::control_group::narrowed`] adds what limits this process.
+/// Load, run queue, CPUs, memory and waiting of the whole machine; [`crate::control_group::narrowed`] adds
+/// what limits this process.
 ///
 /// # Errors
 /// When /proc cannot be read.
@@ -43,14 +44,16 @@ pub fn load1() -> Option<f64> {
     LoadAverage::current().ok().map(|load| f64::from(load.one))
 }
 
-/// Memory that this process may still take without harm, in bytes: what the machine has available, or its control group's limit leaves; 0 when unknown.
+/// Memory that this process may still take without harm, in bytes: what the machine has available, or its
+/// control group's limit leaves; 0 when unknown.
 #[must_use]
 pub fn room_bytes() -> u64 {
     let available = Meminfo::current().ok().and_then(|memory| memory.mem_available).unwrap_or(0);
     crate::control_group::memory_left().map_or(available, |left| left.min(available))
 }
 
-/// CPUs of the machine that are online, whatever this process may use of them: load and run queue are those of the whole machine.
+/// CPUs of the machine that are online, whatever this process may use of them: load and run queue are those
+/// of the whole machine.
 fn online() -> u32 {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     listed(list.trim()).unwrap_or_else(cpus)

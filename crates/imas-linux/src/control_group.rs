@@ -29,8 +29,9 @@ const VERSION_2: Files = Files { limit: "memory.max", used: "memory.current", ca
 /// Above this the kernel does not refuse: it makes who asks for more wait and give back.
 const BRAKE: Files = Files { limit: "memory.high", ..VERSION_2 };
 
-/// The machine's conditions with those of this process' own group: its share of the memory limit, and its waiting where that is longer than the
-/// machine's (a limit of CPU time makes the group wait while the machine idles).
+/// The machine's conditions with those of this process' own group: its share of the memory limit, and its
+/// waiting where that is longer than the machine's (a limit of CPU time makes the group wait while the
+/// machine idles).
 #[must_use]
 pub fn narrowed(machine: Conditions) -> Conditions {
     let group = own(is_version_2, Path::new(ROOT));
@@ -62,7 +63,8 @@ fn own(is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf
     Some(root.join(own.pathname.trim_start_matches('/')))
 }
 
-/// Bytes that the tightest limit on this process' memory leaves, one that only slows it down too, page cache that can be given back among them; None without a limit.
+/// Bytes that the tightest limit on this process' memory leaves, one that only slows it down too, page cache
+/// that can be given back among them; None without a limit.
 #[must_use]
 pub fn memory_left() -> Option<u64> {
     let root = Path::new(ROOT);
@@ -96,7 +98,8 @@ fn uses() -> Vec<Use> {
     second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default()
 }
 
-/// The group and those above it. In a container the path may be that of the machine outside: then what is mounted there speaks for it.
+/// The group and those above it. In a container the path may be that of the machine outside: then what is
+/// mounted there speaks for it.
 fn up(root: &Path, group: &Path, files: &Files) -> Vec<Use> {
     let above = group.ancestors().take_while(|folder| folder.starts_with(root));
     above.filter_map(|folder| use_of(folder, files)).collect()
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_says_no_limit_by_a_number() {
+    fn version_1_has_a_number_for_no_limit() {
         let place = tempfile::tempdir().unwrap();
         group(place.path(), &VERSION_1, "9223372036854771712", "5", "total_inactive_file 1");
         assert_eq!(highest(&up(place.path(), place.path(), &VERSION_1)), None);
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_wait_counts() {
+    fn the_longer_period_counts() {
         assert_eq!(longer(Some(1.0), Some(5.0)), Some(5.0));
         assert_eq!((longer(Some(1.0), None), longer(None, None)), (Some(1.0), None));
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hardware counters of a process tree, where the kernel gives them.
 //!
-//! The counters are opened on the calling thread, inherited by what it spawns and switched on by exec, so that the
-//! launcher's own work is never in them. A kernel or machine that refuses simply yields `None`.
+//! The counters are opened on the calling thread, inherited by what it spawns and switched on by exec, so
+//! that the launcher's own work is never in them. A kernel or machine that refuses simply yields `None`.
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware};
 use perf_event::{Builder, Counter};
 
-/// Counts over the life of a process tree; `None` where the machine does not count it or had to share the counter.
+/// Counts over the life of a process tree; `None` where the machine does not count it or had to share the
+/// counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct HardwareCounts {
     /// Instructions retired.
     pub instructions: Option<u64>,
     /// CPU cycles.
@@ -44,8 +45,8 @@ impl Counters {
 
     /// Reads and closes them.
     #[must_use]
-    pub fn read(self) -> Counts {
-        Counts {
+    pub fn read(self) -> HardwareCounts {
+        HardwareCounts {
             instructions: read(self.instructions),
             cycles: read(self.cycles),
             dtlb_misses: read(self.dtlb_misses),
@@ -69,7 +70,8 @@ fn open(event: impl Event + Clone) -> Option<Counter> {
     build(true).or_else(|_| build(false)).ok()
 }
 
-/// A counter that had to share the hardware ran for a part of the time only: what it counted is no figure of the whole.
+/// A counter that had to share the hardware ran for a part of the time only: what it counted is no figure of
+/// the whole.
 fn read(counter: Option<Counter>) -> Option<u64> {
     let read = counter?.read_count_and_time().ok()?;
     (read.count > 0 && read.time_running == read.time_enabled).then_some(read.count)
@@ -78,13 +80,14 @@ fn read(counter: Option<Counter>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_testing::skipped;
 
     #[test]
     fn a_child_is_counted_and_the_launcher_is_not() {
         let counters = Counters::open();
         std::process::Command::new("true").status().unwrap();
         let Some(instructions) = counters.read().instructions else {
-            return; // this machine does not count: nothing to compare
+            return skipped("this machine counts no instructions");
         };
         assert!((10_000..100_000_000).contains(&instructions), "{instructions}");
     }

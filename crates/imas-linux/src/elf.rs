@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an executable is, read from its ELF file without starting it. The file may be anything: of each at most [`MOST_BYTES`] are
-//! read, nothing is mapped, and no memory is taken by a size that the file claims.
+//! What an executable is, read from its ELF file without starting it. The file may be anything: of each at
+//! most [`MOST_BYTES`] are read, nothing is mapped, and no memory is taken by a size that the file claims.
 
 mod bounded;
 mod headers;
@@ -16,11 +16,11 @@ use self::bounded::Bounded;
 use self::headers::Headers;
 use crate::program_file::ProgramFile;
 
-/// So much of one file is read at most: its headers and notes, and its dynamic symbols with their names.
+/// Limit for the bytes that are read of one file: its headers, notes and dynamic symbols with their names.
 pub const MOST_BYTES: u64 = 32 << 20;
 /// Of that, headers and notes, which are kept in memory.
 const MOST_HEADER_BYTES: u64 = 2 << 20;
-/// A library that is to be looked at whole has at most so many bytes.
+/// Size limit for a library that is read as a whole.
 const MOST_LIBRARY_BYTES: u64 = 64 << 20;
 
 /// Word size and machine of a file against those of this build.
@@ -34,7 +34,7 @@ pub enum Class {
 
 /// What matters of an ELF file when something is to be preloaded into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Executable {
+pub struct ElfImage {
     /// Machine and word size.
     pub class: Class,
     /// The loader it asks for (`PT_INTERP`); `None` for static programs and most libraries.
@@ -47,6 +47,8 @@ pub struct Executable {
     pub sanitizer: Option<String>,
     /// Whether it, or a library that it is linked with, calls functions of its allocator's own beside malloc.
     pub calls_interface: bool,
+    /// Whether a library that it is linked with, which is not known as an allocator, defines `malloc`.
+    pub library_defines_malloc: bool,
 }
 
 /// Why a file could not be read as ELF.
@@ -67,7 +69,8 @@ pub enum ElfError {
 }
 
 impl ElfError {
-    /// Whether it is the file that is at fault, and not the reading of it: it is the same until the file changes.
+    /// Whether the file is wrong, and not the reading of it: it is the same until the file
+    /// changes.
     #[must_use]
     pub fn is_of_the_file(&self) -> bool {
         !matches!(self, Self::Read(_))
@@ -85,7 +88,10 @@ pub enum Unfit {
     OtherLibc,
     /// It defines `malloc` itself.
     OwnMalloc,
-    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take back.
+    /// A library that it is linked with defines `malloc`, and may use that for itself whatever is preloaded.
+    LibraryMalloc,
+    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take
+    /// back.
     AllocatorInterface,
     /// It runs with a sanitizer, which must be the first library.
     Sanitizer,
@@ -94,17 +100,6 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// Every reason.
-    pub const ALL: [Self; 7] = [
-        Self::Foreign,
-        Self::Static,
-        Self::OtherLibc,
-        Self::OwnMalloc,
-        Self::AllocatorInterface,
-        Self::Sanitizer,
-        Self::Privileged,
-    ];
-
     /// One sentence for people.
     #[must_use]
     pub fn why(self) -> &'static str {
@@ -113,6 +108,10 @@ impl Unfit {
             Self::Static => "it is statically linked, so nothing can be preloaded",
             Self::OtherLibc => "its C library is not glibc",
             Self::OwnMalloc => "it defines a malloc of its own",
+            Self::LibraryMalloc => {
+                "a library that it is linked with defines a malloc of its own and may be bound to it, and no other allocator can \
+                 free what that returns"
+            }
             Self::AllocatorInterface => {
                 "it calls its allocator's own functions (such as mallocx, tc_malloc or mi_malloc), and no other allocator can free \
                  what they return"
@@ -130,20 +129,16 @@ impl Unfit {
             Self::Static => "static",
             Self::OtherLibc => "other-libc",
             Self::OwnMalloc => "own-malloc",
+            Self::LibraryMalloc => "library-malloc",
             Self::AllocatorInterface => "allocator-interface",
             Self::Sanitizer => "sanitizer",
             Self::Privileged => "privileged",
         }
     }
-
-    /// The reason of that identifier.
-    #[must_use]
-    pub fn from_id(id: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|unfit| unfit.id() == id)
-    }
 }
 
-/// The build-id in hexadecimal, if the file has one. Its symbols are not looked at: of a library that is thousands.
+/// The build-id in hexadecimal, if the file has one. Its symbols are not looked at: of a library that is
+/// thousands.
 ///
 /// # Errors
 /// When the file cannot be opened or is not a readable ELF file.
@@ -165,7 +160,7 @@ fn headers<R: Read + Seek>(source: R) -> Result<(Headers, R, u64), ElfError> {
     Ok((headers, source, MOST_BYTES - (MOST_HEADER_BYTES - left)))
 }
 
-impl Executable {
+impl ElfImage {
     /// Reads the headers, dynamic symbols and notes of the file at `path`; a large file is not read whole.
     ///
     /// # Errors
@@ -182,6 +177,8 @@ impl Executable {
         let (headers, mut source, left) = headers(source)?;
         let symbols = symbols::read(&mut source, headers.table, left)?;
         let calls_interface = interface::is_called(&mut source, &headers, path);
+        let is_program = headers.interpreter.is_some() && headers.class == Class::Native;
+        let library_defines_malloc = is_program && interface::library_defines_malloc(&headers, path);
         Ok(Self {
             class: headers.class,
             interpreter: headers.interpreter,
@@ -189,6 +186,7 @@ impl Executable {
             defines_malloc: symbols.malloc,
             sanitizer: symbols.sanitizer,
             calls_interface,
+            library_defines_malloc,
         })
     }
 
@@ -203,6 +201,7 @@ impl Executable {
             Some(name) if !name.starts_with("ld-linux") => Some(Unfit::OtherLibc),
             _ if self.sanitizer.is_some() => Some(Unfit::Sanitizer),
             _ if self.defines_malloc => Some(Unfit::OwnMalloc),
+            _ if self.library_defines_malloc => Some(Unfit::LibraryMalloc),
             _ if self.calls_interface => Some(Unfit::AllocatorInterface),
             _ => None,
         }
@@ -214,7 +213,8 @@ impl Executable {
 pub struct Sizes {
     /// The file, symbols and debug information included.
     pub file: u64,
-    /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the start (`.bss`) is in no file.
+    /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the
+    /// start (`.bss`) is in no file.
     pub loaded: u64,
     /// Of those, the executable ones.
     pub code: u64,
@@ -246,9 +246,9 @@ impl Sizes {
     }
 }
 
-/// What must be true of a library that every program of a machine is to load: whole (a truncated one kills each program with
-/// SIGBUS), in need of no other library, no symbol and no symbol version (each of which would keep programs from starting),
-/// without thread-local storage.
+/// What must be true of a library that every program of a machine is to load: whole (a truncated one kills
+/// each program with SIGBUS), in need of no other library, no symbol and no symbol version (each of which
+/// would keep programs from starting), without thread-local storage.
 ///
 /// # Errors
 /// What is wrong with it, one clause for people.
@@ -341,36 +341,37 @@ mod tests {
     #[test]
     fn an_ordinary_program_is_fit_and_has_a_build_id() {
         let (_folder, path) = compile("int main(void){return 0;}", &["-Wl,--build-id"]);
-        let elf = Executable::read(&path).unwrap();
+        let elf = ElfImage::read(&path).unwrap();
         assert_eq!(elf.unfit(), None);
         assert_eq!(build_id(&path).unwrap(), elf.build_id);
         assert_eq!(elf.build_id.unwrap().len(), 40);
     }
 
     #[test]
-    fn static_own_malloc_and_sanitized_programs_are_unfit() {
+    fn static_own_malloc_and_sanitized_programs_are_ineligible() {
         let (_a, statically) = compile("int main(void){return 0;}", &["-static"]);
-        assert_eq!(Executable::read(&statically).unwrap().unfit(), Some(Unfit::Static));
+        assert_eq!(ElfImage::read(&statically).unwrap().unfit(), Some(Unfit::Static));
         let own =
             "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
         let (_b, own) = compile(own, &["-rdynamic"]);
-        assert_eq!(Executable::read(&own).unwrap().unfit(), Some(Unfit::OwnMalloc));
+        assert_eq!(ElfImage::read(&own).unwrap().unfit(), Some(Unfit::OwnMalloc));
         let (_c, asan) = compile("int main(void){return 0;}", &["-fsanitize=address"]);
-        assert_eq!(Executable::read(&asan).unwrap().unfit(), Some(Unfit::Sanitizer));
+        assert_eq!(ElfImage::read(&asan).unwrap().unfit(), Some(Unfit::Sanitizer));
     }
 
     #[test]
-    fn another_libc_is_told_by_its_loader() {
-        let musl = Executable {
+    fn another_libc_is_recognised_by_its_loader() {
+        let musl = ElfImage {
             class: Class::Native,
             interpreter: Some("/lib/ld-musl-x86_64.so.1".into()),
             build_id: None,
             defines_malloc: false,
             sanitizer: None,
             calls_interface: false,
+            library_defines_malloc: false,
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
-        assert_eq!(Executable { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
+        assert_eq!(ElfImage { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
     }
 
     #[test]
@@ -403,13 +404,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
-        assert!(matches!(Executable::read(&path), Err(ElfError::Format(_))));
-    }
-
-    #[test]
-    fn identifiers_read_back() {
-        for unfit in Unfit::ALL {
-            assert_eq!(Unfit::from_id(unfit.id()), Some(unfit));
-        }
+        assert!(matches!(ElfImage::read(&path), Err(ElfError::Format(_))));
     }
 }

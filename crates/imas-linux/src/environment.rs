@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The environment of a start under a candidate.
 //!
-//! The launcher changes a few variables; the guard or the hook undoes that inside the new process, in place and without
-//! allocating, from what is written here: `IMAS_WAS_<NAME>=<value>` for a variable that had another value, `IMAS_UNSET=A:B` for
-//! those that did not exist (see `abi/imas_abi.h`).
+//! The launcher changes a few variables; the guard or the hook undoes that inside the new process, in place
+//! and without allocating, from what is written here: `IMAS_WAS_<NAME>=<value>` for a variable that had
+//! another value, `IMAS_UNSET=A:B` for those that did not exist (see `abi/imas_abi.h`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::Candidate;
+use crate::catalogue::CatalogueCandidate;
 use crate::preload_folder;
 
 /// Variables of a process, in the order of their names.
 pub type Variables = BTreeMap<OsString, OsString>;
 
-/// What the command's `sigpipe.c` leaves in its environment where SIGPIPE was ignored when it began; nobody else is to see it.
+/// Variable that the command's `sigpipe.c` sets if SIGPIPE was ignored at its start. It is removed before the
+/// program starts.
 pub const SIGPIPE_IGNORED: &str = "IMAS_SIGPIPE_IGNORED";
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -76,7 +77,7 @@ pub enum Reach {
 #[derive(Debug, Clone, Copy)]
 pub struct Injection<'a> {
     /// What is to serve.
-    pub candidate: &'a Candidate,
+    pub candidate: &'a CatalogueCandidate,
     /// Counted or not.
     pub mode: Mode,
     /// Whom it is for.
@@ -93,8 +94,8 @@ pub struct UnusablePath(pub PathBuf);
 impl Injection<'_> {
     /// The variables to start with, from those inherited.
     ///
-    /// `system` in production changes nothing at all: the program is started as if IMAS did not exist. Where the whole machine
-    /// is served, a mark says so to `libimas-preload.so`.
+    /// `system` in production changes nothing at all: the program is started as if IMAS did not exist. Where
+    /// the whole machine is served, a mark says so to `libimas-preload.so`.
     ///
     /// # Errors
     /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
@@ -117,7 +118,7 @@ impl Injection<'_> {
     fn preload(&self, old: Option<&OsString>, libraries: &Libraries) -> Result<OsString, UnusablePath> {
         let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
         let mut list = OsString::new();
-        // Order matters: the hook finds the allocator behind it with RTLD_NEXT.
+        // Order matters: the hook finds the allocator after it with RTLD_NEXT.
         for path in [Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
             if !preload_folder::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
@@ -128,7 +129,8 @@ impl Injection<'_> {
         Ok(old.filter(|old| !old.is_empty()).map_or_else(|| list.clone(), |old| joined(&list, old)))
     }
 
-    /// The entry of one library. Where children inherit it, programs of another libc or width must be able to start with it.
+    /// The entry of one library. Where children inherit it, programs of another libc or width must be able to
+    /// start with it.
     fn entry(&self, library: &Path, libraries: &Libraries) -> PathBuf {
         let folder = libraries.preload_folder.as_deref().filter(|_| self.reach != Reach::Program);
         let through = folder.and_then(|folder| preload_folder::entry(folder, library));
@@ -174,7 +176,8 @@ impl Injection<'_> {
 }
 
 impl Injection<'_> {
-    /// Makes the number of variables that the guard or the hook takes away an even one ([`imas_abi::env::PAD`]).
+    /// Makes the number of variables that the guard or the hook takes away an even one
+    /// ([`imas_abi::env::PAD`]).
     fn pad(&self, inherited: &Variables, variables: &mut Variables) {
         let kept = inherited.keys().filter(|name| !is_ours(name)).count();
         let taken_away = match self.reach {
@@ -188,7 +191,7 @@ impl Injection<'_> {
     }
 }
 
-/// Whether `libimas-preload.so` stands in the processes that are started: it would place what is to be started untouched.
+/// Whether the stub is loaded into new processes. It would place a program that is to start untouched.
 fn stub_stands(inherited: &Variables) -> bool {
     let names_it = |text: &[u8]| text.windows(STUB.len()).any(|part| part == STUB.as_bytes());
     inherited.get(OsStr::new(LD_PRELOAD)).is_some_and(|value| names_it(value.as_bytes()))
@@ -221,14 +224,14 @@ fn joined(left: &OsStr, right: &OsStr) -> OsString {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, library: Option<&str>, environment: &[(&str, &str)]) -> Candidate {
-        Candidate {
+    fn candidate(name: &str, library: Option<&str>, environment: &[(&str, &str)]) -> CatalogueCandidate {
+        CatalogueCandidate {
             name: name.into(),
             allocator: name.into(),
             library: library.map(PathBuf::from),
             default: true,
             environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
-            ..Candidate::default()
+            ..CatalogueCandidate::default()
         }
     }
 
@@ -240,7 +243,7 @@ mod tests {
         pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
     }
 
-    fn start(candidate: &Candidate, mode: Mode, reach: Reach, inherited: &Variables) -> Variables {
+    fn start(candidate: &CatalogueCandidate, mode: Mode, reach: Reach, inherited: &Variables) -> Variables {
         Injection { candidate, mode, reach, page: None }.variables(inherited, &libraries()).unwrap()
     }
 
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocator_comes_behind_the_guard_and_before_foreign_preloads() {
+    fn an_allocator_comes_after_the_guard_and_before_foreign_preloads() {
         let je = candidate("je", Some("/l/je.so"), &[("CONF", "a")]);
         let got = start(
             &je,
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_again_is_even_in_number() {
+    fn an_even_number_of_variables_is_removed_again() {
         let page = Path::new("/p");
         let settings: [&[(&str, &str)]; 3] = [&[], &[("A", "1")], &[("A", "1"), ("B", "2")]];
         for (setting, reach) in settings.iter().flat_map(|s| [(s, Reach::Program), (s, Reach::Children)]) {
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stub_is_told_to_leave_an_untouched_start_alone() {
+    fn the_stub_leaves_an_untouched_start_alone() {
         let system = candidate("system", None, &[]);
         let inherited = variables(&[("LD_PRELOAD", "/l/libimas-preload.so")]);
         let got = start(&system, Mode::Production, Reach::Program, &inherited);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The identity of an executable file, by which a replaced file is told from the one that was seen.
+//! The identity of an executable file, by which a replaced file is distinguished from the one that was seen.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

@@ -7,7 +7,8 @@ use rustix::process::{Resource, getrlimit};
 /// Bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Anonymous memory less what was given back lazily, and swap; the hook's tables left out. Pages shared by fork count in parts.
+    /// Anonymous memory less what was given back lazily, and swap; the hook's tables left out. Pages shared
+    /// by fork count in parts.
     pub resident: u64,
     /// rw-p anonymous and `[heap]` mappings, the stacks of threads and the hook's tables left out.
     pub heap: u64,
@@ -68,12 +69,12 @@ fn is_heap(map: &MemoryMap) -> bool {
     named && map.perms == MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE
 }
 
-fn is_hook(map: &MemoryMap) -> bool {
+pub(crate) fn is_hook(map: &MemoryMap) -> bool {
     matches!(&map.pathname, MMapPath::Path(path) if path.file_name().is_some_and(|name| name == HOOK))
 }
 
 /// A guard lies right below, and both together have the size of a stack.
-fn is_stack(map: &MemoryMap, below: &MemoryMap, stack: u64) -> bool {
+pub(crate) fn is_stack(map: &MemoryMap, below: &MemoryMap, stack: u64) -> bool {
     below.perms == MMPermissions::PRIVATE
         && below.address.1 == map.address.0
         && size(below) <= LARGEST_GUARD

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What machine this is, for the record beside every result.
 
-use procfs::{Current, Meminfo};
+use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
 /// The machine a measurement was made on.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Host {
     /// Kernel name and release.
     pub kernel: String,
-    /// Machine, as `uname -m` says.
+    /// Machine name of `uname -m`.
     pub machine: String,
     /// Model name of the first CPU.
     pub cpu: String,
@@ -43,7 +43,8 @@ impl Host {
     }
 }
 
-/// What of the machine may change which allocator is best: page size, transparent huge pages, CPUs. Kept beside every sample and compared.
+/// What of the machine may change which allocator is best: page size, transparent huge pages, CPUs. Kept
+/// beside every sample and compared.
 #[must_use]
 pub fn machine_state() -> String {
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
@@ -57,9 +58,8 @@ pub fn page_bytes() -> u64 {
 }
 
 fn cpu_model() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
-    model.map_or_else(String::new, |rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+    let info = CpuInfo::current().ok();
+    info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
 fn transparent_huge_pages() -> String {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What IMAS asks of Linux, and nothing else of IMAS.
 //!
-//! - [`backed`]: free memory with the host's memory behind it
+//! - [`prefault`]: free memory that the host has backed with its own
 //! - [`boot`]: which boot this is, as programs see it
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
 //! - [`clock`]: the time of day
@@ -15,6 +15,7 @@
 //! - [`fnv`]: the hash that Rust and C code share
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
+//! - [`resident`]: what the resident memory of a process consists of
 //! - [`running`]: running processes, and which allocator each is on
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
@@ -23,12 +24,13 @@
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
-//! - [`given`]: what an interpreter is given to run
+//! - [`interpreter_target`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
-//! - [`standstill`]: whether a process stands still, waiting for a lock
+//! - [`standstill`]: whether a process is idle, waiting for a lock
+//! - [`trust`]: whether others could change a file
 //! - [`catalogue_table`]: the candidates that root approved for it
 
-pub mod backed;
+pub mod arenas;
 pub mod boot;
 pub mod catalogue;
 pub mod catalogue_table;
@@ -40,12 +42,13 @@ pub mod counters;
 pub mod elf;
 pub mod environment;
 pub mod executable;
+mod field;
 mod file_time;
 pub mod fnv;
 pub mod footprint;
-pub mod given;
 pub mod host;
 pub mod index;
+pub mod interpreter_target;
 pub mod loader;
 pub mod measure;
 pub mod memory;
@@ -53,10 +56,14 @@ pub mod one_cpu;
 pub mod pace;
 pub mod package;
 pub mod page;
+pub mod prefault;
 pub mod preload_folder;
 pub mod process;
 pub mod program;
 pub mod program_file;
+mod replace_file;
+pub mod resident;
 pub mod running;
 pub mod sampler;
 pub mod standstill;
+pub mod trust;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine's dynamic linkers, and what each puts for `$LIB`. They are asked: it depends on how the distribution built them.
+//! The machine's dynamic linkers, and what each puts for `$LIB`. They are asked: it depends on how the
+//! distribution built them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where a dynamic linker can be, which programs it is for, and the folder with our library for them below the library folder.
+/// Where a dynamic linker can be, which programs it is for, and the folder with our library for them below
+/// the library folder.
 #[cfg(target_arch = "x86_64")]
 const KNOWN: &[(&str, bool, &str)] =
     &[("/lib64/ld-linux-x86-64.so.2", true, ""), ("/lib/ld-linux.so.2", false, "i386")];
@@ -39,7 +41,8 @@ pub fn all() -> Vec<Loader> {
     asked.collect()
 }
 
-/// What the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which takes about a millisecond.
+/// What the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which takes
+/// about a millisecond.
 #[must_use]
 pub fn own_lib() -> Option<&'static str> {
     static LIB: OnceLock<Option<String>> = OnceLock::new();

@@ -12,24 +12,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use imas_core::pace::Pace;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use siphasher::sip::SipHasher13;
 use wait4::Wait4;
 
-use crate::backed::{Touch, back};
-use crate::counters::{Counters, Counts};
+use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
 use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
+use crate::prefault::{Touch, prefault};
 use crate::sampler::{Resident, Sampler};
 use crate::standstill::Stillness;
 
 /// One run to be made.
 #[derive(Debug, Clone)]
-pub struct Run<'a> {
+pub struct RunRequest<'a> {
     /// The file to exec.
     pub file: &'a Path,
     /// Its arguments from `argv[0]` on.
@@ -48,13 +48,14 @@ pub struct Run<'a> {
     pub still: Option<Duration>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
-    /// Free memory is touched before the run, so much of it, so that none of it must be fetched from the host first; 0: none.
-    pub backed_bytes: u64,
+    /// This amount of free memory is touched before the run, so that the host need not provide it during the
+    /// run; 0: none.
+    pub prefault_bytes: u64,
 }
 
 /// What one run cost and how it ended.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Exit status, or 128 + signal.
     pub exit: i32,
     /// The signal that ended it, if one did.
@@ -69,25 +70,25 @@ pub struct Outcome {
     pub minor_faults: u64,
     /// Page faults that waited for the disk, whole tree.
     pub major_faults: u64,
-    /// Context switches the tree gave up the CPU for.
+    /// Voluntary context switches of the whole tree.
     pub voluntary_switches: u64,
-    /// Context switches forced on the tree.
+    /// Involuntary context switches of the whole tree.
     pub involuntary_switches: u64,
     /// Resident anonymous memory of the tree.
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
-    pub counts: Counts,
+    pub counts: HardwareCounts,
     /// How slow the CPU was meanwhile; of a server, while it was loaded.
     pub pace: Option<Pace>,
     /// What touching free memory before the run took.
-    pub backed: Option<Touch>,
+    pub prefaulted: Option<Touch>,
     /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
     /// The end of what was written to standard error.
     pub stderr_tail: String,
     /// It was killed because it took longer than allowed.
     pub timed_out: bool,
-    /// It was killed because it stood still.
+    /// It was killed because it hung.
     pub hung: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
@@ -96,7 +97,7 @@ pub struct Outcome {
 /// A run that used more CPU time than this share of its elapsed time used several CPUs at once.
 const SEVERAL_CPUS: f64 = 1.05;
 
-impl Outcome {
+impl RunOutcome {
     /// It used one CPU at a time, as far as CPU time tells: being kept on one takes nothing from it.
     #[must_use]
     pub fn is_serial(&self) -> bool {
@@ -112,7 +113,7 @@ pub enum RunError {
     Input {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The command could not be started.
@@ -120,7 +121,7 @@ pub enum RunError {
     Start {
         /// The command's file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The system refused what measuring needs.
@@ -136,91 +137,90 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How much of standard error is kept.
 const TAIL_BYTES: usize = 4096;
 
-impl Run<'_> {
-    /// Makes the run and waits for the whole tree. One at a time: usage is told apart by what this process reaped.
+impl RunRequest<'_> {
+    /// Makes the run and waits for the whole tree. One at a time: usage is distinguished by what this process
+    /// reaped.
     ///
     /// # Errors
-    /// When the program cannot be started or the system refuses to measure it; a program that fails is no error.
-    pub fn measure(&self) -> Result<Outcome, RunError> {
-        // Orphans of the tree become ours, so that their CPU time is counted and they can be ended.
-        adopt_orphans()?;
-        let backed = back(self.backed_bytes);
-        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        let counters = Counters::open();
-        // On a busy machine the child may be far on before we are back from its start.
-        let start = Instant::now();
-        let mut child = self.spawn()?;
-        let output = hash_output(&mut child, self.show_output);
-        let errors = keep_tail(&mut child, self.show_output);
-        let sampler = Sampler::start();
-        let meter = Meter::start(self.cpu);
-        let watchdog = Watchdog::start(child.id(), self.timeout, self.still);
-        let ended = child.wait4().map_err(RunError::Wait)?;
-        let wall_s = start.elapsed().as_secs_f64();
-        let pace = meter.stop();
-        let verdict = watchdog.stop();
-        let left_running = end_orphans()?;
-        let resident = sampler.stop();
-        let after = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        let mut outcome = usage_between(&before, &after);
-        outcome.wall_s = wall_s;
-        outcome.backed = backed;
-        (outcome.timed_out, outcome.hung) = (verdict == Some(Why::TooLong), verdict == Some(Why::StoodStill));
-        outcome.left_running = left_running;
-        outcome.resident = resident;
-        outcome.pace = pace;
-        outcome.counts = counters.read();
-        outcome.output_hash = output.join().unwrap_or_default();
-        outcome.stderr_tail = errors.join().unwrap_or_default();
-        (outcome.exit, outcome.signal) = exit_of(ended.status);
-        Ok(outcome)
+    /// When the program cannot be started or the system refuses to measure it; a program that fails is no
+    /// error.
+    pub fn measure(&self) -> Result<RunOutcome, RunError> {
+        self.make(true)
     }
 
-    /// Measures a server and nothing else: starts it, lets `load` do its work (it gets the server's pid and may start
-    /// processes, which it must wait for), then asks the server to end by `stop` and waits for its whole tree.
-    ///
-    /// CPU and memory are those of the server's own tree, from its start to its end; no hardware counters. `timeout` is
-    /// how long it may take to end.
+    /// The same for a program that reports its own figures: neither memory nor the pace of the CPU is looked
+    /// at meanwhile, which takes CPU time from the program.
     ///
     /// # Errors
-    /// As [`Run::measure`]; what `load` returns comes back beside the outcome.
+    /// As [`RunRequest::measure`].
+    pub fn run(&self) -> Result<RunOutcome, RunError> {
+        self.make(false)
+    }
+
+    fn make(&self, is_sampled: bool) -> Result<RunOutcome, RunError> {
+        let prefaulted = self.prepare()?;
+        let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let counters = Counters::open();
+        let mut run = self.start()?;
+        let sampler = is_sampled.then(Sampler::start);
+        let meter = is_sampled.then(|| Meter::start(self.cpu));
+        let watchdog = Watchdog::start(run.child.id(), self.timeout, self.still);
+        let status = run.wait()?;
+        let wall_s = run.began.elapsed().as_secs_f64();
+        let pace = meter.and_then(Meter::stop);
+        let end = RunEnd::of(status, watchdog)?;
+        let resident = sampler.map(Sampler::stop).unwrap_or_default();
+        let outcome = run.outcome(&end, &before)?;
+        Ok(RunOutcome { wall_s, prefaulted, resident, pace, counts: counters.read(), ..outcome })
+    }
+
+    /// Measures a server and nothing else: starts it, lets `load` do its work (it gets the server's pid and
+    /// may start processes, which it must wait for), then asks the server to end by `stop` and waits for its
+    /// whole tree.
+    ///
+    /// CPU and memory are those of the server's own tree, from its start to its end; no hardware counters.
+    /// `timeout` is how long it may take to end.
+    ///
+    /// # Errors
+    /// As [`RunRequest::measure`]; what `load` returns comes back beside the outcome.
     pub fn measure_serving<T>(
         &self,
         stop: Signal,
         load: impl FnOnce(u32) -> T,
-    ) -> Result<(Outcome, T), RunError> {
-        adopt_orphans()?;
-        let backed = back(self.backed_bytes);
-        let start = Instant::now();
-        let mut child = self.spawn()?;
-        let output = hash_output(&mut child, self.show_output);
-        let errors = keep_tail(&mut child, self.show_output);
-        let sampler = Sampler::of(child.id());
+    ) -> Result<(RunOutcome, T), RunError> {
+        let prefaulted = self.prepare()?;
+        let mut run = self.start()?;
+        let sampler = Sampler::of(run.child.id());
         let meter = Meter::start(self.cpu);
-        let loaded = load(child.id());
-        let wall_s = start.elapsed().as_secs_f64();
+        let loaded = load(run.child.id());
+        let wall_s = run.began.elapsed().as_secs_f64();
         let pace = meter.stop();
         let resident = sampler.stop();
         // All that was reaped so far belongs to the load; what comes from here on is the server's.
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-        if let Ok(pid) = i32::try_from(child.id()) {
+        if let Ok(pid) = i32::try_from(run.child.id()) {
             let _ = kill(Pid::from_raw(pid), stop); // it may have ended by itself
         }
-        let watchdog = Watchdog::start(child.id(), self.timeout, None);
-        let ended = child.wait4().map_err(RunError::Wait)?;
-        let verdict = watchdog.stop();
-        let left_running = end_orphans()?;
-        let mut outcome = usage_between(&before, &getrusage(UsageWho::RUSAGE_CHILDREN)?);
-        outcome.wall_s = wall_s;
-        outcome.backed = backed;
-        (outcome.timed_out, outcome.hung) = (verdict == Some(Why::TooLong), verdict == Some(Why::StoodStill));
-        outcome.left_running = left_running;
-        outcome.resident = resident;
-        outcome.pace = pace;
-        outcome.output_hash = output.join().unwrap_or_default();
-        outcome.stderr_tail = errors.join().unwrap_or_default();
-        (outcome.exit, outcome.signal) = exit_of(ended.status);
-        Ok((outcome, loaded))
+        let watchdog = Watchdog::start(run.child.id(), self.timeout, None);
+        let end = RunEnd::of(run.wait()?, watchdog)?;
+        let outcome = run.outcome(&end, &before)?;
+        Ok((RunOutcome { wall_s, prefaulted, resident, pace, ..outcome }, loaded))
+    }
+
+    /// Before a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
+    /// ended.
+    fn prepare(&self) -> Result<Option<Touch>, RunError> {
+        adopt_orphans()?;
+        Ok(prefault(self.prefault_bytes))
+    }
+
+    fn start(&self) -> Result<StartedRun, RunError> {
+        // On a busy machine the child may be far on before we are back from its start.
+        let began = Instant::now();
+        let mut child = self.spawn()?;
+        let output = hash_output(&mut child, self.show_output);
+        let errors = keep_tail(&mut child, self.show_output);
+        Ok(StartedRun { child, began, output, errors })
     }
 
     fn spawn(&self) -> Result<Child, RunError> {
@@ -249,18 +249,64 @@ impl Run<'_> {
     }
 }
 
+/// A program that runs; threads read its output.
+struct StartedRun {
+    child: Child,
+    began: Instant,
+    output: JoinHandle<u64>,
+    errors: JoinHandle<String>,
+}
+
+impl StartedRun {
+    /// Waits for the first process alone.
+    fn wait(&mut self) -> Result<ExitStatus, RunError> {
+        self.child.wait4().map(|ended| ended.status).map_err(RunError::Wait)
+    }
+
+    /// What is known once the whole tree has ended: usage since `before`, output and exit status.
+    fn outcome(self, end: &RunEnd, before: &Usage) -> Result<RunOutcome, RunError> {
+        let (exit, signal) = exit_of(end.status);
+        Ok(RunOutcome {
+            exit,
+            signal,
+            timed_out: end.why == Some(Why::TooLong),
+            hung: end.why == Some(Why::Idle),
+            left_running: end.left_running,
+            output_hash: self.output.join().unwrap_or_default(),
+            stderr_tail: self.errors.join().unwrap_or_default(),
+            ..usage_between(before, &getrusage(UsageWho::RUSAGE_CHILDREN)?)
+        })
+    }
+}
+
+/// How a run ended.
+struct RunEnd {
+    status: ExitStatus,
+    /// Why the watchdog killed it, if it did.
+    why: Option<Why>,
+    left_running: u32,
+}
+
+impl RunEnd {
+    /// Of a run whose first process has ended with that status: ends what it left running.
+    fn of(status: ExitStatus, watchdog: Watchdog) -> Result<Self, RunError> {
+        let why = watchdog.stop();
+        Ok(Self { status, why, left_running: end_orphans()? })
+    }
+}
+
 /// Exit code as a shell reports it, and the signal.
 fn exit_of(status: ExitStatus) -> (i32, Option<i32>) {
     let signal = status.signal();
     (status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0)), signal)
 }
 
-fn usage_between(before: &nix::sys::resource::Usage, after: &nix::sys::resource::Usage) -> Outcome {
+fn usage_between(before: &Usage, after: &Usage) -> RunOutcome {
     use nix::sys::time::TimeValLike;
     #[expect(clippy::cast_precision_loss, reason = "microseconds of a run are far below 2^52")]
     let seconds = |after: nix::sys::time::TimeVal, before| (after - before).num_microseconds() as f64 / 1e6;
     let count = |after: i64, before: i64| u64::try_from(after - before).unwrap_or(0);
-    Outcome {
+    RunOutcome {
         user_s: seconds(after.user_time(), before.user_time()),
         system_s: seconds(after.system_time(), before.system_time()),
         minor_faults: count(after.minor_page_faults(), before.minor_page_faults()),
@@ -270,7 +316,7 @@ fn usage_between(before: &nix::sys::resource::Usage, after: &nix::sys::resource:
             after.involuntary_context_switches(),
             before.involuntary_context_switches(),
         ),
-        ..Outcome::default()
+        ..RunOutcome::default()
     }
 }
 
@@ -322,10 +368,10 @@ fn drain(pipe: Option<impl Read>, mut sink: impl FnMut(&[u8])) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
     TooLong,
-    StoodStill,
+    Idle,
 }
 
-/// Kills one process if it is still there after a while, or stands still.
+/// Kills one process if it is still there after a while, or hangs.
 struct Watchdog {
     done: Sender<()>,
     thread: JoinHandle<Option<Why>>,
@@ -365,12 +411,12 @@ fn watch(done: &Receiver<()>, timeout: Duration, mut still: Option<Stillness>) -
             return Some(Why::TooLong);
         }
         if still.as_mut().is_some_and(Stillness::is_reached) {
-            return Some(Why::StoodStill);
+            return Some(Why::Idle);
         }
     }
 }
 
-/// Reaps what the tree left behind, ending what does not end by itself; how many had to be ended.
+/// Reaps what the tree has left running, ending what does not end by itself; how many had to be ended.
 fn end_orphans() -> Result<u32, RunError> {
     let start = Instant::now();
     let mut ended = Vec::new();
@@ -399,7 +445,8 @@ pub fn adopt_orphans() -> Result<(), RunError> {
         .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))
 }
 
-/// Ends every descendant of this process and waits for each. Whoever holds a `Child` of theirs learns no exit status from it any more.
+/// Ends every descendant of this process and waits for each. Whoever holds a `Child` of theirs learns no exit
+/// status from it any more.
 ///
 /// # Errors
 /// When a child cannot be waited for.

@@ -5,18 +5,19 @@ use procfs::{Current, Meminfo, ProcResult};
 
 /// What `/proc/meminfo` and `/proc/buddyinfo` say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
+pub struct MachineMemory {
     /// Bytes in no use at all.
     pub free_bytes: u64,
     /// Bytes that programs could have without swapping.
     pub available_bytes: u64,
     /// All bytes less the available ones.
     pub used_bytes: u64,
-    /// Free blocks of `2^order` pages, by order, over all nodes and zones. Empty where the kernel does not say.
+    /// Free blocks of `2^order` pages, by order, over all nodes and zones. Empty where the kernel does not
+    /// say.
     pub blocks: Vec<u64>,
 }
 
-impl Memory {
+impl MachineMemory {
     /// Looks now.
     ///
     /// # Errors
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory() {
-        let memory = Memory::now().unwrap();
+        let memory = MachineMemory::now().unwrap();
         assert!(memory.free_bytes > 0 && memory.available_bytes > 0 && memory.used_bytes > 0);
     }
 }

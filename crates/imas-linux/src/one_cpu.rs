@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping a run on one CPU.
 //!
-//! The CPUs of a virtual machine are not alike at any moment, for each has its own neighbours, and a move between them costs caches. A
-//! program that uses one at a time costs the same work wherever it runs, so its runs are the steadier for all being on the same
-//! (`imas doctor --noise` shows by how much). One that uses several must have them: what its allocator makes of that is what is measured.
+//! The CPUs of a virtual machine are not alike at any moment, for each has its own neighbours, and a move
+//! between them costs caches. A program that uses one at a time costs the same work wherever it runs, so its
+//! runs are the steadier for all being on the same (`imas doctor --noise` shows by how much). One that uses
+//! several must have them: what its allocator makes of that is what is measured.
 
 use std::io;
 
@@ -33,8 +34,8 @@ impl Drop for OneCpu {
     }
 }
 
-/// The CPU to keep runs on: the last that this process may use, as the first serves most of the machine's interrupts. None where there
-/// is only one: then all runs are on it anyway.
+/// The CPU to keep runs on: the last that this process may use, as the first serves most of the machine's
+/// interrupts. None where there is only one: then all runs are on it anyway.
 #[must_use]
 pub fn steady_cpu() -> Option<usize> {
     let allowed = sched_getaffinity(None).ok()?;
@@ -46,11 +47,12 @@ pub fn steady_cpu() -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_testing::skipped;
 
     #[test]
-    fn children_stay_there_and_we_do_not() {
+    fn children_stay_on_the_cpu_and_we_do_not() {
         let before = sched_getaffinity(None).unwrap();
-        let Some(cpu) = steady_cpu() else { return };
+        let Some(cpu) = steady_cpu() else { return skipped("one CPU is all there is") };
         let kept = OneCpu::keep(cpu).unwrap();
         let status = std::process::Command::new("cat").arg("/proc/self/status").output().unwrap();
         drop(kept);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the CPU is while a program runs on it: the CPU time of the same small work, again and again during the run.
+//! How fast the CPU is while a program runs on it: the CPU time of the same small work, again and again
+//! during the run.
 //!
-//! In a virtual machine, and on a core with two hardware threads, what one CPU second does changes by half from one second to the next
-//! with what the neighbours do, and no counter of ours shows it. Work that is always the same does. Each look warms what it will use, so that what the
-//! program has just thrown out of the caches is not counted as slowness of the CPU. It uses 1.5 % of the CPU; none of it is the program's CPU time.
+//! In a virtual machine, and on a core with two hardware threads, what one CPU second does changes by half
+//! from one second to the next with what the neighbours do, and no counter of ours shows it. Work that is
+//! always the same does. Each look warms what it will use, so that what the program has just thrown out of
+//! the caches is not counted as slowness of the CPU. It uses 1.5 % of the CPU; none of it is the program's
+//! CPU time.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use imas_core::pace::{Look, Pace};
-use nix::time::{ClockId, clock_gettime};
+use imas_core::pace::{Pace, PaceReading};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// From the end of one look to the next.
 const GAP: Duration = Duration::from_millis(6);
@@ -29,11 +32,11 @@ const WARMING: u64 = 800;
 /// The made-up program that is interpreted: bytes, a power of two.
 const PROGRAM: usize = 4096;
 
-/// Looks at CPUs until it is told to stop.
+/// Looks at CPUs until it is stopped.
 #[derive(Debug)]
 pub struct Meter {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Vec<Look>>>,
+    threads: Vec<JoinHandle<Vec<PaceReading>>>,
 }
 
 impl Meter {
@@ -55,7 +58,7 @@ impl Meter {
     pub fn stop(mut self) -> Option<Pace> {
         self.end();
         let threads = std::mem::take(&mut self.threads);
-        let looks: Vec<Look> =
+        let looks: Vec<PaceReading> =
             threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();
         Pace::of(&looks)
     }
@@ -68,7 +71,7 @@ impl Meter {
     }
 }
 
-/// A run that could not be measured to its end must not leave threads behind that disturb the next.
+/// A run that could not be measured to its end must not leave threads that disturb the next.
 impl Drop for Meter {
     fn drop(&mut self) {
         self.end();
@@ -82,7 +85,7 @@ fn allowed() -> Vec<usize> {
     cpus.iter().copied().step_by(cpus.len().div_ceil(MOST_CPUS).max(1)).collect()
 }
 
-fn watch(cpu: usize, stop: &AtomicBool) -> Vec<Look> {
+fn watch(cpu: usize, stop: &AtomicBool) -> Vec<PaceReading> {
     let mut only = CpuSet::new();
     only.set(cpu);
     if sched_setaffinity(None, &only).is_err() {
@@ -116,7 +119,7 @@ impl Work {
     }
 
     /// None where there is no clock of CPU time.
-    fn look(&self) -> Option<Look> {
+    fn look(&self) -> Option<PaceReading> {
         // What the program did just before must not show: candidates differ in it.
         black_box(arithmetic(WARMING));
         black_box(self.interpret(INTERPRETED));
@@ -125,7 +128,7 @@ impl Work {
         let calculated = cpu_ns()?;
         black_box(self.interpret(INTERPRETED));
         let interpreted = cpu_ns()?;
-        Some(Look { arithmetic_ns: calculated - start, branches_ns: interpreted - calculated })
+        Some(PaceReading { arithmetic_ns: calculated - start, branches_ns: interpreted - calculated })
     }
 
     /// Jumps that cannot be foreseen and loads that hit: what programs mostly do.
@@ -173,9 +176,9 @@ fn arithmetic(steps: u64) -> u64 {
 
 /// CPU time of this thread so far.
 pub(crate) fn cpu_ns() -> Option<u64> {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    let time = clock_gettime(ClockId::ThreadCPUTime);
     let part = |value: i64| u64::try_from(value).ok();
-    Some(part(time.tv_sec())? * 1_000_000_000 + part(time.tv_nsec())?)
+    Some(part(time.tv_sec)? * 1_000_000_000 + part(time.tv_nsec)?)
 }
 
 #[cfg(test)]
@@ -183,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_sees_both_kinds_of_work() {
+    fn both_kinds_of_work_are_measured() {
         let pace = Meter::start(None).stop().unwrap();
         assert!(pace.looks >= 1);
         assert!(pace.arithmetic_ns > 100.0 && pace.branches_ns > 100.0, "{pace:?}");

@@ -31,13 +31,13 @@ pub struct Ticket<'a> {
 
 /// Why no page could be made; the start goes on without.
 #[derive(Debug, thiserror::Error)]
-pub enum PageError {
+pub enum PageFileError {
     /// The file system refused.
     #[error("{}: {error}", .path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// The folder of pages is not ours alone.
@@ -54,18 +54,43 @@ pub enum PageError {
 /// The folder for the pages of this user, on tmpfs: `$XDG_RUNTIME_DIR/imas`, else `/dev/shm/imas-UID`.
 ///
 /// # Errors
-/// When it cannot be made, or what stands there is not this user's alone.
-pub fn folder() -> Result<PathBuf, PageError> {
-    let path = match runtime_folder() {
-        Some(folder) => folder.join("imas"),
-        None => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
-    };
+/// When it cannot be made, or what is there is not this user's alone.
+pub fn folder() -> Result<PathBuf, PageFileError> {
+    let path = place();
     private_folder(&path)?;
     Ok(path)
 }
 
-/// The folder of this user's session, `$XDG_RUNTIME_DIR`. One that belongs to another user, as sudo and su may leave it behind, is none:
-/// our folder in it would lock its owner out, and root would write where the owner can put a link.
+/// Where that folder is; nothing is made.
+#[must_use]
+pub fn place() -> PathBuf {
+    match runtime_folder() {
+        Some(folder) => folder.join("imas"),
+        None => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+/// The folder in it for the pages of starts that another store than the user's own decided: no other store
+/// may take them.
+///
+/// # Errors
+/// As [`folder`].
+pub fn folder_of_store(store: &Path) -> Result<PathBuf, PageFileError> {
+    folder()?;
+    let path = place_of_store(store);
+    private_folder(&path)?;
+    Ok(path)
+}
+
+/// Where that folder is; nothing is made.
+#[must_use]
+pub fn place_of_store(store: &Path) -> PathBuf {
+    place().join(format!("store-{:016x}", crate::fnv::fnv64(store.as_os_str().as_encoded_bytes())))
+}
+
+/// The folder of this user's session, `$XDG_RUNTIME_DIR`. After sudo or su the variable may name another
+/// user's folder. That one is not used: our folder in it would lock its owner out, and root would write where
+/// the owner can put a link.
 #[must_use]
 pub fn runtime_folder() -> Option<PathBuf> {
     let folder =
@@ -78,30 +103,40 @@ fn is_own_folder(folder: &Path) -> bool {
     about.is_ok_and(|about| about.is_dir() && about.uid() == rustix::process::getuid().as_raw())
 }
 
-/// Makes the folder if need be and checks that nobody else can reach into it.
+/// Makes the folder if it is missing, and checks that no other user has access to it.
 ///
 /// # Errors
 /// As [`folder`].
-pub fn private_folder(path: &Path) -> Result<(), PageError> {
-    let io = |error| PageError::Io { path: path.to_owned(), error };
+pub fn private_folder(path: &Path) -> Result<(), PageFileError> {
+    let io = |error| PageFileError::Io { path: path.to_owned(), error };
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(io(error)),
         _ => {}
     }
+    check_private(path)
+}
+
+/// Checks that the folder is this user's and that no other user has access to it.
+///
+/// # Errors
+/// When it is not there, or not this user's alone.
+pub fn check_private(path: &Path) -> Result<(), PageFileError> {
+    let io = |error| PageFileError::Io { path: path.to_owned(), error };
     let about = std::fs::symlink_metadata(path).map_err(io)?;
     let ours =
         about.is_dir() && about.uid() == rustix::process::getuid().as_raw() && about.mode() & 0o077 == 0;
-    if ours { Ok(()) } else { Err(PageError::Untrusted(path.to_owned())) }
+    if ours { Ok(()) } else { Err(PageFileError::Untrusted(path.to_owned())) }
 }
 
-/// Makes the page of one start, armed, and returns its path. All its space is reserved, so that writing into the mapping cannot fail later.
+/// Makes the page of one start, armed, and returns its path. All its space is reserved, so that writing into
+/// the mapping cannot fail later.
 ///
 /// # Errors
-/// When the file cannot be made or filled; nothing is left behind then.
-pub fn create(folder: &Path, ticket: &Ticket<'_>) -> Result<PathBuf, PageError> {
+/// When the file cannot be made or filled. No file remains then.
+pub fn create(folder: &Path, ticket: &Ticket<'_>) -> Result<PathBuf, PageFileError> {
     let path = folder.join(format!("{}.page", ticket.trial_id));
     let header = header(ticket)?;
-    let io = |error| PageError::Io { path: path.clone(), error };
+    let io = |error| PageFileError::Io { path: path.clone(), error };
     let file =
         OpenOptions::new().write(true).read(true).create_new(true).mode(0o600).open(&path).map_err(io)?;
     let written = fill(&file, &header);
@@ -117,14 +152,14 @@ fn fill(mut file: &File, header: &PageHeader) -> std::io::Result<()> {
     file.write_all(header.as_bytes())
 }
 
-fn header(ticket: &Ticket<'_>) -> Result<PageHeader, PageError> {
+fn header(ticket: &Ticket<'_>) -> Result<PageHeader, PageFileError> {
     let mut header = PageHeader::new_zeroed();
     header.magic = imas_abi::PAGE_MAGIC;
     header.version = imas_abi::PAGE_VERSION;
     header.kind = ticket.kind;
     let bytes =
         if ticket.kind == page_kind::TRIAL { imas_abi::TRIAL_PAGE_BYTES } else { imas_abi::HEADER_BYTES };
-    header.page_bytes = u32::try_from(bytes).map_err(|_| PageError::TooLong("the page"))?;
+    header.page_bytes = u32::try_from(bytes).map_err(|_| PageFileError::TooLong("the page"))?;
     header.pid = ticket.pid;
     header.uid = rustix::process::getuid().as_raw();
     header.process_start_ticks = process::start_ticks(ticket.pid)?;
@@ -147,12 +182,8 @@ fn cut(detail: &str) -> &str {
     &detail[..end.unwrap_or(0)]
 }
 
-/// Copies the text and leaves at least one zero byte behind it.
-fn put(field: &mut [u8], text: &str, what: &'static str) -> Result<(), PageError> {
-    let room = field.get_mut(..text.len()).filter(|_| text.len() < imas_abi::PROGRAM_BYTES);
-    let room = room.ok_or(PageError::TooLong(what))?;
-    room.copy_from_slice(text.as_bytes());
-    if field[field.len() - 1] == 0 { Ok(()) } else { Err(PageError::TooLong(what)) }
+fn put(field: &mut [u8], text: &str, what: &'static str) -> Result<(), PageFileError> {
+    crate::field::put(field, text.as_bytes()).ok_or(PageFileError::TooLong(what))
 }
 
 fn unix_ns() -> u64 {
@@ -164,18 +195,16 @@ fn unix_ns() -> u64 {
 ///
 /// # Errors
 /// When /proc cannot be read.
-pub fn new_trial_id() -> Result<String, PageError> {
-    let path = PathBuf::from("/proc/sys/kernel/random/uuid");
-    let text = std::fs::read_to_string(&path).map_err(|error| PageError::Io { path, error })?;
-    Ok(text.trim().replace('-', ""))
+pub fn new_trial_id() -> Result<String, PageFileError> {
+    Ok(procfs::sys::kernel::random::uuid()?.replace('-', ""))
 }
 
 /// All pages in the folder, in the order of their names.
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn list(folder: &Path) -> Result<Vec<PathBuf>, PageError> {
-    let io = |error| PageError::Io { path: folder.to_owned(), error };
+pub fn list(folder: &Path) -> Result<Vec<PathBuf>, PageFileError> {
+    let io = |error| PageFileError::Io { path: folder.to_owned(), error };
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
@@ -187,9 +216,9 @@ pub fn list(folder: &Path) -> Result<Vec<PathBuf>, PageError> {
     Ok(pages)
 }
 
-/// Whether the process that owns a page will write no more into it: it is gone, its pid is another's by now, or it has
-/// replaced its image by exec. `entered`: the injected code has begun to write; before that a running process has the page
-/// still before it, whether it has it mapped or not.
+/// Whether the process that owns a page will write no more into it: it is gone, its pid is another's by now,
+/// or it has replaced its image by exec. `entered`: the injected code has begun to write; before that a
+/// running process has the page still before it, whether it has it mapped or not.
 #[must_use]
 pub fn is_finished(page: &Path, pid: u32, start_ticks: u64, boot_id: &str, entered: bool) -> bool {
     let same_boot = process::boot_id().is_ok_and(|now| now == boot_id);
@@ -228,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_leaves_nothing() {
+    fn a_page_that_does_not_fit_is_refused_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let long = Program { path: format!("/{}", "x".repeat(2000)).into(), detail: String::new() };
-        assert!(matches!(create(folder.path(), &ticket(&long, "t")), Err(PageError::TooLong(_))));
+        assert!(matches!(create(folder.path(), &ticket(&long, "t")), Err(PageFileError::TooLong(_))));
         assert!(list(folder.path()).unwrap().is_empty());
         let wordy = Program { path: "/bin/true".into(), detail: "ä".repeat(2000) };
         assert!(create(folder.path(), &ticket(&wordy, "t")).is_ok());
@@ -244,10 +273,10 @@ mod tests {
         let path = parent.path().join("imas");
         private_folder(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(private_folder(&path), Err(PageError::Untrusted(_))));
+        assert!(matches!(private_folder(&path), Err(PageFileError::Untrusted(_))));
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(parent.path(), &link).unwrap();
-        assert!(matches!(private_folder(&link), Err(PageError::Untrusted(_))));
+        assert!(matches!(private_folder(&link), Err(PageFileError::Untrusted(_))));
     }
 
     #[test]

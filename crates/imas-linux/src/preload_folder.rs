@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Libraries as LD_PRELOAD names them where children inherit it: by a path with `$LIB` in it (docs/decisions/0020).
+//! Libraries as LD_PRELOAD names them where children inherit it: by a path with `$LIB` in it
+//! (docs/decisions/0020).
 //!
-//! A child may be of another libc. musl's loader ends a program when it can open a preload but not use it; it ignores those it
-//! cannot open, and does not replace `$LIB`. A 32-bit child's dynamic linker puts another folder there than ours, in which it
-//! finds a library that does nothing. `packaging/link-preload` makes the folder, `preload` beside our libraries.
+//! A child may be of another libc. musl's loader ends a program when it can open a preload but not use it; it
+//! ignores those it cannot open, and does not replace `$LIB`. A 32-bit child's dynamic linker puts another
+//! folder there than ours, in which it finds a library that does nothing. `packaging/link-preload` makes the
+//! folder, `preload` beside our libraries.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,9 +16,9 @@ use crate::loader;
 
 /// Name of the folder below that of the libraries.
 pub const NAME: &str = "preload";
-/// The dynamic linker ignores an entry that is longer, and says nothing.
+/// The dynamic linker silently ignores a longer entry.
 const LONGEST: usize = 4095;
-/// `$LIB` is replaced by so many folders at most: `lib/x86_64-linux-gnu`, and one to spare.
+/// `$LIB` is replaced by at most this number of folders: `lib/x86_64-linux-gnu`, and one to spare.
 const DEEPEST_LIB: usize = 3;
 
 /// The entry of LD_PRELOAD for a library. `None`: it cannot be named so here, its plain path has to do.
@@ -52,7 +54,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
-/// Whether LD_PRELOAD can name the path at all: a space or a colon would end it, and a dollar sign may be replaced.
+/// Whether LD_PRELOAD can name the path at all: a space or a colon would end it, and a dollar sign may be
+/// replaced.
 #[must_use]
 pub fn can_be_named(path: &OsStr) -> bool {
     !path.as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$'))
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_folder_or_the_link_the_plain_path_has_to_do() {
+    fn without_the_folder_or_the_link_the_plain_path_is_used() {
         let here = Installed::new();
         assert_eq!(entry(&here.path("none"), &here.path("imas/guard.so")), None);
         std::fs::write(here.path("imas/new.so"), "").unwrap();

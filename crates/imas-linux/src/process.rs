@@ -20,12 +20,18 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
     Ok(open(pid)?.stat()?.starttime)
 }
 
+/// How many threads a process has; None when it is gone.
+#[must_use]
+pub fn threads(pid: u32) -> Option<u64> {
+    u64::try_from(open(pid).ok()?.stat().ok()?.num_threads).ok()
+}
+
 /// This boot's identity.
 ///
 /// # Errors
 /// When /proc cannot be read.
 pub fn boot_id() -> ProcResult<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    procfs::sys::kernel::random::boot_id()
 }
 
 /// Whether that very process still runs (a zombie does not).
@@ -63,7 +69,8 @@ fn memory_maps(process: &Process) -> ProcResult<MemoryMaps> {
     others.find(|maps| !maps.0.is_empty()).map_or(own, Ok)
 }
 
-/// Processes that work in a folder or below it and have it as HOME: what a killed session of a suite left behind.
+/// Processes that work in a folder or below it and have it as HOME. A suite's session that was killed leaves
+/// such processes.
 #[must_use]
 pub fn at_home_in(folder: &Path) -> Vec<u32> {
     let home = [OsStr::new("HOME="), folder.as_os_str()].into_iter().collect::<OsString>();
@@ -84,8 +91,8 @@ pub fn pids() -> ProcResult<Vec<u32>> {
     Ok(processes.filter_map(|process| u32::try_from(process.pid).ok()).collect())
 }
 
-/// What the process executes, and the files it has mapped, each once. A file that was deleted or replaced since has
-/// ` (deleted)` behind its name, as the kernel says it.
+/// What the process executes, and the files it has mapped, each once. A file that was deleted or replaced
+/// since has ` (deleted)` after its name, as the kernel writes it.
 ///
 /// # Errors
 /// When there is no such process, or it is not ours to look at.
@@ -101,7 +108,8 @@ pub fn mapped_files(
     Ok((process.exe()?, files.collect()))
 }
 
-/// The words of the command line, the program's own name first; none for a zombie, for a kernel thread and in the midst of an exec.
+/// The words of the command line, the program's own name first; none for a zombie, for a kernel thread and
+/// during an exec.
 ///
 /// # Errors
 /// When there is no such process.
@@ -125,8 +133,9 @@ fn words(pid: u32, name: &str) -> std::io::Result<Vec<OsString>> {
     Ok(words.map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
-/// All of the file by a single read. Each read looks at the process anew: by several, the text would be torn where the process ends or
-/// runs another image between two of them, and the beginning of a name would be taken for the name.
+/// All of the file by a single read. Each read looks at the process anew: by several, the text would be torn
+/// where the process ends or runs another image between two of them, and the beginning of a name would be
+/// taken for the name.
 fn read_at_once(file: &std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
     loop {
@@ -148,8 +157,8 @@ pub const PROBE_ARGUMENT: &str = "__probe";
 
 /// Starts this very command with the injection and sees whether the library is really mapped there.
 ///
-/// The loader answers a library it cannot use in several ways (a message and no preload, exit 127, a signal): only a clean
-/// exit that printed nothing on standard error and that saw the library mapped will do.
+/// The loader answers a library it cannot use in several ways (a message and no preload, exit 127, a signal):
+/// only a clean exit that printed nothing on standard error and that saw the library mapped will do.
 ///
 /// # Errors
 /// The reason, for people, why it does not load.
@@ -159,12 +168,12 @@ pub fn probe(injection: &Injection<'_>, libraries: &Libraries, library: &Path) -
     let mut command = Command::new("/proc/self/exe");
     command.arg(PROBE_ARGUMENT).arg(library).env_clear().envs(variables).stdin(Stdio::null());
     let output = command.output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.lines().next().unwrap_or_default();
-    match (output.status.success(), said.is_empty()) {
+    let message = String::from_utf8_lossy(&output.stderr);
+    let message = message.lines().next().unwrap_or_default();
+    match (output.status.success(), message.is_empty()) {
         (true, true) => Ok(()),
         (false, true) => Err(format!("a program started under it ended with {}", output.status)),
-        (_, false) => Err(format!("the loader says: {said}")),
+        (_, false) => Err(format!("the loader says: {message}")),
     }
 }
 
@@ -233,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_files_are_seen() {
+    fn mapped_files_are_listed() {
         let exe = std::env::current_exe().unwrap();
         assert!(maps(std::process::id(), &exe).unwrap());
         assert!(probe_answer(&exe) && !probe_answer(Path::new("/no/such.so")));
@@ -243,7 +252,8 @@ mod tests {
         assert!(maps(std::process::id(), &link.join(exe.file_name().unwrap())).unwrap(), "by another path");
     }
 
-    /// A program may end its first thread and go on in another: it has not ended then, and what it has mapped it has still mapped.
+    /// A program may end its first thread and go on in another: it has not ended then, and what it has mapped
+    /// it has still mapped.
     #[test]
     fn a_process_whose_first_thread_has_ended_runs_on() {
         let code = "import ctypes, os, threading, time\n\

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From the words of a command line to the program they name.
 //!
-//! A program is what is executed: the resolved path of the executable, and for an interpreter also what it is given to run,
-//! since two Python programs have as little in common as two C programs.
+//! A program is what is executed: the resolved path of the executable, and for an interpreter also what it is
+//! given to run, since two Python programs have as little in common as two C programs.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use imas_core::printable;
 
-use crate::elf::{ElfError, Executable, Unfit};
-use crate::given::Given;
+use crate::elf::{ElfError, ElfImage, Unfit};
+use crate::interpreter_target::InterpreterTarget;
 use crate::program_file::ProgramFile;
 
 /// The program a command names.
@@ -34,8 +34,9 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`. Keys that are no path, or none of a file that is there,
-/// stay as they are; where two lead to one file, the real path's own entry wins.
+/// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`.
+/// Keys that are no path, or none of a file that is there, stay as they are; where two lead to one file, the
+/// real path's own entry wins.
 #[must_use]
 pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
     let real = |name: &String| std::fs::canonicalize(name).ok().filter(|_| name.starts_with('/'));
@@ -75,7 +76,7 @@ pub enum CommandError {
     NotExecutable {
         /// The file.
         file: PathBuf,
-        /// What the system said or what is missing.
+        /// The error of the system or what is missing.
         why: String,
     },
 }
@@ -86,8 +87,8 @@ const MAX_SCRIPT_DEPTH: usize = 4;
 impl Command {
     /// Resolves the words of a command line, `PATH` and `#!` lines included.
     ///
-    /// A script that starts with `#!/usr/bin/env NAME` is turned into the command that env would exec: env would otherwise
-    /// be the program that runs under the candidate, and its successor would start clean.
+    /// A script that starts with `#!/usr/bin/env NAME` is turned into the command that env would exec: env
+    /// would otherwise be the program that runs under the candidate, and its successor would start clean.
     ///
     /// # Errors
     /// When nothing was given, the file is not found, or it cannot be executed.
@@ -124,16 +125,16 @@ impl Command {
             arguments = given;
         }
         let path = std::fs::canonicalize(&image).unwrap_or(image);
-        self.program = Program { detail: Given::to(&path, &arguments).detail(), path };
+        self.program = Program { detail: InterpreterTarget::to(&path, &arguments).detail(), path };
         Ok(())
     }
 
-    /// Reads the executable and says whether anything may be preloaded into it.
+    /// Reads the executable and checks whether anything may be preloaded into it.
     ///
     /// # Errors
     /// When it is not a readable ELF file.
-    pub fn inspect(&self) -> Result<(Executable, Option<Unfit>), ElfError> {
-        let elf = Executable::read(&self.program.path)?;
+    pub fn inspect(&self) -> Result<(ElfImage, Option<Unfit>), ElfError> {
+        let elf = ElfImage::read(&self.program.path)?;
         let unfit = if self.privileged { Some(Unfit::Privileged) } else { elf.unfit() };
         Ok((elf, unfit))
     }
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_unexecutable_files_are_told_apart() {
+    fn missing_and_unexecutable_files_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("plain");
         std::fs::write(&plain, "x").unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Opening the file of a program. Its path was learned from a user, who may have put anything there since: a FIFO, at which an
-//! ordinary open waits for ever, or a device, which an open may set in motion. Everything that opens a program's path does it here.
+//! Opening the file of a program. Its path was learned from a user, who may have replaced it since: a
+//! FIFO, at which an ordinary open waits for ever, or a device, which an open may activate. Everything
+//! that opens a program's path does it here.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 use crate::executable::Executable;
 
@@ -19,7 +21,8 @@ pub struct ProgramFile {
 }
 
 impl ProgramFile {
-    /// Opens the file for reading, if it is a regular one. What it is, is found out before it is opened: `O_PATH` opens nothing.
+    /// Opens the file for reading, if it is a regular one. What it is, is found out before it is opened:
+    /// `O_PATH` opens nothing.
     ///
     /// # Errors
     /// When there is no such file, it may not be read, or it is a folder, FIFO, socket or device.
@@ -28,12 +31,24 @@ impl ProgramFile {
         if !place.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        // By the descriptor, not by the path, which may lead elsewhere by now.
-        let same = format!("/proc/self/fd/{}", place.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(open(same, flags, Mode::empty())?);
+        let file = Self::open_again(&place, path)?;
         let about = file.metadata()?;
         Ok(Self { file, about })
+    }
+
+    /// Opens for reading what `place` is. By the descriptor, not by the path, which may lead elsewhere by now; by
+    /// the path where there is no `/proc`, if it still leads to the same file.
+    fn open_again(place: &File, path: &Path) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match open(format!("/proc/self/fd/{}", place.as_raw_fd()), flags, Mode::empty()) {
+            Ok(file) => Ok(File::from(file)),
+            Err(Errno::NOENT) => {
+                let file = File::from(open(path, flags, Mode::empty())?);
+                let same = Executable::from(&file.metadata()?) == Executable::from(&place.metadata()?);
+                if same { Ok(file) } else { Err(Self::replaced()) }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The same, if it is that very executable.
@@ -52,7 +67,7 @@ impl ProgramFile {
         io::Error::other("its file is not the one at its path")
     }
 
-    /// The file's identity, as programs are told apart by it.
+    /// The file's identity, as programs are distinguished by it.
     #[must_use]
     pub fn executable(&self) -> Executable {
         Executable::from(&self.about)
@@ -71,7 +86,7 @@ impl ProgramFile {
     }
 }
 
-/// The executable at a path, if a regular file stands there. Nothing is opened.
+/// The executable at a path, if a regular file is there. Nothing is opened.
 #[must_use]
 pub fn executable_at(path: &Path) -> Option<Executable> {
     let about = std::fs::metadata(path).ok()?;
@@ -87,6 +102,10 @@ mod tests {
         ProgramFile::open(path).is_err() && executable_at(path).is_none()
     }
 
+    fn make_fifo(path: &Path) {
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+    }
+
     #[test]
     fn only_regular_files_are_opened_and_nothing_blocks() {
         let folder = tempfile::tempdir().unwrap();
@@ -99,7 +118,7 @@ mod tests {
             opened.file().read_to_string(&mut text).unwrap();
             assert_eq!((text.as_str(), Some(opened.executable())), ("text", executable_at(&path(name))));
         }
-        nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        make_fifo(&path("fifo"));
         let _listener = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
         std::os::unix::fs::symlink("/dev/tty", path("device")).unwrap();
         for name in ["fifo", "socket", "device", ".", "missing"] {
@@ -108,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_at_the_path_is_not_the_executable_that_was_seen() {
+    fn another_file_at_the_path_is_not_the_same_executable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         std::fs::write(&path, "one").unwrap();
@@ -118,7 +137,7 @@ mod tests {
         std::fs::rename(folder.path().join("other"), &path).unwrap();
         assert!(ProgramFile::open_executable(&path, seen).is_err());
         std::fs::remove_file(&path).unwrap();
-        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        make_fifo(&path);
         assert!(ProgramFile::open_executable(&path, seen).is_err());
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use procfs::process::{MMapPath, Process};
 
-use crate::catalogue::{Candidate, SYSTEM};
-use crate::given::Given;
+use crate::catalogue::{CatalogueCandidate, SYSTEM};
+use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
 
 /// A process that may be looked into.
@@ -33,6 +33,12 @@ pub fn all() -> Vec<Running> {
     processes.filter_map(|process| of(&process)).collect()
 }
 
+/// One process; `None` when it is gone or may not be looked into.
+#[must_use]
+pub fn one(pid: u32) -> Option<Running> {
+    of(&Process::new(i32::try_from(pid).ok()?).ok()?)
+}
+
 /// What the process runs; `None` when it is gone or may not be looked into.
 #[must_use]
 pub fn program_of(pid: u32) -> Option<Program> {
@@ -53,11 +59,23 @@ fn of(process: &Process) -> Option<Running> {
     (process.exe().ok()? == running.program.path).then_some(running)
 }
 
+/// Whether the process is a copy of its parent that never executed anything itself: it has the parent's
+/// allocator, and cannot get another one. The kernel puts the stack of each exec somewhere else, so a copy is
+/// known by its place.
+#[must_use]
+pub fn is_copy_of_its_parent(pid: u32) -> bool {
+    let stat = |pid: i32| Process::new(pid).ok()?.stat().ok();
+    let Some(own) = i32::try_from(pid).ok().and_then(stat) else { return false };
+    let Some(parent) = stat(own.ppid) else { return false };
+    let place = |stat: &procfs::process::Stat| (stat.startstack, stat.arg_start, stat.startcode);
+    own.startstack != 0 && place(&own) == place(&parent)
+}
+
 fn program(process: &Process) -> Option<Program> {
     let path = process.exe().ok()?;
     let folder = process.cwd().ok();
     let words = crate::process::arguments(u32::try_from(process.pid()).ok()?).ok()?;
-    // Without any it is in the midst of its exec or of its end: it cannot be said what it is given.
+    // Without any it is in its exec or ending: its target is unknown.
     let given = words.get(1..)?.iter();
     // A script is often named from where the program was started.
     let arguments: Vec<_> = given
@@ -68,7 +86,7 @@ fn program(process: &Process) -> Option<Program> {
             _ => word.clone(),
         })
         .collect();
-    Some(Program { detail: Given::to(&path, &arguments).detail(), path })
+    Some(Program { detail: InterpreterTarget::to(&path, &arguments).detail(), path })
 }
 
 fn unit(process: &Process) -> Option<String> {
@@ -87,14 +105,14 @@ pub enum On {
     Yes,
     /// Another one, for certain.
     No,
-    /// Settings leave no trace by which they could be told.
+    /// Settings leave no trace by which they could be recognised.
     Unknown,
 }
 
 impl Running {
     /// Whether the process is on the candidate. `others` are the catalogue's.
     #[must_use]
-    pub fn is_on(&self, candidate: &Candidate, others: &[Candidate]) -> On {
+    pub fn is_on(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
         let loaded = self.loaded(others);
         match &candidate.library {
             // Untouched, or settings of glibc: no library of the catalogue is there.
@@ -107,10 +125,10 @@ impl Running {
         }
     }
 
-    /// The candidate it is on, as far as that can be told.
+    /// The candidate it is on, as far as that is visible.
     #[must_use]
-    pub fn candidate<'a>(&self, among: &'a [Candidate]) -> Option<&'a Candidate> {
-        // One with settings says more than the same library without.
+    pub fn candidate<'a>(&self, among: &'a [CatalogueCandidate]) -> Option<&'a CatalogueCandidate> {
+        // A candidate with settings is more specific than the same library without.
         let mut sure: Vec<_> = among.iter().filter(|c| self.is_on(c, among) == On::Yes).collect();
         sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
         sure.into_iter().next()
@@ -121,12 +139,13 @@ impl Running {
         self.mapped.contains(&real)
     }
 
-    fn loaded(&self, candidates: &[Candidate]) -> bool {
+    fn loaded(&self, candidates: &[CatalogueCandidate]) -> bool {
         candidates.iter().filter_map(|candidate| candidate.library.as_ref()).any(|library| self.maps(library))
     }
 
-    /// The guard takes the settings out of the environment again, so that only their presence says something.
-    fn has_settings(&self, candidate: &Candidate) -> On {
+    /// The guard removes the settings from the environment. So present settings are evidence, but missing
+    /// ones are not.
+    fn has_settings(&self, candidate: &CatalogueCandidate) -> On {
         let is_set = |(name, value): (&String, &String)| {
             self.environment.iter().filter_map(|pair| pair.to_str()).any(|pair| {
                 let set = pair.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('='));
@@ -136,7 +155,7 @@ impl Running {
         if candidate.environment.iter().all(is_set) { On::Yes } else { On::Unknown }
     }
 
-    fn without_settings(&self, others: &[Candidate]) -> On {
+    fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
         let guarded = self.mapped.iter().any(|file| {
             let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name == "libimas-guard.so" || name == "libimas.so"
@@ -155,12 +174,39 @@ impl Running {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> Candidate {
-        Candidate {
+    /// A worker that only forks, and one that executes the same file.
+    #[test]
+    fn a_copy_is_known_from_an_exec() {
+        let code = "import os, subprocess, sys\nr, w = os.pipe()\n\
+                    other = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'])\nown = os.fork()\n\
+                    if own == 0: os.close(w); os.read(r, 1); os._exit(0)\nprint(own, other.pid, flush=True); sys.stdin.read(); os.close(w); os.wait()";
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", code])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut answers = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut answers, &mut line).unwrap();
+        let pids: Vec<u32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        // The other one is known as soon as its exec is over.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while is_copy_of_its_parent(pids[1]) && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let found = [pids[0], pids[1], u32::MAX].map(is_copy_of_its_parent);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(found, [true, false, false]);
+    }
+
+    fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
+        CatalogueCandidate {
             name: name.into(),
             library: library.map(PathBuf::from),
             environment: settings.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
-            ..Candidate::default()
+            ..CatalogueCandidate::default()
         }
     }
 
@@ -175,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_is_on() {
+    fn the_candidate_of_a_process_is_found() {
         let all = [
             candidate(SYSTEM, None, &[]),
             candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
@@ -195,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_the_midst_of_an_exec_is_seen_whole_or_not_at_all() {
+    fn a_process_during_an_exec_is_read_consistently_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("again.sh");
         std::fs::write(&script, "[ $1 -eq 0 ] || exec /bin/sh \"$0\" $(($1 - 1))\n").unwrap();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Resident memory of a process tree over time, read from outside.
 //!
-//! The figure is what the tree really pays for: `Pss_Anon - LazyFree + SwapPss` of each process, summed over the tree
-//! (pages shared by fork count once; pages given back lazily do not count; address space never does).
+//! The figure is what the tree really pays for: `Pss_Anon - LazyFree + SwapPss` of each process, summed over
+//! the tree (pages shared by fork count once; pages given back lazily do not count; address space never
+//! does).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,11 +23,11 @@ pub struct Resident {
     pub looks: u32,
 }
 
-/// A thread that looks at all descendants of this process until it is told to stop, or dropped.
+/// A thread that looks at all descendants of this process until it is stopped, or dropped.
 #[derive(Debug)]
 pub struct Sampler {
     stop: Arc<AtomicBool>,
-    /// None once it was told to stop.
+    /// None once it was stopped.
     thread: Option<JoinHandle<Resident>>,
 }
 
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(integral.resident().mean_bytes, 7);
     }
 
-    /// Whoever returns early leaves no thread behind that reads /proc for ever.
+    /// An early return must not leave a thread that reads /proc.
     #[test]
     fn a_dropped_sampler_ends_its_thread() {
         let sampler = Sampler::of(std::process::id());
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_holds_memory_is_seen() {
+    fn the_memory_of_a_child_is_counted() {
         // On a busy machine a short life may pass between two looks.
         let lives_s = [0.3, 1.0, 3.0, 9.0];
         let mut seen = lives_s.into_iter().map(|life_s| {

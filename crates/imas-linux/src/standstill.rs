@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a process and its descendants stand still: the CPU time they have used, and whether every thread waits for a lock.
+//! Whether a process and its descendants are idle: the CPU time they have used, and whether every thread waits
+//! for a lock.
 
 use std::time::{Duration, Instant};
 
-use imas_core::hang::Sighting;
+use imas_core::hang::ProcessActivity;
+use nix::time::{ClockId, clock_gettime};
 use procfs::Current as _;
 use procfs::process::{Process, Stat};
 
 use crate::sampler::tree;
 
-/// A look at that very process with all its descendants, as the first one ([`Sighting::then`] adds an earlier one); None when it is gone.
+/// The activity of that process with all its descendants, as a first observation
+/// ([`ProcessActivity::following`] adds an earlier one); None when it is gone.
 #[must_use]
-pub fn look(pid: u32, start_ticks: u64) -> Option<Sighting> {
+pub fn look(pid: u32, start_ticks: u64) -> Option<ProcessActivity> {
     let stat = process(pid)?.stat().ok().filter(|stat| stat.starttime == start_ticks)?;
     let family = tree(pid);
     let cpu_s = family.iter().filter_map(|pid| Some(cpu_s(&process(*pid)?.stat().ok()?))).sum();
     let locked = family.iter().all(|pid| waits_for_a_lock(*pid));
-    Some(Sighting { lived_s: age_s(stat.starttime)?, cpu_s, still_s: 0.0, locked })
+    Some(ProcessActivity { lived_s: age_s(stat.starttime)?, cpu_s, still_s: 0.0, locked, awake_s: awake_s() })
+}
+
+/// Seconds since the machine's start, without those for which it was suspended. The kernel's uptime counts
+/// those too.
+fn awake_s() -> f64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
+    now.map_or(0.0, |now| now.as_secs_f64())
 }
 
 /// Seconds that a process which started then has lived.
@@ -42,14 +52,28 @@ fn cpu_s(stat: &Stat) -> f64 {
     ticks / per_second
 }
 
-/// Every thread, by the place in the kernel where it sleeps: locks and conditions of user space are futexes there. Where the kernel does not
-/// tell (it runs, it is another user's, a kernel without names) the answer is no.
+/// Every thread, by the place in the kernel where it sleeps: locks and conditions of user space are futexes
+/// there. Where the kernel does not report it (it runs, it is another user's, a kernel without names) the
+/// answer is no.
 fn waits_for_a_lock(pid: u32) -> bool {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true }; // it has ended meanwhile
     tasks.flatten().all(|task| match std::fs::read_to_string(task.path().join("wchan")) {
-        Ok(place) => place.contains("futex") || has_ended(&task.path()),
+        Ok(place) => (place.contains("futex") && !has_time_limit(&task.path())) || has_ended(&task.path()),
         Err(_) => has_ended(&task.path()),
     })
+}
+
+/// Whether the thread's wait ends by itself. Not readable for everybody (proc_pid_syscall(5), Yama); then
+/// it is unknown, and it counts as one that does not.
+fn has_time_limit(task: &std::path::Path) -> bool {
+    std::fs::read_to_string(task.join("syscall")).is_ok_and(|call| is_limited_futex(&call))
+}
+
+/// By the number of the system call and its six arguments: futex's fourth is the time limit, 0 for none.
+fn is_limited_futex(call: &str) -> bool {
+    let mut words = call.split_ascii_whitespace();
+    let is_futex = words.next().and_then(|number| number.parse().ok()) == Some(nix::libc::SYS_futex);
+    is_futex && words.nth(3).is_some_and(|limit| limit != "0x0")
 }
 
 /// A zombie waits for its parent, not for anything that it could go on with.
@@ -60,7 +84,7 @@ fn has_ended(task: &std::path::Path) -> bool {
         .is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Follows the CPU time of a process and its descendants and finds that they stand still.
+/// Follows the CPU time of a process and its descendants and finds that they are idle.
 #[derive(Debug)]
 pub(crate) struct Stillness {
     pid: u32,
@@ -69,7 +93,8 @@ pub(crate) struct Stillness {
     cpu_s: f64,
 }
 
-/// Who uses no more than this share of a CPU stands still: a thread that wakes up now and then gets nowhere.
+/// A process that uses no more than this share of a CPU is idle: a thread that wakes up now and then
+/// makes no progress.
 const STILL: f64 = 0.001;
 /// The kernel counts CPU time in such steps, seconds.
 const STEP_S: f64 = 0.01;
@@ -84,7 +109,12 @@ impl Stillness {
         (self.limit / 10).clamp(Duration::from_millis(100), Duration::from_secs(5))
     }
 
-    /// Looks once more; whether they have stood still for as long as the limit.
+    /// CPU time that they had used when they were last seen to work, seconds.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.cpu_s
+    }
+
+    /// Looks once more; whether they have been idle for as long as the limit.
     pub(crate) fn is_reached(&mut self) -> bool {
         let now: f64 =
             tree(self.pid).into_iter().filter_map(|pid| Some(cpu_s(&process(pid)?.stat().ok()?))).sum();
@@ -107,8 +137,8 @@ mod tests {
         Command::new("python3").args(["-c", code]).stdin(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Whether that comes to be seen.
-    fn comes(child: &mut Child, is_it: impl Fn(&Sighting) -> bool) -> bool {
+    /// Whether that is detected.
+    fn comes(child: &mut Child, is_it: impl Fn(&ProcessActivity) -> bool) -> bool {
         let start = start_ticks(child.id()).unwrap();
         let seen = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
@@ -121,13 +151,27 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_lock_is_told_from_who_waits_for_anything_else() {
+    fn the_limit_of_a_futex_is_its_fourth_argument() {
+        let call = |number: i64, limit: &str| {
+            is_limited_futex(&format!("{number} 0x7f01 0x189 0x0 {limit} 0x0 0xffffffff 0x7ffc 0x7f02\n"))
+        };
+        let futex = nix::libc::SYS_futex;
+        assert!(call(futex, "0x7ffe2280"));
+        assert!(!call(futex, "0x0"), "none");
+        assert!(!call(futex + 1, "0x7ffe2280"), "another call");
+        assert!(!is_limited_futex("running\n") && !is_limited_futex(""));
+    }
+
+    #[test]
+    fn waiting_for_a_lock_is_distinguished_from_other_waits() {
         const LOCK: &str = "import threading\nlock = threading.Lock()\nlock.acquire()\n";
         assert!(
             comes(&mut python(&format!("{LOCK}lock.acquire()")), |seen| seen.locked && seen.lived_s > 0.05)
         );
+        let mut limited = python(&format!("{LOCK}lock.acquire(timeout=3)"));
+        assert!(comes(&mut limited, |seen| seen.lived_s > 0.5 && !seen.locked), "its wait has a time limit");
         let worker = "import time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()\nlock.acquire()";
-        let is_in_sleep = |seen: &Sighting| seen.lived_s > 0.5;
+        let is_in_sleep = |seen: &ProcessActivity| seen.lived_s > 0.5;
         let mut one_sleeps = python(&format!("{LOCK}{worker}"));
         assert!(comes(&mut one_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its other thread sleeps");
         let mut child_sleeps =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs of whole trees. A process of its own: measuring reaps and ends every child of the process that measures.
+//! Runs of whole trees. A process of its own: measuring reaps and ends every child of the process that
+//! measures.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::ffi::OsString;
@@ -8,20 +9,20 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use imas_linux::environment::Variables;
-use imas_linux::measure::{Outcome, Run};
+use imas_linux::measure::{RunOutcome, RunRequest};
 
-// Runs are told apart by what the process reaped, so no two at once.
+// Runs are distinguished by what the process reaped, so no two at once.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn sh(script: &str, input: Option<&Path>, timeout: f64) -> Outcome {
+fn sh(script: &str, input: Option<&Path>, timeout: f64) -> RunOutcome {
     sh_still(script, input, timeout, None)
 }
 
-fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> Outcome {
+fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> RunOutcome {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
     let variables: Variables = std::env::vars_os().collect();
-    Run {
+    RunRequest {
         file: Path::new("/bin/sh"),
         argv: &argv,
         variables: &variables,
@@ -31,14 +32,14 @@ fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Dura
         timeout: Duration::from_secs_f64(timeout),
         still,
         cpu: None,
-        backed_bytes: 0,
+        prefault_bytes: 0,
     }
     .measure()
     .unwrap()
 }
 
 #[test]
-fn exit_codes_signals_and_errors_are_seen() {
+fn exit_codes_signals_and_errors_are_recorded() {
     assert_eq!(sh("exit 7", None, 90.0).exit, 7);
     let killed = sh("kill -SEGV $$", None, 90.0);
     assert_eq!((killed.exit, killed.signal), (139, Some(11)));
@@ -46,7 +47,7 @@ fn exit_codes_signals_and_errors_are_seen() {
 }
 
 #[test]
-fn output_is_told_apart() {
+fn outputs_are_distinguished() {
     assert_eq!(sh("echo a", None, 90.0).output_hash, sh("printf 'a\\n'", None, 90.0).output_hash);
     assert_ne!(sh("echo a", None, 90.0).output_hash, sh("echo b", None, 90.0).output_hash);
 }
@@ -65,7 +66,7 @@ fn the_cpu_of_children_and_orphans_counts() {
 }
 
 #[test]
-fn what_is_left_running_is_ended() {
+fn a_process_left_running_is_ended() {
     // Had it been waited for, none would have been left.
     let outcome = sh("sleep 1000 & exit 0", None, 2000.0);
     assert_eq!(outcome.left_running, 1);
@@ -79,7 +80,7 @@ fn a_run_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_run_that_stands_still_is_ended() {
+fn an_idle_run_is_ended() {
     let outcome = sh_still("exec sleep 1000", None, 900.0, Some(Duration::from_secs(1)));
     assert_eq!((outcome.hung, outcome.timed_out, outcome.signal), (true, false, Some(9)));
     // A child that works keeps it going, and a run that is over is over.

@@ -1,13 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of `imas bench`: one value, four formats.
 
+mod checks;
+mod colour;
+mod column;
+mod layout;
+mod quick;
+mod rounds;
+mod verdict;
+
+use std::collections::BTreeMap;
+
 use imas_core::bench::{
-    BenchPicks, CandidateResult, Ineligible, MedianRun, MoreRuns, Ratios, Run, Verdict, Warning, Word,
+    BaselineCheck, BenchPicks, CandidateResult, IneligibleCandidate, MeasuredRun, MedianRun, MoreRuns,
+    Options, Outlook, Ratios, Verdict, Warning,
 };
 use imas_core::split::Split;
+use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
+pub use checks::check_text;
+pub use colour::coloured;
+pub use column::{BenchColumn, USUAL};
+pub use layout::BenchLayout;
+pub use quick::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
+pub use rounds::{RoundsEnd, RoundsMade};
+
 use crate::{format, split, table};
+use layout::Attempt;
 
 /// Figures of the paper, from runs in which every call was counted.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -31,7 +51,7 @@ pub struct PaperFigures {
 
 /// One candidate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct CandidateReport {
     /// Name in the catalogue.
     pub name: String,
     /// Whether it could be used.
@@ -41,7 +61,7 @@ pub struct Candidate {
     /// Version of the allocator.
     pub version: String,
     /// Every run in the order it was made.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
     /// Median of every figure.
     pub median: Option<MedianRun>,
     /// To `system`, with 95 % intervals.
@@ -49,14 +69,14 @@ pub struct Candidate {
     /// Words on CPU and memory.
     pub verdict: Option<Verdict>,
     /// Why it cannot be picked although it ran.
-    pub ineligible: Option<Ineligible>,
+    pub ineligible: Option<IneligibleCandidate>,
     /// How many more runs would settle what is open.
     pub more_runs: MoreRuns,
     /// From the counted runs.
     pub paper: Option<PaperFigures>,
 }
 
-impl Candidate {
+impl CandidateReport {
     /// A candidate that could not be used.
     #[must_use]
     pub fn unusable(name: &str, version: &str, reason: &str) -> Self {
@@ -79,7 +99,7 @@ impl Candidate {
     #[must_use]
     pub fn measured(
         version: &str,
-        runs: Vec<Run>,
+        runs: Vec<MeasuredRun>,
         result: CandidateResult,
         paper: Option<PaperFigures>,
     ) -> Self {
@@ -101,7 +121,7 @@ impl Candidate {
 
 /// The whole result; this is the shape of the exported JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report<Host> {
+pub struct BenchReport<Host> {
     /// Version of the shape: 1.
     pub schema: u32,
     /// The command as given.
@@ -113,53 +133,95 @@ pub struct Report<Host> {
     /// The machine.
     pub host: Host,
     /// In the order of the catalogue.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<CandidateReport>,
     /// What suits when CPU is short, when memory is short, and otherwise.
     pub picks: BenchPicks,
+    /// What the runs say as a whole; None in results from before it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<Outlook>,
     /// The CPU that every run was kept on, as the program uses one at a time; None when all could be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_on_cpu: Option<usize>,
+    /// Values of `--parameter-list` and `--parameter-scan` in this command.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// How many rounds were made, and why no more; None in results from before it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<RoundsMade>,
+    /// What `--quick` predicted; None without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<QuickReport>,
+    /// What came of the rules against a baseline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<BaselineCheck>,
     /// What to beware of.
     pub warnings: Vec<Warning>,
     /// What else was noticed, as sentences.
     pub notes: Vec<String>,
 }
 
-const HEAD: [&str; 8] =
-    ["candidate", "CPU", "vs system", "memory MiB", "vs system", "ns/op", "fragm. %", "verdict"];
-
-impl<Host: Serialize> Report<Host> {
-    /// The table as people read it.
+impl<Host: Serialize> BenchReport<Host> {
+    /// The table as people read it: what the layout names and has room for.
     #[must_use]
-    pub fn table(&self) -> String {
-        table::plain(&HEAD, self.candidates.iter().map(|candidate| self.row(candidate)))
+    pub fn table(&self, layout: &BenchLayout) -> String {
+        let mut text = String::new();
+        for attempt in layout.attempts() {
+            let heads = heads(&attempt.columns);
+            let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, &attempt));
+            let at_most = attempt.verdict.filter(|_| heads.last() == Some(&"verdict"));
+            text = table::wrapped(&heads, rows, at_most);
+            let is_fit = |width| text.lines().all(|line| line.chars().count() <= width);
+            if layout.width.is_none_or(is_fit) {
+                break;
+            }
+        }
+        text
     }
 
-    /// Where the resident memory was under each candidate, from the counted runs; empty when they were too short to look.
+    /// The candidates, those without the figure last.
+    fn sorted(&self, by: Option<BenchColumn>) -> Vec<&CandidateReport> {
+        let mut rows: Vec<&CandidateReport> = self.candidates.iter().collect();
+        if let Some(column) = by {
+            let figure = |one: &CandidateReport| column.figure(one).unwrap_or(f64::INFINITY);
+            rows.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+        }
+        rows
+    }
+
+    /// Where the resident memory was under each candidate, from the counted runs; empty when they were too
+    /// short to look.
     #[must_use]
     pub fn splits(&self) -> String {
-        let known = |candidate: &Candidate| candidate.paper.as_ref().and_then(|paper| paper.split);
+        let known = |candidate: &CandidateReport| candidate.paper.as_ref().and_then(|paper| paper.split);
         let rows = self.candidates.iter().filter_map(|one| Some((one.name.as_str(), known(one)?)));
         split::text(&rows.collect::<Vec<_>>())
     }
 
     /// The same as Markdown, with command, picks and warnings.
     #[must_use]
-    pub fn markdown(&self) -> String {
+    pub fn markdown(&self, layout: &BenchLayout) -> String {
         let mut text = format!("`{}`\n\n", self.command.join(" "));
-        text.push_str(&table::markdown(&HEAD, self.candidates.iter().map(|candidate| self.row(candidate))));
+        let attempt = &layout.attempts()[0];
+        let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, attempt));
+        text.push_str(&table::markdown(&heads(&attempt.columns), rows));
         text.push_str(&format!("\n{}\n", self.sentence()));
+        if let Some(quick) = &self.quick {
+            text.push_str(&format!("\n{}", quick.markdown(&self.candidates)));
+        }
+        for check in &self.checks {
+            text.push_str(&format!("\n- {}", check_text(check)));
+        }
         for warning in &self.warnings {
             text.push_str(&format!("\n- warning: {}; {}", warning.what(), warning.hint()));
         }
         text
     }
 
-    /// Every run as a line of CSV.
+    /// Every run of these results as a line of CSV.
     ///
     /// # Errors
     /// When a value cannot be written as CSV.
-    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+    pub fn csv(reports: &[Self]) -> Result<Vec<u8>, csv::Error> {
         #[derive(Serialize)]
         struct Line<'a> {
             candidate: &'a str,
@@ -181,31 +243,36 @@ impl<Host: Serialize> Report<Host> {
             cache_misses: Option<u64>,
             outlier: bool,
             even_cpu_s: Option<f64>,
+            command: &'a str,
         }
         let mut writer = csv::Writer::from_writer(Vec::new());
-        for candidate in &self.candidates {
-            for run in &candidate.runs {
-                writer.serialize(Line {
-                    candidate: &candidate.name,
-                    version: &candidate.version,
-                    round: run.round,
-                    exit: run.exit,
-                    user_s: run.user_s,
-                    system_s: run.system_s,
-                    wall_s: run.wall_s,
-                    peak_bytes: run.peak_bytes,
-                    mean_bytes: run.mean_bytes,
-                    minor_faults: run.minor_faults,
-                    major_faults: run.major_faults,
-                    voluntary_switches: run.voluntary_switches,
-                    involuntary_switches: run.involuntary_switches,
-                    instructions: run.instructions,
-                    cycles: run.cycles,
-                    dtlb_misses: run.dtlb_misses,
-                    cache_misses: run.cache_misses,
-                    outlier: run.outlier,
-                    even_cpu_s: run.even_cpu_s,
-                })?;
+        for report in reports {
+            let command = report.command.join(" ");
+            for candidate in &report.candidates {
+                for run in &candidate.runs {
+                    writer.serialize(Line {
+                        candidate: &candidate.name,
+                        version: &candidate.version,
+                        round: run.round,
+                        exit: run.exit,
+                        user_s: run.user_s,
+                        system_s: run.system_s,
+                        wall_s: run.wall_s,
+                        peak_bytes: run.peak_bytes,
+                        mean_bytes: run.mean_bytes,
+                        minor_faults: run.minor_faults,
+                        major_faults: run.major_faults,
+                        voluntary_switches: run.voluntary_switches,
+                        involuntary_switches: run.involuntary_switches,
+                        instructions: run.instructions,
+                        cycles: run.cycles,
+                        dtlb_misses: run.dtlb_misses,
+                        cache_misses: run.cache_misses,
+                        outlier: run.outlier,
+                        even_cpu_s: run.even_cpu_s,
+                        command: &command,
+                    })?;
+                }
             }
         }
         writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
@@ -218,10 +285,10 @@ impl<Host: Serialize> Report<Host> {
         let all_system =
             [&picks.fastest, &picks.leanest, &picks.balanced].into_iter().all(|pick| pick == "system");
         if all_system {
-            return "Nothing here is better than system for this program beyond the noise: leave it as it is.".to_owned();
+            return self.without_picks();
         }
         let mut sentence = match picks.balanced.as_str() {
-            "system" => "Leave it as it is".to_owned(),
+            "system" => "No candidate is better than system in both CPU and memory".to_owned(),
             balanced => format!("Use {balanced} ({})", self.gain(balanced)),
         };
         for (pick, when) in [(&picks.fastest, "CPU is short"), (&picks.leanest, "memory is short")] {
@@ -232,77 +299,64 @@ impl<Host: Serialize> Report<Host> {
         sentence + "."
     }
 
-    /// `12 % less CPU, 5 % less memory`; words only where the verdict has them.
+    /// Nothing is proven: what these runs say all the same, and what would prove it.
+    fn without_picks(&self) -> String {
+        match &self.outlook {
+            Some(Outlook::LooksBetter { candidate, rounds, confidence, more_rounds }) => {
+                let give = if *rounds == 1 { "run gives" } else { "runs give" };
+                format!(
+                    "{candidate} looks better: {}; {rounds} {give} {:.0} % confidence{}.",
+                    self.gain(candidate),
+                    confidence * 100.0,
+                    would_settle(*more_rounds)
+                )
+            }
+            Some(Outlook::Open { more_rounds }) => format!(
+                "Not settled: no candidate is shown to be better than system, and some may be{}.",
+                would_settle(*more_rounds)
+            ),
+            Some(Outlook::NoneBetter) => {
+                "Nothing here is better than system for this program: leave it as it is.".to_owned()
+            }
+            _ => "Nothing could be compared with system.".to_owned(),
+        }
+    }
+
+    /// `12 % less CPU, 5 % less memory`; figures only where the interval excludes none at all.
     fn gain(&self, name: &str) -> String {
         let found = self.candidates.iter().find(|candidate| candidate.name == name);
-        let Some((candidate, verdict)) = found.and_then(|c| c.verdict.as_ref().map(|verdict| (c, verdict)))
-        else {
-            return "as it is".to_owned();
-        };
-        let part = |word: Word, ratio: Option<imas_core::stats::Interval>, what: &str| {
-            let percent = (ratio?.mid - 1.0) * 100.0;
-            let direction = if percent < 0.0 { "less" } else { "more" };
-            let tells = matches!(word, Word::Faster | Word::Slower | Word::LessMemory | Word::MoreMemory);
-            tells.then(|| format!("{:.0} % {direction} {what}", percent.abs()))
-        };
-        let parts: Vec<_> = [
-            part(verdict.cpu, candidate.ratio.cpu, "CPU"),
-            part(verdict.memory, candidate.ratio.memory, "memory"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let Some(candidate) = found else { return "as it is".to_owned() };
+        let options = Options::default();
+        let of = [
+            (candidate.ratio.cpu, options.cpu_margin, "CPU", ["faster", "slower"]),
+            (candidate.ratio.memory, options.memory_margin, "memory", ["less memory", "more memory"]),
+        ];
+        let parts = of.into_iter().filter_map(|(ratio, margin, what, words)| {
+            let ratio = ratio.filter(|ratio| is_shown(ratio, margin))?;
+            Some(format::change_in_words(ratio.mid, what, words))
+        });
+        let parts: Vec<String> = parts.collect();
         if parts.is_empty() { "as it is".to_owned() } else { parts.join(", ") }
     }
 
-    fn row(&self, candidate: &Candidate) -> Vec<String> {
-        let dash = || "-".to_owned();
-        let median = candidate.median.as_ref();
-        let paper = candidate.paper.as_ref();
-        let ratio = |ratio: &Option<imas_core::stats::Interval>| match ratio {
-            Some(ratio) if candidate.name != "system" => format::change(ratio),
-            _ => dash(),
+    fn row(&self, candidate: &CandidateReport, attempt: &Attempt) -> Vec<String> {
+        let cell = |column: &BenchColumn| match column {
+            BenchColumn::Verdict => verdict::text(candidate, &self.picks),
+            column => column.cell(candidate, attempt.with_intervals),
         };
-        vec![
-            candidate.name.clone(),
-            median.map_or_else(dash, |median| format::seconds(median.cpu_s)),
-            ratio(&candidate.ratio.cpu),
-            median.map_or_else(dash, |median| format::mib(median.mean_bytes as f64)),
-            ratio(&candidate.ratio.memory),
-            paper.and_then(|p| p.ns_per_op).map_or_else(dash, |ns| format!("{ns:.0}")),
-            paper.and_then(|p| p.frag_virtual).map_or_else(dash, |frag| format!("{:.0}", frag * 100.0)),
-            self.verdict(candidate),
-        ]
-    }
-
-    fn verdict(&self, candidate: &Candidate) -> String {
-        if let Some(reason) = &candidate.reason {
-            return format!("not usable: {reason}");
-        }
-        let mut words: Vec<String> = Vec::new();
-        match (&candidate.ineligible, &candidate.verdict) {
-            (Some(why), _) => words.push(objection(*why)),
-            (None, Some(verdict)) if verdict.cpu == verdict.memory => words.push(verdict.cpu.to_string()),
-            (None, Some(verdict)) => words.extend([verdict.cpu.to_string(), verdict.memory.to_string()]),
-            (None, None) => {}
-        }
-        let picks = &self.picks;
-        let titles =
-            [("fastest", &picks.fastest), ("leanest", &picks.leanest), ("balanced", &picks.balanced)];
-        words.extend(
-            titles.iter().filter(|(_, pick)| **pick == candidate.name).map(|(title, _)| format!("*{title}*")),
-        );
-        words.join(", ")
+        std::iter::once(candidate.name.clone()).chain(attempt.columns.iter().map(cell)).collect()
     }
 }
 
-/// Why a candidate that ran is out of the question, in a few words; the warnings say more.
-fn objection(why: Ineligible) -> String {
-    match why {
-        Ineligible::NoRuns => "no runs".to_owned(),
-        Ineligible::Crashed { signal } => format!("crashes (signal {signal})"),
-        Ineligible::Hung => "hangs".to_owned(),
-        Ineligible::ExitDiffers { exit } => format!("exits with {exit}"),
-        Ineligible::OutputDiffers => "other output".to_owned(),
-    }
+fn heads(columns: &[BenchColumn]) -> Vec<&'static str> {
+    std::iter::once("candidate").chain(columns.iter().map(|column| column.head())).collect()
+}
+
+/// The interval excludes that it is as `system`, and the difference is worth reporting.
+fn is_shown(ratio: &Interval, margin: f64) -> bool {
+    (ratio.hi < 1.0 || ratio.lo > 1.0) && (ratio.mid - 1.0).abs() > margin
+}
+
+fn would_settle(more_rounds: Option<u32>) -> String {
+    more_rounds.map_or_else(String::new, |more| format!("; about {more} more would settle it"))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures as people read them.
 
+pub use imas_core::plural::counted;
 use imas_core::stats::Interval;
 
 /// Bytes as MiB with one decimal, two below 10 MiB.
@@ -29,6 +30,31 @@ pub fn change(ratio: &Interval) -> String {
     format!("{:+.1} % [{:+.1}, {:+.1}]", percent(ratio.mid), percent(ratio.lo), percent(ratio.hi))
 }
 
+/// A factor of this or more is printed as a factor: `1.4 x`.
+const LARGE_FACTOR: f64 = 1.3;
+
+/// By what factor a ratio lies above or below 1, where that is large: `1.4 x`.
+#[must_use]
+pub fn large_factor(ratio: f64) -> Option<String> {
+    let factor = ratio.max(ratio.recip());
+    (factor >= LARGE_FACTOR && factor.is_finite()).then(|| format!("{factor:.1} x"))
+}
+
+/// What a ratio means: `12 % less CPU`, or `1.4 x faster` where it is large. `words` are for a ratio below 1
+/// and above.
+#[must_use]
+pub fn change_in_words(ratio: f64, what: &str, words: [&str; 2]) -> String {
+    let [below, above] = words;
+    let is_less = ratio < 1.0;
+    match large_factor(ratio) {
+        Some(factor) => format!("{factor} {}", if is_less { below } else { above }),
+        None => {
+            let direction = if is_less { "less" } else { "more" };
+            format!("{:.0} % {direction} {what}", (ratio - 1.0).abs() * 100.0)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +66,16 @@ mod tests {
         assert_eq!(seconds(0.00025), "250 us");
         assert_eq!(seconds(0.0123), "12.3 ms");
         assert_eq!(seconds(2.5), "2.50 s");
+    }
+
+    #[test]
+    fn a_large_change_reads_as_a_factor() {
+        let words = |ratio| change_in_words(ratio, "CPU", ["faster", "slower"]);
+        assert_eq!(words(0.88), "12 % less CPU");
+        assert_eq!(words(1.1), "10 % more CPU");
+        assert_eq!(words(0.5), "2.0 x faster");
+        assert_eq!(words(1.4), "1.4 x slower");
+        assert_eq!(large_factor(0.0), None, "not a factor");
     }
 
     #[test]

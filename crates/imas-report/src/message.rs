@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said to people on standard error: `imas: what: why`, then `hint: ...` on its own line.
+//! Messages on standard error: `imas: what: why`, then `hint: ...` on its own line.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ impl std::error::Error for Hinted {}
 pub fn error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        // A library's error often repeats its source; say everything once.
+        // A library's error often repeats its source: print everything once.
         if !text.contains(&cause) {
             text.push_str(if text.is_empty() { "" } else { ": " });
             text.push_str(&cause);
@@ -65,9 +65,10 @@ pub fn warning(text: &str) {
     say(&format!("imas: warning: {text}"));
 }
 
-/// A line of progress or advice.
+/// One line of progress or advice.
 pub fn say(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{}", printable::text(line)); // nobody is left to tell if standard error is closed
+    // Standard error may be closed. Then the message is lost.
+    let _ = writeln!(anstream::stderr(), "{}", printable::text(line));
 }
 
 /// The reader of our output went away, as in `imas list | head -1`.

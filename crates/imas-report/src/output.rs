@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one way to standard output. Names of programs are chosen by whoever runs them: nothing that steers a terminal passes.
+//! All standard output goes through this module. Users choose the names of programs, so control characters
+//! for terminals are removed.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +15,15 @@ use serde::Serialize;
 /// When standard output cannot be written.
 pub fn text(text: &str) -> Result<()> {
     write(&printable::text(text))
+}
+
+/// Writes text to which `colour` adds its escape sequences; where standard output is no terminal, or
+/// `NO_COLOR` is set, they are left out.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn coloured(text: &str, colour: impl Fn(&str) -> String) -> Result<()> {
+    write(&colour(&printable::text(text)))
 }
 
 /// Writes a value as indented JSON.

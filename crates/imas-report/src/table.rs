@@ -1,18 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plain tables: columns padded with spaces, a rule below the head, nothing that a script would stumble over.
+//! Tables of text, as CSV, Markdown, on a terminal and, with [`crate::page`], in a page.
+//!
+//! On a terminal columns are padded with spaces below a rule: nothing that a script would stumble over.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use imas_core::printable;
+use serde::Serialize;
+
+/// Rows of text under named columns; every row has as many cells as there are columns.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// Part of the file name: lower case, with hyphens.
+    pub id: String,
+    /// Heading.
+    pub title: String,
+    /// Column names, with units. In a page the cells of the column "candidate" have the allocator's colour.
+    pub columns: Vec<String>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(id: &str, title: &str, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&c| c.to_owned()).collect();
+        Self { id: id.to_owned(), title: title.to_owned(), columns, rows: Vec::new() }
+    }
+
+    /// Adds a row at the end.
+    pub fn push(&mut self, row: Vec<String>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    /// RFC 4180, column names first.
+    ///
+    /// # Errors
+    /// When a cell cannot be written as CSV.
+    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(&self.columns)?;
+        for row in &self.rows {
+            writer.write_record(row)?;
+        }
+        writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
+    }
+
+    /// As it is printed on a terminal, without its title.
+    #[must_use]
+    pub fn plain(&self) -> String {
+        plain(&self.heads(), self.rows.iter().cloned())
+    }
+
+    /// As Markdown, without its title.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        markdown(&self.heads(), self.rows.iter().cloned())
+    }
+
+    fn heads(&self) -> Vec<&str> {
+        self.columns.iter().map(String::as_str).collect()
+    }
+
+    /// For each column whether every cell is a figure or a dash, and at least one a figure: those stand to
+    /// the right.
+    pub(crate) fn figure_columns(&self) -> Vec<bool> {
+        let is_dash = |text: &str| text.is_empty() || text == "-";
+        let is_figure = |text: &str| {
+            let digits = text.trim_start_matches(['+', '-', '<', ' ']);
+            digits.starts_with(|c: char| c.is_ascii_digit())
+        };
+        let column = |at: usize| {
+            let cells = || self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.trim());
+            cells().all(|cell| is_dash(cell) || is_figure(cell)) && cells().any(is_figure)
+        };
+        (0..self.columns.len()).map(column).collect()
+    }
+}
 
 /// A table without borders; numbers stand to the right.
 pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
+    wrapped(head, rows, None)
+}
+
+/// The same with the last column wrapped to that number of characters.
+pub(crate) fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Option<u16>) -> String {
+    let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());
     for row in rows {
         table.add_row(one_line(row));
     }
     align(&mut table);
+    if let (Some(width), Some(column)) = (last, table.column_mut(head.len().saturating_sub(1))) {
+        column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width)));
+    }
     let mut lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
     lines.insert(1.min(lines.len()), "-".repeat(width));
@@ -21,7 +104,7 @@ pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 
 /// A Markdown table.
 pub fn markdown(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());
     for row in rows {
@@ -36,7 +119,7 @@ fn one_line(row: Vec<String>) -> impl Iterator<Item = String> {
 }
 
 /// Right-aligns every column whose cells all begin like a number.
-fn align(table: &mut Table) {
+fn align(table: &mut comfy_table::Table) {
     let numeric = |text: &str| {
         let text = text.trim();
         text.is_empty()
@@ -53,7 +136,7 @@ fn align(table: &mut Table) {
         .collect();
     for (column, right) in right.into_iter().enumerate() {
         if let Some(column) = table.column_mut(column).filter(|_| right) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+            column.set_cell_alignment(CellAlignment::Right);
         }
     }
 }
@@ -82,6 +165,22 @@ mod tests {
             assert_eq!(table.lines().count(), 3, "{table}");
             assert!(!table.contains(['\u{1b}', '\u{7}']), "{table:?}");
         }
+    }
+
+    #[test]
+    fn csv_quotes_what_needs_it() {
+        let mut table = Table::new("t", "T", &["a", "b"]);
+        table.push(vec!["1,5".into(), "x".into()]);
+        assert_eq!(String::from_utf8(table.csv().unwrap()).unwrap(), "a,b\n\"1,5\",x\n");
+        assert!(table.plain().contains("1,5") && table.markdown().contains("1,5"));
+    }
+
+    #[test]
+    fn columns_of_figures_stand_to_the_right() {
+        let mut table = Table::new("t", "T", &["name", "figure", "nothing", "limit"]);
+        table.push(["jemalloc", "-1.5 [-2.0, -1.0]", "-", "< 2 ns"].map(str::to_owned).to_vec());
+        table.push(["8 of 9", "-", "", "3 ns"].map(str::to_owned).to_vec());
+        assert_eq!(table.figure_columns(), [false, true, false, true]);
     }
 
     #[test]

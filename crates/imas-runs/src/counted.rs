@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::Sample;
 use imas_core::curve::Curve;
-use imas_ingest::{Expected, Page};
-use imas_linux::catalogue::Candidate;
+use imas_ingest::{ExpectedPage, ParsedPage};
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
@@ -24,7 +24,7 @@ pub struct Folder {
 
 /// What a counted run brought.
 #[derive(Debug)]
-pub struct Counted {
+pub struct CountedRun {
     /// The figures of the whole tree.
     pub sample: Sample,
     /// Its memory through the run; None when it was over before anybody looked.
@@ -43,11 +43,17 @@ impl Folder {
         Ok(Self { watch: Watch::start(folder.path()), folder })
     }
 
-    /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them has: each makes its own.
+    /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them
+    /// has: each makes its own.
     ///
     /// # Errors
     /// When the page cannot be made.
-    pub fn first_page(&self, command: &Command, candidate: &Candidate, build_id: &str) -> Result<PathBuf> {
+    pub fn first_page(
+        &self,
+        command: &Command,
+        candidate: &CatalogueCandidate,
+        build_id: &str,
+    ) -> Result<PathBuf> {
         let ticket = Ticket {
             kind: page_kind::TRIAL,
             trial_id: &page::new_trial_id()?,
@@ -63,13 +69,13 @@ impl Folder {
     ///
     /// # Errors
     /// When a page cannot be read, or no process left one.
-    pub fn counted(mut self) -> Result<Counted> {
+    pub fn counted(mut self) -> Result<CountedRun> {
         let curve = self.watch.stop();
-        Ok(Counted { sample: self.sample()?, curve })
+        Ok(CountedRun { sample: self.sample()?, curve })
     }
 
     fn sample(&self) -> Result<Sample> {
-        let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+        let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
         let me = std::process::id();
         let mut pages = Vec::new();
         for path in page::list(self.folder.path())? {
@@ -81,7 +87,7 @@ impl Folder {
         }
         // The first process is the root of the tree; the others follow in the order they began.
         // Within a clock tick the time of its page says so, and not its number: those begin anew at 32768.
-        pages.sort_by(|a: &Page, b: &Page| {
+        pages.sort_by(|a: &ParsedPage, b: &ParsedPage| {
             let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
             a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
         });

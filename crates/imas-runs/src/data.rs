@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The runs of files of raw runs, for whoever replays or shows them.
+//! Reads the runs of files of raw runs, to replay or show them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use imas_core::simulate::data;
 use imas_report::message::{self, Hinted};
 
-/// The runs of all files; lines that are none are told of.
+/// The runs of all files; other lines are reported.
 ///
 /// # Errors
 /// When a file cannot be read.

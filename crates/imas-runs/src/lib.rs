@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs of a program under candidates, and the raw records of them: what `imas` and `imas-lab` share.
 //!
-//! - [`plan`]: which run comes when
+//! - [`schedule`]: which run comes when
+//! - [`executor`]: what makes a run; [`command`]: a command as one
+//! - [`around`]: shell lines before and after each run
+//! - [`runner`]: makes them all, with limits, failing runs, output check and interruption; [`subject`]: a
+//!   program in it
+//! - [`interruption`]: a signal ends the run, and keeps what was measured
+//! - [`record`]: the one record of a run; [`journal`]: a file of such lines; [`session`]: what a journal of
+//!   records says
 //! - [`counted`]: the trial pages of a counted run, and its memory through time
-//! - [`backing`]: free memory that is touched before each run
-//! - [`run`]: a run as it is compared with others
-//! - [`raw`]: every run as a line of JSON, written as soon as it is made
+//! - [`prefault`]: free memory that is touched before each run
 //! - [`packed`]: such files made small, and read again
 //! - [`data`]: the runs of such files
 
-pub mod backing;
+pub mod around;
+pub mod command;
 pub mod counted;
 pub mod data;
+pub mod executor;
+pub mod interruption;
+pub mod journal;
 pub mod packed;
-pub mod plan;
-pub mod raw;
-pub mod run;
+pub mod prefault;
+pub mod record;
+pub mod runner;
+pub mod schedule;
+pub mod session;
+pub mod subject;
 
 mod watch;

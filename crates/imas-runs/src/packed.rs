@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of raw runs made small enough to be kept with a source tree: gzip, without keys that say nothing.
 //!
-//! Of each program and candidate one counted run keeps its latencies, where its memory was and its memory through time, rounded and the
-//! last thinned; the others would fill the file and change no drawing.
+//! Of each program and candidate one counted run keeps its latencies, where its memory was and its memory
+//! through time, rounded and the last thinned; the others would fill the file and change no drawing.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Looks at memory that are kept in all: what a page can draw of some runs, or the rough course of many. 120 programs under ten
-/// candidates have 12 each, which with their latencies are 0.26 MB packed.
+/// Looks at memory that are kept in all: what a page can draw of some runs, or the rough course of many. 120
+/// programs under ten candidates have 12 each, which with their latencies are 0.26 MB packed.
 const LOOKS: usize = 15_000;
 /// Of each run, whatever their number is.
 const FEWEST_LOOKS: usize = 8;
@@ -71,9 +71,9 @@ pub fn write(texts: &[String], path: &Path) -> Result<Packed> {
             packed.skipped += 1;
             continue;
         };
-        let mut said: Map<String, Value> = object.into_iter().filter(|(_, value)| !value.is_null()).collect();
-        shown.thin(&mut said);
-        serde_json::to_writer(&mut gzip, &said)?;
+        let mut kept: Map<String, Value> = object.into_iter().filter(|(_, value)| !value.is_null()).collect();
+        shown.thin(&mut kept);
+        serde_json::to_writer(&mut gzip, &kept)?;
         gzip.write_all(b"\n")?;
         packed.lines += 1;
     }
@@ -106,7 +106,8 @@ impl Shown {
         Self { kept: HashSet::new(), looks }
     }
 
-    /// Of each program and candidate the first run that counts keeps it, short. What cannot be read is dropped.
+    /// Of each program and candidate the first run that counts keeps it, short. What cannot be read is
+    /// dropped.
     fn thin(&mut self, run: &mut Map<String, Value>) {
         let looks = self.looks;
         self.keep(run, LATENCY, |latency: Latency| latency.rounded());
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_read_back_without_nulls_and_torn_lines() {
+    fn packed_runs_are_read_back_without_nulls_and_torn_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl.gz");
         let text = "{\"a\":0.1234567890123,\"b\":null}\n{\"c\":1}\n{\"d\":".to_owned();

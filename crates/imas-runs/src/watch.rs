@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory through a counted run: the processes that have pages in a folder, looked at from outside while they run.
+//! Memory through a counted run: the processes that have pages in a folder, looked at from outside while they
+//! run.
 //!
-//! The hook's own snapshots are too few for a picture of a short program, and those of a tree are not of one instant. Looks are
-//! close together at first; whenever there are too many, every other is dropped and the distance doubled.
+//! The hook's own snapshots are too few for a picture of a short program, and those of a tree are not of one
+//! instant. Looks are close together at first; whenever there are too many, every other is dropped and the
+//! distance doubled.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use imas_core::curve::{Curve, Look, evenly};
-use imas_ingest::{Expected, Page};
+use imas_core::curve::{Curve, MemorySnapshot, evenly};
+use imas_ingest::{ExpectedPage, ParsedPage};
 use imas_linux::clock::now_unix_s;
 use imas_linux::footprint::Footprint;
 use imas_linux::{page, process};
@@ -20,13 +22,14 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Between the first looks.
 const FIRST_GAP: Duration = Duration::from_millis(2);
-/// The gap is at least so many times the CPU time that a look took, a fiftieth of one CPU: where it takes the program's, a timed
-/// call that it falls into looks long. The first looks come sooner, so that a short run has some.
-const PATIENCE: u32 = 49;
-/// How much the patience grows with each look.
+/// The gap is at least this multiple of the CPU time that a look took, so the looks use at most a fiftieth of
+/// one CPU. A look that takes CPU time from the program makes a timed call appear long. The first looks come
+/// sooner, so that a short run has some.
+const MOST_LOOK_GAP_FACTOR: u32 = 49;
+/// How much the factor grows with each look.
 const STEP: u32 = 2;
 
-/// A thread that looks until it is told to stop, or dropped.
+/// A thread that looks until it is stopped, or dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
@@ -34,7 +37,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks at every process that has a page in the folder, from its first page on; pages of this process do not count.
+    /// Looks at every process that has a page in the folder, from its first page on; pages of this process do
+    /// not count.
     pub(crate) fn start(folder: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (seen, folder) = (Arc::clone(&stop), folder.to_owned());
@@ -59,22 +63,22 @@ impl Drop for Watch {
 
 fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
     let mut tree = Tree { folder: folder.to_owned(), ended: HashSet::new(), forked: HashSet::new() };
-    let mut looks: Vec<Look> = vec![];
+    let mut looks: Vec<MemorySnapshot> = vec![];
     let mut first = None;
     let mut gap = FIRST_GAP;
     while !stop.load(Ordering::Relaxed) {
         let (now, cpu) = (Instant::now(), cpu_time());
         if let Some(look) = tree.look() {
             let since = now - *first.get_or_insert(now);
-            looks.push(Look { ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), ..look });
+            looks.push(MemorySnapshot { ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), ..look });
         }
         if looks.len() >= 2 * Curve::MOST {
             looks = looks.into_iter().step_by(2).collect();
             gap *= 2;
         }
-        let patience =
-            u32::try_from(looks.len()).map_or(PATIENCE, |looks| (looks * STEP + STEP).min(PATIENCE));
-        std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * patience));
+        let factor = u32::try_from(looks.len())
+            .map_or(MOST_LOOK_GAP_FACTOR, |looks| (looks * STEP + STEP).min(MOST_LOOK_GAP_FACTOR));
+        std::thread::park_timeout(gap.max(cpu_time().saturating_sub(cpu) * factor));
     }
     if !tree.forked.is_empty() {
         looks.iter_mut().for_each(|look| look.live_kib = 0);
@@ -91,16 +95,16 @@ struct Tree {
     folder: PathBuf,
     /// Pages of processes that are gone: a tree may have thousands, and none comes back.
     ended: HashSet<PathBuf>,
-    /// Pid and start of processes seen to run on after a fork, without exec: they count their parent's live blocks again, so
-    /// that live bytes of the tree are not known.
+    /// Pid and start of processes seen to run on after a fork, without exec: they count their parent's live
+    /// blocks again, so that live bytes of the tree are not known.
     forked: HashSet<(u32, u64)>,
 }
 
 impl Tree {
     /// The sum over the processes that run now; None when there is none.
-    fn look(&mut self) -> Option<Look> {
-        let expected = Expected { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
-        let mut running: BTreeMap<u32, Page> = BTreeMap::new();
+    fn look(&mut self) -> Option<MemorySnapshot> {
+        let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+        let mut running: BTreeMap<u32, ParsedPage> = BTreeMap::new();
         for path in page::list(&self.folder).ok()? {
             if self.ended.contains(&path) {
                 continue;
@@ -130,7 +134,7 @@ impl Tree {
             heap += found.heap;
             live = live.saturating_add(page.live_bytes_now());
         }
-        (resident > 0).then_some(Look {
+        (resident > 0).then_some(MemorySnapshot {
             ms: 0,
             resident_kib: resident >> 10,
             heap_kib: heap >> 10,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What imasd must still know after kill -9: trials it has offered, processes it has seen behind their pages, allocators that
-//! it has taken out of use.
+//! State of imasd that must survive kill -9: the trials on offer, the processes seen with their pages, the
+//! disabled allocators.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
 
-/// A trial that the index offers to whichever process comes first.
+/// A trial that the index offers to the first process that starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// Names the page: 16 hexadecimal digits.
+    /// Name of the page: 16 hexadecimal digits.
     pub token: String,
     /// The program it is for.
     pub program: RowId,
     /// The candidate to be tried.
     pub candidate: String,
-    /// The waiting time between tests then in force, seconds.
+    /// The waiting time between tests at that time, seconds.
     pub retest_s: f64,
     /// When it was offered, Unix time.
     pub at_s: f64,
 }
 
-/// A process that was seen alive behind its page.
+/// A process that was seen alive, with its page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Witness {
     /// Owner of the folder and of the process.
@@ -38,30 +38,30 @@ pub struct Witness {
     pub pid: u32,
     /// When it started, clock ticks since boot: with the pid, its identity.
     pub start_ticks: u64,
-    /// The program that it was seen to be.
+    /// The program that it was identified as.
     pub program: RowId,
     /// The candidate that it was started under.
     pub candidate: String,
 }
 
-/// An allocator that is given to nobody.
+/// An allocator that is offered to no program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Disabled {
     /// Its name in the catalogue, without a setting.
     pub allocator: String,
-    /// The version that did it; another one is given a chance.
+    /// The disabled version. Another version is offered again.
     pub version: String,
     /// Since when, Unix time.
     pub at_s: f64,
-    /// What it did, for people.
+    /// The reason, for people.
     pub why: String,
 }
 
 impl Store {
-    /// Remembers an offered trial.
+    /// Stores an offered trial.
     ///
     /// # Errors
-    /// When the store refuses: the trial must not be offered then.
+    /// When SQLite returns an error: the trial must not be offered then.
     pub fn add_offer(&self, offer: &Offer) -> Result<(), StoreError> {
         let sql = "INSERT INTO offer (token, program, candidate, retest_s, at_s) VALUES (?1, ?2, ?3, ?4, ?5)";
         let Offer { token, program, candidate, retest_s, at_s } = offer;
@@ -72,7 +72,7 @@ impl Store {
     /// All offered trials.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn offers(&self) -> Result<Vec<Offer>, StoreError> {
         let mut statement =
             self.connection().prepare("SELECT token, program, candidate, retest_s, at_s FROM offer")?;
@@ -88,18 +88,18 @@ impl Store {
         Ok(statement.query_map([], offer)?.collect::<Result<_, _>>()?)
     }
 
-    /// Takes an offer back; whether it stood.
+    /// Withdraws an offer. Returns whether it existed.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn withdraw(&self, token: &str) -> Result<bool, StoreError> {
         Ok(self.connection().prepare_cached("DELETE FROM offer WHERE token = ?1")?.execute([token])? > 0)
     }
 
-    /// Remembers a process behind its page.
+    /// Stores a process and its page.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn add_witness(&self, witness: &Witness) -> Result<(), StoreError> {
         let sql = "INSERT INTO witness (uid, page, boot_id, pid, start_ticks, program, candidate)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
@@ -115,20 +115,20 @@ impl Store {
         Ok(())
     }
 
-    /// All processes seen behind pages that are not dealt with yet.
+    /// All processes whose pages are not processed yet.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn witnesses(&self) -> Result<Vec<Witness>, StoreError> {
         let sql = "SELECT uid, page, boot_id, pid, start_ticks, program, candidate FROM witness";
         let mut statement = self.connection().prepare(sql)?;
         Ok(statement.query_map([], witness_of)?.collect::<Result<_, _>>()?)
     }
 
-    /// The process that was seen to run the trial of the program that is on offer.
+    /// The process that was seen to run the trial on offer for the program.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn witness_of_offer(&self, program: RowId) -> Result<Option<Witness>, StoreError> {
         let sql = "SELECT uid, page, boot_id, pid, start_ticks, witness.program, witness.candidate
                    FROM offer JOIN witness ON witness.program = offer.program AND page = token || '.page'
@@ -137,20 +137,21 @@ impl Store {
         Ok(statement.query_row([program], witness_of).optional()?)
     }
 
-    /// Forgets the process behind a page: the page is dealt with.
+    /// Forgets the process of a page, because the page was processed.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn forget_witness(&self, uid: u32, page: &str) -> Result<(), StoreError> {
         let sql = "DELETE FROM witness WHERE uid = ?1 AND page = ?2";
         self.connection().prepare_cached(sql)?.execute(params![uid, page])?;
         Ok(())
     }
 
-    /// Stores what a page said and ends its witness and the offer of that name, all or nothing. On return it is committed.
+    /// In one transaction: stores the record of a page, and removes its witness and the offer of that name.
+    /// The transaction is committed on return.
     ///
     /// # Errors
-    /// When the store refuses: the page must be kept then.
+    /// When SQLite returns an error: the page must be kept then.
     pub fn settle(
         &self,
         witness: &Witness,
@@ -158,20 +159,17 @@ impl Store {
         token: Option<&str>,
     ) -> Result<bool, StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
-        let added = self.add_trial(witness.program, trial)?;
-        if let Some(token) = token {
-            self.withdraw(token)?;
-        }
+        let added = self.add_offered(witness, trial, token)?;
         self.forget_witness(witness.uid, &witness.page)?;
         transaction.commit()?;
         Ok(added)
     }
 
-    /// Stores what the page of a process that goes on living says, and ends the offer of that name, all or nothing; the witness stays.
-    /// `false` when that trial is stored already.
+    /// In one transaction: stores the sample of a process that keeps running, and removes the offer of that
+    /// name. The witness stays. Returns `false` if that trial is stored already.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn settle_span(
         &self,
         witness: &Witness,
@@ -179,18 +177,28 @@ impl Store {
         token: Option<&str>,
     ) -> Result<bool, StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
-        let added = self.add_trial(witness.program, trial)?;
-        if let Some(token) = token {
-            self.withdraw(token)?;
-        }
+        let added = self.add_offered(witness, trial, token)?;
         transaction.commit()?;
         Ok(added)
     }
 
-    /// Takes an allocator out of use.
+    fn add_offered(
+        &self,
+        witness: &Witness,
+        trial: &TrialRecord,
+        token: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let added = self.add_trial(witness.program, trial)?;
+        if let Some(token) = token {
+            self.withdraw(token)?;
+        }
+        Ok(added)
+    }
+
+    /// Disables an allocator.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn disable(&self, disabled: &Disabled) -> Result<(), StoreError> {
         let sql = "INSERT INTO disabled (allocator, version, at_s, why) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (allocator) DO UPDATE SET version = ?2, at_s = ?3, why = ?4, lifted_s = NULL";
@@ -199,29 +207,29 @@ impl Store {
         Ok(())
     }
 
-    /// Gives an allocator back into use and forgives what it did until then; whether it was out of use.
+    /// Ends the disabling of an allocator and clears its earlier crashes. Returns whether it was disabled.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn enable(&self, allocator: &str, at_s: f64) -> Result<bool, StoreError> {
         let sql = "UPDATE disabled SET lifted_s = ?2 WHERE allocator = ?1 AND lifted_s IS NULL";
         Ok(self.connection().execute(sql, params![allocator, at_s])? > 0)
     }
 
-    /// Until when what an allocator did is forgiven, Unix time, by allocator.
+    /// For each allocator, the time up to which its crashes are cleared, Unix time.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn forgiven(&self) -> Result<BTreeMap<String, f64>, StoreError> {
+    /// When SQLite returns an error.
+    pub fn cleared(&self) -> Result<BTreeMap<String, f64>, StoreError> {
         let sql = "SELECT allocator, lifted_s FROM disabled WHERE lifted_s IS NOT NULL";
         let mut statement = self.connection().prepare_cached(sql)?;
         Ok(statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
     }
 
-    /// The allocators out of use.
+    /// The disabled allocators.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn disabled(&self) -> Result<Vec<Disabled>, StoreError> {
         let sql =
             "SELECT allocator, version, at_s, why FROM disabled WHERE lifted_s IS NULL ORDER BY allocator";
@@ -282,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_a_trial_is_known_by_its_page() {
+    fn the_process_of_a_trial_is_identified_by_its_page() {
         let (_folder, store) = temporary();
         let program = store.program("/bin/x", "").unwrap().id;
         let offer = |token: &str| Offer {
@@ -294,7 +302,7 @@ mod tests {
         };
         store.add_witness(&witness(program)).unwrap();
         store.add_offer(&offer("b")).unwrap();
-        assert_eq!(store.witness_of_offer(program).unwrap(), None, "of a trial before");
+        assert_eq!(store.witness_of_offer(program).unwrap(), None, "the witness belongs to an earlier trial");
         store.withdraw("b").unwrap();
         store.add_offer(&offer("a")).unwrap();
         assert_eq!(store.witness_of_offer(program).unwrap(), Some(witness(program)));
@@ -322,7 +330,7 @@ mod tests {
         assert!(store.enable("hoard", 5.0).unwrap());
         assert!(!store.enable("hoard", 6.0).unwrap());
         assert!(store.disabled().unwrap().is_empty());
-        assert_eq!(store.forgiven().unwrap()["hoard"], 5.0);
+        assert_eq!(store.cleared().unwrap()["hoard"], 5.0);
     }
 
     #[test]

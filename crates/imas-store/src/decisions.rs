@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was decided when, and why.
+//! Stored decisions: time, candidate and reason.
 
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub struct Decided {
     pub candidate: String,
     /// Whether it was a trial.
     pub trial: bool,
-    /// Id of the trial, and the waiting time between tests (seconds) then in force.
+    /// Id of the trial, and the waiting time between tests at that time (seconds).
     pub begun: Option<(String, f64)>,
     /// Id of the reason.
     pub reason: String,
@@ -26,23 +26,25 @@ pub struct Decided {
 /// A trial that began and is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begun {
-    /// Names the page.
+    /// Id of the trial, which is also the name of its page.
     pub trial_id: String,
     /// When it was decided, Unix time in seconds.
     pub at_s: f64,
 }
 
-/// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3; those stored up to number ?5 have ended.
+/// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3. Trials stored up to
+/// number ?5 have ended.
 const UNDER_WAY: &str = "SELECT other.trial_id, other.at_s FROM decision AS other
     WHERE other.program = ?1 AND other.candidate = ?2 AND other.trial_id IS NOT NULL
       AND other.at_s > ?3 - ?4 AND other.at_s <= ?3
       AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id AND trial.id <= ?5)";
 
 impl Store {
-    /// Records a decision, unless it says the same as the one before and is no trial: a program that is started every second must not fill the store.
+    /// Records a decision. A decision that is no trial and equals the one before is left out: a program that
+    /// starts every second must not fill the store.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn record(&self, program: RowId, decided: &Decided) -> Result<(), StoreError> {
         let repeats = self.latest(program)?.is_some_and(|last| {
             !decided.trial
@@ -69,15 +71,16 @@ impl Store {
         Ok(())
     }
 
-    /// Records that a trial begins, unless one of the same candidate began within the waiting time and is still under way: of starts at the same moment one is
-    /// the trial. Returns whether it begins. `decided.begun` names the trial; without it nothing begins. `seen`: the newest trial ([`Store::newest_trial`]) that the
-    /// decision could look at: one that ended since is still under way to it.
+    /// Records that a trial begins and returns true. Does neither if a trial of the same candidate began
+    /// within the waiting time and is still under way: of several simultaneous starts, only one is the trial.
+    /// `decided.begun` names the trial; without it none begins. `seen` is the newest trial that the decision
+    /// was based on ([`Store::newest_trial`]). A trial stored later counts as under way.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn begin(&self, program: RowId, decided: &Decided, seen: RowId) -> Result<bool, StoreError> {
         let Some((trial_id, retest_s)) = &decided.begun else { return Ok(false) };
-        // One statement, so that nobody writes between its looking and its writing.
+        // One statement, so that no other process writes between the check and the insert.
         let sql = format!(
             "INSERT INTO decision (program, candidate, at_s, retest_s, trial, reason, because, trial_id)
              SELECT ?1, ?2, ?3, ?4, TRUE, ?6, ?7, ?8 WHERE NOT EXISTS ({UNDER_WAY})"
@@ -95,10 +98,11 @@ impl Store {
         Ok(written > 0)
     }
 
-    /// The newest trial for which [`Store::begin`] would begin none of that candidate at `at_s`, with that waiting time (seconds).
+    /// The newest trial that would keep [`Store::begin`] from beginning another one of that candidate at
+    /// `at_s` with that waiting time (seconds).
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn under_way(
         &self,
         program: RowId,
@@ -116,7 +120,7 @@ impl Store {
     /// Number of the newest trial of any program; 0 without any.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn newest_trial(&self) -> Result<RowId, StoreError> {
         let mut statement = self.connection().prepare_cached("SELECT coalesce(max(id), 0) FROM trial")?;
         Ok(statement.query_row([], |row| row.get(0))?)
@@ -125,15 +129,15 @@ impl Store {
     /// The newest decision.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn latest(&self, program: RowId) -> Result<Option<Decided>, StoreError> {
         Ok(self.decisions(program, 1)?.pop())
     }
 
-    /// The waiting time between tests that was in force when a trial began; `None` when it was not begun by `run`.
+    /// The waiting time between tests when a trial began. `None` if `run` did not begin it.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn retest_of(&self, trial_id: &str) -> Result<Option<f64>, StoreError> {
         let mut statement =
             self.connection().prepare_cached("SELECT retest_s FROM decision WHERE trial_id = ?1")?;
@@ -143,7 +147,7 @@ impl Store {
     /// The newest decisions, newest first.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn decisions(&self, program: RowId, most: u32) -> Result<Vec<Decided>, StoreError> {
         let sql = "SELECT at_s, candidate, trial, reason, because, trial_id, retest_s FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2";
         let mut statement = self.connection().prepare_cached(sql)?;
@@ -205,12 +209,12 @@ mod tests {
             let begun = store.under_way(program, candidate, at_s, retest_s, 0).unwrap();
             begun.map(|begun| (begun.trial_id, begun.at_s))
         };
-        assert_eq!(under_way("a", 100.1, 3600.0), Some(("t1".to_owned(), 100.0)), "as begin sees it");
+        assert_eq!(under_way("a", 100.1, 3600.0), Some(("t1".to_owned(), 100.0)), "the same as for begin");
         assert_eq!((under_way("b", 100.1, 3600.0), under_way("a", 100.1, 0.0)), (None, None));
         assert!(begins(&of("b", "t3", 100.2, 3600.0)), "another candidate");
-        assert!(begins(&of("a", "t4", 100.3, 0.0)), "asked for at once");
-        assert!(begins(&of("a", "t5", 4000.0, 3600.0)), "t1 and t4 are lost or take long");
-        assert!(!begins(&decided("a", true)), "it names no trial");
+        assert!(begins(&of("a", "t4", 100.3, 0.0)), "no waiting time");
+        assert!(begins(&of("a", "t5", 4000.0, 3600.0)), "the waiting time after t1 and t4 is over");
+        assert!(!begins(&decided("a", true)), "without a trial id nothing begins");
         assert_eq!(store.latest(program).unwrap().unwrap(), of("a", "t5", 4000.0, 3600.0));
     }
 

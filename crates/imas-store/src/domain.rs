@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trust domains: whose samples a decision rests on.
+//! Trust domains: which samples a decision may use.
 //!
-//! What root and the system's accounts measure decides for everybody; what a user measures decides for that user alone.
+//! Samples of root and of system accounts count for every user. Samples of a user count for that user alone.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Serialize, Serializer};
@@ -11,14 +11,14 @@ const OWN: i64 = -1;
 /// As stored: everybody's. The same number as the index's `IMAS_ANY_UID`.
 const EVERYBODY: i64 = u32::MAX as i64;
 
-/// Whose programs and samples they are.
+/// The trust domain of programs and samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Domain {
-    /// A user's own store, as `imas run` keeps it: everything in it is the owner's.
+    /// The store of one user, as `imas run` keeps it. All of its samples are the owner's.
     Own,
-    /// Measured by root or an account of the system, decides for everybody.
+    /// Measured by root or a system account; counts for every user.
     Everybody,
-    /// Measured by this user's processes, decides for this user.
+    /// Measured by this user's processes; counts for this user alone.
     User(u32),
 }
 

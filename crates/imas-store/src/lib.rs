@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The store: samples and decisions as events, and what the operator wishes.
+//! The store: samples and decisions as events, and the operator's overrides.
 //!
-//! One SQLite file. Samples are appended and never changed; every conclusion (profile, picks, quarantine) is computed
-//! anew from them by `imas-core`, so a better policy can be replayed over old samples. Several processes may use
-//! the file at once: each starts, decides and goes.
+//! One SQLite file, which several processes may use at once. Samples are appended and never changed.
+//! `imas-core` computes every conclusion (profile, picks, quarantine) anew from them, so a better policy can
+//! be replayed over old samples.
 //!
-//! - [`Store`]: opening, with a damaged file set aside
+//! - [`Store`]: opens the file and sets a damaged one aside. [`Store::view`]: a copy in memory for commands
+//!   that only read
 //! - [`samples`]: programs and their trials
-//! - [`domain`]: whose programs and samples they are
-//! - [`daemon`]: what imasd remembers: offered trials, witnessed processes, disabled allocators
-//! - [`decisions`]: what was decided when, and why
-//! - [`wishes`]: pins, exclusions, lifted quarantines
-//! - [`memory`]: facts about files that are dear to find out: does this library load, may this executable be preloaded
+//! - [`domain`]: trust domains of programs and samples
+//! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
+//! - [`decisions`]: stored decisions and their reasons
+//! - [`overrides`]: pins, exclusions, quarantines ended by hand
+//! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
 
 pub mod daemon;
 pub mod decisions;
 pub mod domain;
 pub mod memory;
+pub mod overrides;
 pub mod samples;
 mod schema;
-pub mod wishes;
+mod view;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,7 +39,7 @@ pub struct Store {
     set_aside: Option<PathBuf>,
 }
 
-/// What can go wrong with the store. A start must go on without it.
+/// Errors of the store. None of them may keep a program from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The folder could not be made or the file not reached.
@@ -45,15 +47,15 @@ pub enum StoreError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("{}: {error}", .path.display())]
     Open {
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         error: rusqlite::Error,
     },
     /// A database of another program.
@@ -63,21 +65,30 @@ pub enum StoreError {
     #[error("the store refused: {0}")]
     Sql(#[from] rusqlite::Error),
     /// The schema could not be brought up to date, or is of a later IMAS.
-    #[error("the store's schema does not fit this version of imas: {0}")]
+    #[error("{}", schema_error(.0))]
     Schema(#[from] rusqlite_migration::Error),
     /// A stored value could not be written as or read from JSON.
     #[error("a stored value cannot be read: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Pages that the log may hold before it is written back: 400 KiB, read again at the next opening.
+/// The reason why the schema could not be brought up to date. A full disk must not be reported as a wrong
+/// version.
+fn schema_error(error: &rusqlite_migration::Error) -> String {
+    match error {
+        rusqlite_migration::Error::RusqliteError { err, .. } => format!("its tables cannot be made: {err}"),
+        other => format!("the store's schema does not fit this version of imas: {other}"),
+    }
+}
+
+/// Number of log pages at which SQLite writes the log back: 400 KiB. The next opening reads the log again.
 const LOG_PAGES: u32 = 100;
-/// How long a statement waits for another process before it fails, where nobody says otherwise.
+/// How long a statement waits for another process before it fails, unless it is set otherwise.
 pub const BUSY: Duration = Duration::from_secs(5);
 
 impl Store {
-    /// Opens the store, making file and folder (mode 0700) if they are missing. A damaged file is renamed aside and a new one begun:
-    /// see [`Store::set_aside`].
+    /// Opens the store, making file and folder (mode 0700) if they are missing. A damaged file is renamed and
+    /// a new one created: see [`Store::set_aside`].
     ///
     /// # Errors
     /// When the file cannot be opened, or belongs to a later version.
@@ -85,15 +96,16 @@ impl Store {
         Self::open_within(path, BUSY)
     }
 
-    /// The same, with statements that wait so long for another process: a program that is to be started cannot wait for long.
+    /// The same with another time limit for waiting for other processes. The start of a program must not wait
+    /// long.
     ///
     /// # Errors
     /// As [`Store::open`], and when the store stays locked.
-    pub fn open_within(path: &Path, patience: Duration) -> Result<Self, StoreError> {
-        match Self::open_as_it_is(path, patience) {
+    pub fn open_within(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
+        match Self::open_as_it_is(path, timeout) {
             Err(error) if is_damage(&error) => {
                 let aside = set_aside(path)?;
-                let mut store = Self::try_open(path, patience)?;
+                let mut store = Self::try_open(path, timeout)?;
                 store.set_aside = Some(aside);
                 Ok(store)
             }
@@ -101,15 +113,15 @@ impl Store {
         }
     }
 
-    /// The same for a file that somebody named: what it holds may be anything, and is left alone where it is no store.
+    /// The same for a file that the user named. A file that is no store is left unchanged.
     ///
     /// # Errors
     /// As [`Store::open_within`], and when the file is damaged or something else.
-    pub fn open_as_it_is(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+    pub fn open_as_it_is(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
         }
-        Self::try_open(path, patience)
+        Self::try_open(path, timeout)
     }
 
     /// Opens an existing store for reading alone.
@@ -127,28 +139,29 @@ impl Store {
         connection.busy_timeout(BUSY).map_err(open)?;
         believe_nothing(&connection).map_err(open)?;
         let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-        // Without a version it is empty or another program's.
+        // A file without a version is empty or belongs to another program.
         if version.map_err(open)? == 0 || is_foreign(&connection).map_err(open)? {
             return Err(StoreError::Foreign(path.to_owned()));
         }
         Ok(Self { connection, set_aside: None })
     }
 
-    fn try_open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+    fn try_open(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
         check_kind(path)?;
         let mut connection = Connection::open(path).map_err(open)?;
-        connection.busy_timeout(patience).map_err(open)?;
+        connection.busy_timeout(timeout).map_err(open)?;
         believe_nothing(&connection).map_err(open)?;
         if is_foreign(&connection).map_err(open)? {
             return Err(StoreError::Foreign(path.to_owned()));
         }
-        // WAL: readers and a writer at once. NORMAL: what was committed survives any crash of ours; only a power
-        // cut may undo the last moments, and it takes the trial pages, which are in memory, with it anyway.
-        use_wal(&connection, patience).map_err(open)?;
+        // WAL allows readers and a writer at once. With NORMAL, committed data survive a crash of this
+        // process. A power cut may undo the last moments, but it also loses the trial pages, which are in
+        // memory.
+        use_wal(&connection, timeout).map_err(open)?;
         connection.pragma_update(None, "synchronous", "normal").map_err(open)?;
-        // Closing would write the log back and remove it: four fsyncs before the exec of every program. It stays instead, and
-        // whoever fills it writes it back.
+        // On closing, SQLite would write the log back and delete it: four fsyncs before the exec of every
+        // program. So the log stays. The process that fills it writes it back.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(open)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(open)?;
         connection.pragma_update(None, "foreign_keys", false).map_err(open)?;
@@ -157,7 +170,7 @@ impl Store {
         Ok(Self { connection, set_aside: None })
     }
 
-    /// Renames the file aside, whatever it holds, and begins a new one.
+    /// Renames the file, whatever its contents, and creates a new one.
     ///
     /// # Errors
     /// When the file cannot be renamed, or no new one be made.
@@ -168,13 +181,13 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the damaged file went that stood at this path before; the caller tells the user.
+    /// The new path of the damaged file that was set aside. The caller reports it to the user.
     #[must_use]
     pub fn set_aside(&self) -> Option<&Path> {
         self.set_aside.as_deref()
     }
 
-    /// SQLite's own check of every page; what it finds wrong, nothing when all is well.
+    /// SQLite's own check of every page. Returns the problems; empty if there are none.
     ///
     /// # Errors
     /// When the check itself cannot run.
@@ -184,10 +197,10 @@ impl Store {
         Ok(lines.into_iter().filter(|line| line != "ok").collect())
     }
 
-    /// Changes whenever another connection has written to the file; never by what this one writes.
+    /// A number that changes when another connection has written to the file, but not when this one has.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn foreign_changes(&self) -> Result<i64, StoreError> {
         Ok(self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }
@@ -201,16 +214,17 @@ impl Store {
     }
 }
 
-/// Root may be told to read the store of a user, who can put anything in its place: a pipe would keep whoever opens it waiting, and a
-/// device has no end.
+/// Root may read the store of a user, and the user can put anything in its place. Opening a pipe would block,
+/// and reading a device would not end.
 fn check_kind(path: &Path) -> Result<(), StoreError> {
     match std::fs::metadata(path) {
         Ok(about) if !about.is_file() => Err(StoreError::Foreign(path.to_owned())),
-        _ => Ok(()), // what cannot be seen SQLite cannot open either
+        _ => Ok(()), // if metadata cannot be read, SQLite reports the error
     }
 }
 
-/// What another user has written into the file is data: no trigger or view of it runs, and its schema cannot be changed by writing to it.
+/// Treats the contents of the file as untrusted: no trigger or view in it runs, and its schema cannot be
+/// changed by writing to it.
 fn believe_nothing(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
@@ -219,7 +233,9 @@ fn believe_nothing(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// It has tables, but not ours or not our version: whatever number another program gave its own. In one statement: meanwhile another process may make ours.
+/// Whether the database has tables, but no version or not the tables of a store. The version alone is not
+/// enough: other programs set one, too. One statement, because another process may create the tables
+/// meanwhile.
 fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
     const SEEN: &str = "SELECT (SELECT user_version FROM pragma_user_version), count(*), \
         total(type = 'table' AND name IN ('program', 'trial', 'decision')) FROM sqlite_schema";
@@ -229,15 +245,15 @@ fn is_foreign(connection: &Connection) -> rusqlite::Result<bool> {
     })
 }
 
-/// The switch to WAL wants the file alone and does not wait for it: of several processes that open a new store at
-/// once, all but one would be told "busy".
-fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+/// The switch to WAL needs exclusive access and does not wait for it. Of several processes that open a new
+/// store at once, all but one would get the error "busy".
+fn use_wal(connection: &Connection, timeout: Duration) -> rusqlite::Result<()> {
     let start = Instant::now();
     loop {
         let done = connection.pragma_update(None, "journal_mode", "wal");
         let busy =
             |error: &rusqlite::Error| error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-        if !done.as_ref().is_err_and(busy) || start.elapsed() > patience {
+        if !done.as_ref().is_err_and(busy) || start.elapsed() > timeout {
             return done;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -245,7 +261,7 @@ fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> 
 }
 
 impl StoreError {
-    /// Whether the file itself is damaged: waiting does not help then, only [`Store::begin_anew`].
+    /// Whether the file itself is damaged. Waiting does not help then, but [`Store::begin_anew`] does.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         is_damage(self)
@@ -271,7 +287,7 @@ fn is_damage(error: &StoreError) -> bool {
     matches!(code, Some(DatabaseCorrupt | NotADatabase))
 }
 
-/// Renames the file and what SQLite keeps beside it, so that nothing is lost to somebody who wants to look.
+/// Renames the file and SQLite's files beside it, so that their data stay available for inspection.
 fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -280,7 +296,8 @@ fn set_aside(path: &Path) -> Result<PathBuf, StoreError> {
         name.push(suffix);
         PathBuf::from(name)
     };
-    // Of several processes that find the damage in one second, none may write over what another has set aside.
+    // Several processes may find the damage within one second. None may overwrite a file that another one set
+    // aside.
     let names = (0..).map(|again| match again {
         0 => with_suffix(path, &format!(".corrupt-{seconds}")),
         again => with_suffix(path, &format!(".corrupt-{seconds}-{again}")),
@@ -321,7 +338,7 @@ mod tests {
         let path = folder.path().join("imas.db");
         let before = Store::open(&path).unwrap().program("/bin/a", "").unwrap();
         let log = std::fs::metadata(folder.path().join("imas.db-wal")).unwrap();
-        assert!(log.len() > 0, "written back at closing");
+        assert!(log.len() > 0, "the log was written back at closing");
         assert_eq!(Store::open(&path).unwrap().programs().unwrap(), [before]);
     }
 
@@ -337,13 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_is_not_written_over() {
+    fn a_store_that_was_set_aside_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("imas.db");
         let kept: Vec<_> = ["first", "second", "third"]
             .iter()
             .map(|text| {
-                // The log of the store before would bring its pages back over the damage.
+                // The log of the earlier store would restore its pages over the damage.
                 let _ = std::fs::remove_file(folder.path().join("imas.db-wal"));
                 std::fs::write(&path, text.repeat(500)).unwrap();
                 let store = Store::open(&path).unwrap();
@@ -373,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_not_opened() {
+    fn only_a_regular_file_is_opened() {
         let folder = tempfile::tempdir().unwrap();
         let (fifo, zero) = (folder.path().join("fifo.db"), folder.path().join("zero.db"));
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -382,7 +399,7 @@ mod tests {
             assert!(matches!(Store::open_read_only(path), Err(StoreError::Foreign(_))), "{path:?}");
             assert!(matches!(Store::open(path), Err(StoreError::Foreign(_))), "{path:?}");
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is renamed aside");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no file may be set aside");
     }
 
     #[test]
@@ -404,7 +421,7 @@ mod tests {
         let store = Store::open(&path).unwrap();
         let new = store.program("/bin/y", "").unwrap();
         assert!(store.programs().unwrap().iter().all(|program| program.path != "evil"));
-        assert!(store.pinned(new.id).is_err(), "a view is no table");
+        assert!(store.pinned(new.id).is_err(), "a view must not serve as a table");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Facts about files that are dear to find out, remembered until the file changes.
+//! Cached facts about files that are expensive to determine. A fact is valid until the file changes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -12,19 +12,19 @@ use serde::de::DeserializeOwned;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// What is remembered of the file under this kind; `None` when nothing is, or the file has changed since.
+    /// The stored fact of this kind about the file. `None` if there is none or if the file has changed since.
     ///
     /// # Errors
-    /// When the store refuses. A remembered fact that cannot be read any more counts as forgotten.
+    /// When SQLite returns an error. A stored fact that cannot be read any more counts as missing.
     pub fn recall<T: DeserializeOwned>(&self, file: &Path, kind: &str) -> Result<Option<T>, StoreError> {
         let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
         self.recall_of(file, &about, kind)
     }
 
-    /// The same of a file that is what `about` says, whatever stands at its path by now.
+    /// The same for the file with the metadata `about`, whichever file is at its path now.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn recall_of<T: DeserializeOwned>(
         &self,
         file: &Path,
@@ -41,19 +41,19 @@ impl Store {
         Ok(fact.and_then(|fact| serde_json::from_str(&fact).ok()))
     }
 
-    /// Remembers a fact of the file as it is now, in place of an earlier one.
+    /// Stores a fact about the file in its present state, in place of an earlier one.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn remember<T: Serialize>(&self, file: &Path, kind: &str, fact: &T) -> Result<(), StoreError> {
         let Ok(about) = std::fs::metadata(file) else { return Ok(()) };
         self.remember_of(file, &about, kind, fact)
     }
 
-    /// The same of a file that is what `about` says, whatever stands at its path by now.
+    /// The same for the file with the metadata `about`, whichever file is at its path now.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn remember_of<T: Serialize>(
         &self,
         file: &Path,
@@ -72,7 +72,7 @@ impl Store {
     }
 }
 
-/// Facts that are kept; the oldest go first. Whoever names new files for ever fills no disk.
+/// Number of facts that are kept. The oldest are deleted, so a user with ever new files cannot fill the disk.
 const MOST_FACTS: i64 = 50_000;
 
 /// Changes whenever the file is replaced or written.

@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::domain::Domain;
 use crate::{RowId, Store, StoreError};
 
-/// Uneventful production starts kept of each program: enough to tell a rate of crashes.
+/// Number of uneventful production starts kept of each program. It is enough to estimate a crash rate.
 const UNEVENTFUL_KEPT: u32 = 100;
 
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Program {
+pub struct StoredProgram {
     /// Its number.
     pub id: RowId,
-    /// Whose it is.
+    /// Its trust domain.
     #[serde(skip_serializing_if = "Domain::is_own")]
     pub domain: Domain,
     /// Resolved path of the executable.
@@ -28,8 +28,8 @@ pub struct Program {
     pub detail: String,
 }
 
-/// For people, in one line; never a key.
-impl std::fmt::Display for Program {
+/// One line for people. It is never used as a key.
+impl std::fmt::Display for StoredProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&printable::name(&self.path))?;
         if !self.detail.is_empty() {
@@ -43,16 +43,16 @@ impl Store {
     /// The program's row in the owner's own store, made if it is new.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn program(&self, path: &str, detail: &str) -> Result<Program, StoreError> {
+    /// When SQLite returns an error.
+    pub fn program(&self, path: &str, detail: &str) -> Result<StoredProgram, StoreError> {
         self.program_in(Domain::Own, path, detail)
     }
 
     /// The program's row in a domain, made if it is new.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn program_in(&self, domain: Domain, path: &str, detail: &str) -> Result<Program, StoreError> {
+    /// When SQLite returns an error.
+    pub fn program_in(&self, domain: Domain, path: &str, detail: &str) -> Result<StoredProgram, StoreError> {
         if let Some(known) = self.find_program_in(domain, path, detail)? {
             return Ok(known);
         }
@@ -62,24 +62,16 @@ impl Store {
         made.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
     }
 
-    /// The program of exactly that path and detail in the owner's own store.
-    ///
-    /// # Errors
-    /// When the store refuses.
-    pub fn find_program(&self, path: &str, detail: &str) -> Result<Option<Program>, StoreError> {
-        self.find_program_in(Domain::Own, path, detail)
-    }
-
     /// The program of exactly that domain, path and detail.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn find_program_in(
         &self,
         domain: Domain,
         path: &str,
         detail: &str,
-    ) -> Result<Option<Program>, StoreError> {
+    ) -> Result<Option<StoredProgram>, StoreError> {
         let mut statement = self.connection().prepare_cached(
             "SELECT id, domain, path, detail FROM program WHERE domain = ?1 AND path = ?2 AND detail = ?3",
         )?;
@@ -89,8 +81,8 @@ impl Store {
     /// All programs whose executable or script has that path, in the order they became known.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn programs_at(&self, path: &str) -> Result<Vec<Program>, StoreError> {
+    /// When SQLite returns an error.
+    pub fn programs_at(&self, path: &str) -> Result<Vec<StoredProgram>, StoreError> {
         let sql = "SELECT id, domain, path, detail FROM program WHERE path = ?1 OR detail = ?1 ORDER BY id";
         let mut statement = self.connection().prepare(sql)?;
         Ok(statement.query_map([path], program_of)?.collect::<Result<_, _>>()?)
@@ -99,8 +91,8 @@ impl Store {
     /// The program of that number.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn program_numbered(&self, id: RowId) -> Result<Option<Program>, StoreError> {
+    /// When SQLite returns an error.
+    pub fn program_numbered(&self, id: RowId) -> Result<Option<StoredProgram>, StoreError> {
         let mut statement =
             self.connection().prepare("SELECT id, domain, path, detail FROM program WHERE id = ?1")?;
         Ok(statement.query_row([id], program_of).optional()?)
@@ -109,8 +101,8 @@ impl Store {
     /// All programs, in the order they became known.
     ///
     /// # Errors
-    /// When the store refuses.
-    pub fn programs(&self) -> Result<Vec<Program>, StoreError> {
+    /// When SQLite returns an error.
+    pub fn programs(&self) -> Result<Vec<StoredProgram>, StoreError> {
         let mut statement =
             self.connection().prepare("SELECT id, domain, path, detail FROM program ORDER BY id")?;
         Ok(statement.query_map([], program_of)?.collect::<Result<_, _>>()?)
@@ -119,7 +111,7 @@ impl Store {
     /// The programs whose detail has more than that many bytes.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn programs_longer_than(&self, bytes: usize) -> Result<Vec<RowId>, StoreError> {
         let sql = "SELECT id FROM program WHERE length(CAST(detail AS BLOB)) > ?1 ORDER BY id";
         let mut statement = self.connection().prepare(sql)?;
@@ -127,10 +119,10 @@ impl Store {
         Ok(statement.query_map([bytes], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    /// Gives a program another detail. Where its domain has a program of that name already, this one is forgotten.
+    /// Gives a program another detail. If its domain has a program of that name already, this one is deleted.
     ///
     /// # Errors
-    /// When the store refuses.
+    /// When SQLite returns an error.
     pub fn rename_detail(&mut self, program: RowId, detail: &str) -> Result<(), StoreError> {
         let sql = "UPDATE OR IGNORE program SET detail = ?2 WHERE id = ?1";
         if self.connection().execute(sql, params![program, detail])? == 0 {
@@ -139,10 +131,10 @@ impl Store {
         Ok(())
     }
 
-    /// Appends a trial; `false` when that trial is stored already. On return it is committed.
+    /// Appends a trial and commits. Returns `false` if that trial is stored already.
     ///
     /// # Errors
-    /// When the store refuses: the caller must keep the page then.
+    /// When SQLite returns an error: the caller must keep the page then.
     pub fn add_trial(&self, program: RowId, trial: &TrialRecord) -> Result<bool, StoreError> {
         let sql = "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, uneventful, sample)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (trial_id) DO NOTHING";
@@ -166,8 +158,9 @@ impl Store {
         Ok(added == 1)
     }
 
-    /// Keeps the newest uneventful production starts only: they have no figures, and a program that is started every minute must
-    /// neither fill the store nor slow its own start. Crashes and trials are kept for ever.
+    /// Deletes all but the newest uneventful production starts. They have no figures, and a program that
+    /// starts every minute must neither fill the store nor slow down its own start. Crashes and trials are
+    /// never deleted.
     fn thin_out(&self, program: RowId) -> Result<(), StoreError> {
         let sql = "DELETE FROM trial WHERE program = ?1 AND uneventful AND id <=
                    (SELECT id FROM trial WHERE program = ?1 AND uneventful ORDER BY id DESC LIMIT 1 OFFSET ?2)";
@@ -178,7 +171,7 @@ impl Store {
     /// All trials of a program in the order they were made.
     ///
     /// # Errors
-    /// When the store refuses, or a sample cannot be read.
+    /// When SQLite returns an error, or a sample cannot be read.
     pub fn trials(&self, program: RowId) -> Result<Vec<TrialRecord>, StoreError> {
         let sql = "SELECT build_id, allocator_version, retest_s, sample FROM trial WHERE program = ?1 ORDER BY made_s, id";
         let mut statement = self.connection().prepare_cached(sql)?;
@@ -192,12 +185,13 @@ impl Store {
         .collect()
     }
 
-    /// Forgets a program: its trials, decisions, pin and lifted quarantines; how many trials that were.
+    /// Forgets a program: its trials, decisions, pin and cleared crashes. Returns the number of trials.
     ///
     /// # Errors
-    /// When the store refuses; nothing is forgotten then.
+    /// When SQLite returns an error; nothing is forgotten then.
     pub fn forget(&mut self, program: RowId) -> Result<i64, StoreError> {
-        // It reads before it writes: begun as a reader, it would be refused where another process writes in between.
+        // The transaction reads before it writes. Begun as a reader, it would fail if another process wrote
+        // in between.
         let transaction =
             self.connection_mut().transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let trials =
@@ -210,8 +204,8 @@ impl Store {
     }
 }
 
-fn program_of(row: &Row<'_>) -> rusqlite::Result<Program> {
-    Ok(Program { id: row.get(0)?, domain: row.get(1)?, path: row.get(2)?, detail: row.get(3)? })
+fn program_of(row: &Row<'_>) -> rusqlite::Result<StoredProgram> {
+    Ok(StoredProgram { id: row.get(0)?, domain: row.get(1)?, path: row.get(2)?, detail: row.get(3)? })
 }
 
 #[cfg(test)]
@@ -250,11 +244,11 @@ pub(crate) mod tests {
         let long = store.program("/bin/python", &"é".repeat(600)).unwrap().id;
         let other = store.program("/bin/python", &"x".repeat(1025)).unwrap().id;
         store.program("/bin/python", &"x".repeat(1024)).unwrap();
-        assert_eq!(store.programs_longer_than(1024).unwrap(), [long, other], "bytes are counted");
+        assert_eq!(store.programs_longer_than(1024).unwrap(), [long, other], "the length is in bytes");
         store.rename_detail(long, "short").unwrap();
         assert_eq!(store.program_numbered(long).unwrap().unwrap().detail, "short");
         store.rename_detail(other, "short").unwrap();
-        assert_eq!(store.program_numbered(other).unwrap(), None, "there is one of that name already");
+        assert_eq!(store.program_numbered(other).unwrap(), None, "the name was taken already");
         assert_eq!(store.programs().unwrap().len(), 2);
     }
 

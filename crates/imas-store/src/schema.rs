@@ -73,8 +73,9 @@ CREATE TABLE file_fact (
 ) STRICT;
 ";
 
-/// Programs get a trust domain, and the daemon a memory of its own. SQLite cannot change a UNIQUE in place: the table is made
-/// anew, with foreign keys off (see [`migrate`]), so that the trials that point to it stay.
+/// Adds a trust domain to programs, and the tables of imasd. SQLite cannot change a UNIQUE constraint in
+/// place. So the table is created anew, with foreign keys off (see [`migrate`]): the trials that refer to it
+/// stay.
 const DOMAINS: &str = "
 CREATE TABLE program_in_domain (
     id      INTEGER PRIMARY KEY,
@@ -115,7 +116,7 @@ CREATE TABLE disabled (
     version   TEXT NOT NULL,
     at_s      REAL NOT NULL,
     why       TEXT NOT NULL,
-    lifted_s  REAL                          -- when the operator gave it back; what it did before is forgiven
+    lifted_s  REAL                          -- when the operator gave it back; what it did before is cleared
 ) STRICT;
 CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
 ";
@@ -124,11 +125,12 @@ fn migrations() -> Migrations<'static> {
     Migrations::new(vec![M::up(FIRST), M::up(DOMAINS).foreign_key_check()])
 }
 
-/// Brings the tables up to date. Foreign keys must be off: a table that is made anew would else take with it all that points to it.
+/// Brings the tables up to date. Foreign keys must be off: with them, replacing a table would delete all rows
+/// that refer to it.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let migrations = migrations();
     match migrations.to_latest(connection) {
-        // Another process may have done it between our look at the version and our turn to write.
+        // Another process may have migrated the file between our version check and our write lock.
         Err(_) if migrations.pending_migrations(connection)? == 0 => Ok(()),
         done => Ok(done?),
     }
@@ -158,8 +160,8 @@ mod tests {
         .unwrap();
         drop(old);
         let store = crate::Store::open(&path).unwrap();
-        let program = store.find_program("/bin/x", "s").unwrap().unwrap();
-        assert_eq!((program.id, program.domain), (7, crate::domain::Domain::Own));
+        let program = store.find_program_in(crate::domain::Domain::Own, "/bin/x", "s").unwrap().unwrap();
+        assert_eq!(program.id, 7);
         assert_eq!(store.trials(7).unwrap().len(), 1);
         assert_eq!(store.pinned(7).unwrap().as_deref(), Some("a"));
     }
@@ -174,7 +176,7 @@ mod tests {
                 for _ in 0..8 {
                     scope.spawn(|| {
                         start.wait();
-                        // However slow the disk is: nobody is told "busy" without waiting.
+                        // The limit allows for a slow disk. An error "busy" here came without waiting.
                         crate::Store::open_within(&path, std::time::Duration::from_secs(300)).unwrap();
                     });
                 }

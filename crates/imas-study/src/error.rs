@@ -4,18 +4,18 @@
 use std::path::PathBuf;
 
 /// What the functions of this crate return.
-pub type Result<T> = std::result::Result<T, StudyError>;
+pub type StudyResult<T> = std::result::Result<T, StudyError>;
 
-/// Each message is "what: why"; [`StudyError::hint`] says what to do, where something can be done.
+/// Each message has the form "what: why". [`StudyError::hint`] returns the remedy, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// A program or library of the study is not where it should be.
     #[error("cannot find '{}': the textbook allocators are not built or not installed", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
     },
-    /// The options ask for no runs at all.
+    /// An option sets the number of runs to 0.
     #[error("cannot make a study of no runs: '{option}' is 0")]
     NoRuns {
         /// The field of the options.
@@ -36,7 +36,7 @@ pub enum StudyError {
         path: PathBuf,
         /// Exit code or signal, in words.
         status: String,
-        /// What it said on stderr.
+        /// Its message on standard error.
         message: String,
     },
     /// A program of the study printed something that is not its format.
@@ -44,7 +44,7 @@ pub enum StudyError {
     Figures {
         /// The program.
         path: PathBuf,
-        /// What was found or missed.
+        /// What is wrong with the output.
         why: String,
     },
     /// A file of raw runs could not be read.
@@ -55,13 +55,13 @@ pub enum StudyError {
         /// Why.
         source: std::io::Error,
     },
-    /// The raw runs allow no judgement.
+    /// The raw runs are not enough for a judgement.
     #[error("cannot judge a selector on these runs: {why}")]
     NoPrograms {
-        /// What they lack.
+        /// What is missing.
         why: String,
     },
-    /// A folder has samples already and nothing was said of going on with them.
+    /// The folder has samples of an earlier session, and `--resume` was not given.
     #[error("'{}' has samples of an earlier session", path.display())]
     HasSamples {
         /// The file.
@@ -70,15 +70,9 @@ pub enum StudyError {
     /// The files hold no samples of the mobile study.
     #[error("cannot make the mobile study: the files hold no samples ({lines} lines are something else)")]
     NoSamples {
-        /// Lines that are no samples.
+        /// Number of lines that are not samples.
         lines: usize,
     },
-    /// A figure could not be drawn.
-    #[error("cannot draw a figure: {0}")]
-    Draw(String),
-    /// The page could not be made.
-    #[error("cannot make the page")]
-    Page(#[from] minijinja::Error),
     /// A table could not be turned into CSV.
     #[error("cannot write a table")]
     Csv(#[from] csv::Error),

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The published experiments, run again.
 //!
-//! Two studies on the allocators of `allocators/textbook`: [`freelist`] (Öberg, "Malloc", KTH 2021) and [`fit`] (Ramos, "Implementation of Custom Malloc
-//! and Its Performance Against System Malloc", UTA). Each runs the C programs that `allocators/textbook` builds
-//! into `lib/imas/study`, over many seeds, and returns a [`Study`]: every printed finding beside our figure and
-//! a verdict, the tables, and the figures as SVG. A third, [`selector`] (Ülgen and Avci, 2015), judges IMAS itself on raw runs
-//! that were made before. A fourth, [`mobile`] (allocators for a phone), judges samples that `imas-lab study mobile` made of the allocators
-//! of the catalogue. [`Study::write`] makes the page, the SVG and the CSV files.
+//! Two studies measure the allocators of `allocators/textbook`: [`freelist()`] (Öberg, "Malloc", KTH 2021)
+//! and [`fit()`] (Ramos, "Implementation of Custom Malloc and Its Performance Against System Malloc", UTA).
+//! Each runs the C programs that `allocators/textbook` builds into `lib/imas/study`, over many seeds. Each
+//! returns a [`Study`]: every printed finding beside our figure and a verdict, the tables, and the charts. A
+//! third study, [`selector()`] (Ülgen and Avci, 2015), judges IMAS itself on stored raw runs. A fourth,
+//! [`mobile()`] (allocators for a phone), judges samples of the catalogue's allocators, which `imas-lab study
+//! mobile` measured. [`Study::write`] makes the page, the SVG and the CSV files.
 //!
-//! Nothing is printed here and no C code is linked.
+//! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.
 
 mod band;
-mod bars;
-mod chart;
 mod error;
 mod fit;
 mod freelist;
@@ -23,17 +22,16 @@ mod program;
 mod progress;
 mod selector;
 mod study;
-mod table;
 mod verdict;
 mod wording;
 mod write;
 
-pub use error::{Result, StudyError};
+pub use error::{StudyError, StudyResult};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};
-pub use mobile::{MobileHeader, MobileKey, MobileOptions, MobilePart, MobileRecord, MobileSample, mobile};
+pub use imas_report::table::Table;
+pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mobile, mobile_samples};
 pub use progress::Progress;
 pub use selector::{SelectorOptions, selector};
-pub use study::{Figure, Study};
-pub use table::Table;
-pub use verdict::{Finding, Verdict};
+pub use study::{Study, StudyFigure};
+pub use verdict::{Finding, Reproduction};

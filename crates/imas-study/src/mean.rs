@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The arithmetic mean of a sequence that is not kept.
+//! The arithmetic mean of an iterator, without storing its values.
 
 /// 0 for no values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {

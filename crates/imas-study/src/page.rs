@@ -1,43 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A study as one HTML page: no script, no network, light and dark.
+//! A study as one page: its result, the findings, charts and tables, and how it was made.
 
-use crate::error::Result;
-use crate::study::Study;
-use minijinja::value::Serde;
-use minijinja::{Environment, HtmlEscape, Value, context};
+use imas_report::chart::Chart;
+use imas_report::page::{Block, PageSection, ResultPage};
+use imas_report::table::Table;
 
-const TEMPLATE: &str = include_str!("page.html");
-const NAME: &str = "page.html";
+use crate::study::{Study, StudyFigure};
+use crate::verdict::{Finding, Reproduction};
 
-/// The page; every text is escaped, the drawings are ours and go in as they are.
-pub(crate) fn render(study: &Study) -> Result<String> {
-    let mut environment = Environment::new();
-    environment.add_template(NAME, TEMPLATE)?;
-    environment.add_filter("cell", |text: &str| Value::from_safe_string(cell(text)));
-    let drawings: Vec<Value> = study.figures.iter().map(|f| Value::from_safe_string(f.svg.clone())).collect();
-    Ok(environment.get_template(NAME)?.render(context! { study => Value::from(Serde(study)), drawings })?)
+pub(crate) fn render(study: &Study) -> String {
+    let paragraphs = study.method.iter().cloned().map(Block::Paragraph).collect();
+    let sections = [
+        PageSection::new("findings", "Printed findings and ours", findings(study)),
+        PageSection::new("figures", "Figures", figures(study)),
+        PageSection::new("tables", "Tables", study.tables.iter().cloned().map(Block::Table).collect()),
+        PageSection::new("method", "Method", paragraphs),
+    ];
+    let page = ResultPage {
+        title: study.title.clone(),
+        subtitle: study.paper.clone(),
+        result: study.result.clone(),
+        picture: study.picture.clone(),
+        sections: sections.into_iter().filter(|section| !section.blocks.is_empty()).collect(),
+        is_group: false,
+    };
+    page.render()
 }
 
-/// Escaped; an interval stays on one line, so that a narrow column breaks before it and not within.
-fn cell(text: &str) -> String {
-    let is_figure = text.starts_with(['+', '-']);
-    match text.split_once(" [").and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
-        Some((before, (interval, after))) if is_figure => format!(
-            "{} <span class=\"interval\">[{}]</span>{}",
-            HtmlEscape(before),
-            HtmlEscape(interval),
-            HtmlEscape(after)
-        ),
-        _ => HtmlEscape(text).to_string(),
+fn findings(study: &Study) -> Vec<Block> {
+    let heads = ["What the paper says", "Printed", "Ours", "Verdict", "Why"];
+    let mut table = Table::new("findings", "", &heads);
+    for finding in &study.findings {
+        table.push(vec![
+            finding.claim.clone(),
+            finding.printed.clone(),
+            finding.ours.clone(),
+            finding.verdict.to_string(),
+            finding.remark.clone(),
+        ]);
+    }
+    vec![Block::Table(table), Block::Note(study.rule.clone())]
+}
+
+/// All charts except the one at the top.
+fn figures(study: &Study) -> Vec<Block> {
+    let at_the_top = study.picture.as_ref().map(Chart::title);
+    let is_below =
+        |figure: &&StudyFigure| figure.chart.as_ref().is_some_and(|chart| Some(chart.title()) != at_the_top);
+    let below = study.figures.iter().filter(is_below);
+    below.map(|figure| Block::Charts(figure.chart.clone().into_iter().collect())).collect()
+}
+
+/// A sentence with the number of findings for each verdict.
+pub(crate) fn verdicts(findings: &[Finding]) -> String {
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let all = [
+        Reproduction::Reproduced,
+        Reproduction::Differs,
+        Reproduction::NotReproduced,
+        Reproduction::Undecided,
+    ];
+    let counted = all.map(|verdict| (count(verdict), verdict)).into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> =
+        counted.map(|(count, verdict)| format!("{count} {}", in_words(verdict, count))).collect();
+    format!("Of {} printed findings {}.", findings.len(), words.join(", "))
+}
+
+fn in_words(verdict: Reproduction, count: usize) -> String {
+    match (verdict, count) {
+        (Reproduction::Differs, 1) => "differs".to_owned(),
+        (Reproduction::Differs, _) => "differ".to_owned(),
+        (_, 1) => format!("is {verdict}"),
+        _ => format!("are {verdict}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cell, render};
-    use crate::study::Study;
-    use crate::table::Table;
-    use crate::verdict::{Finding, Verdict};
+    use super::*;
+
+    fn finding(verdict: Reproduction) -> Finding {
+        Finding {
+            claim: "a < b".into(),
+            printed: "1".into(),
+            ours: "2".into(),
+            verdict,
+            remark: "because".into(),
+        }
+    }
 
     fn study() -> Study {
         let mut table = Table::new("t", "A table", &["column"]);
@@ -46,15 +96,11 @@ mod tests {
             id: "fit".into(),
             title: "A study".into(),
             paper: "A paper".into(),
+            result: "A result".into(),
+            picture: None,
             method: vec!["A method".into()],
             rule: "A rule".into(),
-            findings: vec![Finding {
-                claim: "a < b".into(),
-                printed: "1".into(),
-                ours: "2".into(),
-                verdict: Verdict::NotReproduced,
-                remark: "because".into(),
-            }],
+            findings: vec![finding(Reproduction::NotReproduced)],
             tables: vec![table],
             figures: vec![],
         }
@@ -62,26 +108,22 @@ mod tests {
 
     #[test]
     fn text_is_escaped_and_verdicts_are_words() {
-        let page = render(&study()).unwrap();
+        let page = render(&study());
         assert!(page.contains("a &lt; b") && page.contains("&lt;cell&gt;"));
         assert!(page.contains("not reproduced"));
     }
 
     #[test]
-    fn an_interval_is_kept_together() {
-        let interval = "+1.0 <span class=\"interval\">[-2.0, +3.0]</span> (4 programs)";
-        assert_eq!(cell("+1.0 [-2.0, +3.0] (4 programs)"), interval);
-        assert_eq!(cell("a [b] <c>"), "a [b] &lt;c&gt;");
-        assert_eq!(cell("+<a> [<b>]<c>"), "+&lt;a&gt; <span class=\"interval\">[&lt;b&gt;]</span>&lt;c&gt;");
-        let nothing = Study { tables: vec![Table::new("t", "A table", &["a", "b"])], ..study() };
-        assert!(render(&nothing).unwrap().contains("<td colspan=\"2\">none</td>"));
+    fn the_result_is_first_and_the_method_last() {
+        let page = render(&study());
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        assert!(at("A result") < at("a &lt; b") && at("A table") < at("A method"));
+        assert!(!page.contains("id=\"figures\""), "a section without figures must be left out");
     }
 
     #[test]
-    fn the_page_stands_alone() {
-        let page = render(&study()).unwrap();
-        for outside in ["http://", "https://", "<script", "<link", "src="] {
-            assert!(!page.contains(outside), "{outside}");
-        }
+    fn verdicts_are_counted() {
+        let all = [Reproduction::Reproduced, Reproduction::Differs, Reproduction::Reproduced].map(finding);
+        assert_eq!(verdicts(&all), "Of 3 printed findings 2 are reproduced, 1 differs.");
     }
 }

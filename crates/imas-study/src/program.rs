@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running the C programs of a study and reading the CSV they print.
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A file of the installed tree, `lib/imas`; an error names it if it is not there.
-pub(crate) fn locate(library_dir: &Path, relative: &str) -> Result<PathBuf> {
+/// The path of a file in the installed tree `lib/imas`. A missing file is an error that contains the path.
+pub(crate) fn locate(library_dir: &Path, relative: &str) -> StudyResult<PathBuf> {
     let path = library_dir.join(relative);
     if path.is_file() { Ok(path) } else { Err(StudyError::Missing { path }) }
 }
 
-/// The rows that `program` prints, each as a `T`. It runs without a preload or tunables of the caller's.
-pub(crate) fn rows<T: DeserializeOwned>(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Result<Vec<T>> {
+/// Runs `program` without the caller's preload and tunables. Returns the rows that it prints, each as a `T`.
+pub(crate) fn rows<T: DeserializeOwned>(
+    program: &Path,
+    arguments: &[impl AsRef<OsStr>],
+) -> StudyResult<Vec<T>> {
     let output = Command::new(program)
         .args(arguments)
         .env_remove("LD_PRELOAD")
@@ -27,7 +30,7 @@ pub(crate) fn rows<T: DeserializeOwned>(program: &Path, arguments: &[impl AsRef<
     parse(&output.stdout).map_err(|e| figures(program, &e.to_string()))
 }
 
-/// The program ran and what it printed cannot be used.
+/// The error for a program that ran but printed unusable output.
 pub(crate) fn figures(program: &Path, why: &str) -> StudyError {
     StudyError::Figures { path: program.to_owned(), why: why.to_owned() }
 }

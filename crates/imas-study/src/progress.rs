@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a caller follows a study that takes a minute.
+//! Progress of a study, reported to the caller.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a study returns.
 
-use crate::table::Table;
-use crate::verdict::Finding;
+use imas_report::chart::Chart;
+use imas_report::table::Table;
 use serde::Serialize;
 
-/// A published experiment, reproduced. Serialises without the drawings; their data is in it.
+use crate::verdict::Finding;
+
+/// A published experiment, reproduced. The serialised form has the data of the drawings but not the drawings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// "freelist", "fit" or "selector"; the stem of every file that is written.
@@ -14,26 +16,32 @@ pub struct Study {
     pub title: String,
     /// Author, title, place and year of what is reproduced.
     pub paper: String,
+    /// The result in one sentence.
+    #[serde(skip)]
+    pub result: String,
+    /// The result in one picture.
+    #[serde(skip)]
+    pub picture: Option<Chart>,
     /// How it was run, a sentence or two each.
     pub method: Vec<String>,
     /// What the verdicts mean.
     pub rule: String,
-    /// Every printed finding with ours.
+    /// Every printed finding beside our figure.
     pub findings: Vec<Finding>,
     /// The tables.
     pub tables: Vec<Table>,
     /// The figures, in the paper's order.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<StudyFigure>,
 }
 
 /// A drawing and the numbers in it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figure {
+pub struct StudyFigure {
     /// What is drawn, and how the paper's values are marked.
     pub caption: String,
-    /// A complete SVG document.
+    /// The drawing; None when there is nothing to draw.
     #[serde(skip)]
-    pub svg: String,
-    /// What is drawn, as numbers; its id and title are the figure's.
+    pub chart: Option<Chart>,
+    /// The numbers that are drawn. The id and title of the table are also those of the figure.
     pub data: Table,
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A study as files in a folder.
 
-use crate::error::{Result, StudyError};
-use crate::page::render;
+use crate::error::{StudyError, StudyResult};
+use crate::page;
 use crate::study::Study;
-use crate::table::Table;
+use imas_report::table::Table;
 use std::path::{Path, PathBuf};
 
 impl Study {
-    /// Writes `ID.html`, a CSV file for the findings, each table and each figure, and an SVG file for each
-    /// figure into `folder`, which is made if need be. Returns the paths, the page first. Files of an earlier
-    /// study of the same id are replaced.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+    /// Writes `ID.html`, a CSV file for the findings, for each table and for each figure, and an SVG file for
+    /// each chart into `folder`. Creates the folder if it is missing. Returns the paths, the page first.
+    /// Replaces the files of an earlier study with the same id.
+    pub fn write(&self, folder: &Path) -> StudyResult<Vec<PathBuf>> {
         std::fs::create_dir_all(folder)
             .map_err(|source| StudyError::Write { path: folder.to_owned(), source })?;
         let put = |name: String, bytes: &[u8]| {
@@ -20,13 +20,15 @@ impl Study {
                 .map(|()| path.clone())
                 .map_err(|source| StudyError::Write { path, source })
         };
-        let mut written = vec![put(".html".to_owned(), render(self)?.as_bytes())?];
+        let mut written = vec![put(".html".to_owned(), page::render(self).as_bytes())?];
         written.push(put("-findings.csv".to_owned(), &self.findings_table().csv()?)?);
         for table in self.tables.iter().chain(self.figures.iter().map(|f| &f.data)) {
             written.push(put(format!("-{}.csv", table.id), &table.csv()?)?);
         }
         for figure in &self.figures {
-            written.push(put(format!("-{}.svg", figure.data.id), figure.svg.as_bytes())?);
+            if let Some(chart) = &figure.chart {
+                written.push(put(format!("-{}.svg", figure.data.id), chart.document().as_bytes())?);
+            }
         }
         Ok(written)
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The studies on the real allocators, and on stored runs of real programs: build them first with `make -C allocators/textbook`.
-//! `IMAS_LIBRARY_DIR` names another tree than `build/lib/imas`; `IMAS_STUDY_OUT` keeps the files.
+//! The studies with the real allocators and with stored runs of real programs. Build the allocators first
+//! with `make -C allocators/textbook`. `IMAS_LIBRARY_DIR` replaces the default tree `build/lib/imas`.
+//! `IMAS_STUDY_OUT` is a folder for the written files; without it they are deleted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use imas_study::{
-    FitOptions, FreelistOptions, Progress, SelectorOptions, Study, StudyError, Verdict, fit, freelist,
+    FitOptions, FreelistOptions, Progress, Reproduction, SelectorOptions, Study, StudyError, fit, freelist,
     selector,
 };
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn written(study: &Study) -> Vec<PathBuf> {
     study.write(&kept.unwrap_or_else(|| folder.path().to_owned())).expect("written files")
 }
 
-fn verdict(study: &Study, claim: &str) -> Verdict {
+fn verdict(study: &Study, claim: &str) -> Reproduction {
     let finding = study.findings.iter().find(|f| f.claim.starts_with(claim));
     finding.unwrap_or_else(|| panic!("no finding '{claim}'")).verdict
 }
@@ -34,7 +35,7 @@ fn free_lists_behave_as_published_where_they_must() {
     (options.seeds, options.write_runs) = (30, 1);
     let study = freelist(&options).unwrap();
     for claim in ["The first free block", "Without merging the free list grows", "1,000 blocks of 16 bytes"] {
-        assert_eq!(verdict(&study, claim), Verdict::Reproduced, "{claim}");
+        assert_eq!(verdict(&study, claim), Reproduction::Reproduced, "{claim}");
     }
     assert_eq!(study.figures.len(), 4);
     assert_eq!(study.figures[0].data.rows.len(), 1001);
@@ -50,9 +51,9 @@ fn the_printed_fit_runs_match_and_worst_fit_fragments() {
     options.progress = Progress::new(move |done, _| counted.store(done, Ordering::Relaxed));
     let study = fit(&options).unwrap();
     for claim in ["Test 1", "Test 2", "Test 3", "Worst fit is extremely likely"] {
-        assert_eq!(verdict(&study, claim), Verdict::Reproduced, "{claim}");
+        assert_eq!(verdict(&study, claim), Reproduction::Reproduced, "{claim}");
     }
-    assert_eq!(verdict(&study, "Whatever the policy"), Verdict::NotReproduced);
+    assert_eq!(verdict(&study, "Whatever the policy"), Reproduction::NotReproduced);
     assert_eq!(runs.load(Ordering::Relaxed), 4 * 8 * 5);
     assert_eq!(written(&study).len(), 1 + 1 + study.tables.len() + 2 * 4);
 }
@@ -88,7 +89,7 @@ fn the_selector_is_judged_on_stored_runs() {
     let cpu = |name: &str| number(&row(&study, "totals", name)[2]);
     assert!(cpu("oracle in hindsight (upper bound), fastest") >= cpu("best of the runs seen, fastest"));
     assert_eq!(study.figures.len(), 5);
-    assert!(study.figures.iter().all(|f| f.svg.starts_with("<svg") && !f.data.rows.is_empty()));
+    assert!(study.figures.iter().all(|f| f.chart.is_some() && !f.data.rows.is_empty()));
     assert_eq!(table(&study, "measurements").rows.len(), 9 * 6);
     assert_eq!(written(&study).len(), 1 + 1 + study.tables.len() + 2 * 5);
 }
@@ -110,7 +111,7 @@ fn exact_runs(programs: u32) -> String {
     lines + "{\"program\":\"torn"
 }
 
-fn of_text(text: &str) -> imas_study::Result<Study> {
+fn of_text(text: &str) -> imas_study::StudyResult<Study> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("runs.jsonl");
     std::fs::write(&path, text).expect("a written file");
@@ -118,7 +119,7 @@ fn of_text(text: &str) -> imas_study::Result<Study> {
 }
 
 #[test]
-fn a_known_gain_is_found_and_a_crash_is_said() {
+fn a_known_gain_is_found_and_a_crash_is_reported() {
     let study = of_text(&exact_runs(5)).unwrap();
     assert_eq!(row(&study, "totals", "a for all")[2], "+10.00 [+10.00, +10.00]");
     let fastest = row(&study, "totals", "IMAS adaptive, fastest");
@@ -131,7 +132,7 @@ fn a_known_gain_is_found_and_a_crash_is_said() {
     assert_eq!((out[1].as_str(), out[2].as_str()), ("b", "1 x crash"));
     assert!(study.method[0].contains("1 lines are no runs"), "{}", study.method[0]);
     let page = written_page(&study);
-    assert!(!page.contains("p<i>") && !page.contains("<b>"), "text of the file is escaped");
+    assert!(!page.contains("p<i>") && !page.contains("<b>"), "text from the file must be escaped");
 }
 
 fn written_page(study: &Study) -> String {
@@ -141,7 +142,7 @@ fn written_page(study: &Study) -> String {
 }
 
 #[test]
-fn runs_that_say_nothing_are_refused() {
+fn runs_without_figures_are_refused() {
     for text in ["", "no json\n", "{\"program\":\"p\",\"candidate\":\"system\",\"ok\":true,\"user_s\":1}\n"] {
         let error = of_text(text).unwrap_err();
         assert!(matches!(error, StudyError::NoPrograms { .. }) && error.hint().is_some(), "{error}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, SuiteError};
+use crate::error::{SuiteError, SuiteResult};
 
 /// The whole suite, in the order of the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Suite {
     pub inputs: BTreeMap<String, Input>,
     /// The programs.
     #[serde(rename = "program")]
-    pub programs: Vec<Program>,
+    pub programs: Vec<SuiteProgram>,
 }
 
 /// Files made once and kept.
@@ -42,16 +42,16 @@ pub enum Set {
     Quick,
     /// Those of 0.3 to 3 s, for data sets with many rounds.
     Data,
-    /// At least 120 of about 0.3 to 1 s, from every category: what the project's own results are made with.
+    /// At least 120 of about 0.3 to 1 s, from every category. The project's own results use this set.
     Study,
     /// All.
     Full,
 }
 
-/// One program with its work.
+/// One program, its input and its command.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct SuiteProgram {
     /// Unique; letters, digits and dashes.
     pub name: String,
     /// Kind of program, for grouping.
@@ -59,13 +59,13 @@ pub struct Program {
     /// Debian packages.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// PyPI requirements, installed into a folder of the suite's.
+    /// PyPI requirements, installed into the suite's own folder.
     #[serde(default)]
     pub pip: Vec<String>,
-    /// npm packages, installed into a folder of the suite's.
+    /// npm packages, installed into the suite's own folder.
     #[serde(default)]
     pub npm: Vec<String>,
-    /// Crates with a program, installed into a folder of the suite's.
+    /// Crates with a program, installed into the suite's own folder.
     #[serde(default)]
     pub cargo: Vec<String>,
     /// Shared inputs that it reads, as `../input/NAME/`.
@@ -75,18 +75,19 @@ pub struct Program {
     pub setup: Option<String>,
     /// Shell command before each run, in the empty work folder; not measured.
     pub prepare: Option<String>,
-    /// What is measured; run without a shell if it has no character that is special to one.
+    /// The measured command. It runs without a shell if it has no shell syntax.
     pub command: String,
     /// Standard input, relative to the work folder.
     pub input: Option<String>,
-    /// What really works, when it is not the first word of `command`; looked at for a malloc of its own.
+    /// The executable that does the work, if it is not the first word of `command`. It is checked for a
+    /// malloc of its own.
     pub executable: Option<String>,
-    /// Files the command writes that must be the same under every candidate.
+    /// Files that the command writes. They must be the same under every candidate.
     #[serde(default)]
     pub outputs: Vec<String>,
-    /// Shell command after each run that must succeed; not measured.
+    /// Shell command after each run; not measured. It must succeed.
     pub check: Option<String>,
-    /// Standard output and files differ from run to run by themselves: not compared.
+    /// Standard output and files are not compared, because they differ between runs of the same candidate.
     #[serde(default)]
     pub varies: bool,
     /// Variables in addition to the suite's own.
@@ -102,17 +103,18 @@ pub struct Program {
     pub sets: Vec<Set>,
     /// Why it is listed but not run.
     pub excluded: Option<String>,
-    /// It serves: what to ask of it.
+    /// How to start and load the program, if it is a server.
     pub server: Option<Server>,
 }
 
-/// How a server is used. All commands are shell lines in the work folder; `$PORT` is a free port of 127.0.0.1.
+/// How a server is used. All commands are shell lines in the work folder; `$PORT` is a free port of
+/// 127.0.0.1.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Succeeds once it answers.
+    /// Succeeds once the server answers requests.
     pub ready: String,
-    /// The load; must succeed.
+    /// Makes the load; must succeed.
     pub load: String,
     /// Signal that ends it: TERM, INT or QUIT.
     #[serde(default = "term")]
@@ -127,7 +129,8 @@ fn term() -> String {
     "TERM".to_owned()
 }
 
-/// A registry's client that is here already, from wherever, need not come from Debian.
+/// Whether a registry's client is installed, from Debian or otherwise. If so, its Debian package is not
+/// needed.
 fn on_path(client: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(client).is_file())
@@ -138,7 +141,7 @@ impl Suite {
     ///
     /// # Errors
     /// When it cannot be read or a key is wrong, with the line.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> SuiteResult<Self> {
         let text = std::fs::read_to_string(path).map_err(SuiteError::file(path))?;
         Self::parse(&text).map_err(|why| SuiteError::Definition { path: path.to_owned(), why })
     }
@@ -184,7 +187,7 @@ impl Suite {
     ///
     /// # Errors
     /// When there is none.
-    pub fn find(&self, name: &str) -> Result<&Program> {
+    pub fn find(&self, name: &str) -> SuiteResult<&SuiteProgram> {
         self.programs.iter().find(|program| program.name == name).ok_or_else(|| {
             let near = self.programs.iter().map(|program| &program.name);
             let near = near.filter(|known| known.contains(name) || name.contains(known.as_str()));
@@ -193,13 +196,13 @@ impl Suite {
     }
 
     /// The programs of a set.
-    pub fn set(&self, set: Set) -> impl Iterator<Item = &Program> {
+    pub fn set(&self, set: Set) -> impl Iterator<Item = &SuiteProgram> {
         self.programs.iter().filter(move |program| set == Set::Full || program.sets.contains(&set))
     }
 
     /// Debian packages of a program and of the inputs it needs.
     #[must_use]
-    pub fn packages(&self, program: &Program) -> BTreeSet<String> {
+    pub fn packages(&self, program: &SuiteProgram) -> BTreeSet<String> {
         let mut packages: BTreeSet<String> = program.packages.iter().cloned().collect();
         for input in self.inputs_of(program) {
             packages.extend(self.inputs[&input].packages.iter().cloned());
@@ -216,14 +219,14 @@ impl Suite {
 
     /// Shared inputs of a program, those needed first before those that need them.
     #[must_use]
-    pub fn inputs_of(&self, program: &Program) -> Vec<String> {
+    pub fn inputs_of(&self, program: &SuiteProgram) -> Vec<String> {
         let mut order = Vec::new();
         program.needs.iter().for_each(|need| self.collect(need, &mut order, 0));
         order
     }
 
     fn collect(&self, name: &str, order: &mut Vec<String>, depth: usize) {
-        const DEEPEST: usize = 16; // a circle ends here; its set-up then says what is missing
+        const DEEPEST: usize = 16; // ends a cycle: the set-up command then reports the missing input
         if depth > DEEPEST || order.iter().any(|known| known == name) {
             return;
         }
@@ -234,11 +237,11 @@ impl Suite {
     }
 }
 
-impl Program {
-    /// What will work for it: the given executable, else the command's first word.
+impl SuiteProgram {
+    /// The executable that does the work: the given one, else the command's first word.
     #[must_use]
     pub fn executable(&self) -> String {
-        let first = || shlex::split(&self.command).and_then(|words| words.first().cloned());
+        let first = || shell_words::split(&self.command).ok().and_then(|words| words.first().cloned());
         self.executable.clone().or_else(first).unwrap_or_default()
     }
 }
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn a_wrong_definition_is_rejected_with_its_place() {
         assert!(parse(&program("")).is_ok());
         for (text, want) in [
             (program("comand = 'x'"), "comand"),

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 /// What the functions of this crate return.
-pub type Result<T> = std::result::Result<T, SuiteError>;
+pub type SuiteResult<T> = std::result::Result<T, SuiteError>;
 
-/// Each message is "what: why"; [`SuiteError::hint`] says what to do.
+/// Each message has the form "what: why". [`SuiteError::hint`] returns the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     /// A file could not be read or written.
@@ -14,10 +14,10 @@ pub enum SuiteError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The suite's file does not say what it should.
+    /// The suite's file is not valid.
     #[error("{}: {why}", .path.display())]
     Definition {
         /// The file.
@@ -34,22 +34,22 @@ pub enum SuiteError {
         near: Vec<String>,
     },
     /// A command that makes an input failed.
-    #[error("the input of {name} could not be made ({how}): {said}")]
+    #[error("the input of {name} could not be made ({how}): {message}")]
     Setup {
         /// Program or shared input.
         name: String,
         /// How the command ended.
         how: String,
         /// The last line it wrote to standard error.
-        said: String,
+        message: String,
     },
     /// Packages could not be installed.
-    #[error("{command} failed: {said}")]
+    #[error("{command} failed: {message}")]
     Install {
         /// What was run.
         command: String,
-        /// The last lines it said.
-        said: String,
+        /// The last lines of its output.
+        message: String,
     },
     /// Another session uses the folder.
     #[error("{}: another 'imas-lab suite run' is at work there", .folder.display())]
@@ -57,7 +57,7 @@ pub enum SuiteError {
         /// The folder of inputs and work.
         folder: PathBuf,
     },
-    /// There is a record already and nobody said what to do with it.
+    /// There is a record already, and no option selects what to do with it.
     #[error("{} has runs already", .path.display())]
     HasRuns {
         /// The record.

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite: real programs with real input, and the record of their runs.
+//! The suite: real programs with real input.
 //!
-//! - [`Suite`]: what `workloads/suite.toml` says
-//! - [`Place`]: the folder that everything of a run stays in; [`Place::prepare`] makes inputs once
+//! - [`Suite`]: the programs of `workloads/suite.toml`
+//! - [`Place`]: the folder with all files of a run; [`Place::prepare`] makes inputs once
 //! - [`packages`]: what has to be installed
-//! - [`order`]: which run comes when
-//! - [`record`]: the raw runs, one line each, appended and flushed, so that killing the run at any point loses nothing
-//! - [`Summary`]: from the raw runs to what is said of them
+//! - [`SuiteSummary`]: from the raw runs to figures, intervals and verdicts
 //!
-//! Nothing is measured here (`imas_linux::measure` does that) and nothing printed.
+//! Nothing is measured here (`imas_runs` does that) and nothing printed.
 
-pub mod order;
 pub mod packages;
-pub mod record;
 
 mod definition;
 mod error;
@@ -22,9 +18,9 @@ mod shell;
 mod summary;
 mod tool;
 
-pub use definition::{Input, Program, Server, Set, Suite};
-pub use error::{Result, SuiteError};
+pub use definition::{Input, Server, Set, Suite, SuiteProgram};
+pub use error::{SuiteError, SuiteResult};
 pub use line::words;
 pub use place::Place;
-pub use shell::{Said, Shell};
-pub use summary::{Overall, ProgramSummary, Summary, Trouble};
+pub use shell::{Shell, ShellOutput};
+pub use summary::{Overall, ProgramSummary, SuiteSummary, Trouble};

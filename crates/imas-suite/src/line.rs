@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a command line to words, without a shell where none is needed.
+//! Splits a command line into words, without a shell where none is needed.
 
-/// What a shell makes something of, also within double quotes.
+/// Characters that a shell expands, also within double quotes.
 const EXPANDED: &str = "$`";
-/// What a shell makes something of outside of quotes.
+/// Characters that are special to a shell outside of quotes.
 const BARE: &str = "*?[]~#!{}<>";
-/// What makes more of a line than one command.
+/// Characters that join several commands into one line.
 const JOINING: &str = "|&;()\n";
 /// First words that cannot be given to `exec`.
 const OF_THE_SHELL: [&str; 19] = [
@@ -13,25 +13,26 @@ const OF_THE_SHELL: [&str; 19] = [
     "eval", "trap", "unset", "wait", "read",
 ];
 
-/// What it takes to run a line.
+/// What is needed to run a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Takes {
-    /// Quotes taken off.
+    /// Splitting into words and removing quotes.
     Words,
-    /// A shell that makes words of it and is gone.
+    /// A shell that expands the words and then replaces itself by the command.
     Expansion,
-    /// A shell that stays.
+    /// A shell that waits for its commands.
     Shell,
 }
 
-/// The words to exec: the line's own when quotes are all that is to be taken off it, else `sh -c` of the line.
+/// The words to exec: those of the line itself if only quotes must be removed, else `sh -c` with the line.
+/// None for an empty line or an open quote.
 ///
-/// A shell in between would cost a millisecond of every run and, while it waits, memory under the candidate that is not the
-/// program's, and signals would end it in place of a server. dash does not exec the last command of a line by itself: a line
-/// that is one command is given to it behind `exec`. None for an empty line or an open quote.
+/// A shell in between has three costs. It adds a millisecond to every run. While it waits, it uses memory
+/// under the candidate that is not the program's. Signals end the shell in place of a server. dash does not
+/// exec the last command of a line by itself, so a line with a single command is passed to it after `exec`.
 #[must_use]
 pub fn words(line: &str) -> Option<Vec<String>> {
-    let words = shlex::split(line).filter(|words| !words.is_empty())?;
+    let words = shell_words::split(line).ok().filter(|words| !words.is_empty())?;
     let first = words[0].as_str();
     let is_command = !first.contains('=') && !OF_THE_SHELL.contains(&first);
     let shell = |line: String| Some(vec!["sh".to_owned(), "-euc".to_owned(), line]);
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(parent, std::process::id());
     }
 
-    /// What each line of the suite becomes says the same to a shell.
+    /// A shell splits each line of the suite into the same words.
     #[test]
     fn every_line_of_the_suite_is_understood() {
         let suite = include_str!("../../../workloads/suite.toml");
@@ -117,7 +118,7 @@ mod tests {
                     gone += usize::from(script.starts_with("exec "));
                 }
                 words => {
-                    assert_eq!(Some(words.to_vec()), shlex::split(line));
+                    assert_eq!(Ok(words.to_vec()), shell_words::split(line));
                     direct += 1;
                 }
             }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Debian packages and programs of the language registries: what is there, what is not, and how to install it.
+//! Debian packages and tools of language registries: which are installed, which are missing, and how to
+//! install them.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::definition::Program;
-use crate::error::{Result, SuiteError};
+use crate::definition::SuiteProgram;
+use crate::error::{SuiteError, SuiteResult};
 use crate::place::Place;
 use crate::shell::Shell;
 pub use crate::tool::Tool;
@@ -20,9 +21,9 @@ pub fn installed() -> BTreeSet<String> {
     lines.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
 }
 
-/// What of the language registries a program needs and the suite's folder does not have yet.
+/// The registry tools that a program needs and that are not in the suite's folder yet.
 #[must_use]
-pub fn missing_tools(program: &Program, place: &Place) -> Vec<Tool> {
+pub fn missing_tools(program: &SuiteProgram, place: &Place) -> Vec<Tool> {
     let lists = [("pip", &program.pip), ("npm", &program.npm), ("cargo", &program.cargo)];
     let all = lists
         .iter()
@@ -32,11 +33,12 @@ pub fn missing_tools(program: &Program, place: &Place) -> Vec<Tool> {
 
 const LONGEST_INSTALL: Duration = Duration::from_secs(3600);
 
-/// The command that installs these Debian packages without starting the services among them where that can be helped.
+/// The command that installs these Debian packages. Where possible it keeps the services among them from
+/// starting.
 #[must_use]
 pub fn apt_command(packages: &BTreeSet<String>, is_root: bool) -> String {
     let list: Vec<&str> = packages.iter().map(String::as_str).collect();
-    // RUNLEVEL=1 keeps invoke-rc.d from starting a server that is only wanted as a program.
+    // RUNLEVEL=1 keeps invoke-rc.d from starting a server that is installed only for its program.
     let apt = format!(
         "env LC_ALL=C RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=600 {}",
         list.join(" ")
@@ -47,8 +49,8 @@ pub fn apt_command(packages: &BTreeSet<String>, is_root: bool) -> String {
 /// Runs a command of [`apt_command`].
 ///
 /// # Errors
-/// When it fails, with what it said last.
-pub fn install(command: &str, place: &Place) -> Result<()> {
+/// When it fails, with the last lines of its output.
+pub fn install(command: &str, place: &Place) -> SuiteResult<()> {
     let variables = std::env::vars_os().collect();
     run(command, &Shell { folder: place.root(), variables: &variables })
 }
@@ -56,8 +58,8 @@ pub fn install(command: &str, place: &Place) -> Result<()> {
 /// Installs a program of a language registry into the suite's folder.
 ///
 /// # Errors
-/// When its client fails, with what it said last.
-pub fn install_tool(tool: &Tool, place: &Place) -> Result<()> {
+/// When its client fails, with the last lines of its output.
+pub fn install_tool(tool: &Tool, place: &Place) -> SuiteResult<()> {
     let folder = place.tools();
     std::fs::create_dir_all(&folder).map_err(SuiteError::file(&folder))?;
     let wanted = &tool.wanted;
@@ -74,12 +76,12 @@ pub fn install_tool(tool: &Tool, place: &Place) -> Result<()> {
     std::fs::write(&mark, "").map_err(SuiteError::file(&mark))
 }
 
-fn run(command: &str, shell: &Shell<'_>) -> Result<()> {
-    let said = shell.run(command, LONGEST_INSTALL).map_err(SuiteError::file(shell.folder))?;
-    if said.ok {
+fn run(command: &str, shell: &Shell<'_>) -> SuiteResult<()> {
+    let output = shell.run(command, LONGEST_INSTALL).map_err(SuiteError::file(shell.folder))?;
+    if output.ok {
         return Ok(());
     }
-    let lines: Vec<&str> = said.text.lines().rev().take(5).collect();
-    let said = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
-    Err(SuiteError::Install { command: command.chars().take(200).collect(), said })
+    let lines: Vec<&str> = output.text.lines().rev().take(5).collect();
+    let message = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
+    Err(SuiteError::Install { command: command.chars().take(200).collect(), message })
 }

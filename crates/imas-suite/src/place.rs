@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The folder that everything stays in: inputs, tools, and the work folder of the run that is being made.
+//! The folder with everything: inputs, tools, and the work folder of the current run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
-use crate::definition::{Program, Suite};
-use crate::error::{Result, SuiteError};
+use crate::definition::{Suite, SuiteProgram};
+use crate::error::{SuiteError, SuiteResult};
 use crate::shell::Shell;
 use crate::tool::Tool;
 
@@ -22,19 +22,20 @@ pub struct Place {
     generators: PathBuf,
 }
 
-/// The programs' PATH: Debian's first, so that a developer's own tools before them change nothing.
+/// The programs' PATH. Debian's folders come first, so that a developer's own tools change nothing.
 const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/games:/usr/local/bin";
-/// Making an input may take this long.
+/// Time limit for making an input.
 const LONGEST_SETUP: Duration = Duration::from_secs(900);
-/// Holds what an input was made from; written last.
+/// File that records what an input was made from. It is written last, so it is missing in an incomplete
+/// input.
 const MADE: &str = ".made";
 
 impl Place {
-    /// The folder is made; `generators` is where the suite's own input generators and programs are.
+    /// Creates the folder. `generators` has the suite's own input generators and programs.
     ///
     /// # Errors
     /// When the folder cannot be made.
-    pub fn new(root: &Path, generators: &Path) -> Result<Self> {
+    pub fn new(root: &Path, generators: &Path) -> SuiteResult<Self> {
         std::fs::create_dir_all(root.join("input")).map_err(SuiteError::file(root))?;
         Ok(Self { root: root.to_owned(), generators: generators.to_owned() })
     }
@@ -51,7 +52,7 @@ impl Place {
         self.root.join("tools")
     }
 
-    /// Exists once the tool is installed.
+    /// A path that exists once the tool is installed.
     #[must_use]
     pub fn tool_mark(&self, tool: &Tool) -> PathBuf {
         let name = tool.wanted.replace('/', "_");
@@ -64,11 +65,11 @@ impl Place {
         self.root.join("work")
     }
 
-    /// Keeps every other session out until the file is dropped: there is one work folder.
+    /// Locks out every other session until the file is dropped, because there is only one work folder.
     ///
     /// # Errors
     /// When another session has it, or the file cannot be made.
-    pub fn lock(&self) -> Result<File> {
+    pub fn lock(&self) -> SuiteResult<File> {
         let path = self.root.join(".lock");
         let file = File::create(&path).map_err(SuiteError::file(&path))?;
         match file.try_lock() {
@@ -82,9 +83,9 @@ impl Place {
     ///
     /// # Errors
     /// When something in it cannot be removed.
-    pub fn clear_work(&self) -> Result<PathBuf> {
+    pub fn clear_work(&self) -> SuiteResult<PathBuf> {
         let work = self.work();
-        // Programs may leave folders that forbid writing, which even then are ours to remove.
+        // Programs may leave read-only folders. Those cannot be removed before their mode is changed.
         if work.exists() && std::fs::remove_dir_all(&work).is_err() {
             let _ = std::process::Command::new("chmod").args(["-R", "u+rwx"]).arg(&work).status();
             std::fs::remove_dir_all(&work).map_err(SuiteError::file(&work))?;
@@ -93,9 +94,13 @@ impl Place {
         Ok(work)
     }
 
-    /// The environment of a program: nothing of the user's but what every program needs.
+    /// The whole environment of a program. No variable of the user is in it.
     #[must_use]
-    pub fn variables(&self, program: Option<&Program>, port: Option<u16>) -> BTreeMap<OsString, OsString> {
+    pub fn variables(
+        &self,
+        program: Option<&SuiteProgram>,
+        port: Option<u16>,
+    ) -> BTreeMap<OsString, OsString> {
         let tools = self.tools();
         let mut path = OsString::from(PATH);
         let folders = ["cargo/bin", "npm/node_modules/.bin", "pip/bin"].map(|below| tools.join(below));
@@ -125,13 +130,14 @@ impl Place {
         variables
     }
 
-    /// Makes the inputs of a program that are not there yet or were made by another command.
+    /// Makes the inputs of a program that are missing or were made by another command.
     ///
-    /// Each is made beside its place and renamed, so that a run killed half-way leaves nothing that looks made.
+    /// Each is made in a temporary folder and then renamed. So a run that is killed half-way leaves no
+    /// incomplete input.
     ///
     /// # Errors
     /// When a command fails.
-    pub fn prepare(&self, suite: &Suite, program: &Program) -> Result<()> {
+    pub fn prepare(&self, suite: &Suite, program: &SuiteProgram) -> SuiteResult<()> {
         for name in suite.inputs_of(program) {
             self.make(&name, &suite.inputs[&name].setup)?;
         }
@@ -141,7 +147,7 @@ impl Place {
         }
     }
 
-    fn make(&self, name: &str, setup: &str) -> Result<()> {
+    fn make(&self, name: &str, setup: &str) -> SuiteResult<()> {
         let folder = self.root.join("input").join(name);
         let source = self.source(setup);
         if std::fs::read_to_string(folder.join(MADE)).is_ok_and(|made| made == source) {
@@ -158,10 +164,10 @@ impl Place {
         variables.insert("HOME".into(), partial.clone().into());
         variables.insert("TMPDIR".into(), partial.clone().into());
         let shell = Shell { folder: &partial, variables: &variables };
-        let said = shell.run(setup, LONGEST_SETUP).map_err(SuiteError::file(&partial))?;
-        if !said.ok {
-            let last = said.last_line().to_owned();
-            return Err(SuiteError::Setup { name: name.to_owned(), how: said.how, said: last });
+        let output = shell.run(setup, LONGEST_SETUP).map_err(SuiteError::file(&partial))?;
+        if !output.ok {
+            let last = output.last_line().to_owned();
+            return Err(SuiteError::Setup { name: name.to_owned(), how: output.how, message: last });
         }
         std::fs::write(partial.join(MADE), source).map_err(SuiteError::file(&partial))?;
         std::fs::rename(&partial, &folder).map_err(SuiteError::file(&folder))
@@ -218,7 +224,7 @@ mod tests {
         let first = place.lock().unwrap();
         assert!(matches!(place.lock(), Err(SuiteError::Busy { .. })));
         drop(first);
-        // The child of another test has it open as well until it has called exec.
+        // A child of another test inherits the open file and keeps the lock until its exec.
         let again = (0..6000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             place.lock().is_ok()

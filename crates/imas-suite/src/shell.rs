@@ -20,7 +20,7 @@ pub struct Shell<'a> {
 
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct ShellOutput {
     /// It exited with 0.
     pub ok: bool,
     /// "exit 1", "signal 9" or "took longer than 20 s".
@@ -29,11 +29,11 @@ pub struct Said {
     pub text: String,
 }
 
-impl Said {
+impl ShellOutput {
     /// The last line that is not empty.
     #[must_use]
     pub fn last_line(&self) -> &str {
-        self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim()
+        self.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output").trim()
     }
 }
 
@@ -41,12 +41,12 @@ const LONGEST_TEXT: u64 = 8192;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Shell<'_> {
-    /// Runs the line with `set -eu`; all that it started is ended when it takes longer than `patience`.
+    /// Runs the line with `set -eu`. After `timeout`, ends every process that the line started.
     ///
     /// # Errors
     /// When no shell can be started.
-    pub fn run(&self, line: &str, patience: Duration) -> std::io::Result<Said> {
-        // A file, not a pipe: what the line leaves running could hold a pipe open for ever.
+    pub fn run(&self, line: &str, timeout: Duration) -> std::io::Result<ShellOutput> {
+        // A file, not a pipe: a process that the line leaves running could hold a pipe open without end.
         let mut output = unnamed_file(self.folder)?;
         let mut child = Command::new("/bin/sh")
             .args(["-euc", line])
@@ -63,7 +63,7 @@ impl Shell<'_> {
             if let Some(status) = child.try_wait()? {
                 break Some(status);
             }
-            if start.elapsed() > patience {
+            if start.elapsed() > timeout {
                 end_group(child.id());
                 child.wait()?;
                 break None;
@@ -71,24 +71,25 @@ impl Shell<'_> {
             std::thread::sleep(LOOK_EVERY);
         };
         let how = match status {
-            None => format!("took longer than {:.0} s", patience.as_secs_f64()),
+            None => format!("took longer than {:.0} s", timeout.as_secs_f64()),
             Some(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit {code}"),
                 (None, signal) => format!("signal {}", signal.unwrap_or(0)),
             },
         };
-        Ok(Said { ok: status.is_some_and(|status| status.success()), how, text: tail(&mut output)? })
+        Ok(ShellOutput { ok: status.is_some_and(|status| status.success()), how, text: tail(&mut output)? })
     }
 }
 
-/// `kill` of the shell takes a negative number for a whole group.
+/// The shell's `kill` accepts a negative number, which means a process group.
 fn end_group(leader: u32) {
     let line = format!("kill -KILL -{leader}");
-    let _ = Command::new("/bin/sh").args(["-c", &line]).stderr(Stdio::null()).status(); // it may have ended this instant
+    // The group may have ended in the meantime.
+    let _ = Command::new("/bin/sh").args(["-c", &line]).stderr(Stdio::null()).status();
 }
 
 fn unnamed_file(folder: &Path) -> std::io::Result<std::fs::File> {
-    let path = folder.join(format!(".said-{}", std::process::id()));
+    let path = folder.join(format!(".output-{}", std::process::id()));
     let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
@@ -106,24 +107,24 @@ fn tail(file: &mut std::fs::File) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    fn run(line: &str, patience: Duration) -> Said {
+    fn run(line: &str, timeout: Duration) -> ShellOutput {
         let folder = tempfile::tempdir().unwrap();
         let variables = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
         let shell = Shell { folder: folder.path(), variables: &variables };
-        shell.run(line, patience).unwrap()
+        shell.run(line, timeout).unwrap()
     }
 
     #[test]
     fn the_first_failure_ends_the_line() {
-        let patience = Duration::from_secs(120);
-        let said = run("false; echo not reached", patience);
-        assert_eq!((said.ok, said.how.as_str(), said.last_line()), (false, "exit 1", "it said nothing"));
-        assert!(run("echo a; echo b >&2", patience).text.ends_with("b\n"));
+        let timeout = Duration::from_secs(120);
+        let output = run("false; echo not reached", timeout);
+        assert_eq!((output.ok, output.how.as_str(), output.last_line()), (false, "exit 1", "no output"));
+        assert!(run("echo a; echo b >&2", timeout).text.ends_with("b\n"));
     }
 
     #[test]
-    fn what_takes_too_long_is_ended_with_its_children() {
-        let said = run("sleep 1000 & sleep 1000", Duration::from_millis(300));
-        assert!(!said.ok && said.how.starts_with("took longer"), "{said:?}");
+    fn a_line_over_its_timeout_is_ended_with_its_children() {
+        let output = run("sleep 1000 & sleep 1000", Duration::from_millis(300));
+        assert!(!output.ok && output.how.starts_with("took longer"), "{output:?}");
     }
 }

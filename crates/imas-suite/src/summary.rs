@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the raw runs to what is said of them. Recomputed each time; nothing of it is stored.
+//! From the raw runs to figures, intervals and verdicts. Recomputed each time; nothing of it is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imas_core::bench::{CandidateRuns, Comparison, Options, Run, compare, prepare};
+use imas_core::bench::{CandidateRuns, Comparison, MeasuredRun, Options, compare, prepare};
 use imas_core::candidate::SYSTEM;
+use imas_core::simulate::data::{RawRun, RunKind};
 use imas_core::simulate::dropped::Dropped;
 use imas_core::stats::{median, relative_spread};
 use serde::Serialize;
 
-use crate::record::{Kind, Line};
-
-/// All of it.
+/// The summary of all runs.
 #[derive(Debug, Clone, Serialize)]
-pub struct Summary {
+pub struct SuiteSummary {
     /// In the order of their names.
     pub programs: Vec<ProgramSummary>,
     /// One entry per candidate but `system`, in the order of their names.
@@ -22,8 +21,8 @@ pub struct Summary {
     pub troubles: Vec<Trouble>,
     /// Programs that were left out as a whole, and why: missing, failing under `system` itself.
     pub left_out: BTreeMap<String, String>,
-    /// Median over the programs of the half-width of the 95 % interval of `system`'s own CPU time, relative to it; None
-    /// with too few runs. What is smaller than this cannot be told from noise.
+    /// Median over the programs of the half-width of the 95 % interval of `system`'s own CPU time, relative
+    /// to it; None with too few runs. What is smaller than this cannot be distinguished from noise.
     pub noise: Option<f64>,
 }
 
@@ -32,11 +31,11 @@ pub struct Summary {
 pub struct ProgramSummary {
     /// Name in the suite.
     pub name: String,
-    /// Runs of `system` that count.
+    /// Number of valid runs of `system`.
     pub rounds: usize,
-    /// Every candidate against `system`; a candidate with trouble has no runs here.
+    /// Every candidate compared with `system`. A candidate with trouble has no runs here.
     pub comparison: Comparison,
-    /// Why each candidate that is left out is: its name and the trouble's word.
+    /// The candidates that were left out: name and keyword of the trouble.
     pub left_out: BTreeMap<String, String>,
     /// Half-width of the 95 % interval of `system`'s CPU time, relative to it.
     pub noise: Option<f64>,
@@ -57,7 +56,7 @@ pub struct Overall {
     pub memory: Option<f64>,
 }
 
-/// Runs that do not count.
+/// The invalid runs of one candidate and program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trouble {
     /// Name in the suite.
@@ -68,17 +67,18 @@ pub struct Trouble {
     pub why: String,
     /// How many runs ended so.
     pub runs: usize,
-    /// Of how many.
+    /// Number of all runs.
     pub of: usize,
-    /// What was said last.
-    pub said: String,
+    /// The message of the last one.
+    pub message: String,
 }
 
-impl Summary {
-    /// Summarises runs, and what [`crate::record::dropped`] says; counted ones are looked at for trouble only, as counting costs CPU time.
+impl SuiteSummary {
+    /// Summarises the runs and the programs that were left out. Counted runs are checked for trouble only,
+    /// because counting costs CPU time.
     #[must_use]
-    pub fn of(lines: &[Line], dropped: &Dropped, seed: u64) -> Self {
-        let mut by_program: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    pub fn of(lines: &[RawRun], dropped: &Dropped, seed: u64) -> Self {
+        let mut by_program: BTreeMap<&str, Vec<&RawRun>> = BTreeMap::new();
         for line in lines {
             by_program.entry(&line.program).or_default().push(line);
         }
@@ -92,7 +92,7 @@ impl Summary {
     }
 }
 
-fn troubles(lines: &[&Line]) -> Vec<Trouble> {
+fn troubles(lines: &[&RawRun]) -> Vec<Trouble> {
     let mut found: BTreeMap<(&str, &str), Trouble> = BTreeMap::new();
     for line in lines.iter().filter(|line| !line.ok) {
         let why = line.why.as_deref().unwrap_or("unknown");
@@ -102,33 +102,33 @@ fn troubles(lines: &[&Line]) -> Vec<Trouble> {
             why: why.to_owned(),
             runs: 0,
             of: lines.iter().filter(|other| other.candidate == line.candidate).count(),
-            said: line.said.clone().unwrap_or_default(),
+            message: line.message.clone().unwrap_or_default(),
         });
         trouble.runs += 1;
     }
     found.into_values().collect()
 }
 
-fn program(name: &str, lines: &[&Line], troubles: &[Trouble], seed: u64) -> ProgramSummary {
+fn program(name: &str, lines: &[&RawRun], troubles: &[Trouble], seed: u64) -> ProgramSummary {
     let left_out: BTreeMap<String, String> = troubles
         .iter()
         .filter(|trouble| trouble.program == name)
         .map(|trouble| (trouble.candidate.clone(), trouble.why.clone()))
         .collect();
-    let measured = || lines.iter().filter(|line| line.kind == Kind::Measured && line.ok);
+    let measured = || lines.iter().filter(|line| line.kind == RunKind::Measured && line.ok);
     let mut names: BTreeSet<&str> = lines.iter().map(|line| line.candidate.as_str()).collect();
     names.remove(SYSTEM);
     let mut runs: Vec<CandidateRuns> = std::iter::once(SYSTEM)
         .chain(names)
         .map(|name| {
-            // A candidate that once did something else is not averaged over the times it did not.
+            // One invalid run excludes the candidate: the average of its other runs would hide the trouble.
             let mine = measured().filter(|line| line.candidate == name && !left_out.contains_key(name));
-            CandidateRuns { name: name.to_owned(), runs: mine.map(|line| line.run.clone()).collect() }
+            CandidateRuns { name: name.to_owned(), runs: mine.map(|line| line.measured()).collect() }
         })
         .collect();
     prepare(&mut runs);
     let options = Options { seed, ..Options::default() };
-    let cpu: Vec<f64> = runs[0].runs.iter().map(Run::compared_cpu_s).collect();
+    let cpu: Vec<f64> = runs[0].runs.iter().map(MeasuredRun::compared_cpu_s).collect();
     ProgramSummary {
         name: name.to_owned(),
         rounds: cpu.len(),
@@ -167,28 +167,29 @@ fn geometric_mean(ratios: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn line(candidate: &str, round: u32, user_s: f64, why: Option<&str>) -> Line {
-        let run = Run { round, user_s, mean_bytes: 100, ..Run::default() };
+    fn line(candidate: &str, round: u32, user_s: f64, why: Option<&str>) -> RawRun {
         let why = why.map(str::to_owned);
-        Line {
+        RawRun {
             program: "p".into(),
             candidate: candidate.into(),
             ok: why.is_none(),
             why,
-            run,
-            ..Line::default()
+            round,
+            user_s,
+            mean_bytes: 100,
+            ..RawRun::default()
         }
     }
 
     #[test]
-    fn what_failed_once_is_never_averaged() {
+    fn a_candidate_that_failed_once_is_never_averaged() {
         let mut lines = Vec::new();
         for round in 0..6 {
             lines.push(line(SYSTEM, round, 1.0, None));
             lines.push(line("good", round, 0.5, None));
             lines.push(line("bad", round, 0.1, (round == 3).then_some("crash")));
         }
-        let summary = Summary::of(&lines, &Dropped::default(), 1);
+        let summary = SuiteSummary::of(&lines, &Dropped::default(), 1);
         let [bad, good] = summary.overall.as_slice() else { panic!("{summary:?}") };
         assert_eq!((bad.programs, bad.left_out, bad.cpu), (0, 1, None));
         assert_eq!((good.programs, good.left_out), (1, 0));
@@ -200,8 +201,8 @@ mod tests {
     #[test]
     fn counted_runs_are_not_compared() {
         let mut counted = line(SYSTEM, 0, 9.0, None);
-        counted.kind = Kind::Counted;
-        let summary = Summary::of(&[line(SYSTEM, 0, 1.0, None), counted], &Dropped::default(), 1);
+        counted.kind = RunKind::Counted;
+        let summary = SuiteSummary::of(&[line(SYSTEM, 0, 1.0, None), counted], &Dropped::default(), 1);
         assert_eq!(summary.programs[0].rounds, 1);
     }
 }

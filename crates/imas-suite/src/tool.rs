@@ -6,6 +6,6 @@
 pub struct Tool {
     /// pip, npm or cargo.
     pub registry: &'static str,
-    /// The requirement, as that registry's client takes it.
+    /// The requirement, in the syntax of that registry's client.
     pub wanted: String,
 }

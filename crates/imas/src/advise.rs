@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas advise`: running processes that a restart would bring onto their pick, and what that saved in the program's own trials.
+//! `imas advise`: running processes that would run under their pick after a restart, and the saving in the
+//! program's own trials.
 //!
-//! Nothing here is guessed: without enough trials on both sides it says so, and a gain whose interval reaches across none is no advice.
+//! A saving is never guessed. With too few trials on either side, the output states that. If the interval of
+//! a saving includes none, there is no advice.
 
 use std::process::ExitCode;
 
@@ -12,44 +14,46 @@ use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
 use imas_linux::index::unit_of_detail;
 use imas_linux::running::{On, Running};
 use imas_store::Store;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
+use crate::arena_advice::{self, ArenaRow};
 use crate::choice;
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::output;
-use crate::show::{State, state};
+use crate::program_view::{State, state};
 
-/// Trials on each side below which nothing is said about a saving.
+/// With fewer trials on either side, no saving is reported.
 const FEWEST: usize = 3;
-/// Below these shares a saving is not worth a restart, as for the picks of `imas bench`.
+/// A smaller saving does not justify a restart. The limit is that of picks of `imas bench`.
 const CPU_MARGIN: f64 = 0.02;
 const MEMORY_MARGIN: f64 = 0.05;
 /// Exit status when there is nothing to advise.
 const NO_ADVICE: u8 = 1;
 
-/// One running process that is not on its pick.
+/// One running process that is not under its pick.
 #[derive(Debug, Serialize)]
 struct Row {
     pid: u32,
     program: String,
     unit: Option<String>,
-    /// What it is on.
+    /// The candidate that it runs under.
     on: String,
-    /// What it would be started on.
+    /// Its pick.
     pick: String,
-    /// CPU seconds per operation on the pick over those on the present one, with its 95 % interval; absent without enough trials.
+    /// Ratio of CPU seconds per operation, pick to present candidate, with its 95 % interval; absent without
+    /// enough trials.
     cpu: Option<Interval>,
-    /// The same of resident memory.
+    /// The same for resident memory.
     memory: Option<Interval>,
-    /// Resident bytes of the present one in its trials, median.
+    /// Median of the resident bytes in the trials of the present candidate.
     memory_bytes: Option<f64>,
-    /// Trials that count, on the present one and on the pick.
+    /// Number of valid trials, of the present candidate and of the pick.
     trials: [usize; 2],
     /// Whether a restart is advised.
     gain: bool,
-    /// What to do.
+    /// The advised command.
     how: String,
 }
 
@@ -57,20 +61,21 @@ struct Row {
 struct Advice {
     schema: u32,
     processes: Vec<Row>,
-    /// Programs whose processes all run on their pick, or of which none runs.
+    /// Number of programs whose processes all run under their pick, or that have no running process.
     as_decided: usize,
-    /// Programs whose tests are not done.
+    /// Number of programs whose tests are not complete.
     not_settled: usize,
+    /// Processes with many arenas of glibc, with an estimate that needs no trial.
+    arenas: Vec<ArenaRow>,
 }
 
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
-    let store = context.open_store()?;
-    crate::harvest::harvest_quietly(context, &store);
+    let store = crate::harvest::view(context)?;
     let advice = advice(context, &store)?;
     if args.json {
         output::json(&advice)?;
     } else {
-        output::text(&page(&advice))?;
+        output::text(&(page(&advice) + &arena_advice::page(&advice.arenas)))?;
     }
     let any = advice.processes.iter().any(|row| row.gain);
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
@@ -78,7 +83,8 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
-    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0 };
+    let arenas = arena_advice::rows(context, &running);
+    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, arenas };
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::cli::RulesArgs::of_environment())?;
@@ -95,10 +101,11 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     Ok(advice)
 }
 
-/// Whether the process is that program: a service that is known as such is no other program.
-fn runs(process: &Running, program: &Program, programs: &[Program]) -> bool {
-    let of_file = |program: &Program| process.program.path.as_os_str() == program.path.as_str();
-    let its_service = |program: &Program| {
+/// Whether the process runs that program. A service with its own program history is not also a process of the
+/// executable's.
+fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) -> bool {
+    let of_file = |program: &StoredProgram| process.program.path.as_os_str() == program.path.as_str();
+    let its_service = |program: &StoredProgram| {
         let unit = unit_of_detail(&program.detail);
         unit.is_some() && unit == process.unit.as_deref() && of_file(program)
     };
@@ -106,7 +113,7 @@ fn runs(process: &Running, program: &Program, programs: &[Program]) -> bool {
     of_file(program) && (its_service(program) || elsewhere())
 }
 
-/// `None` when the process is on the pick, or on something that cannot be told.
+/// `None` if the process runs under the pick, or if its candidate is unknown.
 fn row(context: &Context, state: &State, pick: &str, process: &Running) -> Option<Row> {
     let program = &state.known.program;
     let candidates = context.catalogue.candidates();
@@ -142,12 +149,13 @@ fn how(process: &Running, pick: &str, number: i64) -> String {
     }
 }
 
-/// The figures of one candidate's trials that count, of the present build.
+/// Figures of the valid trials of one candidate with the present build.
 struct Side {
     trials: usize,
-    /// CPU seconds per million operations: how much a run had to do differs, what an operation costs less so.
+    /// CPU seconds per million operations. The work differs between runs, but the cost of an operation less
+    /// so.
     cpu: Vec<f64>,
-    /// Resident bytes, mean over the run.
+    /// Mean resident bytes of each run.
     memory: Vec<f64>,
 }
 
@@ -184,7 +192,7 @@ fn memory_of(record: &TrialRecord) -> Option<f64> {
     (memory.snapshots > 0 && memory.resident() > 0).then_some(memory.resident() as f64)
 }
 
-/// Median of the pick over median of the present one, resampled together.
+/// Ratio of the medians, pick to present candidate, with its bootstrap interval.
 fn ratio(present: &[f64], pick: &[f64]) -> Option<Interval> {
     if present.len() < FEWEST || pick.len() < FEWEST {
         return None;
@@ -228,7 +236,7 @@ fn verdict(row: &Row) -> &'static str {
     }
 }
 
-/// As a percentage with its interval.
+/// The change in per cent, with its interval.
 fn change(ratio: Option<Interval>) -> String {
     let percent = |x: f64| (x - 1.0) * 100.0;
     ratio.map_or_else(

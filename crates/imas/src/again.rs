@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a decision is looked at again, in words.
 
-use imas_core::adaptive::Known;
+use imas_core::adaptive::AdaptiveState;
 use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
-use crate::show::State;
+use crate::program_view::State;
 use crate::when::when;
 
 const DAY_S: f64 = 24.0 * 3600.0;
@@ -33,13 +33,17 @@ pub(crate) fn again(state: &State) -> String {
     }
 }
 
-fn adaptive(known: &Known, state: &State) -> String {
+fn adaptive(known: &AdaptiveState, state: &State) -> String {
     const CHANGES: &str = "when the program, an allocator, the page settings or the CPUs change";
     match known.next_trial(state.weight) {
         Some(due) if due.is_now => "at the next start".to_owned(),
         Some(due) => {
             let what = if due.is_watch { "whether it still holds, by" } else { "the question is open:" };
             let name = &state.profile.candidates[due.candidate].name;
+            // Nothing is due for ever by time alone.
+            if !due.at_s.is_finite() {
+                return CHANGES.to_owned();
+            }
             format!("from {} on ({what} a trial of {name}), or {CHANGES}", when(due.at_s))
         }
         None => {

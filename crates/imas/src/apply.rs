@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas apply` and `imas unapply`: a service's candidate, as a drop-in beside its unit file. Shown first; written only when told.
+//! `imas apply` and `imas unapply`: a service's candidate, as a drop-in beside its unit file. Shown first;
+//! written only with --write or --watch.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_linux::catalogue::{Candidate, untrusted};
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Libraries;
 use imas_linux::index::detail_of_unit;
+use imas_linux::trust;
 use imas_store::domain::Domain;
 
+use crate::applied::{self, Applied};
 use crate::choice;
 use crate::context::Context;
 use crate::drop_in::{self, Found};
 use crate::message::{self, Hinted};
 use crate::output;
+use crate::program_view::state;
 use crate::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
-use crate::show::state;
 use crate::unit::{self, Unit, systemctl};
+use crate::watch::{self, WatchRecord};
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
+/// Exit status when no service would be changed.
+const NOTHING_TO_DO: u8 = 1;
 
 /// Where services are configured.
 fn root_of(how: &WriteArgs) -> &Path {
@@ -28,75 +34,233 @@ fn root_of(how: &WriteArgs) -> &Path {
 }
 
 pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
-    let name = unit::full_name(&args.unit)?;
+    let Some(unit) = &args.unit else { return auto(args, context) };
+    let name = unit::full_name(unit)?;
     let unit = Unit::read(&name, args.how.root.as_deref())?;
     let candidate = candidate_for(args, context, &unit)?;
-    check_place(context, candidate, &unit, &args.how)?;
+    let mut applied = not_yet(&unit, candidate, args);
+    apply_to(&unit, candidate, args, context, &mut applied)?;
+    let is_left_alone = applied.problem.is_some();
+    if args.how.json.json {
+        applied::print(&[applied])?;
+    }
+    Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
+}
+
+fn not_yet(unit: &Unit, candidate: &CatalogueCandidate, args: &ApplyArgs) -> Applied {
+    Applied::new(&unit.name, Some(&candidate.name), &drop_in::path(root_of(&args.how), &unit.name))
+}
+
+/// Shows the drop-in, and writes it where that was asked for. What is done so far is in `applied`, also after an error.
+fn apply_to(
+    unit: &Unit,
+    candidate: &CatalogueCandidate,
+    args: &ApplyArgs,
+    context: &Context,
+    applied: &mut Applied,
+) -> Result<()> {
+    let name = &unit.name;
+    check_place(context, candidate, unit, &args.how)?;
     let inherited = unit.environment_without_ours();
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
-    check_files(&unit, &variables, &args.how)?;
-    let text = drop_in::text(&name, &candidate.name, &variables);
-    let file = drop_in::path(root_of(&args.how), &name);
+    check_files(unit, &variables, &args.how)?;
+    let text = drop_in::text(name, &candidate.name, &variables);
+    let file = drop_in::path(root_of(&args.how), name);
     let old = match drop_in::find(&file)? {
-        Found::Edited => return Ok(left_alone(&file)),
+        Found::Edited => {
+            applied.problem = Some(left_alone(&file));
+            return Ok(());
+        }
         Found::Ours(old) if old == text => {
-            output::text(&format!("{}: {name} is on {} already", file.display(), candidate.name))?;
-            return Ok(ExitCode::SUCCESS);
+            if !args.how.json.json {
+                output::text(&format!("{}: {name} is on {} already", file.display(), candidate.name))?;
+            }
+            return Ok(());
         }
         Found::Ours(old) => old,
         Found::Nothing => String::new(),
     };
-    output::text(&difference(&file, &old, &text))?;
-    if !args.how.write {
+    applied.compare(&old, &text);
+    applied.show(args.how.json.json)?;
+    if args.watch.is_none() && !args.how.write {
         message::say(
             "nothing was written; to do it: the same with --write (and --now to restart the service)",
         );
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
-    drop_in::write(&file, &text)?;
-    take_effect(&[name], &args.how)?;
-    verify(&unit.name, &variables, &args.how);
-    Ok(ExitCode::SUCCESS)
+    let change = Change { unit, variables: &variables, old: &old, new: &text, file: &file };
+    write(&change, applied, args, context)
+}
+
+/// A drop-in that is about to be written.
+struct Change<'a> {
+    unit: &'a Unit,
+    variables: &'a [(String, String)],
+    old: &'a str,
+    new: &'a str,
+    file: &'a Path,
+}
+
+/// Writes it, and lets it take effect as far as that was asked for.
+fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
+    let name = &change.unit.name;
+    let Some(watch_s) = args.watch else {
+        watch::end(name);
+        drop_in::write(change.file, change.new)?;
+        applied.written = true;
+        applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
+        verify(name, change.variables, &args.how);
+        return Ok(());
+    };
+    let candidate = applied.candidate.clone().unwrap_or_default();
+    let work = watch::work_command(&context.config, change.unit);
+    let watched = watch::Change {
+        unit: name,
+        candidate: &candidate,
+        watch_s,
+        drop_in_before: change.old,
+        drop_in: change.new,
+        work,
+    };
+    let mut record = watch::prepare(&watched)?;
+    drop_in::write(change.file, change.new)?;
+    applied.written = true;
+    systemctl(&["daemon-reload"])?;
+    verify(name, change.variables, &args.how);
+    watch::begin(&mut record)?;
+    (applied.watch_s, applied.restarted) = (Some(watch_s), true);
+    message::say(&format!(
+        "imas: {name} is restarted under {candidate} and watched for {}: 'imas status' shows how it goes",
+        watch::span(watch_s)
+    ));
+    Ok(())
+}
+
+/// Every running service for whose program a better candidate than `system` is settled, each watched.
+fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
+    if args.watch.is_some() && !args.how.write {
+        return Err(Hinted::error(
+            "--auto --watch restarts every service that it changes, and needs --write",
+            "add --write; or leave --watch out to see what would be done",
+        ));
+    }
+    let store = context.open_store()?;
+    crate::harvest::harvest_quietly(context, &store);
+    let watch = args.how.write.then(|| args.watch.unwrap_or(watch::USUAL_S));
+    let args = ApplyArgs { watch, ..args.clone() };
+    let mut services = vec![];
+    for name in running_services()?.into_iter().filter(|name| !is_left_out(name)) {
+        // What cannot be read does not keep the other services from theirs either.
+        let found = proven(context, &store, &name).unwrap_or_else(|error| {
+            message::warning(&format!("{name}: {error:#}"));
+            None
+        });
+        let Some((unit, candidate)) = found else { continue };
+        // One that cannot be given it does not keep the others from it.
+        let mut applied = not_yet(&unit, candidate, &args);
+        if let Err(error) = apply_to(&unit, candidate, &args, context, &mut applied) {
+            message::warning(&format!("{error:#}"));
+            applied.problem = Some(format!("{error:#}"));
+        }
+        services.push(applied);
+    }
+    if args.how.json.json {
+        applied::print(&services)?;
+    }
+    if services.is_empty() {
+        message::say("imas: no running service has a better candidate than system, as far as is known");
+        return Ok(ExitCode::from(NOTHING_TO_DO));
+    }
+    let is_any_right = services.iter().any(|service| service.problem.is_none());
+    Ok(if is_any_right { ExitCode::SUCCESS } else { ExitCode::from(LEFT_ALONE) })
+}
+
+/// Services that are never changed unasked: a restart ends sessions, or the machine depends on them.
+fn is_left_out(name: &str) -> bool {
+    const STARTS: [&str; 11] = [
+        "user@",
+        "imas-watch-",
+        "dbus",
+        "systemd-",
+        "display-manager.",
+        "gdm",
+        "sddm",
+        "lightdm",
+        "lxdm",
+        "xdm.",
+        "greetd",
+    ];
+    STARTS.iter().any(|start| name.starts_with(start))
+}
+
+fn running_services() -> Result<Vec<String>> {
+    let shown =
+        systemctl(&["list-units", "--type=service", "--state=running", "--plain", "--no-legend", "--full"])?;
+    Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+}
+
+/// The unit and what was proven better than `system` for it, unless it has that, or went back from it before.
+fn proven<'a>(
+    context: &'a Context,
+    store: &imas_store::Store,
+    name: &str,
+) -> Result<Option<(Unit, &'a CatalogueCandidate)>> {
+    let unit = Unit::read(name, None)?;
+    let Some(program) = unit.program().filter(|_| !unit.refuses_stop) else { return Ok(None) };
+    let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
+    let state = state(context, store, known, &crate::cli::RulesArgs::of_environment())?;
+    let pick = choice::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
+    let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
+    let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
+    let fits = check_program(&unit, Some(&program)).is_ok();
+    Ok((fits && !was_watched).then_some((unit, candidate)))
 }
 
 pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
     let names = match &args.unit {
         Some(word) => vec![unit::full_name(word)?],
-        None => applied(root_of(&args.how)),
+        None => applied_units(root_of(&args.how)),
     };
-    let mut removed = vec![];
-    let mut edited = false;
-    for name in names {
-        let file = drop_in::path(root_of(&args.how), &name);
-        match drop_in::find(&file)? {
-            Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
-            Found::Edited => edited |= left_alone(&file) != ExitCode::SUCCESS,
-            Found::Ours(old) => {
-                output::text(&difference(&file, &old, ""))?;
-                if args.how.write {
-                    drop_in::remove(&file)?;
-                }
-                removed.push(name);
+    let mut services = names.iter().map(|name| take_away(name, &args.how)).collect::<Result<Vec<_>>>()?;
+    let removed: Vec<String> =
+        services.iter().filter(|one| one.is_removed()).map(|one| one.unit.clone()).collect();
+    if args.how.write && !removed.is_empty() {
+        let restarted = take_effect(&removed, &args.how)?;
+        services.iter_mut().for_each(|one| one.restarted = restarted.contains(&one.unit));
+    }
+    let is_left_alone = removed.is_empty() || services.iter().any(|one| one.problem.is_some());
+    if !args.how.write && !is_left_alone {
+        message::say("nothing was removed; to do it: the same with --write");
+    }
+    if args.how.json.json {
+        applied::print(&services)?;
+    }
+    Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
+}
+
+/// Removes the drop-in of one service, where that was asked for.
+fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
+    let file = drop_in::path(root_of(how), name);
+    let mut applied = Applied::new(name, None, &file);
+    match drop_in::find(&file)? {
+        Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
+        Found::Edited => applied.problem = Some(left_alone(&file)),
+        Found::Ours(old) => {
+            applied.candidate = drop_in::candidate(&old).map(str::to_owned);
+            applied.compare(&old, "");
+            applied.show(how.json.json)?;
+            if how.write {
+                watch::end(name);
+                drop_in::remove(&file)?;
+                applied.written = true;
             }
         }
     }
-    if removed.is_empty() || edited {
-        take_effect_if(args, &removed)?;
-        return Ok(ExitCode::from(LEFT_ALONE));
-    }
-    if !args.how.write {
-        message::say("nothing was removed; to do it: the same with --write");
-    }
-    take_effect_if(args, &removed)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn take_effect_if(args: &UnapplyArgs, removed: &[String]) -> Result<()> {
-    if args.how.write && !removed.is_empty() { take_effect(removed, &args.how) } else { Ok(()) }
+    Ok(applied)
 }
 
 /// The services with a drop-in of that name, by name.
-fn applied(root: &Path) -> Vec<String> {
+fn applied_units(root: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(root.join("etc/systemd/system")).into_iter().flatten().flatten();
     let with_ours = entries.filter(|entry| entry.path().join(drop_in::NAME).is_file());
     let named =
@@ -106,17 +270,16 @@ fn applied(root: &Path) -> Vec<String> {
     names
 }
 
-fn left_alone(file: &Path) -> ExitCode {
-    message::say(&format!(
-        "imas: {}: it is not as 'imas apply' wrote it, so it is left alone",
-        file.display()
-    ));
+/// Says that the file is left alone, and answers why.
+fn left_alone(file: &Path) -> String {
+    let why = format!("{}: it is not as 'imas apply' wrote it, so it is left alone", file.display());
+    message::say(&format!("imas: {why}"));
     message::say("hint: look at it, and move it away if you do not need it");
-    ExitCode::from(LEFT_ALONE)
+    why
 }
 
 /// What was named, else what was learned about the service's program.
-fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Result<&'a Candidate> {
+fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Result<&'a CatalogueCandidate> {
     let program = unit.program();
     if args.how.root.is_none() {
         check_program(unit, program.as_ref())?;
@@ -130,8 +293,7 @@ fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Res
             "name a candidate with --candidate NAME",
         )
     })?;
-    let store = context.open_store()?;
-    crate::harvest::harvest_quietly(context, &store);
+    let store = crate::harvest::view(context)?;
     let known = known(context, &store, unit, &program)?.ok_or_else(|| {
         Hinted::error(
             format!("{}: nothing is known of its program, {program}", unit.name),
@@ -150,7 +312,7 @@ fn known(
     store: &imas_store::Store,
     unit: &Unit,
     program: &imas_linux::program::Program,
-) -> Result<Option<imas_store::samples::Program>> {
+) -> Result<Option<imas_store::samples::StoredProgram>> {
     let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
     let path = program.path.to_string_lossy();
     let service = store.find_program_in(domain, &path, &detail_of_unit(&unit.name))?;
@@ -159,7 +321,7 @@ fn known(
 
 /// What cannot be preloaded into is not given a drop-in that does nothing.
 fn check_program(unit: &Unit, program: Option<&imas_linux::program::Program>) -> Result<()> {
-    let elf = program.and_then(|program| imas_linux::elf::Executable::read(&program.path).ok());
+    let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
     match elf.and_then(|elf| elf.unfit()) {
         Some(unfit) => Err(Hinted::error(
             format!("{}: its program cannot be given an allocator: {}", unit.name, unfit.why()),
@@ -169,7 +331,8 @@ fn check_program(unit: &Unit, program: Option<&imas_linux::program::Program>) ->
     }
 }
 
-/// Those of this machine. What an image has for the children of its services is not known: plain paths work in all.
+/// Those of this machine. What an image has for the children of its services is not known: plain paths work
+/// in all.
 fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
     match how.root {
         None => context.libraries.clone(),
@@ -177,8 +340,13 @@ fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
     }
 }
 
-/// The libraries must be there for the service, and nobody but root may change what a service loads.
-fn check_place(context: &Context, candidate: &Candidate, unit: &Unit, how: &WriteArgs) -> Result<()> {
+/// The libraries must be there for the service, and only root may change what a service loads.
+fn check_place(
+    context: &Context,
+    candidate: &CatalogueCandidate,
+    unit: &Unit,
+    how: &WriteArgs,
+) -> Result<()> {
     if let Some(own_root) = &unit.own_root {
         return Err(Hinted::error(
             format!(
@@ -198,7 +366,7 @@ fn check_place(context: &Context, candidate: &Candidate, unit: &Unit, how: &Writ
             }
             Some(_) => {}
             None => {
-                if let Some(why) = untrusted(file, 0) {
+                if let Some(why) = trust::untrusted(file, 0) {
                     return Err(Hinted::error(
                         format!(
                             "{}: a service may not load what others than root could change: {why}",
@@ -234,31 +402,28 @@ fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> 
     Ok(())
 }
 
-/// As `diff -u` prints it.
-fn difference(file: &Path, old: &str, new: &str) -> String {
-    let shown = file.display().to_string();
-    let name = |text: &str| if text.is_empty() { "/dev/null".to_owned() } else { shown.clone() };
-    let diff = similar::TextDiff::from_lines(old, new);
-    diff.unified_diff().header(&name(old), &name(new)).to_string()
-}
-
-fn take_effect(names: &[String], how: &WriteArgs) -> Result<()> {
+/// Answers which services were restarted.
+fn take_effect(names: &[String], how: &WriteArgs) -> Result<Vec<String>> {
+    let mut restarted = vec![];
     if how.root.is_some() {
-        return Ok(());
+        return Ok(restarted);
     }
     systemctl(&["daemon-reload"])?;
     for name in names {
-        if how.now {
-            // One that does not run is not started.
-            systemctl(&["try-restart", "--", name])?;
-        } else {
+        if !how.now {
             message::say(&format!("imas: {name}: takes effect at its next start: systemctl restart {name}"));
+            continue;
         }
+        // One that does not run is not started.
+        if unit::is_active(name)? {
+            restarted.push(name.clone());
+        }
+        systemctl(&["try-restart", "--", name])?;
     }
-    Ok(())
+    Ok(restarted)
 }
 
-/// A drop-in that sorts behind ours may set the same variables again.
+/// A drop-in that sorts after ours may set the same variables again.
 fn verify(name: &str, wanted: &[(String, String)], how: &WriteArgs) {
     let Ok(unit) = Unit::read(name, how.root.as_deref()) else { return };
     let differs = |(variable, value): &&(String, String)| {
@@ -270,5 +435,19 @@ fn verify(name: &str, wanted: &[(String, String)], how: &WriteArgs) {
         message::warning(&format!(
             "{name}: another drop-in, read after ours, sets {variable}: see 'systemctl cat {name}'"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_with_sessions_is_left_out_of_auto() {
+        for name in ["user@1000.service", "dbus.service", "dbus-broker.service", "systemd-logind.service"] {
+            assert!(is_left_out(name), "{name}");
+        }
+        assert!(is_left_out("imas-watch-puma.service") && is_left_out("gdm3.service"));
+        assert!(!is_left_out("puma.service") && !is_left_out("redis-server.service"));
     }
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The candidate for something that lasts: a service, a container. Chosen from what is settled, never from half a measurement.
+//! The candidate for something that lasts: a service, a container. Chosen from what is settled, never from
+//! half a measurement.
 
 use std::path::Path;
 
 use anyhow::Result;
 use imas_core::Reason;
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
 
 use crate::context::Context;
 use crate::message::Hinted;
-use crate::show::State;
+use crate::program_view::State;
 use crate::under_way::UnderWay;
 
-/// The candidate that was learned for the program; `None` while its tests are not done or when nothing can serve it.
+/// The candidate that was learned for the program; `None` while its tests are not done or when nothing can
+/// serve it.
 pub(crate) fn settled(state: &State) -> Option<&str> {
     let decision = &state.decision;
     let decided = match decision.reason {
@@ -27,7 +29,7 @@ pub(crate) fn settled(state: &State) -> Option<&str> {
     (decided && !decision.trial && state.under_way.is_none()).then_some(decision.candidate.as_str())
 }
 
-/// The same, with words for those who cannot have it.
+/// The same. If no candidate is settled, the error has the reason.
 pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
     settled(state).ok_or_else(|| {
         let program = &state.known.program;
@@ -42,7 +44,7 @@ pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
 }
 
 /// The candidate of that name, if it can be used here and changes anything.
-pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a Candidate> {
+pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a CatalogueCandidate> {
     let candidate = context.candidate(name)?;
     if let Some(obstacle) = context.obstacle(candidate, None) {
         return Err(Hinted::error(
@@ -59,10 +61,11 @@ pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a Candida
     Ok(candidate)
 }
 
-/// The variables that differ from those inherited when a program is started in production under the candidate, in order.
+/// The variables that differ from those inherited when a program is started in production under the
+/// candidate, in order.
 pub(crate) fn changes(
     libraries: &Libraries,
-    candidate: &Candidate,
+    candidate: &CatalogueCandidate,
     follow: bool,
     inherited: &Variables,
 ) -> Result<Vec<(String, String)>, UnusablePath> {
@@ -74,8 +77,12 @@ pub(crate) fn changes(
     Ok(changed.map(|(name, value)| (text(name), text(value))).collect())
 }
 
-/// What has to be there for those variables to work: the guard and the allocator, and what the distribution brings.
-pub(crate) fn files<'a>(context: &'a Context, candidate: &'a Candidate) -> impl Iterator<Item = &'a Path> {
+/// What has to be there for those variables to work: the guard and the allocator, and what the distribution
+/// brings.
+pub(crate) fn files<'a>(
+    context: &'a Context,
+    candidate: &'a CatalogueCandidate,
+) -> impl Iterator<Item = &'a Path> {
     let ours = Some(context.libraries.guard.as_path());
     [ours, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }

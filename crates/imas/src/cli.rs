@@ -5,11 +5,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
-use imas_engine::flags::with_negative_numbers;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
 pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
+use imas_engine::flags::{with_negative_numbers, without_wrong_variables};
 
+use crate::bench_args::BenchArgs;
+use crate::complete;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
+use crate::trace_args::{RecordArgs, ReplayArgs};
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
@@ -28,21 +32,32 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// All that may be typed.
+    pub(crate) fn definition() -> clap::Command {
+        with_negative_numbers(crate::examples::add(Self::command()))
+    }
+
     /// From the words of the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = with_negative_numbers(Self::command()).try_get_matches()?;
+        let command = without_wrong_variables(Self::definition());
+        let matches = command.try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;
         cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
         Ok(cli)
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "one is parsed at each start of the command")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Measure a command under every candidate and say which suits it
     Bench(BenchArgs),
     /// Start a program under the candidate decided for it; a trial when one is due
     Run(RunArgs),
+    /// Run a command under system and write every malloc call of it into a trace
+    Record(RecordArgs),
+    /// Make the calls of a trace again under every candidate and say what each would take
+    Replay(ReplayArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
     List(ListArgs),
     /// What is known of a program, or of all
@@ -52,13 +67,16 @@ pub(crate) enum Command {
     /// Start a program under one candidate from now on, whatever is measured
     Pin(PinArgs),
     /// Let the policy decide again
-    Unpin(ProgramArgs),
+    Unpin(ProgramJsonArgs),
     /// Programs that are left alone
     Exclude(ExcludeArgs),
     /// Forget all that was measured of a program
-    Forget(ProgramArgs),
-    /// Give an allocator back into use that imasd has taken from everybody
-    Lift(LiftArgs),
+    Forget(ForgetArgs),
+    /// Store the trials that have ended, as the next start would: until then they are in memory alone
+    Harvest(JsonArgs),
+    /// Allow an allocator again that imasd has disabled for everybody
+    #[command(alias = "lift")]
+    Unblock(UnblockArgs),
     /// What imasd does and knows, and what really serves in the running processes
     Status(StatusArgs),
     /// Running processes that would gain from a restart, and how much
@@ -67,8 +85,13 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Take away what `apply` wrote
     Unapply(UnapplyArgs),
+    /// What the watcher of `apply --watch` runs
+    #[command(hide = true)]
+    WatchUnit { unit: String },
     /// Print what to set for a candidate: for a shell, systemd, an image, compose or Kubernetes
     Env(EnvArgs),
+    /// Put an allocator with all that it needs into one folder, for an image or a read-only volume
+    Bundle(BundleArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
     Doctor(DoctorArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify
@@ -98,70 +121,6 @@ pub(crate) struct MovedArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// Measured runs per candidate
-    #[arg(short = 'n', long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) runs: u32,
-    /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation)
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) trials: u32,
-    /// Candidates to compare with system, separated by commas; or `all`
-    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
-    pub(crate) with: Vec<String>,
-    /// Standard input of the command
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) input: Option<PathBuf>,
-    /// Runs under system before anything is measured
-    #[arg(short, long, default_value_t = 1, value_name = "N")]
-    pub(crate) warmup: u32,
-    /// Keep every run on one CPU, where CPU time is steadier; auto: when the last warm-up used one at a time
-    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    pub(crate) one_cpu: OneCpuName,
-    /// Seed of the order of runs and of the resampling
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Show what the command prints
-    #[arg(long)]
-    pub(crate) show_output: bool,
-    /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
-    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
-    pub(crate) timeout: Option<f64>,
-    /// Write everything as JSON; here and below `-` is standard output, and the table goes to standard error
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) export_json: Option<PathBuf>,
-    /// Write every run as CSV
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) export_csv: Option<PathBuf>,
-    /// Write the table as Markdown
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) export_markdown: Option<PathBuf>,
-    /// Append every run as a line of JSON as soon as it is made, for `imas-lab simulate --data`
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) export_runs: Option<PathBuf>,
-    /// What the program is called in those lines [default: its file's name]
-    #[arg(long, value_name = "NAME", requires = "export_runs")]
-    pub(crate) name: Option<String>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
-}
-
-/// When `bench` keeps its runs on one CPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OneCpuName {
-    /// When the last warm-up used one CPU at a time
-    #[default]
-    Auto,
-    /// Always: what a program of several threads does to its allocator is then not seen
-    Always,
-    /// Never
-    Never,
-}
-
 /// At the end of `imas run --help` and of its man page.
 const WHAT_CAN_BE_SEEN: &str = "The program and its children get their environment as it was. What the kernel keeps of the exec still shows what was set: \
  /proc/PID/environ has LD_PRELOAD, IMAS_UNSET, IMAS_WAS_*, IMAS_PAGE and the candidate's settings, and /proc/PID/maps the \
@@ -175,8 +134,8 @@ pub(crate) struct RunArgs {
     /// The program's children run under the same candidate
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Use this candidate once, whatever was decided; nothing is learned
-    #[arg(long, value_name = "NAME")]
+    /// Use this candidate once, whatever was decided; nothing is learned. With settings: 'jemalloc?narenas:1', as 'imas bench --with' takes them
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
     /// Say on standard error what was decided and why
     #[arg(short, long)]
@@ -184,14 +143,18 @@ pub(crate) struct RunArgs {
     /// Decide and say, but start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// A wrapper has started this call: 'imas run -- nice PROG' becomes 'nice imas run -- PROG'
+    #[arg(long = crate::wrapper::INSIDE, hide = true)]
+    pub(crate) inside_wrapper: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// A path, a name found in PATH, or the number that `imas show` prints; with --data the name it has there [default: every program]
+    /// A path, a name found in PATH, or the number that `imas show` prints; with --data the name it has there
+    /// [default: every program]
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: Option<OsString>,
     /// The file to write; it needs no network and no other file
@@ -231,15 +194,55 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM")]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: OsString,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct LiftArgs {
+pub(crate) struct ProgramJsonArgs {
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
+    #[arg(value_name = "PROGRAM", required_unless_present = "all", conflicts_with = "all", add = ArgValueCompleter::new(complete::programs))]
+    pub(crate) program: Option<OsString>,
+    /// Every program; pins go with them, exclusions stay
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleArgs {
+    /// Name of the candidate, as `imas list` shows it
+    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
+    pub(crate) candidate: String,
+    /// The folder to make, or an archive whose name ends in `.tar`
+    #[arg(long, value_name = "DIR|FILE.tar", value_hint = ValueHint::AnyPath)]
+    pub(crate) out: PathBuf,
+    /// Where it will be found when it is used
+    #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = crate::service_args::whole_path)]
+    pub(crate) at: PathBuf,
+    /// What the program starts in turn runs under it too: for an image whose entry point is a script
+    #[arg(long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnblockArgs {
     /// Name of the allocator, as `imas status` shows it
-    #[arg(value_name = "ALLOCATOR")]
+    #[arg(value_name = "ALLOCATOR", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) allocator: String,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -254,7 +257,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints
-    #[arg(value_name = "PROGRAM")]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
@@ -264,8 +267,12 @@ pub(crate) struct ShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
+    /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
+    #[arg(value_name = "PROGRAM", required_unless_present = "pid", add = ArgValueCompleter::new(complete::programs))]
+    pub(crate) program: Option<OsString>,
+    /// Explain where the memory of a running process is, and whether it is a leak or fragmentation
+    #[arg(long, value_name = "PID", conflicts_with = "program")]
+    pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
     #[command(flatten)]
@@ -277,11 +284,13 @@ pub(crate) struct PinArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     /// Name of the candidate, as `imas list` shows it
-    #[arg(value_name = "CANDIDATE")]
+    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: String,
     /// Give the candidate another chance if it is quarantined for this program
-    #[arg(long)]
-    pub(crate) lift: bool,
+    #[arg(long, alias = "lift")]
+    pub(crate) unblock: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -293,9 +302,9 @@ pub(crate) struct ExcludeArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExcludeAction {
     /// Leave a program alone: always `system`, never a trial
-    Add(ProgramArgs),
+    Add(ProgramJsonArgs),
     /// Stop leaving it alone
-    Remove(ProgramArgs),
+    Remove(ProgramJsonArgs),
     /// The programs left alone
     List(JsonArgs),
 }
@@ -307,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        Cli::definition().debug_assert();
     }
 
     #[test]
@@ -329,7 +338,36 @@ mod tests {
     fn words_after_the_dashes_are_left_alone() {
         let cli = Cli::parse_from(["imas", "bench", "-n", "3", "--", "ls", "-n", "--json"]);
         let Command::Bench(bench) = cli.command else { panic!("not bench") };
-        assert_eq!(bench.runs, 3);
+        assert_eq!(bench.runs, crate::bench_args::RunCount::Fixed(3));
         assert_eq!(bench.command, ["ls", "-n", "--json"]);
+        for words in [["imas", "run", "ls", "-n", "--", "--dry-run"], ["imas", "run", "--", "ls", "-n", "--"]]
+        {
+            let cli = Cli::parse_from(words);
+            let Command::Run(run) = cli.command else { panic!("not run") };
+            let after = words.into_iter().skip(2).skip_while(|word| *word == "--").map(OsString::from);
+            assert_eq!(run.command, after.collect::<Vec<_>>(), "the command need not come after dashes");
+            assert!(!run.dry_run);
+        }
+    }
+
+    /// Every verb that answers can answer in JSON, and every one has an example.
+    #[test]
+    fn every_verb_has_json_and_an_example() {
+        for verb in Cli::definition().get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            let name = verb.get_name();
+            let has_json = |verb: &clap::Command| verb.get_arguments().any(|arg| arg.get_id() == "json");
+            let asked = |verb: &&clap::Command| !verb.is_hide_set();
+            let below = verb.has_subcommands() && verb.get_subcommands().filter(asked).all(has_json);
+            assert!(
+                // The first is the program from then on, the second prints a script.
+                has_json(verb) || below || ["run", "completions"].contains(&name),
+                "{name} lacks --json"
+            );
+            let shown = verb.get_subcommands().filter(|below| !below.is_hide_set());
+            for one in std::iter::once(verb).chain(shown) {
+                let examples = one.get_after_help().is_some_and(|text| text.to_string().contains("imas "));
+                assert!(examples, "{name} {} lacks an example", one.get_name());
+            }
+        }
     }
 }

@@ -4,12 +4,14 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::CommandFactory;
 use imas_engine::manual;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::{advise, apply, bench, doctor, env, explain, list, report, show, start, status, system, wishes};
+use crate::{
+    advise, apply, bench, bundle, doctor, env, explain, list, overrides, record, replay, report, show, start,
+    status, system, watch,
+};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -17,21 +19,26 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => start::run(&args, places),
         Command::Bench(args) => bench::run(&args, &Context::new(places)?),
+        Command::Record(args) => record::run(&args, &Context::new(places)?),
+        Command::Replay(args) => replay::run(&args, &Context::new(places)?),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, &Context::new(places)?),
         Command::Explain(args) => explain::run(&args, &Context::new(places)?),
-        Command::Pin(args) => wishes::pin(&args, &Context::new(places)?),
-        Command::Unpin(args) => wishes::unpin(&args, &Context::new(places)?),
-        Command::Exclude(args) => wishes::exclude(&args.action, &Context::new(places)?),
-        Command::Forget(args) => wishes::forget(&args, &Context::new(places)?),
-        Command::Lift(args) => wishes::lift(&args, &Context::new(&places.of_the_system())?),
+        Command::Pin(args) => overrides::pin(&args, &Context::new(places)?),
+        Command::Unpin(args) => overrides::unpin(&args, &Context::new(places)?),
+        Command::Exclude(args) => overrides::exclude(&args.action, &Context::new(places)?),
+        Command::Forget(args) => overrides::forget(&args, &Context::new(places)?),
+        Command::Harvest(args) => crate::harvest::run(args, &Context::new(places)?),
+        Command::Unblock(args) => overrides::unblock(&args, &Context::new(&places.of_the_system())?),
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
         }
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),
-        Command::Env(args) => env::run(&args, &Context::new(places)?),
+        Command::WatchUnit { unit } => watch::run(&crate::unit::full_name(&unit)?),
+        Command::Env(args) => env::run(&args, places, &Context::new(places)?),
+        Command::Bundle(args) => bundle::run(&args, &Context::new(places)?),
         Command::Doctor(args) if args.noise => crate::noise::run(&args.command, args.pairs, args.json.json),
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
         Command::Suite(_) => moved("suite"),
@@ -45,16 +52,17 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    manual::completions(Cli::command(), shell)?;
+    manual::asking_completions("imas", shell)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
-    manual::manpages(Cli::command(), folder)?;
+    manual::manpages(Cli::definition(), folder)?;
+    crate::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says where a verb went: there is nothing of it here.
+/// Prints the new place of a verb that was moved out of this program.
 fn moved(verb: &str) -> Result<ExitCode> {
     bail!("{verb} moved to imas-lab: run 'imas-lab {verb} ...'")
 }

@@ -63,7 +63,7 @@ fn findings(context: &Context) -> Vec<Finding> {
     let mut findings = vec![];
     let store = store(context, &mut findings);
     findings.insert(0, installation(context, store.as_ref()));
-    findings.push(pages(context, store.as_ref()));
+    findings.push(pages(context));
     candidates(context, store.as_ref(), &mut findings);
     findings.push(counters());
     findings.push(conditions());
@@ -80,7 +80,7 @@ fn installation(context: &Context, store: Option<&Store>) -> Finding {
 
 fn store(context: &Context, findings: &mut Vec<Finding>) -> Option<Store> {
     let path = context.store_path.display().to_string();
-    match Store::open(&context.store_path).and_then(|store| Ok((store.check()?, store))) {
+    match Store::view(&context.store_path).and_then(|store| Ok((store.check()?, store))) {
         Ok((faults, store)) if faults.is_empty() => {
             findings.push(Finding::ok("store", path));
             Some(store)
@@ -101,30 +101,25 @@ fn store(context: &Context, findings: &mut Vec<Finding>) -> Option<Store> {
     }
 }
 
-fn pages(context: &Context, store: Option<&Store>) -> Finding {
-    let folder = match page::folder() {
-        Ok(folder) => folder,
-        Err(error) => {
-            return Finding::broken(
-                "trial pages",
-                error.to_string(),
-                "without pages there are no trials; programs run untouched",
-            );
-        }
-    };
+fn pages(context: &Context) -> Finding {
+    let folder = context.page_place();
     let says = folder.display().to_string();
-    let Some(store) = store else { return Finding::ok("trial pages", says) };
-    match harvest::harvest(context, store, &folder) {
-        Ok(harvest) if harvest.damaged.is_empty() && damaged(&folder) == 0 => {
-            let (stored, running) = (harvest.stored, harvest.running);
-            Finding::ok("trial pages", format!("{says}: {stored} stored now, {running} of running programs"))
+    match page::check_private(&folder) {
+        Err(error) if folder.symlink_metadata().is_ok() => {
+            let hint = "without pages there are no trials; programs run untouched";
+            return Finding::broken("trial pages", error.to_string(), hint);
         }
-        Ok(_) => {
-            let says = format!("{says}: {} damaged pages were set aside", damaged(&folder));
-            Finding::note("trial pages", says, "remove the *.damaged files once you have looked at them")
-        }
-        Err(error) => Finding::broken("trial pages", format!("{error:#}"), "is the disk full?"),
+        Err(_) => return Finding::ok("trial pages", format!("{says}: made by the first start")),
+        Ok(()) => {}
     }
+    let pending = harvest::pending(&folder);
+    let damaged = damaged(&folder) + pending.damaged.len();
+    if damaged > 0 {
+        let says = format!("{says}: {damaged} damaged pages");
+        return Finding::note("trial pages", says, "remove the *.damaged files once you have looked at them");
+    }
+    let (finished, running) = (pending.finished(), pending.running);
+    Finding::ok("trial pages", format!("{says}: {finished} finished, {running} of running programs"))
 }
 
 fn damaged(folder: &Path) -> usize {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The drop-in file that `imas apply` writes: marked, so that only ours is ever removed, and with a check sum, so that what somebody
-//! edited is left alone.
+//! The drop-in file that `imas apply` writes. A mark and a check sum identify it, so that only an unedited
+//! file of imas is ever removed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(crate) enum Found {
     Nothing,
     /// What we wrote, unchanged.
     Ours(String),
-    /// Ours once, edited since; or a file of somebody else's.
+    /// A file of imas that was edited, or a file of another origin.
     Edited,
 }
 
@@ -35,6 +35,12 @@ pub(crate) fn text(unit: &str, candidate: &str, variables: &[(String, String)]) 
         body.push_str(&line(name, value));
     }
     format!("{MARK}{:016x}\n{body}", check_sum(&body))
+}
+
+/// The candidate in a text of ours.
+pub(crate) fn candidate(text: &str) -> Option<&str> {
+    let line = text.lines().nth(1)?.strip_prefix("# ")?;
+    line.split_once(" for ").map(|(candidate, _)| candidate)
 }
 
 /// One `Environment=` line. Quoted as systemd.syntax(7) has it; `%` begins a specifier.
@@ -99,13 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_edited_and_nothing_are_told_apart() {
+    fn an_own_file_an_edited_one_and_none_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let file = path(folder.path(), "x.service");
         assert_eq!(find(&file).unwrap(), Found::Nothing);
         let ours = text("x.service", "hoard", &[("A".into(), "b".into())]);
         write(&file, &ours).unwrap();
         assert_eq!(find(&file).unwrap(), Found::Ours(ours.clone()));
+        assert_eq!(candidate(&ours), Some("hoard"));
         std::fs::write(&file, ours.replace("A=b", "A=c")).unwrap();
         assert_eq!(find(&file).unwrap(), Found::Edited);
         std::fs::write(&file, "[Service]\n").unwrap();

@@ -1,33 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas env`: what has to be set to start something under a candidate, in the words of a shell, a unit, an image or a cluster.
+//! `imas env`: what has to be set to start something under a candidate, in the words of a shell, a unit, an
+//! image or a cluster.
 //!
 //! What is printed is made of names and paths of this installation; each format quotes them by its own rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 
-use crate::context::Context;
-use crate::profile::find;
-use crate::service_args::{EnvArgs, Format};
-use crate::show::state;
-use crate::{choice, drop_in, message, output};
+use serde_json::json;
 
-pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
+use crate::cli::Places;
+use crate::context::Context;
+use crate::message::Hinted;
+use crate::profile::find;
+use crate::program_view::state;
+use crate::service_args::{EnvArgs, Format};
+use crate::{bundle, choice, drop_in, message, output};
+
+pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let name = match (&args.candidate, &args.program) {
         (Some(name), _) => name.clone(),
         (None, Some(word)) => learned(context, word)?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let candidate = choice::usable(context, &name)?;
+    if args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
+        return Err(Hinted::error(
+            format!(
+                "{}: these libraries are part of a checkout, which nothing that lasts may rely on",
+                context.lib_dir.display()
+            ),
+            format!(
+                "'make install', or 'imas bundle {name} --out DIR' and 'imas env --bundle DIR'; --lib-dir takes any folder as it is"
+            ),
+        ));
+    }
+    let moved = args.bundle.as_deref().map(|at| bundle::moved(candidate, at));
+    let candidate = moved.as_ref().unwrap_or(candidate);
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { std::env::vars_os().collect() } else { Variables::new() };
-    let variables = choice::changes(&libraries(context, args.format), candidate, args.follow, &inherited)?;
+    let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
+    if args.json.json {
+        let variables: BTreeMap<_, _> = variables.into_iter().collect();
+        output::json(&json!({ "schema": 1, "candidate": candidate.name, "environment": variables }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let setting = Setting { context, candidate, variables, args };
     output::text(&match args.format {
         Format::Sh => setting.sh(),
@@ -42,25 +65,33 @@ pub(crate) fn run(args: &EnvArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// As `make` leaves it: the folder moves, is cleaned, and belongs to a developer.
+fn is_checkout(lib_dir: &Path) -> bool {
+    lib_dir.ends_with("build/lib/imas")
+        && lib_dir.ancestors().nth(3).is_some_and(|root| root.join("Cargo.toml").is_file())
+}
+
 /// Those of this machine; an image gets the files alone, without the folder through which children find them.
-fn libraries(context: &Context, format: Format) -> Libraries {
-    match format {
+fn libraries(context: &Context, args: &EnvArgs) -> Libraries {
+    if let Some(bundle) = &args.bundle {
+        return Libraries::plain(bundle);
+    }
+    match args.format {
         Format::Sh | Format::Systemd => context.libraries.clone(),
         Format::Dockerfile | Format::Compose | Format::Kubernetes => Libraries::plain(&context.lib_dir),
     }
 }
 
 fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
-    let store = context.open_store()?;
-    crate::harvest::harvest_quietly(context, &store);
+    let store = crate::harvest::view(context)?;
     let state = state(context, &store, find(&store, word)?, &crate::cli::RulesArgs::of_environment())?;
     Ok(choice::settled_or_why(&state)?.to_owned())
 }
 
-/// What is to be written down.
+/// The settings that are to be written.
 struct Setting<'a> {
     context: &'a Context,
-    candidate: &'a Candidate,
+    candidate: &'a CatalogueCandidate,
     variables: Vec<(String, String)>,
     args: &'a EnvArgs,
 }
@@ -82,6 +113,25 @@ impl Setting<'_> {
     }
 
     fn dockerfile(&self) -> String {
+        let name = &self.candidate.name;
+        match &self.args.bundle {
+            Some(at) => {
+                let copy = json_list(&[Path::new("imas"), at]);
+                format!(
+                    "# {name}. First, beside the Dockerfile: imas bundle {name} --out imas\nCOPY {copy}\n"
+                ) + &self.env_lines()
+            }
+            None => self.dockerfile_of_files() + &self.env_lines(),
+        }
+    }
+
+    fn env_lines(&self) -> String {
+        let line =
+            |(name, value): &(String, String)| format!("ENV {name}={}\n", escaped(value, &['"', '\\', '$']));
+        self.variables.iter().map(line).collect()
+    }
+
+    fn dockerfile_of_files(&self) -> String {
         let folder = Path::new("imas");
         let mut text = format!(
             "# {}. Copy the libraries beside the Dockerfile first:\n#   mkdir -p imas",
@@ -97,9 +147,6 @@ impl Setting<'_> {
         for file in self.own_files() {
             let name = file.file_name().map(PathBuf::from).unwrap_or_default();
             text.push_str(&format!("COPY {}\n", json_list(&[&folder.join(name), file])));
-        }
-        for (name, value) in &self.variables {
-            text.push_str(&format!("ENV {name}={}\n", escaped(value, &['"', '\\', '$'])));
         }
         text
     }
@@ -165,6 +212,9 @@ impl Setting<'_> {
 
     /// The folders to mount: the installation's, and that of a library which lies elsewhere.
     fn folders(&self) -> BTreeSet<PathBuf> {
+        if let Some(bundle) = &self.args.bundle {
+            return BTreeSet::from([bundle.clone()]);
+        }
         let lib_dir = &self.context.lib_dir;
         let of = |file: &Path| {
             if file.starts_with(lib_dir) { lib_dir.clone() } else { file.parent().unwrap_or(file).to_owned() }
@@ -180,7 +230,7 @@ impl Setting<'_> {
         if let Some(needs) = &self.candidate.needs {
             message::warning(&format!("{} has to be in the image", needs.display()));
         }
-        message::warning("an LD_PRELOAD that the image sets is replaced: put it behind ours, after a colon");
+        message::warning("an LD_PRELOAD that the image sets is replaced: append it to ours, after a colon");
     }
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain`: what was decided for a program, why, on which evidence, and how to undo it.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use imas_core::adaptive::{self, Expected, Expired};
-use imas_core::paper::Pick;
+use anyhow::{Result, bail};
+use imas_core::adaptive::Expired;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
+use imas_linux::running::{Running, is_copy_of_its_parent};
 use imas_store::decisions::Decided;
 use serde_json::json;
 
@@ -17,19 +18,29 @@ use crate::again::again;
 use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
+use crate::picks;
 use crate::profile::find;
-use crate::show::{State, next_line, splits, state, table};
+use crate::program_view::{State, state};
+use crate::show::{next_line, splits, table};
 use crate::when::when;
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;
 
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
-    let store = context.open_store()?;
-    crate::harvest::harvest_quietly(context, &store);
-    let state = state(context, &store, find(&store, &args.program.program)?, &args.rules)?;
+    match (args.pid, &args.program) {
+        (Some(pid), _) => crate::process_memory::run(pid, args.json, context),
+        (None, Some(program)) => of_program(program, args, context),
+        (None, None) => bail!("name a program, or a process with --pid"),
+    }
+}
+
+fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
+    let store = crate::harvest::view(context)?;
+    let state = state(context, &store, find(&store, program)?, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
     if args.json.json {
+        let all = picks::picks(&state);
         let quarantines: Vec<_> =
             state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref()).collect();
         output::json(&json!({
@@ -41,17 +52,10 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
             "undo": undo(&state, context),
             "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
             "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
-            "expected_gain": expected_gains(&state)
-                .iter()
-                .map(|one| json!({
-                    "pick": one.pick,
-                    "candidate": state.profile.candidates[one.candidate].name,
-                    "gain": one.gain,
-                    "interval": one.interval,
-                    "rounds": one.rounds,
-                }))
-                .collect::<Vec<_>>(),
+            "picks": picks::names_json(&all),
+            "expected_gain": picks::gains_json(&all),
             "looked_at_again": again(&state),
+            "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
             "candidates": state.profile.candidates,
@@ -68,8 +72,8 @@ fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
     }
-    for one in expected_gains(state) {
-        writeln!(text, "  {}", gain_line(&one, &state.profile.candidates[one.candidate].name))?;
+    for line in picks::gain_lines(&picks::picks(state)) {
+        writeln!(text, "  {line}")?;
     }
     if let Some(confidence) = confidence(state) {
         writeln!(text, "  confidence: {confidence}")?;
@@ -78,6 +82,9 @@ fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
         writeln!(text, "  to change it: {undo}")?;
     }
     writeln!(text, "  looked at again: {}", again(state))?;
+    if let Some(workers) = forked_workers(state) {
+        writeln!(text, "  {workers}")?;
+    }
     if let Some(expired) = expired(state) {
         writeln!(text, "  {expired}")?;
     }
@@ -102,30 +109,6 @@ fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
     Ok(text)
 }
 
-/// Of the three picks; none under `paper`.
-fn expected_gains(state: &State) -> Vec<Expected> {
-    state.profile.adaptive.as_ref().map_or_else(Vec::new, adaptive::expected)
-}
-
-fn gain_line(one: &Expected, candidate: &str) -> String {
-    let (pick, what) = match one.pick {
-        Pick::Fastest => ("fastest", "CPU"),
-        Pick::Leanest => ("leanest", "memory"),
-        Pick::Balanced => ("balanced", "CPU and memory together"),
-    };
-    let percent = |fraction: f64| format!("{:+.1}", fraction * 100.0);
-    match one.interval {
-        Some((lo, hi)) => format!(
-            "expected gain of the {pick}, {candidate}: {} % [{}, {}] of {what}, over {} rounds",
-            percent(one.gain),
-            percent(lo),
-            percent(hi),
-            one.rounds
-        ),
-        None => format!("expected gain of the {pick}, {candidate}: none, as no candidate is proven better"),
-    }
-}
-
 /// How sure the answer is.
 fn confidence(state: &State) -> Option<String> {
     let known = state.profile.adaptive.as_ref()?;
@@ -139,6 +122,24 @@ fn confidence(state: &State) -> Option<String> {
     })
 }
 
+/// Running processes of the program that cannot differ from their parent, in words.
+fn forked_workers(state: &State) -> Option<String> {
+    let program = &state.known.program;
+    let is_it = |process: &&Running| {
+        process.program.path.as_os_str() == program.path.as_str() && process.program.detail == program.detail
+    };
+    let running = imas_linux::running::all();
+    let own: Vec<_> = running.iter().filter(is_it).collect();
+    let copies = own.iter().filter(|process| is_copy_of_its_parent(process.pid)).count();
+    (copies > 0).then(|| {
+        format!(
+            "{copies} of its {} running processes are workers that were forked and executed nothing: they have the allocator of \
+             their parent and cannot be given different ones for a comparison",
+            own.len()
+        )
+    })
+}
+
 /// Trials of this build that no longer count, in words.
 fn expired(state: &State) -> Option<String> {
     let known = state.profile.adaptive.as_ref()?;
@@ -147,8 +148,8 @@ fn expired(state: &State) -> Option<String> {
     let age = (by_age > 0).then(|| format!("{by_age} are older than {days:.0} days"));
     let machine = (by_machine > 0)
         .then(|| format!("{by_machine} are of another machine state than now ({})", state.known.machine));
-    let said: Vec<_> = age.into_iter().chain(machine).collect();
-    (!said.is_empty()).then(|| format!("trials that no longer count: {}", said.join("; ")))
+    let reasons: Vec<_> = age.into_iter().chain(machine).collect();
+    (!reasons.is_empty()).then(|| format!("trials that no longer count: {}", reasons.join("; ")))
 }
 
 fn undo(state: &State, context: &Context) -> Option<String> {
@@ -160,13 +161,13 @@ fn undo(state: &State, context: &Context) -> Option<String> {
 }
 
 fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
-    let lift = context.on_this_store(&format!("imas pin --lift {program} {}", quarantine.candidate));
+    let lift = context.on_this_store(&format!("imas pin --unblock {program} {}", quarantine.candidate));
     let how = match (quarantine.ended, quarantine.hung) {
         (_, Some(hang)) => format!(
-            "hung: it stood still for {:.0} s, waiting for a lock, and was killed; under system it never lived longer than {:.1} s",
+            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
             hang.still_s, hang.longest_s
         ),
-        (Ended::Hung, _) => "hung: it stood still until imas bench ended it".to_owned(),
+        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
         (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
         _ => "death before its first instruction".to_owned(),
     };

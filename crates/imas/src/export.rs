@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of `imas bench` into files; `-` is standard output.
 
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use imas_linux::host::Host;
-use imas_report::bench::Report;
+use imas_report::bench::{BenchLayout, BenchReport};
 use imas_report::output::is_stdout;
+use imas_runs::journal::Journal;
 
-use crate::cli::BenchArgs;
+use crate::bench_args::BenchArgs;
 use crate::message::Hinted;
 use crate::output;
 
 /// Options and the files that they name.
 fn named(args: &BenchArgs) -> impl Iterator<Item = (&'static str, &Path)> {
     let all = [
-        ("--export-json", &args.export_json),
-        ("--export-csv", &args.export_csv),
-        ("--export-markdown", &args.export_markdown),
-        ("--export-runs", &args.export_runs),
+        ("--export-json", &args.exports.export_json),
+        ("--export-csv", &args.exports.export_csv),
+        ("--export-markdown", &args.exports.export_markdown),
+        ("--export-runs", &args.exports.export_runs),
+        ("--export-junit", &args.exports.export_junit),
     ];
     all.into_iter().filter_map(|(option, file)| Some((option, file.as_deref()?)))
 }
@@ -33,7 +38,16 @@ pub(crate) fn takes_stdout(args: &BenchArgs) -> bool {
     on_stdout(args).next().is_some()
 }
 
-/// Finds out before anything is measured whether the files can be written: the result of an hour must not be lost at its end.
+/// The file of raw runs, to which each run is appended.
+pub(crate) fn journal(file: &Path) -> Result<Journal> {
+    if is_stdout(file) {
+        return Ok(Journal::stdout());
+    }
+    Journal::open(file).with_context(|| file.display().to_string())
+}
+
+/// Finds out before anything is measured whether the files can be written: the result of an hour must not be
+/// lost at its end.
 pub(crate) fn check(args: &BenchArgs) -> Result<()> {
     let others = [(args.json, "--json"), (args.show_output, "--show-output")];
     let others = others.into_iter().filter_map(|(is_given, option)| is_given.then_some(option));
@@ -45,10 +59,19 @@ pub(crate) fn check(args: &BenchArgs) -> Result<()> {
         ));
     }
     for (_, file) in named(args).filter(|(_, file)| !is_stdout(file)) {
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
-        opened.map_err(|error| cannot_write(file, &error))?;
+        // A file that is there is opened; beside one that is not, nothing is left should the measuring be
+        // interrupted.
+        let tried = match std::fs::metadata(file) {
+            Ok(_) => std::fs::OpenOptions::new().append(true).open(file).map(drop),
+            Err(_) => tempfile::tempfile_in(folder_of(file)).map(drop),
+        };
+        tried.map_err(|error| cannot_write(file, &error))?;
     }
     Ok(())
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> anyhow::Error {
@@ -58,24 +81,73 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> anyhow::Error {
     )
 }
 
-pub(crate) fn write(args: &BenchArgs, report: &Report<Host>) -> Result<()> {
-    match &args.export_json {
-        Some(file) if is_stdout(file) => output::json(report)?,
-        Some(file) => to(file, &(serde_json::to_string_pretty(report)? + "\n"))?,
-        None => {}
+/// The JSON alone, of whatever report.
+pub(crate) fn json(args: &BenchArgs, report: &impl serde::Serialize) -> Result<()> {
+    match &args.exports.export_json {
+        Some(file) if is_stdout(file) => output::json(report),
+        Some(file) => to(file, &(serde_json::to_string_pretty(report)? + "\n")),
+        None => Ok(()),
     }
-    if let Some(file) = &args.export_csv {
-        to(file, &String::from_utf8(report.csv()?)?)?;
+}
+
+/// The results of several commands as one document.
+#[derive(serde::Serialize)]
+struct Results<'a> {
+    schema: u32,
+    results: &'a [BenchReport<Host>],
+}
+
+/// Every export that was asked for, and the JSON on standard output.
+pub(crate) fn write(args: &BenchArgs, reports: &[BenchReport<Host>]) -> Result<()> {
+    match reports {
+        [report] => as_json(args, report)?,
+        results => as_json(args, &Results { schema: 1, results })?,
     }
-    if let Some(file) = &args.export_markdown {
-        to(file, &report.markdown())?;
+    if let Some(file) = &args.exports.export_csv {
+        to(file, &String::from_utf8(BenchReport::csv(reports)?)?)?;
+    }
+    if let Some(file) = &args.exports.export_markdown {
+        let look = &args.look;
+        let layout = BenchLayout { columns: look.columns.clone(), sort: look.sort, width: None };
+        let sections: Vec<String> = reports.iter().map(|report| report.markdown(&layout)).collect();
+        to(file, &sections.join("\n\n"))?;
     }
     Ok(())
 }
 
-fn to(file: &Path, text: &str) -> Result<()> {
+fn as_json(args: &BenchArgs, value: &impl serde::Serialize) -> Result<()> {
+    if args.json {
+        output::json(value)?;
+    }
+    json(args, value)
+}
+
+pub(crate) fn to(file: &Path, text: &str) -> Result<()> {
     if is_stdout(file) {
         return output::text(text);
     }
-    std::fs::write(file, text).map_err(|error| cannot_write(file, &error))
+    whole(file, text).map_err(|error| cannot_write(file, &error))
+}
+
+/// Writes a file whole or not at all; what is no plain file, such as a pipe or a device, is written to as it
+/// is.
+fn whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    if std::fs::symlink_metadata(file).is_ok_and(|about| !about.is_file()) {
+        return std::fs::write(file, format!("{text}{end}"));
+    }
+    let mode = std::fs::metadata(file)
+        .map_or_else(|_| Permissions::from_mode(0o666 & !umask()), |about| about.permissions());
+    let mut partial = tempfile::Builder::new().prefix(".imas-").tempfile_in(folder_of(file))?;
+    partial.write_all(text.as_bytes())?;
+    partial.write_all(end.as_bytes())?;
+    partial.as_file().set_permissions(mode)?;
+    partial.persist(file).map(drop).map_err(|error| error.error)
+}
+
+/// The file mode mask of this process, from /proc: umask(2) cannot read it without changing it.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
 }

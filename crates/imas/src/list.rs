@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::candidates::version;
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_store::Store;
 use serde::Serialize;
 
@@ -42,7 +42,8 @@ struct Listing {
 }
 
 pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
-    // Only a cache here: listing works without a store.
+    // Only a cache here: what takes seconds to find out about libraries is kept. Listing works without a
+    // store.
     let store = Store::open(&context.store_path).ok();
     let candidates = context.catalogue.candidates().iter().filter(|c| c.default || !args.default);
     let rows =
@@ -53,9 +54,19 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
     }
     let listing = Listing { schema: 1, candidates: rows, problems };
     for (row, reason) in listing.candidates.iter().filter_map(|row| Some((row, row.reason.as_ref()?))) {
-        // What somebody added, he wants to correct; of ours the table says enough.
+        // A user can correct an entry that the user added, so its fault is reported. For the built-in ones
+        // the table is enough.
         if context.catalogue.find(&row.name).is_some_and(|candidate| candidate.added) {
             message::warning(&format!("catalogue: {}: candidate '{}': {reason}", row.defined, row.name));
+        }
+    }
+    for candidate in context.catalogue.candidates() {
+        for fact in &candidate.accept {
+            let fact = imas_linux::contract::in_words(fact);
+            message::warning(&format!(
+                "{} is used although it may break malloc's contract: {fact}",
+                candidate.name
+            ));
         }
     }
     if args.json.json {
@@ -66,7 +77,7 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(candidate: &Candidate, obstacle: Option<String>) -> Row {
+fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
     Row {
         name: candidate.name.clone(),
         available: obstacle.is_none(),
@@ -83,7 +94,7 @@ fn row(candidate: &Candidate, obstacle: Option<String>) -> Row {
 }
 
 /// The version, with the package's for what the distribution brings.
-fn full_version(candidate: &Candidate) -> String {
+fn full_version(candidate: &CatalogueCandidate) -> String {
     let package = candidate.needs.as_deref().and_then(imas_linux::package::version_of);
     match package {
         Some(package) => format!("{package} ({})", version(candidate)),

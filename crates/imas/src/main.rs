@@ -1,36 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas`: finds the memory allocator that suits a program, and starts the program on it.
 //!
-//! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it is only put together.
+//! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it
+//! is only put together.
 
+mod activity;
 mod advise;
 mod again;
+mod applied;
 mod apply;
+mod arena_advice;
 mod bench;
+mod bench_args;
+mod bundle;
 mod choice;
 mod cli;
-mod commands;
+mod complete;
 mod dispatch;
 mod doctor;
 mod drop_in;
 mod env;
+mod examples;
 mod explain;
 mod export;
 mod harvest;
+mod last_look;
+mod lines_args;
 mod list;
+mod man;
 mod noise;
+mod overrides;
+mod picks;
+mod process_memory;
 mod profile;
+mod program_names;
+mod program_view;
+mod record;
+mod replay;
 mod report;
+mod server_args;
 mod service_args;
 mod show;
-mod sighting;
 mod start;
 mod status;
 mod system;
+mod trace_args;
 mod under_way;
 mod unit;
+mod watch;
 mod when;
-mod wishes;
+mod wrapper;
 
 use std::process::ExitCode;
 
@@ -41,6 +60,8 @@ fn main() -> ExitCode {
     if let Some(answer) = probe::answer() {
         return answer;
     }
+    // The shell asks what may follow: in its environment is COMPLETE.
+    clap_complete::CompleteEnv::with_factory(cli::Cli::definition).complete();
     let cli = match cli::Cli::read() {
         Ok(cli) => cli,
         Err(usage) => return usage_error(&usage),
@@ -57,10 +78,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are data; anything else is a usage error, 125 for `run` so that no code of the program is imitated.
+/// Help and version are data; anything else is a usage error, 125 for `run` so that no code of the program is
+/// imitated.
 fn usage_error(usage: &clap::Error) -> ExitCode {
     let for_run = std::env::args_os().nth(1).is_some_and(|word| word == "run");
-    let _ = usage.print(); // nothing is left to be told if this fails
+    let _ = usage.print(); // if this fails, the error cannot be reported either
     match usage.use_stderr() {
         false => ExitCode::SUCCESS,
         true if for_run => ExitCode::from(125),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas doctor --noise`: one program against itself, to see which measure is steady on this machine.
+//! `imas doctor --noise`: compares a program with itself, to find the measures that are steady on this
+//! machine.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -7,30 +8,38 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_core::candidate::SYSTEM;
 use imas_core::cost::{Priced, cost_by_others};
-use imas_core::pace::{EvenPace, Paced};
+use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::stats::{Steadiness, steadiness};
-use imas_linux::measure::{self, Outcome};
+use imas_linux::measure::{RunOutcome, RunRequest};
 use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
-use imas_runs::backing::{Backing, Extremes};
+use imas_report::format;
+use imas_runs::executor::{Execution, Executor, RunLimits};
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_runs::prefault::Extremes;
+use imas_runs::record::record;
+use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
+use imas_runs::schedule::{RoundKind, Step};
+use imas_runs::subject::{Subject, Timeout};
 use serde_json::json;
 
 use crate::{message, output};
 
-/// A true difference of this size is what is looked for.
+/// The true difference that a comparison should find.
 const DIFFERENCE: f64 = 0.03;
-/// So many pairs are a comparison that people wait for.
+/// Largest number of pairs that users will wait for.
 const FEW_PAIRS: u32 = 20;
-/// No run takes longer.
+/// Time limit of a run.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// Lines that the program of the house sorts: about half a second of work.
+/// Number of lines that the built-in command sorts: about half a second of work.
 const LINES: u64 = 400_000;
 
-/// A figure of a run; 0 where it was not measured.
-type Measure = (&'static str, fn(&Outcome) -> f64);
+/// Name and value of a measure; 0 if it was not measured.
+type Measure = (&'static str, fn(&RunOutcome) -> f64);
 
-/// What CPU time is called.
+/// Name of CPU time in the output.
 const CPU_SECONDS: &str = "user + system seconds";
 const CPU: Measure = (CPU_SECONDS, |run| run.user_s + run.system_s);
 
@@ -51,17 +60,21 @@ fn counted(count: Option<u64>) -> f64 {
     count.unwrap_or(0) as f64
 }
 
-/// Runs `command`, or a sort of lines made up for it, in `pairs` pairs.
+/// Runs `command` in `pairs` pairs. Without a command, it sorts generated lines.
 pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<ExitCode> {
     let lines = lines()?;
     let own: Vec<OsString> =
         ["sort", "--parallel=1", "-k2,2", "-S", "64M"].into_iter().map(OsString::from).collect();
     let own: Vec<OsString> = own.into_iter().chain([lines.path().into()]).collect();
     let words = if command.is_empty() { &own[..] } else { command };
-    let backing = Backing::default();
-    let (runs, kept) = measured(words, pairs, &backing)?;
-    backing.look_after_a_while();
-    let touches = backing.extremes();
+    let NoiseRuns { free: runs, kept, signal, touches } = measured(words, pairs)?;
+    if signal.is_some() {
+        message::warning(&format!(
+            "interrupted: these are the figures of {}",
+            format::counted(runs.len() / 2, "pair")
+        ));
+    }
+    let pairs = if signal.is_some() { u32::try_from(runs.len() / 2)? } else { pairs };
     warn_of_failures(words, &[&runs[..], &kept].concat());
     let rows = rows(&runs, &kept);
     if as_json {
@@ -74,14 +87,14 @@ pub(crate) fn run(command: &[OsString], pairs: u32, as_json: bool) -> Result<Exi
         )?;
     } else {
         output::text(&page(words, pairs, &rows))?;
-        output::text(&touches.map(said_of_touches).unwrap_or_default())?;
+        output::text(&touches.map(touch_costs).unwrap_or_default())?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(InterruptedBy(signal).exit_status())))
 }
 
-/// A program that fails at once is steady, and says nothing of the one that was meant.
-fn warn_of_failures(words: &[OsString], runs: &[Outcome]) {
-    let failed: Vec<&Outcome> = runs.iter().filter(|run| run.exit != 0 || run.timed_out).collect();
+/// A program that fails at once gives steady figures that are useless, so failures are reported.
+fn warn_of_failures(words: &[OsString], runs: &[RunOutcome]) {
+    let failed: Vec<&RunOutcome> = runs.iter().filter(|run| run.exit != 0 || run.timed_out).collect();
     let Some(last) = failed.last() else { return };
     let program = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let how = match last.signal {
@@ -89,10 +102,10 @@ fn warn_of_failures(words: &[OsString], runs: &[Outcome]) {
         Some(signal) => format!("with signal {signal}"),
         None => format!("with exit {}", last.exit),
     };
-    let said = last.stderr_tail.lines().rev().find(|line| !line.trim().is_empty());
-    let said = said.map_or_else(String::new, |said| format!(": {}", said.trim()));
+    let printed = last.stderr_tail.lines().rev().find(|line| !line.trim().is_empty());
+    let printed = printed.map_or_else(String::new, |printed| format!(": {}", printed.trim()));
     message::warning(&format!(
-        "{program}: {} of {} runs failed, the last {how}{said}",
+        "{program}: {} of {} runs failed, the last {how}{printed}",
         failed.len(),
         runs.len()
     ));
@@ -104,7 +117,7 @@ fn lines() -> Result<tempfile::NamedTempFile> {
     let mut text = String::new();
     let mut state = 1_u64;
     for line in 0..LINES {
-        // Park and Miller's generator: the work is the same everywhere.
+        // Park and Miller's generator, so that the work is the same on every machine.
         state = state * 16_807 % 2_147_483_647;
         text.push_str(&format!("{line} {state}\n"));
     }
@@ -112,14 +125,14 @@ fn lines() -> Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// The measures of runs that could use every CPU, and CPU time of those kept on one.
-fn rows(runs: &[Outcome], kept: &[Outcome]) -> Vec<(String, Option<Steadiness>)> {
+/// All measures of the runs on all CPUs, and the CPU time of the runs on one CPU.
+fn rows(runs: &[RunOutcome], kept: &[RunOutcome]) -> Vec<(String, Option<Steadiness>)> {
     let plain = runs.iter().map(CPU.1);
     let of = |(name, of): &Measure| ((*name).to_owned(), of_pairs(runs.iter().map(of)));
     vec![
-        (format!("{CPU_SECONDS} at even pace, on one CPU"), of_pairs(even(kept))),
+        (format!("normalised {CPU_SECONDS}, on one CPU"), of_pairs(even(kept))),
         (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept.iter().map(CPU.1))),
-        (format!("{CPU_SECONDS} at even pace"), of_pairs(even(runs))),
+        (format!("normalised {CPU_SECONDS}"), of_pairs(even(runs))),
         (format!("{CPU_SECONDS}, better of two"), of_better_of_two(plain)),
         (COST.to_owned(), cost(runs).and_then(|costs| of_pairs(costs.into_iter()))),
     ]
@@ -128,12 +141,12 @@ fn rows(runs: &[Outcome], kept: &[Outcome]) -> Vec<(String, Option<Steadiness>)>
     .collect()
 }
 
-/// What the counters say a run cost.
+/// Name of the cost computed from performance counters.
 const COST: &str = "instructions, faults and misses, priced";
 
-/// None where one of them is not counted.
-fn cost(runs: &[Outcome]) -> Option<Vec<f64>> {
-    let priced = |run: &Outcome| {
+/// None if one of the counters is missing.
+fn cost(runs: &[RunOutcome]) -> Option<Vec<f64>> {
+    let priced = |run: &RunOutcome| {
         let counts =
             [run.counts.instructions?, run.minor_faults, run.counts.cache_misses?, run.counts.dtlb_misses?];
         Some(Priced { cpu_s: CPU.1(run), counts: counts.map(|count| count as f64) })
@@ -141,20 +154,21 @@ fn cost(runs: &[Outcome]) -> Option<Vec<f64>> {
     cost_by_others(&runs.iter().map(priced).collect::<Option<Vec<_>>>()?)
 }
 
-/// CPU time with the pace taken out.
-fn even(runs: &[Outcome]) -> impl Iterator<Item = f64> {
+/// Normalised CPU time.
+fn even(runs: &[RunOutcome]) -> impl Iterator<Item = f64> {
     let runs: Vec<Paced> = runs.iter().map(|run| (CPU.1(run), run.pace)).collect();
-    let even = EvenPace::fit(std::slice::from_ref(&runs));
+    let even = PaceCorrection::fit(std::slice::from_ref(&runs));
     runs.into_iter().map(move |run| even.cpu_s(run))
 }
 
-/// A pair of it takes two pairs of runs.
+/// Steadiness of the better of two runs. Each of its pairs needs two pairs of runs.
 fn of_better_of_two(figures: impl Iterator<Item = f64>) -> Option<Steadiness> {
     let of_fours = of_pairs(better_of_two(figures))?;
     Some(Steadiness { pairs_needed: 2 * of_fours.pairs_needed, ..of_fours })
 }
 
-/// The smaller figure of every other run and the next but one, so that the figures of a pair still come from next to each other.
+/// Takes the minimum of every second run: of the first and third, and of the second and fourth. So the two
+/// figures of a pair come from neighbouring runs.
 fn better_of_two(figures: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
     let figures: Vec<f64> = figures.collect();
     let fours: Vec<[f64; 2]> =
@@ -162,37 +176,87 @@ fn better_of_two(figures: impl Iterator<Item = f64>) -> impl Iterator<Item = f64
     fours.into_iter().flatten()
 }
 
-/// Pairs of runs on all CPUs, and pairs of runs on one, by turns.
-fn measured(words: &[OsString], pairs: u32, backing: &Backing) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
+/// Runs that could use every CPU, and runs on one CPU.
+#[derive(Default)]
+struct NoiseRuns {
+    free: Vec<RunOutcome>,
+    kept: Vec<RunOutcome>,
+    /// The signal that ended the measurement early.
+    signal: Option<i32>,
+    touches: Option<Extremes>,
+}
+
+/// Alternates pairs of runs on all CPUs with pairs of runs on one. The command runs untouched.
+fn measured(words: &[OsString], pairs: u32) -> Result<NoiseRuns> {
     let command = Command::resolve(words, std::env::var_os("PATH").as_deref())?;
-    let variables = std::env::vars_os().collect();
-    let once = |cpu: Option<usize>| -> Result<Outcome> {
-        let run = measure::Run {
-            file: &command.file,
-            argv: &command.argv,
+    let interruption = Interruption::watch()?;
+    let subject = Subject::new(&command.program.path.to_string_lossy(), Timeout::After(TIMEOUT));
+    let rules = Rules { elimination: Elimination::Never, warmup_must_succeed: false };
+    let mut runner = Runner::new(vec![SYSTEM.to_owned(); 2], vec![subject], rules, &interruption);
+    let mut executor = NoiseExecutor { command, one: None };
+    let mut runs = Pairs::default();
+    let warm_up = [Step { subject: 0, candidate: FREE, kind: RoundKind::Warmup }];
+    let mut ended = runner.run(warm_up, &mut executor, &mut runs)?;
+    executor.one = runs.is_serial.then(steady_cpu).flatten();
+    if ended == SessionEnd::Finished {
+        let turn = if executor.one.is_some() { &[FREE, FREE, KEPT, KEPT][..] } else { &[FREE, FREE] };
+        let step = |round, candidate| Step { subject: 0, candidate, kind: RoundKind::Measured { round } };
+        let steps = (0..pairs).flat_map(|round| turn.iter().map(move |&at| step(round, at)));
+        ended = runner.run(steps, &mut executor, &mut runs)?;
+    }
+    if let SessionEnd::Interrupted(signal) = ended {
+        runs.runs.signal = Some(signal);
+    } else {
+        runner.subjects[0].prefault.look_after_a_while();
+    }
+    Ok(NoiseRuns { touches: runner.subjects[0].prefault.extremes(), ..runs.runs })
+}
+
+/// The two kinds of run. They take the place of candidates.
+const FREE: usize = 0;
+const KEPT: usize = 1;
+
+struct NoiseExecutor {
+    command: Command,
+    /// The CPU for the runs on one CPU.
+    one: Option<usize>,
+}
+
+impl Executor for NoiseExecutor {
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution> {
+        let variables = std::env::vars_os().collect();
+        let run = RunRequest {
+            file: &self.command.file,
+            argv: &self.command.argv,
             folder: None,
             variables: &variables,
             input: None,
             show_output: false,
-            timeout: TIMEOUT,
-            still: None,
-            cpu,
-            backed_bytes: backing.bytes(),
+            timeout: limits.timeout,
+            still: limits.still,
+            cpu: self.one.filter(|_| step.candidate == KEPT),
+            prefault_bytes: limits.prefault_bytes,
         };
         let outcome = run.measure()?;
-        backing.saw(&outcome);
-        Ok(outcome)
-    };
-    let serial = once(None)?.is_serial(); // and it fills the caches
-    let one = if serial { steady_cpu() } else { None };
-    let (mut free, mut kept) = (Vec::new(), Vec::new());
-    for _ in 0..pairs {
-        free.extend([once(None)?, once(None)?]);
-        if one.is_some() {
-            kept.extend([once(one)?, once(one)?]);
-        }
+        Ok(Execution { record: record(&outcome, None), outcome, ..Execution::default() })
     }
-    Ok((free, kept))
+}
+
+#[derive(Default)]
+struct Pairs {
+    runs: NoiseRuns,
+    is_serial: bool,
+}
+
+impl Observer for Pairs {
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        match step.candidate {
+            _ if step.kind == RoundKind::Warmup => self.is_serial = run.outcome.is_serial(),
+            FREE => self.runs.free.push(run.outcome),
+            _ => self.runs.kept.push(run.outcome),
+        }
+        Ok(NextStep::Make)
+    }
 }
 
 fn of_pairs(figures: impl Iterator<Item = f64>) -> Option<Steadiness> {
@@ -220,18 +284,18 @@ fn page(words: &[OsString], pairs: u32, rows: &[(String, Option<Steadiness>)]) -
     )
 }
 
-/// What a page of free memory costs who touches it first.
-fn said_of_touches(touches: Extremes) -> String {
+/// The cost of the first touch of free memory, as a sentence.
+fn touch_costs(touches: Extremes) -> String {
     let Extremes { least, most } = touches;
     let what = if touches.is_given_back() {
-        "it goes back to the host when nobody takes it for seconds, and who takes it then waits, most for huge pages"
+        "it returns to the host when it stays free for seconds; a program that takes it then waits, longest for huge pages"
     } else {
         "it stays here"
     };
     format!("free memory: touching a GiB of it takes {least:.2} to {most:.2} s: {what}\n")
 }
 
-/// What the noise of CPU time means for a comparison made now.
+/// The effect of the noise of CPU time on a comparison made now.
 fn advice(cpu: Steadiness) -> String {
     let pairs = cpu.pairs_needed;
     if pairs <= FEW_PAIRS {
@@ -254,7 +318,7 @@ mod tests {
         let pairs = [[1.0, 1.1], [1.2, 1.0], [1.0, 1.3], [1.1, 1.0]];
         let once = of_pairs(pairs.into_iter().flatten()).unwrap();
         let twice = of_better_of_two(pairs.into_iter().flat_map(|pair| [pair, pair]).flatten()).unwrap();
-        assert_eq!(twice.paired, once.paired, "the better of two equal runs is either");
+        assert_eq!(twice.paired, once.paired, "two equal runs have the same minimum");
         assert_eq!(twice.pairs_needed, 2 * once.pairs_needed);
     }
 }

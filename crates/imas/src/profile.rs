@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the store and the catalogue together know of one program, made ready for the policy.
+//! The state of a program as `imas` sees it, and the program that the user means.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use imas_core::ProfileView;
-use imas_engine::candidates::Selection;
+use imas_engine::candidates::CandidateRules;
 use imas_engine::state::ProgramState;
 use imas_linux::clock::now_unix_s;
 use imas_store::Store;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
 
 use crate::cli::RulesArgs;
 use crate::context::Context;
 use crate::message::Hinted;
+use crate::program_names::names;
 
-/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as it is now.
+/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as
+/// it is now.
 pub(crate) fn state(
     context: &Context,
     store: &Store,
-    program: Program,
+    program: StoredProgram,
     build_id: &str,
 ) -> Result<ProgramState> {
-    let configured = context.config.candidates.as_deref();
-    let state = ProgramState::read(store, program, build_id, |pinned, tried| {
-        let selection = Selection { configured, pinned, tried };
-        selection.of(&context.catalogue, |candidate| context.obstacle(candidate, Some(store)).is_none())
-    })?;
-    Ok(state)
+    let rules = CandidateRules {
+        catalogue: &context.catalogue,
+        configured: context.config.candidates.as_deref(),
+        disabled: &store.disabled()?,
+        is_usable: &|candidate| context.obstacle(candidate, Some(store)).is_none(),
+    };
+    Ok(ProgramState::read(store, program, build_id, &rules)?)
 }
 
 /// The profile of that state at this moment, under the configured rules.
@@ -38,14 +41,15 @@ pub(crate) fn profile(state: &ProgramState, context: &Context, rules: &RulesArgs
 }
 
 /// The program of the store that the user means: a number, a path, or a name found in PATH.
-pub(crate) fn find(store: &Store, word: &OsStr) -> Result<Program> {
-    let mut found = all_meant(store, word)?;
+pub(crate) fn find(store: &Store, word: &OsStr) -> Result<StoredProgram> {
+    // What is not in PATH and no file may be mistyped.
+    let mut found = all_meant(store, word).map_err(|error| match meant(store, word) {
+        Some(_) => unknown(store, word),
+        None => error,
+    })?;
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Hinted::error(
-            format!("{}: nothing is known of this program", word.to_string_lossy()),
-            "start it with 'imas run -- PROGRAM ...'; 'imas show' lists what is known",
-        )),
+        0 => Err(unknown(store, word)),
         _ => {
             let lines: Vec<_> = found.iter().map(|program| format!("{:>5}  {program}", program.id)).collect();
             Err(Hinted::error(
@@ -56,7 +60,24 @@ pub(crate) fn find(store: &Store, word: &OsStr) -> Result<Program> {
     }
 }
 
-fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<Program>> {
+fn unknown(store: &Store, word: &OsStr) -> anyhow::Error {
+    let start = "start it with 'imas run -- PROGRAM ...'; 'imas show' lists what is known";
+    let hint = match meant(store, word) {
+        Some(meant) => format!("did you mean {meant}? Else {start}"),
+        None => start.to_owned(),
+    };
+    Hinted::error(format!("{}: nothing is known of this program", word.to_string_lossy()), hint)
+}
+
+/// The name of a known program that is much like the word.
+fn meant(store: &Store, word: &OsStr) -> Option<String> {
+    let names: Vec<_> = store.programs().ok()?.iter().flat_map(names).collect();
+    let word = Path::new(word).file_name()?.to_string_lossy().into_owned();
+    let others = names.iter().map(String::as_str).filter(|name| *name != word);
+    imas_engine::suggestion::nearest(&word, others).map(str::to_owned)
+}
+
+fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<StoredProgram>> {
     let text = word.to_string_lossy();
     if let Ok(number) = text.parse() {
         return Ok(store.program_numbered(number)?.into_iter().collect());
@@ -69,13 +90,15 @@ fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<Program>> {
     Ok(found)
 }
 
-/// The path under which the store knows a program that is to be named by path or by name in PATH, installed or not.
+/// The path under which the store knows a program that is to be named by path or by name in PATH, installed
+/// or not.
 pub(crate) fn resolved(word: &OsStr) -> Result<String> {
     let found = imas_linux::program::find(word, std::env::var_os("PATH").as_deref());
     let path = match found {
         Ok(path) => path,
-        // It may have been removed or lost its execute bit since; what is known of it can still be shown.
-        // A script of this folder that an interpreter was given, as in `perl words.pl`, need not be in PATH or executable.
+        // It may have been removed or lost its execute bit since; what is known of it can still be shown. A
+        // script of this folder that an interpreter was given, as in `perl words.pl`, need not be in PATH or
+        // executable.
         Err(_) if word.to_string_lossy().contains('/') || Path::new(word).is_file() => {
             std::path::absolute(word)?
         }

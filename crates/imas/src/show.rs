@@ -4,85 +4,33 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::adaptive::{self, Judgement, Status};
-use imas_core::decision::Decision;
-use imas_core::paper::Picks;
+use imas_core::adaptive::{Judgement, Status};
+use imas_core::candidate::NotCounted;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
+use imas_core::sample::PageKind;
 use imas_core::{ProfileView, SYSTEM};
-use imas_engine::state::ProgramState;
 use imas_report::format;
 use imas_store::Store;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
 use serde_json::{Value, json};
 
-use crate::cli::{RulesArgs, ShowArgs};
+use crate::cli::ShowArgs;
 use crate::context::Context;
 use crate::output;
-use crate::profile::{self, find};
-use crate::start::{conditions, unfit_decision};
-use crate::under_way::{self, UnderWay};
+use crate::picks::{self, StoredPick};
+use crate::profile::find;
+use crate::program_view::{State, state};
 
 pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
-    let store = context.open_store()?;
-    crate::harvest::harvest_quietly(context, &store);
+    let store = crate::harvest::view(context)?;
     match &args.program {
         Some(word) => one(args, context, &store, find(&store, word)?),
         None => all(args, context, &store),
     }
 }
 
-/// Profile and present decision of a program.
-pub(crate) struct State {
-    pub(crate) known: ProgramState,
-    pub(crate) profile: ProfileView,
-    pub(crate) decision: Decision,
-    /// The trial that another start is making, and that the next start therefore does not make.
-    pub(crate) under_way: Option<UnderWay>,
-    /// How `adaptive` sees the candidates now; None under `paper`.
-    pub(crate) judgement: Option<Judgement>,
-    /// Of CPU in the score, by the machine's state or the user's word.
-    pub(crate) weight: f64,
-    /// Nothing may be preloaded into the program as it is on disk now.
-    pub(crate) unfit: bool,
-}
-
-/// Works both out from the store, for the executable as it is on disk now.
-pub(crate) fn state(context: &Context, store: &Store, program: Program, rules: &RulesArgs) -> Result<State> {
-    let command = imas_linux::program::Command {
-        file: program.path.clone().into(),
-        argv: vec![],
-        program: imas_linux::program::Program {
-            path: program.path.clone().into(),
-            detail: program.detail.clone(),
-        },
-        privileged: false,
-    };
-    // A program that is gone can still be shown, by the build its last trial was of.
-    let executable = crate::commands::inspect(&command, Some(store)).ok();
-    let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
-    let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
-    // Before the trials are read: what ends from here on is not looked at.
-    let seen = store.newest_trial()?;
-    let known = profile::state(context, store, program, &build_id)?;
-    let profile = profile::profile(&known, context, rules);
-    // imasd decides by the machine alone, whatever group we are in.
-    let conditions = match context.of_the_system {
-        true => imas_linux::conditions::now()?,
-        false => conditions()?,
-    };
-    let unfit = executable.and_then(|executable| executable.unfit);
-    let (decision, under_way) = match &unfit {
-        Some(why) => (unfit_decision(why), None),
-        None => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
-    };
-    let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
-    let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
-    let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
-    Ok(State { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
-}
-
-fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> Result<ExitCode> {
+fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram) -> Result<ExitCode> {
     let state = state(context, store, program, &args.rules)?;
     if args.json.json {
         output::json(&one_json(&state))?;
@@ -92,10 +40,54 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: Program) -> R
     let mut text = format!("{program} (number {})\n\n", program.id);
     text.push_str(&table(&state));
     text.push('\n');
+    picks::gain_lines(&picks::picks(&state)).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&splits(&state));
     text.push_str(&next_line(&state));
+    text.push_str(&nothing_learned(&state));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many of the stored starts were trials.
+pub(crate) fn trials(state: &State) -> usize {
+    state.known.records.iter().filter(|record| record.sample.kind == PageKind::Trial).count()
+}
+
+/// The reason why no trial has figures; empty otherwise.
+fn nothing_learned(state: &State) -> String {
+    let made = trials(state);
+    let candidates = &state.profile.candidates;
+    let is_ours = |why: &NotCounted| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight);
+    let reasons: Vec<_> = candidates
+        .iter()
+        .flat_map(|view| &view.left_out)
+        .map(|one| &one.why)
+        .filter(|why| is_ours(why))
+        .collect();
+    if made == 0 || reasons.len() < made {
+        return String::new();
+    }
+    let mut words: Vec<_> = reasons.into_iter().map(why_not).collect();
+    words.sort();
+    words.dedup();
+    format!("nothing was learned from {}: {}\n", format::counted(made, "trial"), words.join("; "))
+}
+
+/// Why a trial does not count, in words.
+fn why_not(why: &NotCounted) -> String {
+    match why {
+        NotCounted::OtherCandidate => "they were of another candidate".to_owned(),
+        NotCounted::OtherBuild => "they were of another build of the program".to_owned(),
+        NotCounted::OtherVersion => "they were of another version of the allocator".to_owned(),
+        NotCounted::Flight => "nothing was counted".to_owned(),
+        NotCounted::Crashed => "the program crashed".to_owned(),
+        NotCounted::Passed(reason) => format!("nothing could be counted in the program ({reason})"),
+        NotCounted::ForeignServed(name) => format!("another allocator served the program ({name})"),
+        NotCounted::NothingTimed => {
+            "the program allocates too little to measure; if it starts other programs, put 'imas run --' before those".to_owned()
+        }
+        NotCounted::NoSnapshot => "the program ended before its memory could be read".to_owned(),
+    }
 }
 
 /// What the next start will be, in one line, and what keeps it from being a trial in another.
@@ -108,9 +100,10 @@ pub(crate) fn next_line(state: &State) -> String {
 
 /// What is known of every candidate, as the policy in force sees it.
 pub(crate) fn table(state: &State) -> String {
+    let picks = picks::picks(state);
     match &state.judgement {
-        Some(judgement) => adaptive_table(&state.profile, judgement),
-        None => paper_table(&state.profile),
+        Some(judgement) => adaptive_table(&state.profile, judgement, &picks),
+        None => paper_table(&state.profile, &picks),
     }
 }
 
@@ -123,13 +116,14 @@ pub(crate) fn splits(state: &State) -> String {
 }
 
 /// Differences to `system` over the rounds, and where each candidate stands.
-fn adaptive_table(profile: &ProfileView, judgement: &Judgement) -> String {
+fn adaptive_table(profile: &ProfileView, judgement: &Judgement, picks: &[StoredPick]) -> String {
     let rows =
         profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
             let is_known = standing.rounds > 0 && standing.within > 0.0;
             let percent = |difference: f64| format!("{:+.1} %", imas_core::stats::more(difference) * 100.0);
             let figure = |text: String| if is_known { text } else { "-".to_owned() };
-            let pick = if i == judgement.pick { "pick" } else { "" };
+            let in_force = (i == judgement.pick).then_some("pick now");
+            let marks: Vec<_> = picks::marks(picks, &view.name).into_iter().chain(in_force).collect();
             vec![
                 view.name.clone(),
                 standing.rounds.to_string(),
@@ -137,15 +131,15 @@ fn adaptive_table(profile: &ProfileView, judgement: &Judgement) -> String {
                 figure(percent(standing.memory)),
                 figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
                 standing_words(view, standing.status),
-                pick.to_owned(),
+                marks.join(", "),
             ]
         });
-    let head = ["candidate", "rounds", "CPU", "memory", "together", "standing", ""];
+    let head = ["candidate", "rounds", "CPU", "memory", "together", "standing", "picks"];
     imas_report::table::plain(&head, rows)
 }
 
 /// Where a candidate stands, in words.
-fn standing_words(view: &CandidateView, status: Status) -> String {
+pub(crate) fn standing_words(view: &CandidateView, status: Status) -> String {
     let words = words(view, status);
     match status {
         Status::Left => words.to_owned(),
@@ -170,18 +164,29 @@ fn words(view: &CandidateView, status: Status) -> &'static str {
         Status::NotProvable => "cannot be proven better",
         Status::Regressed => "was better, now worse",
         Status::Void => "its trials yield no figures",
-        Status::Barred if hung(view) => "quarantined: hung",
-        Status::Barred if view.quarantine.is_some() => "quarantined",
-        Status::Barred if !view.available => "not usable here",
-        Status::Barred => "above the memory limit",
+        Status::Ineligible if hung(view) => "quarantined: hung",
+        Status::Ineligible if view.quarantine.is_some() => "quarantined",
+        Status::Ineligible if !view.available => "not usable here",
+        Status::Ineligible => "above the memory limit",
         Status::Left => "not in the set",
     }
 }
 
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
-pub(crate) fn paper_table(profile: &ProfileView) -> String {
-    let marks = |index: usize| profile.picks.as_ref().map(|picks| marks(picks, index)).unwrap_or_default();
-    let rows = profile.candidates.iter().enumerate().map(|(index, view)| {
+fn paper_table(profile: &ProfileView, picks: &[StoredPick]) -> String {
+    imas_report::table::plain(&PAPER_HEAD, paper_rows(profile, picks))
+}
+
+/// The columns of [`paper_rows`].
+pub(crate) const PAPER_HEAD: [&str; 7] =
+    ["candidate", "tests", "ns per operation", "fragmentation %", "heap MiB", "picks", ""];
+
+/// A row for each candidate.
+pub(crate) fn paper_rows<'a>(
+    profile: &'a ProfileView,
+    picks: &'a [StoredPick],
+) -> impl Iterator<Item = Vec<String>> + 'a {
+    profile.candidates.iter().map(|view| {
         let summary = &view.summary;
         let figure = |text: String| if summary.has_data() { text } else { "-".to_owned() };
         vec![
@@ -190,20 +195,10 @@ pub(crate) fn paper_table(profile: &ProfileView) -> String {
             figure(format!("{:.1}", summary.ns_per_op)),
             figure(format!("{:.1}", summary.frag * 100.0)),
             figure(format::mib(summary.heap_bytes)),
-            marks(index).join(", "),
+            picks::marks(picks, &view.name).join(", "),
             remark(view),
         ]
-    });
-    let head = ["candidate", "tests", "ns per operation", "fragmentation %", "heap MiB", "picks", ""];
-    imas_report::table::plain(&head, rows)
-}
-
-fn marks(picks: &Picks, index: usize) -> Vec<&'static str> {
-    [("fastest", picks.fastest), ("leanest", picks.leanest), ("balanced", picks.balanced)]
-        .into_iter()
-        .filter(|(_, picked)| *picked == index)
-        .map(|(word, _)| word)
-        .collect()
+    })
 }
 
 fn remark(view: &CandidateView) -> String {
@@ -224,20 +219,19 @@ fn counted(view: &CandidateView) -> String {
 /// The shape of `imas show PROGRAM --json`.
 fn one_json(state: &State) -> Value {
     let profile = &state.profile;
-    let name = |index: usize| profile.candidates[index].name.clone();
-    let picks = profile.picks.as_ref().map(|picks| {
-        json!({ "fastest": name(picks.fastest), "leanest": name(picks.leanest), "balanced": name(picks.balanced) })
-    });
+    let picks = picks::picks(state);
     json!({
         "schema": 1,
         "program": state.known.program,
         "build_id": state.known.build_id,
         "candidates": profile.candidates,
         "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
-        "picks": picks,
+        "picks": picks::names_json(&picks),
+        "expected_gain": picks::gains_json(&picks),
         "pinned": profile.pinned,
         "excluded": profile.excluded,
-        "trials": state.known.records.len(),
+        "trials": trials(state),
+        "starts": state.known.records.len() - trials(state),
         "next": state.decision,
         "under_way": state.under_way,
     })
@@ -252,7 +246,10 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
     if args.json.json {
         let programs: Vec<_> = states
             .iter()
-            .map(|s| json!({ "program": s.known.program, "trials": s.known.records.len(), "next": s.decision }))
+            .map(|s| {
+                let (trials, all) = (trials(s), s.known.records.len());
+                json!({ "program": s.known.program, "trials": trials, "starts": all - trials, "next": s.decision })
+            })
             .collect();
         output::json(&json!({ "schema": 1, "programs": programs }))?;
         return Ok(ExitCode::SUCCESS);
@@ -266,11 +263,15 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
         vec![
             state.known.program.id.to_string(),
             state.known.program.to_string(),
-            state.known.records.len().to_string(),
+            trials(state).to_string(),
+            (state.known.records.len() - trials(state)).to_string(),
             format!("{next}{}", state.decision.candidate),
             state.decision.reason.id().to_owned(),
         ]
     });
-    output::text(&imas_report::table::plain(&["number", "program", "trials", "next start", "why"], rows))?;
+    output::text(&imas_report::table::plain(
+        &["number", "program", "trials", "other starts", "next start", "why"],
+        rows,
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

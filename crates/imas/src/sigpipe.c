@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Rust's start-up ignores SIGPIPE before main, whatever it was before, and std::process gives every child the default. A service
- * of systemd begins with SIGPIPE ignored: started through `imas run` it would die of its first client that hangs up. So what it
- * was is noted before Rust begins, where the rest of the command can read it without unsafe code: in the environment.
+ * Rust's start-up ignores SIGPIPE before main, whatever it was before, and std::process gives every child the
+ * default. A service of systemd begins with SIGPIPE ignored: started through `imas run` it would die of its
+ * first client that hangs up. So what it was is noted before Rust begins, where the rest of the command can
+ * read it without unsafe code: in the environment.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas run`: exec under the decided candidate. A start, step by step:
 //!
-//! 1. [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable, with its script or main class.
-//! 2. [`imas_linux::elf`] says whether anything may be preloaded: static, another libc, a malloc of its own, a sanitizer, privileges.
+//! 1. [`crate::wrapper`] looks for the program that `env`, `nice`, `sh -c` and other wrappers start.
+//!    [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable,
+//!    with its script or main class.
+//! 2. [`imas_linux::elf`] checks whether anything may be preloaded: not if the program is static, has another
+//!    libc, a malloc of its own, a sanitizer, or privileges.
 //! 3. [`crate::harvest`] moves the pages of ended processes into the store (commit, then unlink).
-//! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and answers a [`Decision`]: candidate, trial or not, reason, evidence.
-//! 5. [`imas_linux::page`] makes the page, armed; [`imas_linux::environment`] the variables and how to undo them; exec, same pid.
-//! 6. Inside, the guard or the hook restores the environment, takes its page and stands back: see the headers of `hook/`.
+//! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
+//!    candidate, trial or not, reason, evidence.
+//! 5. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
+//!    and how to undo them. Then exec, with the same pid.
+//! 6. In the new process, the guard or the hook restores the environment and takes its page: see the headers
+//!    of `hook/`.
 //!
-//! Nothing here may keep the program from starting: whatever goes wrong with IMAS, it is started untouched, and the trouble is said
-//! on standard error. Only a command that cannot be started at all ends with 126 or 127, as with env(1).
+//! Nothing here may keep the program from starting. If IMAS fails, the program starts untouched, and a
+//! message on standard error gives the reason. Only a command that cannot be started at all ends with 126 or
+//! 127, as with env(1).
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -21,15 +28,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
+use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
-use imas_core::decision::{Conditions, Decision, Evidence};
-use imas_core::{ProfileView, Reason, decide, decide_production};
-use imas_linux::catalogue::{Candidate, SYSTEM};
-use imas_linux::clock::now_unix_s;
+use imas_core::decision::{Conditions, Decision};
+use imas_engine::inline_candidate::{has_settings, inline_candidate};
+use imas_engine::inspect;
+use imas_engine::start_plan::{StartPlan, decided};
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
-use imas_store::decisions::Decided;
 use imas_store::{RowId, Store};
 
 use crate::cli::{Places, RunArgs};
@@ -37,24 +45,48 @@ use crate::context::Context;
 use crate::message;
 use crate::profile;
 use crate::under_way;
+use crate::wrapper::{self, Unwrapped};
 
-/// How long a start waits for a store that another process has locked, before it goes on untouched. Writes take milliseconds.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
+/// take milliseconds.
+const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Exit status for a file that is there but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// Exit status for a command that is not found.
 const NOT_FOUND: u8 = 127;
 
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    args: &'a RunArgs,
+    /// The environment that the program is to have.
+    environment: &'a Variables,
+}
+
 /// Decides and execs; returns only when nothing could be started, or for a dry run.
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
-    let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {
+    let mut unwrapped = wrapper::unwrap(&args.command, std::env::vars_os().collect());
+    if let Some(error) = start_wrapper(args, &unwrapped) {
+        return Ok(cannot_start(error));
+    }
+    if args.dry_run
+        && let Some(words) = unwrapped.inner_words()
+    {
+        unwrapped.words = words;
+    }
+    if args.inside_wrapper {
+        wrapper::name_program(&mut unwrapped.environment, &unwrapped.words);
+    }
+    let Unwrapped { words, environment, .. } = unwrapped;
+    let command = match Command::resolve(&words, wrapper::path_of(&environment)) {
         Ok(command) => command,
         Err(error) => return Ok(cannot_start(error)),
     };
-    let start = plan(args, places, &command).unwrap_or_else(|error| {
+    let request = Request { args, environment: &environment };
+    let start = plan(request, places, &command).unwrap_or_else(|error| {
         message::error(&error);
         message::warning("the program is started untouched");
-        Start::untouched()
+        Start::untouched(request)
     });
     if args.verbose || args.dry_run {
         message::say(&format!("imas: {} under {}: {}", command.program, start.candidate, start.because));
@@ -65,6 +97,30 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     }
     let Err(error) = start.exec(&command);
     Ok(cannot_start(error))
+}
+
+/// Starts a wrapper with `imas run` before the command inside it, and does not return then. None when there
+/// is no wrapper to start; an error when it cannot be started.
+fn start_wrapper(args: &RunArgs, unwrapped: &Unwrapped) -> Option<CommandError> {
+    // With the children under one candidate by name, it makes no difference where it begins.
+    let as_it_is =
+        args.dry_run || is_disabled(&unwrapped.environment) || (args.follow && args.candidate.is_some());
+    if as_it_is || unwrapped.inner.is_none() {
+        return None;
+    }
+    let (words, variables) = unwrapped.with_launcher(&wrapper::launcher(args.command.len())?)?;
+    let command = match Command::resolve(&words, wrapper::path_of(&variables)) {
+        Ok(command) => command,
+        Err(error) => return Some(error),
+    };
+    let start = Start { candidate: SYSTEM.to_owned(), because: String::new(), variables, page: None };
+    start.exec(&command).err()
+}
+
+fn is_disabled(environment: &Variables) -> bool {
+    let name = imas_abi::env::DISABLE;
+    let ours = std::env::var_os(name);
+    [ours.as_ref(), environment.get(OsStr::new(name))].into_iter().flatten().any(|value| value == "1")
 }
 
 fn cannot_start(error: CommandError) -> ExitCode {
@@ -82,17 +138,17 @@ struct Start {
 }
 
 impl Start {
-    fn untouched() -> Self {
+    fn untouched(request: Request<'_>) -> Self {
         Self {
             candidate: SYSTEM.to_owned(),
             because: "untouched".to_owned(),
-            variables: std::env::vars_os().collect(),
+            variables: request.environment.clone(),
             page: None,
         }
     }
 
-    fn untouched_because(because: impl Into<String>) -> Self {
-        Self { because: because.into(), ..Self::untouched() }
+    fn untouched_because(request: Request<'_>, because: impl Into<String>) -> Self {
+        Self { because: because.into(), ..Self::untouched(request) }
     }
 
     fn exec(mut self, command: &Command) -> Result<Infallible, CommandError> {
@@ -146,31 +202,40 @@ fn words(texts: impl Iterator<Item = OsString>) -> Result<Vec<CString>, std::io:
     Ok(texts.map(|text| CString::new(text.into_vec())).collect::<Result<_, _>>()?)
 }
 
-fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
-    if std::env::var_os(imas_abi::env::DISABLE).is_some_and(|value| value == "1") {
-        return Ok(Start::untouched_because("IMAS_DISABLE=1"));
+fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Start> {
+    let Request { args, environment } = request;
+    if is_disabled(environment) {
+        return Ok(Start::untouched_because(request, "IMAS_DISABLE=1"));
     }
-    // An auditor has a C library and a TLS area of its own; with a large allocator beside it ld.so refuses the program.
-    if std::env::var_os("LD_AUDIT").is_some_and(|auditors| !auditors.is_empty()) {
-        return Ok(Start::untouched_because("LD_AUDIT is set"));
+    // An auditor has a C library and a TLS area of its own; with a large allocator beside it ld.so refuses
+    // the program.
+    if environment.get(OsStr::new("LD_AUDIT")).is_some_and(|auditors| !auditors.is_empty()) {
+        return Ok(Start::untouched_because(request, "LD_AUDIT is set"));
     }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {
-        return forced(args, &context, command, name);
+        return forced(request, &context, command, name);
     }
-    let store = context.open_store_within(PATIENCE)?;
-    let executable = crate::commands::inspect(command, Some(&store))?;
+    // A dry run reads alone.
+    let store = match args.dry_run {
+        true => crate::harvest::view(&context)?,
+        false => context.open_store_within(STORE_TIMEOUT)?,
+    };
+    let executable = inspect::command(command, Some(&store))?;
     if let Some(why) = executable.unfit {
-        return Ok(Start::untouched_because(why));
+        return Ok(Start::untouched_because(request, why));
     }
     if let Some(why) = context.own_obstacle(Some(&store)) {
         message::warning(&format!("the program is started untouched: {why}"));
-        return Ok(Start::untouched_because(why));
+        return Ok(Start::untouched_because(request, why));
     }
-    crate::harvest::harvest_quietly(&context, &store);
+    if !args.dry_run {
+        crate::harvest::harvest_quietly(&context, &store);
+    }
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
+    advise_at_first(args, &store, program_id, command)?;
     let known = profile::state(&context, &store, program, &executable.build_id)?;
     let conditions = conditions()?;
     let profile = profile::profile(&known, &context, &args.rules);
@@ -189,20 +254,38 @@ fn plan(args: &RunArgs, places: &Places, command: &Command) -> Result<Start> {
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    prepare(args, &context, &decision, &ticket)
+    prepare(request, &context, &decision, &ticket)
+}
+
+/// Prints once that nothing can be learned about the programs that this one starts.
+fn advise_at_first(args: &RunArgs, store: &Store, program: RowId, command: &Command) -> Result<()> {
+    if !args.follow
+        && let Some(advice) = wrapper::advice(command)
+        && store.latest(program)?.is_none()
+    {
+        message::warning(&advice);
+    }
+    Ok(())
 }
 
 /// One start under a candidate the user named; nothing is decided and nothing learned.
-fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> Result<Start> {
-    let candidate = context.candidate(name)?;
-    let executable = crate::commands::inspect(command, None)?;
+fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str) -> Result<Start> {
+    let typed;
+    let candidate = match has_settings(name) {
+        true => {
+            typed = inline_candidate(name, context)?;
+            &typed
+        }
+        false => context.candidate(name)?,
+    };
+    let executable = inspect::command(command, None)?;
     if let Some(why) = executable.unfit {
-        return Ok(Start::untouched_because(why));
+        return Ok(Start::untouched_because(request, why));
     }
     if let Some(obstacle) = context.obstacle(candidate, None) {
         anyhow::bail!("{name}: {obstacle}");
     }
-    let variables = variables(args, context, candidate, Mode::Production, None)?;
+    let variables = variables(request, context, candidate, Mode::Production, None)?;
     Ok(Start {
         candidate: name.to_owned(),
         because: "named by --candidate".to_owned(),
@@ -211,7 +294,8 @@ fn forced(args: &RunArgs, context: &Context, command: &Command, name: &str) -> R
     })
 }
 
-/// What /proc says of the machine and of our control group, in which the program will run; without it nothing is decided, and the program is started untouched.
+/// The state of the machine and of this control group, in which the program will run, from /proc. Without it
+/// no decision is made, and the program is started untouched.
 pub(crate) fn conditions() -> Result<Conditions> {
     let machine = imas_linux::conditions::now().context("the machine's load and memory")?;
     let mut now = imas_linux::control_group::narrowed(machine);
@@ -235,8 +319,8 @@ fn weight_file() -> Option<PathBuf> {
     Some(page::runtime_folder()?.join("imas.weight"))
 }
 
-/// The decision, recorded. A trial that another start is making at this moment is not made twice: trials side by side share one run of `system`, and use up
-/// the rounds of their candidate.
+/// The decision, recorded. A trial that another start is making at this moment is not made twice: trials side
+/// by side share one run of `system`, and use up the rounds of their candidate.
 fn take(
     store: &Store,
     (program, seen): (RowId, RowId),
@@ -244,63 +328,47 @@ fn take(
     conditions: &Conditions,
     trial: (String, f64),
 ) -> Result<Decision> {
-    let decision = decide(profile, conditions);
-    if decision.trial && store.begin(program, &decided(&decision, Some(trial)), seen)? {
-        return Ok(decision);
+    let plan = StartPlan::of(profile, conditions);
+    if plan.decision.trial && store.begin(program, &decided(&plan.decision, Some(trial)), seen)? {
+        return Ok(plan.decision);
     }
-    let decision = if decision.trial { decide_production(profile, conditions) } else { decision };
-    store.record(program, &decided(&decision, None))?;
-    Ok(decision)
+    store.record(program, &decided(&plan.production, None))?;
+    Ok(plan.production)
 }
 
-fn decided(decision: &Decision, begun: Option<(String, f64)>) -> Decided {
-    Decided {
-        at_s: now_unix_s(),
-        candidate: decision.candidate.clone(),
-        trial: decision.trial,
-        reason: decision.reason.id().to_owned(),
-        because: decision.text(),
-        begun,
-    }
-}
-
-fn prepare(args: &RunArgs, context: &Context, decision: &Decision, ticket: &Ticket<'_>) -> Result<Start> {
+fn prepare(
+    request: Request<'_>,
+    context: &Context,
+    decision: &Decision,
+    ticket: &Ticket<'_>,
+) -> Result<Start> {
+    let args = request.args;
     let candidate = context.candidate(&decision.candidate)?;
     let untouched = candidate.is_system() && !decision.trial;
     // Started untouched, there is nothing to watch; a dry run watches nothing.
-    let page = if untouched || args.dry_run { None } else { make_page(ticket) };
+    let page = if untouched || args.dry_run { None } else { make_page(context, ticket) };
     if decision.trial && page.is_none() && !args.dry_run {
-        return Ok(Start::untouched_because("no trial page could be made"));
+        return Ok(Start::untouched_because(request, "no trial page could be made"));
     }
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
-    let variables = variables(args, context, candidate, mode, page.as_deref())?;
+    let variables = variables(request, context, candidate, mode, page.as_deref())?;
     Ok(Start { candidate: candidate.name.clone(), because: decision.text(), variables, page })
 }
 
 fn variables(
-    args: &RunArgs,
+    request: Request<'_>,
     context: &Context,
-    candidate: &Candidate,
+    candidate: &CatalogueCandidate,
     mode: Mode,
     page: Option<&Path>,
 ) -> Result<Variables> {
-    let reach = if args.follow { Reach::Children } else { Reach::Program };
+    let reach = if request.args.follow { Reach::Children } else { Reach::Program };
     let injection = Injection { candidate, mode, reach, page };
-    Ok(injection.variables(&std::env::vars_os().collect(), &context.libraries)?)
+    Ok(injection.variables(request.environment, &context.libraries)?)
 }
 
 /// The page of this start: counted into for a trial; in production it only tells a crash from a clean end.
-fn make_page(ticket: &Ticket<'_>) -> Option<PathBuf> {
-    let made = page::folder().and_then(|folder| page::create(&folder, ticket));
+fn make_page(context: &Context, ticket: &Ticket<'_>) -> Option<PathBuf> {
+    let made = context.page_folder().and_then(|folder| page::create(&folder, ticket));
     made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
-}
-
-/// A decision for a program that nothing may be preloaded into.
-pub(crate) fn unfit_decision(why: &str) -> Decision {
-    Decision {
-        candidate: SYSTEM.to_owned(),
-        trial: false,
-        reason: Reason::NoCandidate,
-        evidence: vec![Evidence { name: "the program".to_owned(), value: why.to_owned() }],
-    }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas status`: what the daemon does, what it knows, what really serves in the processes that run now.
+//! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,21 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_core::quarantine::Quarantine;
-use imas_engine::daemon_status::daemon;
+use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_linux::catalogue_table::CatalogueTable;
+use imas_linux::clock::now_unix_s;
 use imas_linux::index::Index;
 use imas_linux::process;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{RulesArgs, StatusArgs};
 use crate::context::Context;
 use crate::output;
+use crate::watch::WatchRecord;
+use crate::when::when;
 
 /// Exit status for "the daemon does not run".
 const NOT_RUNNING: u8 = 1;
@@ -47,15 +50,6 @@ impl Line {
     }
 }
 
-/// A program that imasd leaves alone.
-#[derive(Debug, Serialize, Deserialize)]
-struct Ineligible {
-    path: String,
-    /// `everybody` or the uid.
-    domain: String,
-    reason: String,
-}
-
 /// What really serves, from /proc.
 #[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Serving {
@@ -64,48 +58,31 @@ struct Serving {
     trial: bool,
 }
 
+/// Everything that the page and the JSON show.
+struct Report {
+    daemon: Option<DaemonStatus>,
+    /// Why no program goes by the index.
+    ineffective: Option<String>,
+    programs: Vec<Line>,
+    disabled: Vec<Disabled>,
+    serving: BTreeMap<Serving, usize>,
+    ineligible: Vec<IneligibleProgram>,
+    /// Services that `imas apply --watch` changed.
+    watched: Vec<WatchRecord>,
+}
+
 pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
-    let daemon = daemon(&args.run_dir);
-    let store = Store::open_read_only(&context.store_path).ok();
-    let published = published(&args.run_dir);
-    let programs = store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?;
-    let disabled = store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?;
-    let serving = serving(context);
-    let ineligible = ineligible(&args.run_dir);
-    let aside = standing_aside(&args.run_dir);
-    let runs = daemon.is_some();
+    let report = Report::now(args, context)?;
     if args.json.json {
-        output::json(&as_json(
-            daemon.as_ref(),
-            aside.as_deref(),
-            &programs,
-            &disabled,
-            &serving,
-            &ineligible,
-        ))?;
+        output::json(&report.as_json())?;
     } else {
-        let page = page(daemon.as_ref(), aside.as_deref(), &programs, &disabled, &serving);
-        output::text(&(page + &left_alone(&ineligible)))?;
+        output::text(&report.page())?;
     }
-    Ok(if runs { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
+    Ok(if report.daemon.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
 }
 
-/// Programs that imasd leaves alone, as far as it has written them down; nothing for others than root, who may not read it.
-fn ineligible(run_dir: &Path) -> Vec<Ineligible> {
-    let text = std::fs::read(run_dir.join("state/ineligible.json")).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
-fn left_alone(ineligible: &[Ineligible]) -> String {
-    if ineligible.is_empty() {
-        return String::new();
-    }
-    let rows = ineligible.iter().map(|one| vec![one.path.clone(), one.domain.clone(), one.reason.clone()]);
-    format!("\n\n{}", imas_report::table::plain(&["left alone", "of", "because"], rows))
-}
-
-/// Why no program would go by the index now, though one is there.
-fn standing_aside(run_dir: &Path) -> Option<String> {
+/// Why no program goes by the index now, though one is there.
+fn ineffective(run_dir: &Path) -> Option<String> {
     if run_dir.join("disabled").exists() {
         return Some(format!("{0} exists; to go on: rm {0}", run_dir.join("disabled").display()));
     }
@@ -117,7 +94,7 @@ fn standing_aside(run_dir: &Path) -> Option<String> {
     let index = Index::read(&run_dir.join("state/index")).ok()?;
     let facts = index.facts();
     if facts.disabled {
-        return Some("the daemon has set its index out of use".to_owned());
+        return Some("the daemon has disabled its index".to_owned());
     }
     let boot_id = process::boot_id().ok()?;
     if facts.boot_id != boot_id {
@@ -157,7 +134,7 @@ fn lines(
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for program in store.programs()? {
-        let state = crate::show::state(context, store, program, &RulesArgs::of_environment())?;
+        let state = crate::program_view::state(context, store, program, &RulesArgs::of_environment())?;
         let program = &state.known.program;
         let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
         let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
@@ -201,54 +178,70 @@ fn serving(context: &Context) -> BTreeMap<Serving, usize> {
     serving
 }
 
-fn as_json(
-    daemon: Option<&Value>,
-    aside: Option<&str>,
-    programs: &[Line],
-    disabled: &[Disabled],
-    serving: &BTreeMap<Serving, usize>,
-    ineligible: &[Ineligible],
-) -> Value {
-    let serving: Vec<_> = serving
-        .iter()
-        .map(|(s, processes)| {
-            json!({ "executable": s.executable, "allocator": s.allocator, "trial": s.trial, "processes": processes })
+impl Report {
+    fn now(args: &StatusArgs, context: &Context) -> Result<Self> {
+        let store = Store::open_read_only(&context.store_path).ok();
+        let published = published(&args.run_dir);
+        Ok(Self {
+            daemon: DaemonStatus::read(&args.run_dir),
+            ineffective: ineffective(&args.run_dir),
+            programs: store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?,
+            disabled: store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?,
+            serving: serving(context),
+            ineligible: IneligibleProgram::read_all(&args.run_dir),
+            watched: crate::watch::records(),
         })
-        .collect();
-    json!({
-        "schema": 1,
-        "running": daemon.is_some(),
-        "daemon": daemon,
-        "standing_aside": aside,
-        "programs": programs,
-        "disabled": disabled,
-        "serving": serving,
-        "ineligible": ineligible,
-    })
+    }
+
+    fn as_json(&self) -> Value {
+        let serving = self.serving.iter().map(|(s, processes)| {
+            json!({ "executable": s.executable, "allocator": s.allocator, "trial": s.trial, "processes": processes })
+        });
+        json!({
+            "schema": 1,
+            "running": self.daemon.is_some(),
+            "daemon": self.daemon,
+            "standing_aside": self.ineffective,
+            "programs": self.programs,
+            "disabled": self.disabled,
+            "serving": serving.collect::<Vec<_>>(),
+            "ineligible": self.ineligible,
+            "watched": self.watched,
+        })
+    }
+
+    fn page(&self) -> String {
+        let mut text = match &self.daemon {
+            None => "imasd does not run: programs start as last decided, nothing is learned.\n\
+                 to start it: systemctl start imasd"
+                .to_owned(),
+            Some(status) => headline(status),
+        };
+        if let Some(why) = &self.ineffective {
+            text.push_str(&format!("\nEvery program starts untouched: {why}"));
+        }
+        for disabled in &self.disabled {
+            text.push_str(&format!(
+                "\n{} is disabled everywhere: {}\n  to give it back: imas unblock --system {}",
+                disabled.allocator, disabled.why, disabled.allocator
+            ));
+        }
+        text + &program_table(&self.programs)
+            + &serving_table(&self.serving)
+            + &watched_table(&self.watched)
+            + &ineligible_table(&self.ineligible)
+    }
 }
 
-fn page(
-    daemon: Option<&Value>,
-    aside: Option<&str>,
-    programs: &[Line],
-    disabled: &[Disabled],
-    serving: &BTreeMap<Serving, usize>,
-) -> String {
-    let mut text = match daemon {
-        None => "imasd does not run: programs start as last decided, nothing is learned.\n\
-                 to start it: systemctl start imasd"
-            .to_owned(),
-        Some(status) => headline(status),
-    };
-    if let Some(why) = aside {
-        text.push_str(&format!("\nEvery program stands aside: {why}"));
+/// A table after an empty line; nothing where it has no rows.
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
     }
-    for disabled in disabled {
-        text.push_str(&format!(
-            "\n{} is out of use everywhere: {}\n  to give it back: imas lift --system {}",
-            disabled.allocator, disabled.why, disabled.allocator
-        ));
-    }
+    format!("\n\n{}", imas_report::table::plain(head, rows.into_iter()))
+}
+
+fn program_table(programs: &[Line]) -> String {
     let rows = programs.iter().map(|line| {
         let trial = line.trial.as_ref().map(|trial| format!("trial of {trial}"));
         vec![
@@ -260,10 +253,10 @@ fn page(
             line.quarantined.iter().map(|name| line.remark(name)).collect::<Vec<_>>().join(", "),
         ]
     });
-    if !programs.is_empty() {
-        let head = ["number", "program", "trials", "starts under", "on offer", "quarantined"];
-        text.push_str(&format!("\n\n{}", imas_report::table::plain(&head, rows)));
-    }
+    table(&["number", "program", "trials", "starts under", "on offer", "quarantined"], rows.collect())
+}
+
+fn serving_table(serving: &BTreeMap<Serving, usize>) -> String {
     let rows = serving.iter().map(|(serving, processes)| {
         let kind = if serving.trial { "trial" } else { "production" };
         vec![
@@ -273,36 +266,38 @@ fn page(
             processes.to_string(),
         ]
     });
-    if !serving.is_empty() {
-        let head = ["running now", "served by", "", "processes"];
-        text.push_str(&format!("\n\n{}", imas_report::table::plain(&head, rows)));
-    }
-    text
+    table(&["running now", "served by", "", "processes"], rows.collect())
 }
 
-fn headline(status: &Value) -> String {
-    let number = |name: &str| status[name].as_u64().unwrap_or(0);
+fn watched_table(watched: &[WatchRecord]) -> String {
+    let rows = watched.iter().map(|record| {
+        let state = record.state(now_unix_s());
+        vec![record.unit.clone(), record.candidate.clone(), when(record.begun_unix_s), state]
+    });
+    table(&["service", "applied", "since", "state"], rows.collect())
+}
+
+fn ineligible_table(ineligible: &[IneligibleProgram]) -> String {
+    let rows = ineligible.iter().map(|one| vec![one.path.clone(), one.domain.clone(), one.reason.clone()]);
+    table(&["left alone", "of", "because"], rows.collect())
+}
+
+fn headline(status: &DaemonStatus) -> String {
     let mut text = format!(
         "imasd runs (process {}): {} programs, {} trials on offer, {} under way, {} placed processes watched.",
-        number("pid"),
-        number("programs"),
-        number("trials_offered"),
-        number("trials_running"),
-        number("flights_watched")
+        status.pid, status.programs, status.trials_offered, status.trials_running, status.flights_watched
     );
-    if let Some(why) = status["emergency"].as_str() {
+    if let Some(why) = &status.emergency {
         text.push_str(&format!(
             "\nEMERGENCY: {}; every program starts untouched. To end it: imas system enable",
             why.trim_end()
         ));
     }
-    let counters = status["counters"].as_object().into_iter().flatten();
-    let counters: Vec<_> = counters
-        .filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0))
-        .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
-        .collect();
-    if !counters.is_empty() {
-        text.push_str(&format!("\nsince its start: {}", counters.join(", ")));
+    let counted = status.counters.counted().into_iter();
+    let counted: Vec<_> =
+        counted.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+    if !counted.is_empty() {
+        text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
     }
     text
 }

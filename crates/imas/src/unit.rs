@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A systemd service as it is: its environment and what it runs, from the running manager or from the files below a root.
+//! A systemd service as it is: its environment and what it runs, from the running manager or from the files
+//! below a root.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,6 +26,8 @@ pub(crate) struct Unit {
     main_pid: Option<u32>,
     /// It runs in another file system: `RootDirectory=` or `RootImage=`.
     pub(crate) own_root: Option<String>,
+    /// systemd refuses to restart it: `RefuseManualStop=`.
+    pub(crate) refuses_stop: bool,
 }
 
 /// Folders of unit files, the first wins.
@@ -63,8 +66,7 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str =
-            "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
         for line in shown.lines() {
@@ -77,6 +79,7 @@ impl Unit {
                     unit.environment_files.push(file.into());
                 }
                 "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
+                "RefuseManualStop" => unit.refuses_stop = value == "yes",
                 "MainPID" => unit.main_pid = value.parse().ok().filter(|&pid| pid != 0),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
                     unit.own_root = Some(format!("{key}={value}"));
@@ -170,7 +173,8 @@ impl Unit {
     }
 }
 
-/// The unit's file and its drop-ins in the order of reading: by name, of one name the one of the first folder.
+/// The unit's file and its drop-ins in the order of reading: by name, of one name the one of the first
+/// folder.
 fn files(name: &str, root: &Path) -> Vec<PathBuf> {
     let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
     let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
@@ -211,10 +215,16 @@ fn shown_command(value: &str) -> Vec<OsString> {
     words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()
 }
 
+/// Whether the manager would restart it: `systemctl try-restart` starts none that does not run.
+pub(crate) fn is_active(name: &str) -> Result<bool> {
+    let shown = systemctl(&["show", "--property", "ActiveState", "--value", "--", name])?;
+    Ok(["active", "reloading", "activating"].contains(&shown.trim()))
+}
+
 /// Standard output of systemctl.
 ///
 /// # Errors
-/// When it is not there or says no.
+/// When systemctl is missing or fails.
 pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
     let output = std::process::Command::new("systemctl")
         .args(arguments)
@@ -267,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_wrote_is_undone() {
+    fn a_drop_in_of_ours_is_undone() {
         let mut unit = Unit::default();
         unit.add_environment(
             "LD_PRELOAD=/g.so:/x.so GLIBC_TUNABLES=a=1 IMAS_WAS_LD_PRELOAD=/x.so IMAS_UNSET=GLIBC_TUNABLES IMAS_PAD= IMAS_FOLLOW=1 HOME=/h",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Moments, in words.
+//! Times in words.
 
-/// A moment in local time.
+/// A time in the local time zone.
 pub(crate) fn when(at_s: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "whole seconds are meant")]
     let stamp = jiff::Timestamp::from_second(at_s as i64);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Children of another libc or width, below `imas run --follow` and `imas bench`: they start as they do without us.
+//! Children with another libc or word size, under `imas run --follow` and `imas bench`. They must start as
+//! they do without IMAS.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stdout, reason = "what cannot run here is named")]
@@ -9,9 +10,10 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use support::{World, build, default_set, lib_dir, list, output, said, stderr, stdout, workspace};
+use imas_testing::skipped;
+use support::{World, build, default_set, describe, lib_dir, list, output, stderr, stdout, workspace};
 
-/// What is built of `plain.c`: a name, the compiler, and its flags behind the source.
+/// The variants of `plain.c`: name, compiler, and the flags after the source.
 fn kinds() -> Vec<(&'static str, &'static str, Vec<String>)> {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
     let musl = format!("/usr/lib/{}-linux-musl", std::env::consts::ARCH);
@@ -29,7 +31,7 @@ fn kinds() -> Vec<(&'static str, &'static str, Vec<String>)> {
     ]
 }
 
-/// Those that can be built and started here; the others are named, with the reason.
+/// Builds the variants that this machine can build and start. Prints the reason for each of the others.
 fn programs(folder: &Path) -> Vec<PathBuf> {
     let source = workspace().join("tests/programs/plain.c");
     let made = |(name, compiler, flags): (&str, &str, Vec<String>)| {
@@ -38,7 +40,10 @@ fn programs(folder: &Path) -> Vec<PathBuf> {
         if built.status.success() && output(&mut Command::new(&program)).status.success() {
             return Some(program);
         }
-        println!("SKIPPED: {name}: {compiler} cannot build it, or it does not start: {}", stderr(&built));
+        skipped(&format!(
+            "{name}: {compiler} cannot build it, or it does not start: {}",
+            stderr(&built).trim_end()
+        ));
         None
     };
     let programs: Vec<_> = kinds().into_iter().filter_map(made).collect();
@@ -46,7 +51,7 @@ fn programs(folder: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// A shell that starts them one after the other, and prints how each ends.
+/// A shell script that starts them one after the other and prints how each ends.
 fn script(programs: &[PathBuf]) -> String {
     programs.iter().map(|program| format!("{0}; echo {0} $?; ", program.display())).collect()
 }
@@ -59,17 +64,17 @@ fn follow(world: &World, candidate: &str, words: &[&str]) -> Output {
     output(world.imas(["run", "--follow", "--candidate", candidate, "--"]).args(words))
 }
 
-/// The same output and exit status as untouched, and not a word on standard error.
+/// Output and exit status must be those of the untouched run, and standard error must be empty.
 fn assert_as_plain(world: &World, candidate: &str, words: &[&str]) {
     let plain = output(world.command(words[0]).args(&words[1..]));
     let ours = follow(world, candidate, words);
-    assert_eq!(said(&ours), said(&plain), "{candidate}: {words:?}");
+    assert_eq!(describe(&ours), describe(&plain), "{candidate}: {words:?}");
     assert_eq!(stderr(&ours), "", "{candidate}: {words:?}");
 }
 
 /// The program prints the name of the allocator that serves it.
 fn assert_serves(output: &Output, allocator: &str) {
-    assert!(stdout(output).starts_with(allocator) && stderr(output).is_empty(), "{}", said(output));
+    assert!(stdout(output).starts_with(allocator) && stderr(output).is_empty(), "{}", describe(output));
 }
 
 #[test]
@@ -81,7 +86,8 @@ fn they_start_below_a_program_that_is_followed() {
     }
     let who = build::program("who", &world.work()).display().to_string();
     let served = follow(&world, "hoard", &["sh", "-c", &format!("{who}; exit $?")]);
-    assert_serves(&served, "hoard"); // and those of our own kind get the candidate all the same
+    // Children of the native kind do get the candidate.
+    assert_serves(&served, "hoard");
 }
 
 #[test]
@@ -91,7 +97,7 @@ fn they_start_in_measured_and_in_counted_runs() {
     let script = format!("exec 2>>{}; {} ls / ", errors.display(), script(&programs(&world.work())));
     let mut imas = world.imas(["bench", "--json", "-n", "1", "--trials", "1", "--warmup", "0", "--"]);
     let bench = output(imas.args(["sh", "-c", &script]));
-    assert!(bench.status.success(), "{}", said(&bench));
+    assert!(bench.status.success(), "{}", describe(&bench));
     let result: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
     for candidate in list(&result, "/candidates") {
         assert_eq!(list(candidate, "/runs")[0]["exit"], 0, "{candidate:#}");
@@ -117,15 +123,15 @@ fn an_allocator_of_the_user_s_own_reaches_them_no_more() {
     assert_serves(&follow(&world, "own", &["sh", "-c", &format!("{who}; exit $?")]), "hoard");
 }
 
-/// A sandbox in which the libraries can be seen, and one in which they cannot: there the dynamic linker says a line for each.
+/// Two sandboxes. The libraries are visible in the first one. In the second one they are not, and the dynamic
+/// linker prints a line for each.
 #[test]
 fn they_start_in_a_sandbox() {
     let world = World::new();
     let whole = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev"];
     if !Command::new(whole[0]).args(&whole[1..]).arg("true").output().is_ok_and(|made| made.status.success())
     {
-        println!("SKIPPED: bwrap is missing, or may make no namespaces here");
-        return;
+        return skipped("bwrap is missing, or may make no namespaces here");
     }
     let script = script(&programs(&world.work()));
     let inside = ["sh", "-c", &script];
@@ -134,7 +140,7 @@ fn they_start_in_a_sandbox() {
         "bwrap --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 --symlink usr/bin /bin";
     let words: Vec<&str> = narrow.split(' ').chain(["sh", "-c", "echo inside; exit 3"]).collect();
     let ours = follow(&world, "jemalloc", &words);
-    assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("inside\n", Some(3)), "{}", said(&ours));
+    assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("inside\n", Some(3)), "{}", describe(&ours));
     let lines = stderr(&ours);
     assert!(
         lines.lines().count() == 2 && lines.lines().all(|line| line.contains("cannot open shared")),
@@ -142,7 +148,7 @@ fn they_start_in_a_sandbox() {
     );
 }
 
-/// An installation without the folder that children go through, such as a copy of the libraries.
+/// An installation without the folder of links for children, such as a copy of the libraries.
 #[test]
 fn without_the_links_the_plain_paths_are_used() {
     let world = World::new();
@@ -160,7 +166,8 @@ fn without_the_links_the_plain_paths_are_used() {
     assert_eq!(stdout(&ours).lines().last(), Some(preload.as_str()));
 }
 
-/// `$LIB` in the value must survive programs that hand the environment on, and the program alone sees nothing of it.
+/// `$LIB` in `LD_PRELOAD` must survive programs that pass the environment on. Without `--follow` the program
+/// must see no `LD_PRELOAD`.
 #[test]
 fn the_preload_is_handed_on_as_it_is() {
     let world = World::new();
@@ -176,7 +183,7 @@ fn the_preload_is_handed_on_as_it_is() {
     assert_eq!(stdout(&alone), "\n");
 }
 
-/// Some programs mind GLIBC_TUNABLES being there at all, even empty.
+/// Some programs behave differently when GLIBC_TUNABLES exists, even if it is empty.
 #[test]
 fn tunables_are_set_only_for_candidates_that_have_some() {
     let world = World::new();

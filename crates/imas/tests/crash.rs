@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A candidate that crashes a program is not given to it again; a program that crashes by itself is nobody's fault.
+//! A candidate that crashes a program is not used for it again. A program that crashes under `system`, too,
+//! quarantines none.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -11,9 +12,9 @@ use std::process::Output;
 
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
-use support::{Running, World, build, candidate, list, output, said, stdout, text};
+use support::{Running, World, build, candidate, describe, list, output, stdout, text};
 
-/// What C calls them, what `behave` calls them, and their numbers.
+/// The names of the signals in C, their names in `behave`, and their numbers.
 const CRASHES: [(&str, &str, i32); 5] = [
     ("SIGSEGV", "segv", 11),
     ("SIGABRT", "abort", 6),
@@ -22,7 +23,7 @@ const CRASHES: [(&str, &str, i32); 5] = [
     ("SIGSYS", "sys", 31),
 ];
 
-/// A program of its own, so that each test knows it alone.
+/// A program that no other test uses.
 struct Patient {
     world: World,
     program: PathBuf,
@@ -39,7 +40,7 @@ impl Patient {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// One start that does `act` under `under`.
+    /// One start that does `act` if the allocator is `under`.
     fn start(&self, act: &str, under: &str) -> Output {
         self.world.start([self.name().as_str(), "3000", act, under])
     }
@@ -60,21 +61,21 @@ impl Patient {
     }
 }
 
-/// `system` and one other, two tests each.
+/// `system` and one other candidate, two tests each.
 const ONE_OTHER: &str = "candidates = [\"tcmalloc\"]\nmax_tests = 2\nretest_s = 0";
 
 #[test]
 fn one_crash_is_enough() {
     for (name, act, signal) in CRASHES {
         let patient = Patient::new(ONE_OTHER);
-        assert!(patient.start(act, "tcmalloc").status.success(), "system comes first");
+        assert!(patient.start(act, "tcmalloc").status.success(), "the first trial must be under system");
         let crashed = patient.start(act, "tcmalloc");
-        assert_eq!(crashed.status.signal(), Some(signal), "{name}: {}", said(&crashed));
+        assert_eq!(crashed.status.signal(), Some(signal), "{name}: {}", describe(&crashed));
         assert_eq!(stdout(&crashed), "worked\n", "{name}");
-        // From now on it lives, for ever.
+        // From now on every start must succeed.
         for start in 0..6 {
             let output = patient.start(act, "tcmalloc");
-            assert!(output.status.success(), "{name}, start {start}: {}", said(&output));
+            assert!(output.status.success(), "{name}, start {start}: {}", describe(&output));
         }
         assert_eq!(patient.quarantined(), ["tcmalloc"], "{name}");
         let explained = patient.explained();
@@ -82,7 +83,7 @@ fn one_crash_is_enough() {
             explained.contains("tcmalloc is quarantined") && explained.contains(name),
             "{name}: {explained}"
         );
-        assert!(explained.contains("imas pin --lift "), "{explained}");
+        assert!(explained.contains("imas pin --unblock "), "{explained}");
         let shown = patient.shown();
         assert_ne!(text(&shown, "/next/candidate"), "tcmalloc");
         assert_eq!(candidate(&shown, "tcmalloc")["left_out"][0]["why"], "crashed");
@@ -93,7 +94,7 @@ fn one_crash_is_enough() {
 fn every_library_candidate_is_watched() {
     let patient = Patient::new("");
     patient.world.tests_six("max_tests = 1\nretest_s = 0");
-    // Crashes wherever there is a name, that is under each of the four libraries.
+    // Crashes under every allocator that has a name, so under each of the four libraries.
     for act in ["ok", "ok", "segv", "abort", "ill", "bus"] {
         patient.start(act, "all");
     }
@@ -103,37 +104,37 @@ fn every_library_candidate_is_watched() {
 }
 
 #[test]
-fn another_build_lifts_it() {
+fn another_build_ends_a_quarantine() {
     let patient = Patient::new(ONE_OTHER);
     patient.start("segv", "tcmalloc");
     patient.start("segv", "tcmalloc");
     assert_eq!(patient.quarantined(), ["tcmalloc"]);
     build::program_with("cc", "behave", &["-DANOTHER_BUILD", "-O2", "-fno-inline"], &patient.program);
     assert_eq!(patient.quarantined(), [""; 0]);
-    // system, then tcmalloc once more: a new build is a new start.
+    // system, then tcmalloc once more: a new build ends the quarantine.
     assert!(patient.start("segv", "tcmalloc").status.success());
     assert_eq!(patient.start("segv", "tcmalloc").status.signal(), Some(11));
     assert_eq!(patient.quarantined(), ["tcmalloc"]);
 }
 
 #[test]
-fn the_operator_lifts_it() {
+fn unblock_ends_a_quarantine() {
     let patient = Patient::new(ONE_OTHER);
     patient.start("abort", "tcmalloc");
     patient.start("abort", "tcmalloc");
     assert_eq!(patient.quarantined(), ["tcmalloc"]);
-    // A pin alone does not stand above the evidence.
+    // A pin does not end a quarantine.
     patient.world.check(["pin", &patient.name(), "tcmalloc"]).success();
     assert!(patient.start("abort", "tcmalloc").status.success());
     assert_eq!(text(&patient.shown(), "/next/reason"), "pinned-quarantined");
-    patient.world.check(["pin", "--lift", &patient.name(), "tcmalloc"]).success();
+    patient.world.check(["pin", "--unblock", &patient.name(), "tcmalloc"]).success();
     assert_eq!(patient.quarantined(), [""; 0]);
-    assert_eq!(patient.start("abort", "tcmalloc").status.signal(), Some(6), "pinned and lifted");
-    assert_eq!(patient.quarantined(), ["tcmalloc"], "and noticed by the flight page");
+    assert_eq!(patient.start("abort", "tcmalloc").status.signal(), Some(6), "pinned and unblocked");
+    assert_eq!(patient.quarantined(), ["tcmalloc"], "the flight page must record the crash");
     assert!(patient.start("abort", "tcmalloc").status.success());
 }
 
-/// Settled on a candidate, no hook inside: the flight page tells the crash.
+/// A production start without the hook: the flight page records the crash.
 #[test]
 fn a_crash_in_production_is_noticed() {
     for (name, act, signal) in CRASHES {
@@ -157,7 +158,7 @@ fn a_crash_in_production_is_noticed() {
 }
 
 #[test]
-fn a_program_that_crashes_by_itself_is_not_held_against_anyone() {
+fn a_program_that_crashes_by_itself_disables_no_candidate() {
     let patient = Patient::new("candidates = [\"tcmalloc\", \"hoard\"]\nmax_tests = 1\nretest_s = 0");
     for start in 0..6 {
         assert_eq!(patient.start("segv", "all").status.signal(), Some(11), "start {start}");
@@ -171,7 +172,7 @@ fn a_program_that_crashes_by_itself_is_not_held_against_anyone() {
     );
 }
 
-/// Killed from outside, ended by its own wish or by its own arithmetic: none is an allocator's doing.
+/// A kill from outside, an exit and a fault in the program's arithmetic are not caused by the allocator.
 #[test]
 fn other_ends_are_neutral() {
     for (act, signal, status) in
@@ -191,7 +192,8 @@ fn other_ends_are_neutral() {
     }
 }
 
-/// The page is armed before exec, so that a death before any code of ours is seen, even with no imas running.
+/// The page is prepared before exec. So it also records a death before any code of the libraries runs, even
+/// while no imas runs.
 #[test]
 fn a_library_that_dies_before_us_is_quarantined() {
     let patient = Patient::new("candidates = [\"dies-early\"]\nmax_tests = 2\nretest_s = 0");
@@ -202,10 +204,10 @@ fn a_library_that_dies_before_us_is_quarantined() {
     );
     patient.world.add_catalogue("dies.toml", &entry);
     let listing = patient.world.json(["list", "--json"]);
-    assert_eq!(candidate(&listing, "dies-early")["available"], true, "the probe cannot know");
-    assert!(patient.start("ok", "all").status.success(), "system comes first");
+    assert_eq!(candidate(&listing, "dies-early")["available"], true, "the probe cannot detect this crash");
+    assert!(patient.start("ok", "all").status.success(), "the first trial must be under system");
     let died = patient.start("ok", "all");
-    assert_eq!((died.status.signal(), stdout(&died).as_str()), (Some(11), ""), "{}", said(&died));
+    assert_eq!((died.status.signal(), stdout(&died).as_str()), (Some(11), ""), "{}", describe(&died));
     let trials = patient.world.trials();
     assert_eq!(trials.last().unwrap().sample.ended, Ended::NeverEntered);
     assert_eq!(patient.quarantined(), ["dies-early"]);
@@ -213,15 +215,15 @@ fn a_library_that_dies_before_us_is_quarantined() {
     for _ in 0..4 {
         assert!(patient.start("ok", "all").status.success());
     }
-    // The same with the guard: pinned, lifted, and dead once more.
-    patient.world.check(["pin", "--lift", &patient.name(), "dies-early"]).success();
+    // The same with the guard: pinned, unblocked, and dead again.
+    patient.world.check(["pin", "--unblock", &patient.name(), "dies-early"]).success();
     assert_eq!(patient.start("ok", "all").status.signal(), Some(11));
     assert_eq!(patient.world.trials().last().unwrap().sample.kind, PageKind::Flight);
     assert_eq!(patient.quarantined(), ["dies-early"]);
     assert!(patient.start("ok", "all").status.success());
 }
 
-/// What a program's own handler turns into a clean end is no crash, and the program's handler stays the program's.
+/// A signal that the program handles and survives is no crash. The program's handler must stay in place.
 #[test]
 fn a_program_that_handles_its_signals_keeps_them() {
     let world = World::new();
@@ -234,14 +236,14 @@ fn a_program_that_handles_its_signals_keeps_them() {
             (stdout(&output).as_str(), output.status.code()),
             ("handled\non\n", Some(0)),
             "{}",
-            said(&output)
+            describe(&output)
         );
     }
     let explained = world.json(["explain", "python3", "--json"]);
     assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
 }
 
-/// Crashing children belong to the program's own business; the page is the program's alone.
+/// The crash of a child is no crash of the program: only the program itself has a page.
 #[test]
 fn a_crashing_child_is_not_the_programs_crash() {
     let world = World::new();
@@ -254,14 +256,14 @@ fn a_crashing_child_is_not_the_programs_crash() {
                 .imas(["run", "--retest", "0", "--", "bash", "-c", &code])
                 .stderr(std::process::Stdio::null()),
         );
-        assert!(output.status.success() && stdout(&output).ends_with("done\n"), "{}", said(&output));
+        assert!(output.status.success() && stdout(&output).ends_with("done\n"), "{}", describe(&output));
     }
     let explained = world.json(["explain", "bash", "--json"]);
     assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
     assert!(world.trials().iter().all(|trial| matches!(trial.sample.ended, Ended::Clean { .. })));
 }
 
-/// The program is on its way under `under`, at the end of its work or where it hangs.
+/// Starts the program, which does `act` if the allocator is `under`. Returns while it runs.
 fn on_its_way(patient: &Patient, act: &str, under: &str) -> Running {
     let mut command = patient.world.imas(["run", "--retest", "0", "--"]);
     command.args([patient.name().as_str(), "3000", act, under]).stdout(std::process::Stdio::null());
@@ -274,10 +276,11 @@ fn end_by(running: &mut Running, signal: &str) {
     running.0.wait().unwrap();
 }
 
-/// Calls imas until it has seen the process live, or stand still, for so long.
-fn seen_for(patient: &Patient, what: &str, seconds: f64) {
+/// Calls imas until its record of the process shows more than that many seconds, as lifetime or as
+/// idle time.
+fn wait_for_observed(patient: &Patient, what: &str, seconds: f64) {
     support::wait_until("it is seen", || {
-        patient.world.check(["show"]).success();
+        patient.world.check(["harvest"]).success();
         let seen = patient.world.page_files().into_iter().find(|file| file.ends_with(".seen"));
         let text = seen.and_then(|file| std::fs::read_to_string(patient.world.pages().join(file)).ok());
         let seen: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());
@@ -296,7 +299,8 @@ fn with_a_candidate_that_hangs() -> Patient {
     patient
 }
 
-/// Nobody of ours ends it; that somebody had to is what counts, and that nothing but a lock kept it.
+/// IMAS does not end a program that hangs. A program that waited for a lock until it was killed counts as
+/// hung.
 #[test]
 fn a_hang_is_harm() {
     let patient = with_a_candidate_that_hangs();
@@ -306,13 +310,17 @@ fn a_hang_is_harm() {
     patient.world.configure("candidates = [\"hangs\"]\nmax_tests = 2\nretest_s = 0");
     let longest = patient.world.trials().iter().map(|trial| trial.sample.wall_s).fold(0.0, f64::max);
     let mut running = on_its_way(&patient, "ok", "all");
-    seen_for(&patient, "still_s", imas_core::hang::patience_s(longest) + 0.1);
-    assert_eq!(running.0.try_wait().unwrap(), None, "it is left alone");
+    wait_for_observed(&patient, "still_s", imas_core::hang::hang_threshold_s(longest) + 0.1);
+    assert_eq!(running.0.try_wait().unwrap(), None, "imas must not end it");
     end_by(&mut running, "-KILL");
     assert_eq!(patient.quarantined(), ["hangs"]);
     let trials = patient.world.trials();
-    assert_eq!(trials.last().unwrap().sample.ended, Ended::Unknown, "a kill, by its page");
-    assert!(patient.explained().contains("hung: it stood still for "), "{}", patient.explained());
+    assert_eq!(
+        trials.last().unwrap().sample.ended,
+        Ended::Unknown,
+        "the page of a killed program has no exit status"
+    );
+    assert!(patient.explained().contains("hung: it was idle for "), "{}", patient.explained());
     let table = patient.world.check(["show", &patient.name()]).success();
     assert!(String::from_utf8_lossy(&table.get_output().stdout).contains("quarantined: hung"));
     assert!(patient.world.page_files().is_empty(), "{:?}", patient.world.page_files());
@@ -321,9 +329,10 @@ fn a_hang_is_harm() {
     }
 }
 
-/// A program that waits, as a server does, is stopped by whom it belongs to: with a signal of its own kind, or a watchdog's.
+/// A program that only waits, as a server does, has neither hung nor crashed when a user or a watchdog ends
+/// it.
 #[test]
-fn who_waits_and_is_stopped_did_neither_hang_nor_crash() {
+fn a_waiting_program_that_is_killed_neither_hung_nor_crashed() {
     let patient = Patient::new("candidates = [\"system\"]\nmax_tests = 2\nretest_s = 0");
     for start in 0..2 {
         assert!(patient.start("hang", "tcmalloc").status.success(), "{start}");
@@ -331,7 +340,7 @@ fn who_waits_and_is_stopped_did_neither_hang_nor_crash() {
     patient.world.configure("candidates = [\"tcmalloc\"]\nmax_tests = 2\nretest_s = 0");
     for signal in ["-KILL", "-ABRT"] {
         let mut running = on_its_way(&patient, "hang", "tcmalloc");
-        seen_for(&patient, "lived_s", imas_core::hang::LEAST_S + 0.1);
+        wait_for_observed(&patient, "lived_s", imas_core::hang::MIN_THRESHOLD_S + 0.1);
         end_by(&mut running, signal);
         assert_eq!(patient.quarantined(), [""; 0], "{signal}: {}", patient.explained());
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas doctor --noise`: a real program against itself. What it finds depends on the machine; what it says of it does not.
+//! `imas doctor --noise`: a real program compared with itself. The figures depend on the machine; the form of
+//! the output does not.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 mod support;
 
 use serde_json::Value;
-use support::{World, assert_hinted, list, output, said, stderr, stdout, text};
+use support::{World, assert_hinted, describe, list, output, stderr, stdout, text};
 
 const ROWS: [&str; 7] = [
-    "user + system seconds at even pace",
+    "normalised user + system seconds",
     "user + system seconds, better of two",
     "user + system seconds",
     "elapsed seconds",
@@ -18,7 +19,7 @@ const ROWS: [&str; 7] = [
     "peak memory",
 ];
 
-/// `imas doctor --noise MORE`, on a machine without an installation of allocators: it needs none.
+/// `imas doctor --noise MORE`, without an installation of allocators, which it does not need.
 fn noise(world: &World, more: &[&str]) -> std::process::Output {
     let mut command = world.imas(["doctor", "--noise"]);
     output(command.args(more).env("IMAS_LIB_DIR", world.work().join("nothing")))
@@ -34,13 +35,13 @@ fn work(world: &World) -> String {
 fn the_page_names_every_measure_and_what_a_comparison_takes() {
     let world = World::new();
     let said_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
-    assert!(said_here.status.success(), "{}", said(&said_here));
+    assert!(said_here.status.success(), "{}", describe(&said_here));
     let page = stdout(&said_here);
     assert!(page.starts_with("sh against itself under system, 3 pairs\n"), "{page}");
     for row in ROWS {
         assert!(page.lines().any(|line| line.trim_start().starts_with(row)), "no {row}: {page}");
     }
-    // Elapsed time is measured everywhere: two figures and a number of pairs.
+    // Elapsed time is measurable everywhere: two figures and a number of pairs.
     let elapsed = page.lines().find(|line| line.trim_start().starts_with("elapsed seconds")).unwrap();
     let cells: Vec<&str> = elapsed.split_whitespace().collect();
     assert_eq!((cells.len(), cells[3], cells[5]), (7, "%", "%"), "{elapsed}");
@@ -48,18 +49,21 @@ fn the_page_names_every_measure_and_what_a_comparison_takes() {
     assert!(page.contains("a difference of 3 % in CPU"), "{page}");
     let memory =
         page.lines().find(|line| line.starts_with("free memory: touching a GiB of it takes ")).unwrap();
-    assert!(memory.ends_with("it stays here") || memory.contains("goes back to the host"), "{memory}");
-    // One to fill the caches, then pairs; where there is a choice of CPUs, as many again that are kept on one.
+    assert!(
+        memory.ends_with("it stays here") || memory.contains("it returns to the host when it stays free"),
+        "{memory}"
+    );
+    // One run to fill the caches, then pairs. With several CPUs, as many pairs again, pinned to one CPU.
     let runs = std::fs::read_to_string(world.work().join("made")).unwrap().lines().count();
     assert!([1 + 6, 1 + 12].contains(&runs), "{runs} runs");
 }
 
 #[test]
-fn json_says_the_same_in_figures() {
+fn json_has_the_same_figures() {
     let world = World::new();
     let pairs = ["--pairs", "6", "--json", "--", "sh", "-c"];
     let found = noise(&world, &[&pairs[..], &[&work(&world)]].concat());
-    assert!(found.status.success(), "{}", said(&found));
+    assert!(found.status.success(), "{}", describe(&found));
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(
         (&found["schema"], &found["pairs"], &found["difference"]),
@@ -75,7 +79,7 @@ fn json_says_the_same_in_figures() {
     }
     let touch = |name: &str| found["first_touch"][name].as_f64().unwrap();
     assert!(0.0 < touch("least_s_per_gib") && touch("least_s_per_gib") <= touch("most_s_per_gib"));
-    // Six pairs are three of the better of two.
+    // Six pairs give three pairs of the better of two.
     for row in
         ["elapsed seconds", "user + system seconds", "user + system seconds, better of two", "page faults"]
     {
@@ -87,14 +91,14 @@ fn json_says_the_same_in_figures() {
 }
 
 #[test]
-fn a_program_that_fails_is_told() {
+fn a_failing_program_is_reported() {
     let world = World::new();
     let failing = noise(&world, &["--pairs", "3", "--", "sh", "-c", "echo no such table >&2; exit 7"]);
-    assert!(failing.status.success(), "{}", said(&failing));
+    assert!(failing.status.success(), "{}", describe(&failing));
     let what = |runs: u32| format!("sh: {runs} of {runs} runs failed, the last with exit 7: no such table");
-    assert!([6, 12].iter().any(|&runs| stderr(&failing).contains(&what(runs))), "{}", said(&failing));
+    assert!([6, 12].iter().any(|&runs| stderr(&failing).contains(&what(runs))), "{}", describe(&failing));
     let fine = noise(&world, &["--pairs", "3", "--", "true"]);
-    assert!(!stderr(&fine).contains("failed"), "{}", said(&fine));
+    assert!(!stderr(&fine).contains("failed"), "{}", describe(&fine));
 }
 
 #[test]
@@ -105,8 +109,8 @@ fn bad_input_is_named() {
     assert_hinted(&missing, "no-such-program: not found");
     let too_few = noise(&world, &["--pairs", "2", "--", "true"]);
     assert_eq!(too_few.status.code(), Some(2));
-    assert!(stderr(&too_few).contains("2 is not in 3..=10000"), "{}", said(&too_few));
+    assert!(stderr(&too_few).contains("2 is not in 3..=10000"), "{}", describe(&too_few));
     let alone = output(&mut world.imas(["doctor", "--pairs", "3"]));
     assert_eq!(alone.status.code(), Some(2));
-    assert!(stderr(&alone).contains("--noise"), "{}", said(&alone));
+    assert!(stderr(&alone).contains("--noise"), "{}", describe(&alone));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real programs under every candidate, in production and in trial: same output and exit status as without IMAS, and
-//! proof of which allocator really served. A silent fall-back to the system's would pass every comparison.
+//! Real programs under every candidate, in production and in trial. Output and exit status must be those
+//! without IMAS. A second check proves which allocator served, because a silent fall-back to glibc's would
+//! pass the first.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -10,18 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use imas_core::sample::Ended;
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_testing::skipped;
 use support::witness::{Testimony, Witness};
-use support::{LIBRARIES, World, build, default_set, input, names_of, output, real, said};
+use support::{LIBRARIES, World, build, default_set, describe, input, names_of, output, real};
 
-/// A program at work on real input.
+/// A program with real input.
 struct Real {
     command: Vec<String>,
     stdin: Option<PathBuf>,
     environment: Vec<(&'static str, &'static str)>,
-    /// It starts other programs, which `--follow` is to reach.
+    /// The program starts other programs, which `--follow` must reach.
     tree: bool,
-    /// What it leaves behind in its working directory, as text to compare.
+    /// The files that it leaves in its working directory, as text to compare.
     result: fn(&Path) -> String,
 }
 
@@ -61,7 +63,7 @@ impl Real {
         self
     }
 
-    /// Runs what `start` makes of the command; all that can be seen of the run.
+    /// Runs the command that `start` returns. Returns all observable results.
     fn seen(&self, world: &World, start: impl Fn(&[String]) -> Command) -> String {
         let folder = tempfile::tempdir_in(world.work()).unwrap();
         let mut command = start(&self.command);
@@ -70,10 +72,10 @@ impl Real {
             command.stdin(Stdio::from(std::fs::File::open(file).unwrap()));
         }
         let output = output(&mut command);
-        format!("{}result: {}", said(&output), (self.result)(folder.path()))
+        format!("{}result: {}", describe(&output), (self.result)(folder.path()))
     }
 
-    /// Of the default set, whoever is in it: what a user who names nobody meets.
+    /// With every candidate of the default set, which is what a user meets who names none.
     fn under_every_candidate(&self) {
         let world = World::new();
         let witness = Witness::new(&world.work());
@@ -88,7 +90,7 @@ impl Real {
         self.in_trials(&world, &want);
     }
 
-    fn in_production(&self, world: &World, witness: &Witness, candidate: &Candidate, want: &str) {
+    fn in_production(&self, world: &World, witness: &Witness, candidate: &CatalogueCandidate, want: &str) {
         let name = candidate.name.as_str();
         for follow in if self.tree { &[false, true][..] } else { &[false][..] } {
             let seen = self.seen(world, |words| {
@@ -102,13 +104,14 @@ impl Real {
         }
     }
 
-    /// The program itself runs under the candidate; its children too with `--follow`, and as if nothing were without.
-    fn check_witness(&self, said: &[Testimony], candidate: &Candidate, follow: bool) {
+    /// The program itself runs under the candidate. With `--follow` its children do, too; without it they run
+    /// as if IMAS were absent.
+    fn check_witness(&self, testimonies: &[Testimony], candidate: &CatalogueCandidate, follow: bool) {
         let name = &candidate.name;
-        let root = said.first().expect("the witness is silent");
+        let root = testimonies.first().expect("the witness recorded no process");
         assert!(root.is_under(candidate), "{name}: {root:?}");
-        let children: Vec<_> = said.iter().filter(|each| each.pid != root.pid).collect();
-        assert!(!self.tree || !children.is_empty(), "no children seen in {said:?}");
+        let children: Vec<_> = testimonies.iter().filter(|each| each.pid != root.pid).collect();
+        assert!(!self.tree || !children.is_empty(), "no children seen in {testimonies:?}");
         let system = &default_set()[0];
         let for_children = if follow { candidate } else { system };
         for child in children {
@@ -116,9 +119,9 @@ impl Real {
         }
     }
 
-    /// One trial of each candidate in turn, then what the store says of them.
+    /// One trial of each candidate in turn, then checks the stored samples.
     fn in_trials(&self, world: &World, want: &str) {
-        for Candidate { name, .. } in &default_set() {
+        for CatalogueCandidate { name, .. } in &default_set() {
             let seen = self.seen(world, |words| {
                 let mut command = world.imas(["run", "--retest", "0"]);
                 command.args(self.tree.then_some("--follow")).arg("--").args(words);
@@ -130,7 +133,8 @@ impl Real {
     }
 }
 
-/// One trial per candidate of the default set, each served by it and each with figures. `own` is what serves the program untouched.
+/// One trial for each candidate of the default set: the right library served it, and it has figures. `own` is
+/// the library that serves the untouched program.
 fn check_trials(world: &World, own: &str) {
     let trials = world.trials();
     let candidates: Vec<_> = trials.iter().map(|trial| trial.sample.candidate.as_str()).collect();
@@ -194,7 +198,7 @@ fn cpp_compiler() {
     let source = input("work.cpp").to_string_lossy().into_owned();
     Real::new("g++", &["-std=c++17", "-O0", "-o", "compiled", &source])
         .a_tree()
-        .leaving(|folder| said(&output(&mut Command::new(folder.join("compiled")))))
+        .leaving(|folder| describe(&output(&mut Command::new(folder.join("compiled")))))
         .under_every_candidate();
 }
 
@@ -203,7 +207,8 @@ fn php() {
     Real::on("php", "work.php").under_every_candidate();
 }
 
-/// What the guard and the hook strip RTLD_DEEPBIND for. Should this fail, PHP has changed and the test above shows less than it did.
+/// Shows why the guard and the hook strip RTLD_DEEPBIND. If this test fails, PHP has changed and the test
+/// above proves less.
 #[test]
 fn php_dies_under_a_plain_preload() {
     let world = World::new();
@@ -211,7 +216,7 @@ fn php_dies_under_a_plain_preload() {
         let library = support::lib_dir().join(format!("allocators/lib{name}.so"));
         let mut command = world.command(real("php"));
         let output = output(command.arg(input("work.php")).env("LD_PRELOAD", library));
-        assert_eq!(output.status.code(), None, "{name} lives: {}", said(&output));
+        assert_eq!(output.status.code(), None, "PHP does not die under {name}: {}", describe(&output));
     }
 }
 
@@ -228,7 +233,7 @@ fn node() {
 
 #[test]
 fn a_program_finds_sigpipe_as_it_was() {
-    // As a shell starts it, and as systemd starts a service.
+    // SIGPIPE as a shell leaves it, and as systemd does.
     for (before, trap) in [("", "trap - PIPE"), ("ignored", "trap '' PIPE")] {
         let world = World::new();
         let seen = |words: &[&str]| {
@@ -242,7 +247,7 @@ fn a_program_finds_sigpipe_as_it_was() {
                 "/proc/self/status",
                 "/proc/self/environ",
             ]);
-            said(&output(&mut shell))
+            describe(&output(&mut shell))
         };
         let imas = env!("CARGO_BIN_EXE_imas");
         let want = seen(&["/usr/bin/env"]);
@@ -252,20 +257,22 @@ fn a_program_finds_sigpipe_as_it_was() {
     }
 }
 
-/// An allocator told to do without huge pages could forbid them to the process for good, and to all that it starts.
+/// An allocator's setting against huge pages could apply to the whole process and to all that it starts.
 #[test]
-fn a_candidate_without_huge_pages_forbids_them_to_nobody() {
+fn a_candidate_without_huge_pages_does_not_disable_them_for_others() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let Some(before) = status.lines().find(|line| line.starts_with("THP_enabled:")) else { return };
+    let Some(before) = status.lines().find(|line| line.starts_with("THP_enabled:")) else {
+        return skipped("the kernel's /proc/self/status has no THP_enabled");
+    };
     for candidate in ["mimalloc2:small", "mimalloc2:tight"] {
         let world = World::new();
         let mut command = world.imas(["run", "--candidate", candidate, "--"]);
         let seen = output(command.args(["/bin/grep", "THP_enabled:", "/proc/self/status"]));
-        assert_eq!(support::stdout(&seen).trim_end(), before, "{candidate}: {}", said(&seen));
+        assert_eq!(support::stdout(&seen).trim_end(), before, "{candidate}: {}", describe(&seen));
     }
 }
 
-/// glibc's settings have no library whose name could be seen: their effect is the proof.
+/// glibc's settings have no library to look for. Their effect is the proof.
 #[test]
 fn one_arena_is_one_arena() {
     let world = World::new();
@@ -276,9 +283,10 @@ fn one_arena_is_one_arena() {
     }
 }
 
-/// The proofs above can fail: a library that loads but brings no malloc is caught by the witness and by the sample.
+/// Proves that the checks above can fail: the witness and the sample detect a library that loads but defines
+/// no malloc.
 #[test]
-fn a_silent_fall_back_is_seen() {
+fn a_silent_fall_back_is_detected() {
     let world = World::new();
     let witness = Witness::new(&world.work());
     let library = build::library("empty", &world.work());
@@ -287,15 +295,15 @@ fn a_silent_fall_back_is_seen() {
     world.configure("candidates = [\"empty\"]\nmax_tests = 1");
     let mut command = world.imas(["run", "--candidate", "empty", "--"]);
     assert!(output(witness.watch(command.arg(real("true")))).status.success());
-    let said = witness.take();
+    let testimonies = witness.take();
     let system = &default_set()[0];
-    let empty = Candidate {
+    let empty = CatalogueCandidate {
         name: "empty".into(),
         allocator: "empty".into(),
         library: Some(library),
         ..system.clone()
     };
-    assert!(said[0].is_under(system) && !said[0].is_under(&empty), "{said:?}");
+    assert!(testimonies[0].is_under(system) && !testimonies[0].is_under(&empty), "{testimonies:?}");
     for _ in 0..2 {
         assert!(world.start([real("sqlite3").to_str().unwrap(), ":memory:", "select 1"]).status.success());
     }
@@ -307,10 +315,10 @@ fn a_silent_fall_back_is_seen() {
 mod redis {
     use std::net::TcpListener;
 
-    use super::{Command, Stdio, Witness, World, check_trials, default_set, output, real, said};
+    use super::{Command, Stdio, Witness, World, check_trials, default_set, describe, output, real};
     use crate::support::{Running, candidate, stdout, wait_until};
 
-    /// A port that was free a moment ago.
+    /// A port that is free at this moment.
     fn free_port() -> String {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
     }
@@ -331,14 +339,15 @@ mod redis {
         redis.call('RPUSH', 'l', i * 7919 % 1009); redis.call('HSET', 'h', 'f'..i, i) end \
         local n = 0; for i = 1, 5000 do n = n + redis.call('STRLEN', 'k'..i) end return n";
 
-    /// Load from redis-benchmark, then work whose answers are known, then the end by SHUTDOWN; all answers and how the server ended.
+    /// Runs redis-benchmark, then requests with known answers, then SHUTDOWN. Returns all answers and the
+    /// exit status.
     fn served(world: &World, mut command: Command, port: &str) -> String {
         let mut server = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         wait_until("the server", || ask(world, port, &["PING"]) == "PONG\n");
         let mut load = world.command(real("redis-benchmark"));
         load.args(["-h", "127.0.0.1", "-p", port, "-q", "-n", "3000", "-c", "20", "-P", "8", "-r", "1000"]);
         let loaded = output(load.args(["-t", "set,get,lpush,hset,zadd,mset"]));
-        assert!(loaded.status.success(), "{}", said(&loaded));
+        assert!(loaded.status.success(), "{}", describe(&loaded));
         let mut answers = ask(world, port, &["FLUSHALL"]);
         answers += &ask(world, port, &["EVAL", FILL, "0"]);
         answers += &ask(world, port, &["SORT", "l", "LIMIT", "0", "9"]);
@@ -360,8 +369,11 @@ mod redis {
             witness.watch(command.args(server_words(&port)));
             let seen = served(&world, command, &port);
             assert_eq!(want.get_or_insert_with(|| seen.clone()), &seen, "{name}");
-            let said = witness.take();
-            assert!(said.first().expect("the witness is silent").is_under(candidate), "{name}: {said:?}");
+            let testimonies = witness.take();
+            assert!(
+                testimonies.first().expect("the witness recorded no process").is_under(candidate),
+                "{name}: {testimonies:?}"
+            );
         }
         for one in &set {
             let port = free_port();
@@ -370,7 +382,7 @@ mod redis {
             assert_eq!(Some(served(&world, command, &port)), want, "trial of {}", one.name);
         }
         check_trials(&world, "libjemalloc.so.2");
-        // Settings of glibc reach nothing in a program that brings jemalloc: that trial must not count.
+        // glibc's settings have no effect on a program that brings jemalloc, so that trial must not count.
         let shown = world.json(["show", "redis-server", "--json"]);
         for one in &set {
             let why = candidate(&shown, &one.name).pointer("/left_out/0/why/foreign-served");

@@ -11,9 +11,11 @@ use std::process::Stdio;
 use imas_store::Store;
 use imas_store::domain::Domain;
 use support::trial::trial;
-use support::{Running, SIX, World, assert_hinted, build, lib_dir, list, output, said, stderr, stdout, text};
+use support::{
+    Running, SIX, World, assert_hinted, build, describe, lib_dir, list, output, stderr, stdout, text,
+};
 
-/// A system with one service, below a folder of the world.
+/// Makes a root folder with one service.
 fn image(world: &World, service: &str) -> PathBuf {
     let root = world.work().join("root");
     let folder = root.join("usr/lib/systemd/system");
@@ -32,7 +34,7 @@ fn with_root(world: &World, root: &Path, words: &[&str]) -> std::process::Output
     output(world.imas(words).arg("--root").arg(root))
 }
 
-/// The value of a variable in the written drop-in.
+/// The value of a variable in the drop-in file.
 fn written(root: &Path, variable: &str) -> Option<String> {
     let text = std::fs::read_to_string(drop_in(root)).unwrap();
     let start = format!("Environment=\"{variable}=");
@@ -44,22 +46,26 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     let world = World::new();
     let root = image(&world, "ExecStart=/usr/bin/web\nEnvironment=LD_PRELOAD=/opt/their.so \"OTHER=a b\"");
     let shown = with_root(&world, &root, &["apply", "web", "--candidate", "hoard"]);
-    assert!(shown.status.success(), "{}", said(&shown));
-    assert!(stdout(&shown).contains("+Environment=\"LD_PRELOAD="), "{}", said(&shown));
-    assert!(stderr(&shown).contains("nothing was written"), "{}", said(&shown));
-    assert!(!drop_in(&root).exists(), "a dry run");
+    assert!(shown.status.success(), "{}", describe(&shown));
+    assert!(stdout(&shown).contains("+Environment=\"LD_PRELOAD="), "{}", describe(&shown));
+    assert!(stderr(&shown).contains("nothing was written"), "{}", describe(&shown));
+    assert!(!drop_in(&root).exists(), "a dry run must write nothing");
 
     let done = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
-    assert!(done.status.success(), "{}", said(&done));
+    assert!(done.status.success(), "{}", describe(&done));
     let lib = lib_dir();
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libhoard.so:/opt/their.so", lib.display());
-    assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload, "theirs stays, behind ours");
+    assert_eq!(
+        written(&root, "LD_PRELOAD").unwrap(),
+        preload,
+        "the service's own preload must stay, after that of imas"
+    );
     assert_eq!(written(&root, "IMAS_WAS_LD_PRELOAD").unwrap(), "/opt/their.so");
-    assert_eq!(written(&root, "OTHER"), None, "what is not changed is not repeated");
+    assert_eq!(written(&root, "OTHER"), None, "an unchanged variable must not be repeated");
 
     let again = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
-    assert!(stdout(&again).contains("already"), "{}", said(&again));
-    // Another candidate takes the place of the first; theirs is not composed twice.
+    assert!(stdout(&again).contains("already"), "{}", describe(&again));
+    // A second candidate replaces the first. The service's own preload must not be added twice.
     let other = with_root(
         &world,
         &root,
@@ -68,7 +74,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert!(
         stdout(&other).contains("-Environment=\"LD_PRELOAD=") && stdout(&other).contains("\n+Environment="),
         "{}",
-        said(&other)
+        describe(&other)
     );
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libjemalloc.so:/opt/their.so", lib.display());
     assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload);
@@ -76,16 +82,85 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert_eq!(written(&root, "IMAS_FOLLOW").unwrap(), "1");
 
     let shown = with_root(&world, &root, &["unapply", "--all"]);
-    assert!(shown.status.success() && drop_in(&root).exists(), "{}", said(&shown));
+    assert!(shown.status.success() && drop_in(&root).exists(), "{}", describe(&shown));
     let gone = with_root(&world, &root, &["unapply", "--all", "--write"]);
-    assert!(gone.status.success(), "{}", said(&gone));
-    assert!(!drop_in(&root).parent().unwrap().exists(), "nothing of ours is left");
+    assert!(gone.status.success(), "{}", describe(&gone));
+    assert!(!drop_in(&root).parent().unwrap().exists(), "the folder of the drop-in must be removed");
     let nothing = with_root(&world, &root, &["unapply", "web", "--write"]);
-    assert_eq!(nothing.status.code(), Some(1), "{}", said(&nothing));
+    assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
+}
+
+/// What `--json` prints: one document, of one service.
+fn only_service(output: &std::process::Output) -> serde_json::Value {
+    let document: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(output)));
+    assert_eq!(document["schema"], 1, "{document:#}");
+    let services = list(&document, "/services");
+    assert_eq!(services.len(), 1, "{document:#}");
+    services[0].clone()
 }
 
 #[test]
-fn what_somebody_edited_is_left_alone() {
+fn in_json_both_say_what_was_done_or_would_be() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    let ask = |words: &[&str]| with_root(&world, &root, &[words, &["--json"]].concat());
+    let facts = |words: &[&str], status: i32| {
+        let output = ask(words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", describe(&output));
+        let service = only_service(&output);
+        assert_eq!(text(&service, "/unit"), "web.service");
+        assert_eq!(text(&service, "/drop_in"), drop_in(&root).to_str().unwrap());
+        assert!(service["watch_s"].is_null() && service["restarted"] == false, "{service:#}");
+        service
+    };
+    let has = |service: &serde_json::Value, candidate: &str, change: &str, written: bool| {
+        let is = (service["candidate"].as_str(), service["change"].as_str(), service["written"].as_bool());
+        assert_eq!(is, (Some(candidate), Some(change), Some(written)), "{service:#}");
+        assert_eq!(drop_in(&root).exists(), change != "add" || written);
+    };
+    let would = facts(&["apply", "web", "--candidate", "hoard"], 0);
+    has(&would, "hoard", "add", false);
+    assert!(text(&would, "/diff").contains("\n+Environment=\"LD_PRELOAD="), "{would:#}");
+    has(&facts(&["apply", "web", "--candidate", "hoard", "--write"], 0), "hoard", "add", true);
+    has(&facts(&["apply", "web", "--candidate", "hoard", "--write"], 0), "hoard", "none", false);
+    has(&facts(&["apply", "web", "--candidate", "mimalloc", "--write"], 0), "mimalloc", "replace", true);
+    has(&facts(&["unapply", "web"], 0), "mimalloc", "remove", false);
+
+    let ours = std::fs::read_to_string(drop_in(&root)).unwrap();
+    std::fs::write(drop_in(&root), format!("{ours}Nice=5\n")).unwrap();
+    let refused = facts(&["unapply", "web", "--write"], 1);
+    assert!(text(&refused, "/problem").contains("left alone") && refused["change"] == "none", "{refused:#}");
+    std::fs::write(drop_in(&root), ours).unwrap();
+
+    let gone = facts(&["unapply", "--all", "--write"], 0);
+    assert_eq!((text(&gone, "/change"), gone["written"].as_bool()), ("remove", Some(true)), "{gone:#}");
+    assert!(!drop_in(&root).exists());
+    assert_eq!(facts(&["unapply", "web"], 1)["candidate"], serde_json::Value::Null);
+    let none = ask(&["unapply", "--all"]);
+    assert_eq!(none.status.code(), Some(1), "{}", describe(&none));
+    let document: serde_json::Value = serde_json::from_slice(&none.stdout).unwrap();
+    assert!(list(&document, "/services").is_empty(), "{document:#}");
+}
+
+/// Only root may ask, and then a file of another place is looked at.
+#[test]
+fn boot_answers_in_json() {
+    if !nix::unistd::geteuid().is_root() {
+        return imas_testing::skipped("only root may start 'imas system boot'");
+    }
+    let world = World::new();
+    let preload_file = world.work().join("ld.so.preload");
+    std::fs::write(&preload_file, "").unwrap();
+    let mut imas = world.imas(["system", "boot", "--json", "--run-dir"]);
+    let booted = output(imas.arg(world.work().join("run")).arg("--preload-file").arg(&preload_file));
+    assert!(booted.status.success(), "{}", describe(&booted));
+    let document: serde_json::Value = serde_json::from_slice(&booted.stdout).unwrap();
+    assert_eq!(document, serde_json::json!({ "schema": 1, "enabled": false, "wrong": [] }));
+}
+
+#[test]
+fn an_edited_drop_in_is_left_alone() {
     let world = World::new();
     let root = image(&world, "ExecStart=/usr/bin/web");
     assert!(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]).status.success());
@@ -97,14 +172,14 @@ fn what_somebody_edited_is_left_alone() {
         &["unapply", "--all", "--write"],
     ] {
         let refused = with_root(&world, &root, words);
-        assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(1), "{}", describe(&refused));
         assert_hinted(&refused, "left alone");
         assert_eq!(std::fs::read_to_string(drop_in(&root)).unwrap(), edited);
     }
 }
 
 #[test]
-fn what_would_not_work_is_refused_with_the_reason() {
+fn an_impossible_apply_is_refused_with_the_reason() {
     let world = World::new();
     let apply = |service: &str, words: &[&str]| {
         let root = image(&world, service);
@@ -112,7 +187,7 @@ fn what_would_not_work_is_refused_with_the_reason() {
         std::fs::write(root.join("etc/default/web"), "# x\nLD_PRELOAD=/mine.so\n").unwrap();
         let refused = with_root(&world, &root, &[&["apply", "--write"], words].concat());
         assert!(!drop_in(&root).exists(), "{words:?}");
-        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
         refused
     };
     let plain = "ExecStart=/usr/bin/web";
@@ -143,9 +218,9 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     assert_hinted(&unsettled, "nothing is settled yet");
     assert!(output(world.imas(["pin"]).arg(&program).arg("tcmalloc")).status.success());
     let done = with_root(&world, &root, &["apply", "web", "--write"]);
-    assert!(done.status.success(), "{}", said(&done));
+    assert!(done.status.success(), "{}", describe(&done));
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libtcmalloc.so"));
-    // What is known of the very service stands before it.
+    // The history of the service itself has priority.
     let store = Store::open(&world.store_path()).unwrap();
     let path = program.to_string_lossy();
     for (unit, candidate) in [("other", "mimalloc"), ("web", "hoard")] {
@@ -154,11 +229,12 @@ fn a_service_gets_what_its_program_was_pinned_to() {
         store.pin(service.id, candidate, 1.0).unwrap();
     }
     let done = with_root(&world, &root, &["apply", "web", "--write"]);
-    assert!(done.status.success(), "{}", said(&done));
+    assert!(done.status.success(), "{}", describe(&done));
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libhoard.so"));
 }
 
-/// What the shell format prints does what it says: the program is on the candidate, what it starts is not, and the user's own
+/// The output of the shell format works: the program runs under the candidate, its children do not, and the
+/// user's own preload stays.
 /// preload stays.
 #[test]
 fn a_shell_takes_over_what_env_prints() {
@@ -170,12 +246,12 @@ fn a_shell_takes_over_what_env_prints() {
     let run = output(world.command("sh").args(["-c", &script]));
     let served: Vec<String> =
         stdout(&run).lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(served, ["hoard", "libc"], "{}", said(&run));
+    assert_eq!(served, ["hoard", "libc"], "{}", describe(&run));
     let script = format!(
         "export LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6; eval \"$({imas} env --candidate hoard)\"; printf '%s' \"$LD_PRELOAD\""
     );
     let run = output(world.command("sh").args(["-c", &script]));
-    assert!(stdout(&run).ends_with("libhoard.so:/lib/x86_64-linux-gnu/libm.so.6"), "{}", said(&run));
+    assert!(stdout(&run).ends_with("libhoard.so:/lib/x86_64-linux-gnu/libm.so.6"), "{}", describe(&run));
 }
 
 #[test]
@@ -183,7 +259,7 @@ fn each_format_has_what_its_tool_wants() {
     let world = World::new();
     let printed = |words: &[&str]| {
         let got = output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat()));
-        assert!(got.status.success(), "{}", said(&got));
+        assert!(got.status.success(), "{}", describe(&got));
         got
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
@@ -196,11 +272,7 @@ fn each_format_has_what_its_tool_wants() {
     for (format, wants) in [
         (
             "dockerfile",
-            &[
-                "COPY [\"imas/libjemalloc.so\", ",
-                "\nENV LD_PRELOAD=\"/",
-                "\nENV MALLOC_CONF=\"background_thread:true,",
-            ][..],
+            &["COPY [\"imas/libjemalloc.so\", ", "\nENV LD_PRELOAD=\"/", "\nENV MALLOC_CONF=\""][..],
         ),
         ("compose", &["services:\n  web:\n", "\n      LD_PRELOAD: \"/", "read_only: true"]),
         ("kubernetes", &["- name: web\n", "hostPath:", "readOnly: true", "- name: MALLOC_CONF\n"]),
@@ -218,9 +290,9 @@ fn each_format_has_what_its_tool_wants() {
     );
     let bad =
         output(&mut world.imas(["env", "--candidate", "hoard", "--format", "compose", "--name", "a: b"]));
-    assert_eq!(bad.status.code(), Some(2), "{}", said(&bad));
+    assert_eq!(bad.status.code(), Some(2), "{}", describe(&bad));
     let neither = output(&mut world.imas(["env"]));
-    assert_eq!(neither.status.code(), Some(2), "{}", said(&neither));
+    assert_eq!(neither.status.code(), Some(2), "{}", describe(&neither));
     let unknown = output(&mut world.imas(["env", "/no/such/program"]));
     assert_hinted(&unknown, "/no/such/program");
 }
@@ -229,7 +301,7 @@ fn each_format_has_what_its_tool_wants() {
 fn advice_rests_on_trials_and_on_nothing_else() {
     let world = World::new();
     world.tests_six("max_tests = 4\nretest_s = 0");
-    // A program of its own, which stays.
+    // A program that keeps running.
     let program = world.work().join("stays");
     support::install(&support::real("sleep"), &program);
     let start = |words: &[&str]| {
@@ -251,8 +323,8 @@ fn advice_rests_on_trials_and_on_nothing_else() {
         (got.status.code(), advice)
     };
     let nothing = output(&mut world.imas(["advise"]));
-    assert_eq!(nothing.status.code(), Some(1), "{}", said(&nothing));
-    assert!(stdout(&nothing).contains("no running process would gain"), "{}", said(&nothing));
+    assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
+    assert!(stdout(&nothing).contains("no running process would gain"), "{}", describe(&nothing));
 
     let untouched = Running(world.command(&program).arg("1000").spawn().unwrap());
     let pid = untouched.0.id();
@@ -264,14 +336,14 @@ fn advice_rests_on_trials_and_on_nothing_else() {
         (row["pid"].as_u64(), text(row, "/on"), text(row, "/pick")),
         (Some(u64::from(pid)), "system", "mimalloc")
     );
-    assert!(row["memory"].is_null() && row["gain"] == false, "no data, no claim: {row:#}");
+    assert!(row["memory"].is_null() && row["gain"] == false, "without data there must be no advice: {row:#}");
     let page = stdout(&output(&mut world.imas(["advise"])));
     assert!(page.contains("no data: too few trials"), "{page}");
 
     assert!(output(world.imas(["unpin"]).arg(&program)).status.success());
     let store = Store::open(&world.store_path()).unwrap();
     let known = store.programs().unwrap().into_iter().find(|known| known.path.ends_with("/stays")).unwrap();
-    let build_id = imas_linux::elf::Executable::read(&program).unwrap().build_id.unwrap_or_default();
+    let build_id = imas_linux::elf::ElfImage::read(&program).unwrap().build_id.unwrap_or_default();
     for (at, candidate) in SIX.into_iter().enumerate() {
         for number in 0..4 {
             let resident =
@@ -298,7 +370,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     assert!(memory[0] <= memory[1] && memory[1] <= memory[2] && (memory[1] - 0.5).abs() < 0.01, "{memory:?}");
     assert!(text(row, "/how").contains("imas run"), "{row:#}");
 
-    // Started again as decided, it needs no advice.
+    // A program that runs under its decision needs no advice.
     drop(untouched);
     let placed = start(&["run"]);
     support::wait_until("the library", || {

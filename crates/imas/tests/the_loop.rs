@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the first start of a program to the settled one, and what the commands around it say and undo.
+//! A program from its first start until it is settled, and the commands that show and undo this.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -15,11 +15,11 @@ use std::process::Stdio;
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
 use support::{
-    LIBRARIES, Running, SIX, World, build, candidate, default_set, input, keys, list, names_of, output, real,
-    said, stderr, stdout, text, wait_until,
+    LIBRARIES, Running, SIX, World, build, candidate, default_set, describe, input, keys, list, names_of,
+    output, real, stderr, stdout, text, wait_until,
 };
 
-/// Settings that put every candidate to one test, so that a program is settled after as many starts as there are candidates.
+/// Each candidate gets one test. So a program is settled after as many starts as there are candidates.
 const ONE_TEST: &str = "max_tests = 1\nretest_s = 0";
 
 fn write_script(file: &Path, text: &str) {
@@ -33,16 +33,16 @@ fn settle(world: &World, command: &[&str]) {
     world.tests_six(ONE_TEST);
     for _ in SIX {
         let output = world.start(command);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", describe(&output));
     }
 }
 
-// ---- settling -------------------------------------------------------------------------------------------------
+// ---- settling ---------------------------------------------------------------------------------------------
 
 fn sqlite_at_work(world: &World) -> String {
     let mut command = world.imas(["run", "--retest", "0", "--", "sqlite3", ":memory:"]);
     let output = output(command.stdin(std::fs::File::open(input("work.sql")).unwrap()));
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", describe(&output));
     stdout(&output)
 }
 
@@ -78,7 +78,8 @@ fn thirty_starts_settle_a_program() {
     }
 }
 
-/// The settled start is exec of the pick: no hook in it, nothing of ours but the guard, and the same process.
+/// A settled start is an exec of the pick: the same process, without the hook and with no library of IMAS but
+/// the guard.
 #[test]
 fn the_settled_start_has_no_hook() {
     let world = World::new();
@@ -93,20 +94,24 @@ fn the_settled_start_has_no_hook() {
     assert_eq!(shown["next"]["trial"], false);
     let pick = text(&shown, "/next/candidate");
     check_mapped(&world, &script, pick);
-    // Whatever won, these two show both kinds.
+    // The pick may vary. These two candidates cover both kinds: without and with a library.
     for candidate in ["system", "mimalloc"] {
         world.check(["pin", &script, candidate]).success();
         check_mapped(&world, &script, candidate);
     }
 }
 
-/// Starts the script, which says its pid, its preload and its libraries.
+/// Starts the script, which prints its pid, its preload and its libraries.
 fn check_mapped(world: &World, script: &str, candidate: &str) {
     let child = world.imas(["run", "--", script]).stdout(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     let text = stdout(&child.wait_with_output().unwrap());
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some(format!("{pid},").as_str()), "same process, clean environment");
+    assert_eq!(
+        lines.next(),
+        Some(format!("{pid},").as_str()),
+        "the process must be the same and the environment clean"
+    );
     let of_allocators = LIBRARIES.map(|name| format!("lib{name}.so"));
     let is_ours = |file: &&str| file.starts_with("libimas") || of_allocators.iter().any(|name| name == file);
     let ours: Vec<_> = lines.filter(is_ours).map(str::to_owned).collect();
@@ -117,9 +122,9 @@ fn check_mapped(world: &World, script: &str, candidate: &str) {
     assert_eq!(ours, want, "{candidate}: {text}");
 }
 
-// ---- what the program sees ------------------------------------------------------------------------------------
+// ---- what the program sees --------------------------------------------------------------------------------
 
-/// Every start: under a trial, in production, forced and switched off.
+/// All kinds of start: trial, production, forced, and switched off.
 fn ways_to_start(world: &World) -> Vec<Vec<&'static str>> {
     world.tests_six("retest_s = 0");
     let mut ways: Vec<Vec<&str>> = SIX.iter().map(|_| vec!["run", "--"]).collect();
@@ -128,14 +133,14 @@ fn ways_to_start(world: &World) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn the_environment_is_given_back_byte_for_byte() {
+fn the_environment_is_restored_byte_for_byte() {
     let world = World::new();
     let odd = OsStr::new("a\u{1}b=c:d e");
     let dress = |command: &mut std::process::Command| {
         command.env("ODD", odd).env("EMPTY", "").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5");
         stdout(&output(command))
     };
-    // What a program and its child see, in this order.
+    // Prints the environment of the program, then that of its child.
     let words = ["bash", "-c", "cat /proc/self/environ | sort -z; env -0 | sort -z"];
     let want = dress(world.command(words[0]).args(&words[1..]));
     assert!(want.contains("ODD=") && want.contains("EMPTY=\0"));
@@ -178,15 +183,21 @@ fn streams_arguments_and_ends_are_the_programs_own() {
             ("-x||a b|--help|", Some(42)),
             "{way:?}"
         );
-        assert_eq!(stderr(&output), "err\n", "{way:?}");
+        // At the first start of a shell, imas prints that it learns nothing about the shell's children.
+        let printed = stderr(&output);
+        let own: Vec<_> = printed
+            .lines()
+            .filter(|line| !line.starts_with("imas: ") && !line.starts_with("hint: "))
+            .collect();
+        assert_eq!(own, ["err"], "{way:?}: {printed}");
     }
     for (name, signal) in [("TERM", 15), ("KILL", 9), ("INT", 2), ("PIPE", 13)] {
         for way in ways_to_start(&world) {
-            // A background job of a shell has SIGINT ignored, and so would all that it starts.
+            // A background job of a shell ignores SIGINT, and its children inherit that.
             let mut command = world.command("env");
             command.args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_imas")]).args(&way);
             let ended = output(command.args(["bash", "-c", &format!("kill -{name} $$")]));
-            assert_eq!(ended.status.signal(), Some(signal), "{way:?}: {}", said(&ended));
+            assert_eq!(ended.status.signal(), Some(signal), "{way:?}: {}", describe(&ended));
         }
     }
 }
@@ -213,15 +224,19 @@ fn a_command_that_cannot_start_ends_as_with_env() {
         ("/usr", 126, "directory"),
     ] {
         let output = output(&mut world.imas(["run", "--", word]));
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-        assert!(stderr(&output).starts_with("imas: ") && stderr(&output).contains(says), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", describe(&output));
+        assert!(
+            stderr(&output).starts_with("imas: ") && stderr(&output).contains(says),
+            "{}",
+            describe(&output)
+        );
     }
     assert_eq!(output(&mut world.imas(["run", "--"])).status.code(), Some(125));
     assert_eq!(output(&mut world.imas(["run", "--no-such-flag", "--", "true"])).status.code(), Some(125));
-    assert_eq!(world.page_files(), [""; 0], "a start that never was leaves no page");
+    assert_eq!(world.page_files(), [""; 0], "a failed start must leave no page");
 }
 
-// ---- which program it is --------------------------------------------------------------------------------------
+// ---- which program it is ----------------------------------------------------------------------------------
 
 #[test]
 fn scripts_are_programs_of_their_own() {
@@ -238,7 +253,12 @@ fn scripts_are_programs_of_their_own() {
         [vec![direct.as_str()], vec![&by_env], vec!["python3", &direct], vec!["python3", "-c", "print(12)"]]
     {
         let output = world.start(&words);
-        assert_eq!((stdout(&output).as_str(), output.status.success()), ("12\n", true), "{}", said(&output));
+        assert_eq!(
+            (stdout(&output).as_str(), output.status.success()),
+            ("12\n", true),
+            "{}",
+            describe(&output)
+        );
     }
     let shown = world.json(["show", "--json"]);
     let python = std::fs::canonicalize(real("python3")).unwrap().to_string_lossy().into_owned();
@@ -249,15 +269,16 @@ fn scripts_are_programs_of_their_own() {
             (text(each, "/program/detail"), each["trials"].as_u64().unwrap())
         })
         .collect();
-    assert_eq!(known, [(direct.as_str(), 2), (by_env.as_str(), 1), ("-c", 1)]);
-    // A name that means several is asked back, a script's is not.
+    let code = format!("-c #{:016x}", imas_linux::fnv::fnv64(b"print(12)"));
+    assert_eq!(known, [(direct.as_str(), 2), (by_env.as_str(), 1), (code.as_str(), 1)]);
+    // A name that matches several programs is an error. A script's name matches one.
     let several = output(&mut world.imas(["show", "python3"]));
     assert_eq!(several.status.code(), Some(2));
     support::assert_hinted(&several, "runs several programs");
     assert_eq!(text(&world.json(["show", &by_env, "--json"]), "/program/detail"), by_env);
 }
 
-// ---- commands around it ---------------------------------------------------------------------------------------
+// ---- commands around it -----------------------------------------------------------------------------------
 
 #[test]
 fn pin_unpin_exclude_and_forget() {
@@ -267,7 +288,7 @@ fn pin_unpin_exclude_and_forget() {
     let next = || world.json(["show", &who, "--json"]);
 
     world.check(["pin", &who, "mimalloc"]).success();
-    assert!(ran().starts_with("mimalloc "), "a pin stands above the trials");
+    assert!(ran().starts_with("mimalloc "), "a pin has priority over trials");
     assert_eq!((text(&next(), "/next/candidate"), text(&next(), "/next/reason")), ("mimalloc", "pinned"));
     let explained = world.json(["explain", &who, "--json"]);
     assert!(text(&explained, "/undo").starts_with("imas unpin "), "{explained:#}");
@@ -275,7 +296,7 @@ fn pin_unpin_exclude_and_forget() {
     world.check(["exclude", "add", &who]).success();
     world.check(["exclude", "add", &who]).code(1);
     assert_eq!(list(&world.json(["exclude", "list", "--json"]), "/excluded"), &[Value::from(who.as_str())]);
-    assert!(ran().starts_with("mimalloc "), "a pin stands above an exclusion");
+    assert!(ran().starts_with("mimalloc "), "a pin has priority over an exclusion");
 
     world.check(["unpin", &who]).success();
     world.check(["unpin", &who]).code(1);
@@ -290,7 +311,7 @@ fn pin_unpin_exclude_and_forget() {
 
     world.check(["forget", &who]).success();
     world.check(["show", &who]).code(2).stderr(predicates::str::contains("nothing is known"));
-    assert_eq!(ran(), "libc\n", "it begins anew, with system");
+    assert_eq!(ran(), "libc\n", "the trials must begin again with system");
     assert_eq!(world.trials().len(), 1);
 }
 
@@ -349,14 +370,14 @@ fn a_dry_run_starts_and_records_nothing() {
     let mark_text = mark.to_string_lossy().into_owned();
     for flags in [&["run", "--dry-run"][..], &["run", "--dry-run", "--candidate", "hoard"]] {
         let output = output(world.imas(flags).args(["--", "touch", &mark_text]));
-        assert!(output.status.success() && stdout(&output).is_empty(), "{}", said(&output));
+        assert!(output.status.success() && stdout(&output).is_empty(), "{}", describe(&output));
         assert!(stderr(&output).starts_with("imas: /usr/bin/touch") && stderr(&output).contains(" under "));
         assert!(!mark.exists());
     }
     assert_eq!(world.page_files(), [""; 0]);
     assert!(world.trials().is_empty());
     let verbose = output(&mut world.imas(["run", "-v", "--", "touch", &mark_text]));
-    assert!(stderr(&verbose).contains("under system: "), "{}", said(&verbose));
+    assert!(stderr(&verbose).contains("under system: "), "{}", describe(&verbose));
     assert!(mark.exists());
 }
 
@@ -371,7 +392,7 @@ fn the_switch_turns_everything_off() {
     assert!(!world.store_path().exists() && world.page_files().is_empty());
 }
 
-// ---- nothing is lost ------------------------------------------------------------------------------------------
+// ---- nothing is lost --------------------------------------------------------------------------------------
 
 #[test]
 fn eight_starts_at_once_lose_nothing() {
@@ -387,8 +408,9 @@ fn eight_starts_at_once_lose_nothing() {
             .collect();
         for start in starts {
             let output = start.wait_with_output().unwrap();
-            assert!(output.status.success(), "{}", said(&output));
-            // A start waits half a second for the store, no longer: on a busy machine the others may keep it so long.
+            assert!(output.status.success(), "{}", describe(&output));
+            // A start waits half a second for the store at most. On a busy machine the other processes may
+            // keep it locked that long.
             untouched += usize::from(stderr(&output).contains("the program is started untouched"));
         }
     }
@@ -401,7 +423,7 @@ fn eight_starts_at_once_lose_nothing() {
     assert_eq!(world.page_files(), [""; 0], "every page was harvested and removed");
 }
 
-/// As under `make -j8`: a candidate's waiting time begins with its trial, not with the end of it.
+/// Simultaneous starts, as under `make -j8`: a candidate's waiting time begins when its trial begins.
 #[test]
 fn of_starts_at_once_one_is_a_candidates_trial() {
     let world = World::new();
@@ -411,34 +433,37 @@ fn of_starts_at_once_one_is_a_candidates_trial() {
     for mut start in starts {
         assert!(start.wait().unwrap().success());
     }
-    world.check(["show"]).success(); // takes the pages in
+    world.check(["harvest"]).success();
     let mut tried: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.candidate).collect();
     tried.sort_unstable();
     let different = tried.iter().collect::<BTreeSet<_>>().len();
     assert!(different > 0 && different == tried.len(), "{tried:?}");
 }
 
-/// The next start is none, and until that one has ended nothing is settled.
+/// The next start is no trial, and nothing is settled until the running trial has ended.
 #[test]
-fn a_trial_that_another_start_is_making_is_told() {
+fn a_trial_made_by_another_start_is_reported() {
     let world = World::new();
     let running = Running(world.imas(["run", "--", "sleep", "1000"]).spawn().unwrap());
     let explained = || world.json(["explain", "sleep", "--json"]);
     wait_until("the page", || !world.page_files().is_empty());
-    wait_until("the process behind it", || explained()["under_way"]["pid"] == running.0.id());
-    let told = explained();
-    assert_eq!(text(&told, "/under_way/candidate"), "system");
-    assert!(told["under_way"]["since_unix_s"].is_number(), "{told:#}");
-    assert_eq!((&told["next"]["trial"], text(&told, "/next/reason")), (&false.into(), "no-data"));
-    assert!(text(&told, "/looked_at_again").contains("has ended"), "{told:#}");
+    wait_until("the process of the trial", || explained()["under_way"]["pid"] == running.0.id());
+    let explanation = explained();
+    assert_eq!(text(&explanation, "/under_way/candidate"), "system");
+    assert!(explanation["under_way"]["since_unix_s"].is_number(), "{explanation:#}");
+    assert_eq!(
+        (&explanation["next"]["trial"], text(&explanation, "/next/reason")),
+        (&false.into(), "no-data")
+    );
+    assert!(text(&explanation, "/looked_at_again").contains("has ended"), "{explanation:#}");
     let page = stdout(&output(&mut world.imas(["explain", "sleep"])));
     let process = format!("(process {})", running.0.id());
     assert!(page.contains("now: a trial of system is under way since") && page.contains(&process), "{page}");
     assert!(!page.contains("at the next start"), "{page}");
     let dry = output(&mut world.imas(["run", "--dry-run", "--", "sleep", "0"]));
-    assert!(stderr(&dry).contains("Nothing has been measured yet"), "{}", said(&dry));
+    assert!(stderr(&dry).contains("Nothing has been measured yet"), "{}", describe(&dry));
     let none = output(&mut world.imas(["env", "sleep"]));
-    assert!(stderr(&none).contains("a trial of system is under way"), "{}", said(&none));
+    assert!(stderr(&none).contains("a trial of system is under way"), "{}", describe(&none));
     drop(running);
     let after = explained();
     assert_eq!((&after["under_way"], &after["next"]["trial"]), (&Value::Null, &true.into()), "{after:#}");
@@ -451,12 +476,12 @@ fn a_killed_trial_keeps_its_counts() {
     let mut command = world.imas(["run", "--retest", "0", "--"]);
     let child = command.arg(&behave).args(["30000", "hang"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut running = Running(child);
-    let mut told = std::io::BufReader::new(running.0.stdout.take().unwrap());
+    let mut reader = std::io::BufReader::new(running.0.stdout.take().unwrap());
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
     assert_eq!(line, "worked\n");
-    // While it runs its page stays.
-    world.check(["show"]).success();
+    // The page of a running process stays.
+    world.check(["harvest"]).success();
     assert_eq!(world.page_files().len(), 1);
     running.0.kill().unwrap();
     running.0.wait().unwrap();
@@ -468,7 +493,7 @@ fn a_killed_trial_keeps_its_counts() {
     assert!((0.5..2.0).contains(&(sizes / 30_000.0)), "{:?}", trial.sample);
 }
 
-/// A page that was stored but not yet removed when imas was killed is stored once.
+/// imas was killed after it stored a page and before it removed it. The page must be stored once.
 #[test]
 fn harvesting_a_page_twice_stores_it_once() {
     let world = World::new();
@@ -485,7 +510,7 @@ fn harvesting_a_page_twice_stores_it_once() {
     assert!(!page.exists());
 }
 
-/// Two harvests at the same moment, as by two starts.
+/// Two harvests at the same moment, as two starts make them.
 #[test]
 fn many_harvests_at_once_store_each_page_once() {
     let world = World::new();
@@ -493,7 +518,7 @@ fn many_harvests_at_once_store_each_page_once() {
     let kept = world.work().join("pages");
     std::fs::create_dir(&kept).unwrap();
     for start in 1..=6 {
-        // Fresh stores would lose count: keep the pages away from the next start.
+        // Moves the pages away, so that the next start does not harvest them.
         assert!(world.start([behave.as_os_str(), OsStr::new("5000")]).status.success());
         for name in world.page_files() {
             std::fs::copy(world.pages().join(&name), kept.join(&name)).unwrap();
@@ -505,16 +530,16 @@ fn many_harvests_at_once_store_each_page_once() {
         std::fs::copy(entry.path(), world.pages().join(entry.file_name())).unwrap();
     }
     let readers: Vec<_> = (0..6)
-        .map(|_| world.imas(["show"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        .map(|_| world.imas(["harvest"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
         .collect();
     for reader in readers {
         let output = reader.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", describe(&output));
     }
     assert_eq!(world.trials().len(), 6);
 }
 
-/// A program that runs on while others start: its page is left alone until it ends.
+/// A program that still runs while others start. Its page must be left alone until it ends.
 #[test]
 fn a_running_trial_is_not_harvested() {
     let world = World::new();

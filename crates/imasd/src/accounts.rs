@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The accounts of this machine as its files list them: `/etc/passwd` and `/etc/subuid`. Both are root's to write and are believed.
+//! The accounts of this machine as its files list them: `/etc/passwd` and `/etc/subuid`. Both are root's to
+//! write and are believed.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -38,7 +39,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Reads both below `etc`; what is missing lists nobody.
+    /// Reads both files below `etc`. A missing file counts as empty.
     pub(crate) fn read(etc: &Path) -> Self {
         let (passwd, subuid) = (etc.join("passwd"), etc.join("subuid"));
         let mut accounts = Self {
@@ -150,6 +151,6 @@ pub(crate) mod tests {
         std::fs::rename(etc.path().join("passwd.new"), etc.path().join("passwd")).unwrap();
         assert!(accounts.refresh() && accounts.has(1001));
         std::fs::remove_file(etc.path().join("passwd")).unwrap();
-        assert!(accounts.refresh() && !accounts.has(1000), "a file that is gone lists nobody");
+        assert!(accounts.refresh() && !accounts.has(1000), "a file that is gone has no accounts");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pages that were written and are not worked on yet. Each folder has a queue of its own, and the queues take turns: whoever writes a
-//! hundred thousand pages waits for them, and nobody else does.
+//! Pages that were written and are not processed yet. Each folder has its own queue, and the queues take
+//! turns. So a user that writes a hundred thousand pages delays no other user.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use crate::folders::PageName;
-use crate::sight::{Identity, Sight};
+use crate::process_info::{Identity, ProcessInfo};
 
 /// Where pages wait, the next turn comes after this time, so that a flood is not worked on without a pause.
 pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
@@ -17,8 +17,8 @@ pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) name: OsString,
-    /// The process behind it as it was when the page came, if it could be seen.
-    pub(crate) glimpse: Option<(Identity, Sight)>,
+    /// Its process as it was when the page came, if it could be seen.
+    pub(crate) snapshot: Option<(Identity, ProcessInfo)>,
     /// It is old: what is no page by now never becomes one.
     pub(crate) is_old: bool,
 }
@@ -35,6 +35,8 @@ pub(crate) struct Backlog {
     queues: BTreeMap<u32, Queue>,
     /// Whose page was taken last.
     last: Option<u32>,
+    /// How many pages wait with their process.
+    snapshots: usize,
 }
 
 impl Backlog {
@@ -51,15 +53,22 @@ impl Backlog {
         self.queues.iter().map(|(uid, queue)| (*uid, queue.waiting.len()))
     }
 
-    /// One more, behind those of its folder.
+    /// How many pages wait with their process.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.snapshots
+    }
+
+    /// One more, after those of its folder.
     pub(crate) fn push(&mut self, uid: u32, waiting: Waiting) {
         let queue = self.queues.entry(uid).or_default();
         if queue.names.insert(waiting.name.clone()) {
+            self.snapshots += usize::from(waiting.snapshot.is_some());
             queue.waiting.push_back(waiting);
         }
     }
 
-    /// The next page, of another user than the one before if there is one; of each user at most `most` by the counts in `worked`.
+    /// The next page, of another user than the one before if there is one; of each user at most `most` by the
+    /// counts in `worked`.
     pub(crate) fn take(&mut self, worked: &mut HashMap<u32, usize>, most: usize) -> Option<(u32, Waiting)> {
         let may = |uid: &&u32| worked.get(uid).is_none_or(|count| *count < most);
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
@@ -68,6 +77,7 @@ impl Backlog {
         let queue = self.queues.get_mut(&uid)?;
         let waiting = queue.waiting.pop_front();
         if let Some(waiting) = &waiting {
+            self.snapshots -= usize::from(waiting.snapshot.is_some());
             queue.names.remove(&waiting.name);
         }
         if queue.waiting.is_empty() {
@@ -96,18 +106,18 @@ mod tests {
     }
 
     fn push(backlog: &mut Backlog, uid: u32, name: &str) {
-        backlog.push(uid, Waiting { name: name.into(), glimpse: None, is_old: false });
+        backlog.push(uid, Waiting { name: name.into(), snapshot: None, is_old: false });
     }
 
     #[test]
-    fn a_thousand_pages_of_one_user_keep_nobody_waiting() {
+    fn a_thousand_pages_of_one_user_do_not_delay_others() {
         let (mut backlog, mut worked) = (filled(), HashMap::new());
         let uids: Vec<_> = (0..8).map(|_| backlog.take(&mut worked, 100).unwrap().0).collect();
         assert_eq!(uids, [0, 1000, 2000, 0, 1000, 2000, 1000, 1000]);
     }
 
     #[test]
-    fn of_one_user_so_many_at_most_and_the_rest_later() {
+    fn the_pages_of_one_user_are_limited_and_the_rest_come_later() {
         let (mut backlog, mut worked) = (filled(), HashMap::new());
         let taken = std::iter::from_fn(|| backlog.take(&mut worked, 10)).count();
         assert_eq!(taken, 2 + 10 + 2);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which processes are worth a thought: those that live or work long enough.
+//! Which processes are worth a look: those that live or work long enough.
 //!
-//! A process is looked at one second after it became known, then at growing distances, a dozen times at most, until it has earned
-//! a place or ended. Who comes newly is told by the kernel ([`crate::connector`]) or found in /proc.
+//! A process is looked at one second after it became known, then at growing distances, a dozen times at most,
+//! until its program is served or it has ended. New processes are reported by the kernel
+//! ([`crate::connector`]) or found in /proc.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use crate::sight::{self, Life};
+use crate::process_info::{self, Life};
 
 /// Most processes waited for; beyond that the newest are left for the next search.
 const MOST_WAITING: usize = 65_536;
@@ -19,7 +20,7 @@ const MOST_LOOKS: usize = 4096;
 const MOST_RIPE: usize = 128;
 /// The first look comes after this time: most processes have ended by then and cost nothing.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-/// Looks are at most so far apart.
+/// Longest time between two looks.
 const FARTHEST: Duration = Duration::from_secs(64);
 
 /// Lives that are long enough for a trial.
@@ -77,15 +78,15 @@ impl Census {
         self.waiting.push(Waiting { due: Reverse(now + first), pid, step: FIRST_LOOK });
     }
 
-    /// A process that was ripe but could not be seen: in the midst of its exec it is seen soon, and one that may not be seen at all is
-    /// looked at ever more seldom.
+    /// A process that was ripe but could not be seen: during its exec it is seen soon, and one that
+    /// may not be seen at all is looked at ever more seldom.
     pub(crate) fn note_again(&mut self, life: &Life, now: Instant) {
         let wait = Duration::from_secs_f64(life.age_s.min(1e6)).clamp(FIRST_LOOK, FARTHEST);
         self.waiting.push(Waiting { due: Reverse(now + wait), pid: life.identity.pid, step: wait });
     }
 
-    /// Finds the processes that are new in /proc since the last search, and those that run another file than then: a wrapper, or what a
-    /// program is between its fork and its exec, is not what stays.
+    /// Finds the processes that are new in /proc since the last search, and those that run another file than
+    /// then: a wrapper, or what a program is between its fork and its exec, is not what stays.
     pub(crate) fn search(&mut self, now: Instant) {
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -110,7 +111,7 @@ impl Census {
         while self.next().is_some_and(|due| due <= now) && ripe.len() < MOST_RIPE && looked < MOST_LOOKS {
             looked += 1;
             let Some(waiting) = self.waiting.pop() else { break };
-            let Some(life) = sight::life(waiting.pid) else { continue };
+            let Some(life) = process_info::life(waiting.pid) else { continue };
             if self.worth.holds(&life) {
                 ripe.push(life);
                 continue;
@@ -189,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_could_not_be_seen_is_looked_at_again() {
+    fn an_unreadable_process_is_read_again() {
         let now = Instant::now();
         let mut census = Census::new(Worth { cpu_s: 0.0, life_s: 0.0 });
-        let life = sight::life(std::process::id()).unwrap();
+        let life = process_info::life(std::process::id()).unwrap();
         census.note_again(&Life { age_s: 10.0, ..life }, now);
         assert!(census.ripe(now + Duration::from_secs(9)).is_empty());
         assert_eq!(census.ripe(now + Duration::from_secs(10)).len(), 1);

@@ -7,8 +7,8 @@ use clap::{Parser, ValueHint};
 
 /// Notices programs, ingests their trials and publishes what each is to start under.
 ///
-/// Runs as the user `imas`, started by systemd. It listens to no network. Programs read what it publishes by themselves, once, at their
-/// start; without it they keep the last decision.
+/// Runs as the user `imas`, started by systemd. It listens to no network. Programs read what it publishes by
+/// themselves, once, at their start; without it they keep the last decision.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "imasd",
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Serve one user's own tree of processes, without root: everything below the run folder is that user's
     #[arg(long)]
     pub(crate) user: bool,
-    /// Look for new processes every few seconds, even where the kernel would tell
+    /// Look for new processes every few seconds, even where the kernel would report them
     #[arg(long)]
     pub(crate) poll: bool,
     /// Ingest what is finished, publish, and end

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's process events (proc connector): who has called exec, who has ended and how. Needs CAP_NET_ADMIN and the first
-//! network and pid namespaces; where it is refused, [`crate::census`] looks into /proc every few seconds instead.
+//! The kernel's process events (proc connector): which processes have called exec, which have ended and how.
+//! Needs CAP_NET_ADMIN and the first network and pid namespaces; where it is refused, [`crate::census`] looks
+//! into /proc every few seconds instead.
 
 use std::io::Cursor;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +24,7 @@ const NETLINK_CONNECTOR: u32 = 11;
 const PROCESS_EVENTS: u32 = 1;
 /// Room for events that come faster than they are read: some ten thousand.
 const BUFFER_BYTES: usize = 8 << 20;
-/// Read at once: whoever starts processes faster than that does not keep us from everything else.
+/// Events read at once: a flood of new processes does not delay everything else.
 const MOST_AT_ONCE: usize = 16_384;
 /// Largest message: an event has 76 bytes.
 const MESSAGE_BYTES: usize = 1024;
@@ -33,7 +34,7 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum ProcessEvent {
     /// It runs another image now.
     Exec {
         /// Its id.
@@ -60,9 +61,9 @@ pub(crate) struct Connector {
 
 /// What one reading brought.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct ProcessEvents {
     /// In the order of happening.
-    pub(crate) deeds: Vec<Deed>,
+    pub(crate) events: Vec<ProcessEvent>,
     /// Events were lost: the buffer was full.
     pub(crate) lost: bool,
 }
@@ -70,7 +71,8 @@ pub(crate) struct Deeds {
 impl Connector {
     /// Subscribes.
     pub(crate) fn open() -> std::io::Result<Self> {
-        // Elsewhere the kernel refuses in silence; but we would hear its answer to others, and numbers of processes that are not ours.
+        // Elsewhere the kernel refuses without an answer; but we would receive its answers to others, and ids
+        // that mean nothing here.
         if std::fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
             return Err(std::io::Error::other("not in the first pid namespace"));
         }
@@ -101,40 +103,41 @@ impl Connector {
     }
 
     /// The events that are there; of very many, a part.
-    pub(crate) fn read(&mut self) -> Deeds {
-        let mut deeds = Deeds::default();
+    pub(crate) fn read(&mut self) -> ProcessEvents {
+        let mut found = ProcessEvents::default();
         for _ in 0..MOST_AT_ONCE {
             match recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((received, _, from)) => {
                     // Only the kernel has number 0: another process may write to our socket.
                     let kernel = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
                     if kernel.is_some_and(|from| from.pid() == 0) {
-                        self.take(received, &mut deeds.deeds);
+                        self.take(received, &mut found.events);
                     }
                 }
-                Err(rustix::io::Errno::NOBUFS) => deeds.lost = true,
+                Err(rustix::io::Errno::NOBUFS) => found.lost = true,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
             }
         }
-        deeds
+        found
     }
 
-    fn take(&mut self, received: usize, deeds: &mut Vec<Deed>) {
+    fn take(&mut self, received: usize, events: &mut Vec<ProcessEvent>) {
         let mut bytes = Cursor::new(&self.buffer[..received]);
         let Ok(message) = Nlmsghdr::<Nlmsg, CnMsg<ProcEventHeader>>::from_bytes(&mut bytes) else { return };
         let Some(payload) = message.get_payload() else { return };
         let id = |pid: i32| u32::try_from(pid).unwrap_or(0);
-        let told = payload.payload();
-        match told.event {
+        let reported = payload.payload();
+        match reported.event {
             ProcEvent::Exec { process_tgid, .. } => {
-                deeds.push(Deed::Exec { pid: id(process_tgid), at_ns: told.timestamp_ns });
+                events.push(ProcessEvent::Exec { pid: id(process_tgid), at_ns: reported.timestamp_ns });
             }
-            // A thread that ends is no process that does, but for one that takes all others along: the first may be gone by then.
+            // A thread that ends is no process that does, but for one that takes all others along: the first
+            // may be gone by then.
             ProcEvent::Exit { process_pid, process_tgid, exit_code, .. }
                 if process_pid == process_tgid || is_crash_signal(exit_code & 0x7f) =>
             {
-                deeds.push(Deed::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
+                events.push(ProcessEvent::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
             }
             ProcEvent::Ack { err } => self.acknowledged |= err == 0,
             _ => {}
@@ -170,44 +173,49 @@ fn subscription() -> std::io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_testing::skipped;
     use nix::time::{ClockId, clock_gettime};
     use std::time::Duration;
 
-    /// Runs wherever the kernel lets us; elsewhere it shows that a refusal is noticed.
+    /// A connector to which the kernel reports.
+    fn confirmed() -> Option<Connector> {
+        let mut connector = Connector::open().ok()?;
+        connector.is_confirmed().then_some(connector)
+    }
+
     #[test]
-    fn a_process_that_is_killed_is_seen_to_start_and_to_end() {
-        let Ok(mut connector) = Connector::open() else { return };
-        if !connector.is_confirmed() {
-            return;
-        }
+    fn the_start_and_the_end_of_a_killed_process_are_reported() {
+        let Some(mut connector) = confirmed() else {
+            return skipped("the kernel reports no process events here");
+        };
         let now =
             || u64::try_from(Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap()).as_nanos());
         let before = now().unwrap();
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let child_id = child.id();
-        // Who starts a process goes on before the kernel tells of its exec, and who waits for it before it tells of its end.
-        let mut is_told = |is_it: &dyn Fn(&Deed) -> bool| {
+        // A parent goes on before the kernel reports the exec of its child, and returns from wait before it
+        // reports the end.
+        let mut is_reported = |is_it: &dyn Fn(&ProcessEvent) -> bool| {
             (0..6000).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
                 let read = connector.read();
-                read.lost || read.deeds.iter().any(is_it)
+                read.lost || read.events.iter().any(is_it)
             })
         };
         // By the clock that pages are compared by.
-        let started = is_told(
-            &|deed| matches!(deed, Deed::Exec { pid, at_ns } if *pid == child_id && (before..now().unwrap()).contains(at_ns)),
+        let started = is_reported(
+            &|event| matches!(event, ProcessEvent::Exec { pid, at_ns } if *pid == child_id && (before..now().unwrap()).contains(at_ns)),
         );
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(started && is_told(&|deed| *deed == Deed::Exit { pid: child_id, signal: 9 }));
+        assert!(started && is_reported(&|event| *event == ProcessEvent::Exit { pid: child_id, signal: 9 }));
     }
 
     #[test]
-    fn a_crash_after_the_end_of_the_first_thread_is_told() {
-        let Ok(mut connector) = Connector::open() else { return };
-        if !connector.is_confirmed() {
-            return;
-        }
+    fn a_crash_after_the_end_of_the_first_thread_is_reported() {
+        let Some(mut connector) = confirmed() else {
+            return skipped("the kernel reports no process events here");
+        };
         let code = "import ctypes, os, threading, time\n\
             crash = lambda: (time.sleep(0.3), os.kill(os.getpid(), 11))\n\
             threading.Thread(target=crash).start()\n\
@@ -215,10 +223,10 @@ mod tests {
         let mut child = std::process::Command::new("python3").args(["-c", code]).spawn().unwrap();
         child.wait().unwrap();
         let (mut ends, mut last) = (0, None);
-        // The last word may come a moment after the end.
+        // The last event may come a moment after the end.
         for _ in 0..300 {
-            for deed in connector.read().deeds {
-                if let Deed::Exit { pid, signal } = deed
+            for event in connector.read().events {
+                if let ProcessEvent::Exit { pid, signal } = event
                     && pid == child.id()
                 {
                     (ends, last) = (ends + 1, Some(signal));

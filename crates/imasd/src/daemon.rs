@@ -1,128 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The main loop, and all that it turns around.
+//! The daemon: its parts, and the loop that gives each its turn.
+//!
+//! ```text
+//! ProcessWatcher --process events--> Pipeline: PageTracker --page events--> Learner --learner events--> Publisher
+//! ```
+//! Each part owns its state. [`Pipeline`] passes the events on; the loop here waits for what wakes it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use imas_core::Conditions;
-use imas_core::adaptive::{Objective, weight};
-use imas_linux::clock::now_unix_s;
-use imas_store::Store;
-use imas_store::daemon::Disabled;
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
 
-use crate::backlog::{BETWEEN_TURNS, Backlog};
-use crate::book::Book;
-use crate::census::{Census, Worth};
+use crate::census::Worth;
 use crate::cli::Options;
-use crate::config::Config;
-use crate::connector::{Connector, Deed};
-use crate::counters::{Counters, Status};
-use crate::departed::Departed;
-use crate::doubt::Doubt;
-use crate::emergency::EMERGENCY;
+use crate::config::{Config, Settings};
+use crate::emergency::Emergency;
 use crate::exclusions::Exclusions;
-use crate::folders::{Folders, PageName};
-use crate::harm::Failures;
-use crate::ineligible::Ineligible;
 use crate::installation::Installation;
+use crate::kept_store::KeptStore;
+use crate::learner::{Learner, LearnerParts};
+use crate::machine::conditions;
 use crate::notify;
-use crate::owners::Owners;
+use crate::pages::{PageTracker, Surroundings};
+use crate::pipeline::Pipeline;
+use crate::process_info::{self, Identity};
+use crate::process_watcher::ProcessWatcher;
 use crate::publish::Publisher;
-use crate::sight::{Identity, Sight};
-use crate::trouble::open_store;
+use crate::served_users::ServedUsers;
+use crate::status_file::StatusFile;
 use crate::wakeup::{Wakeup, Woken};
-use crate::watched::Watched;
 
-/// Two publications are at least so far apart.
-const BETWEEN_PUBLICATIONS: Duration = Duration::from_secs(1);
-/// Conditions, the operator's wishes and waits that end are looked at so often.
+/// How often conditions, the operator's overrides and ends of waits are checked.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
-/// New processes are searched for so often where the kernel does not tell.
-const SEARCH: Duration = Duration::from_secs(2);
-/// Process events are read at most so often.
-const READ_DEEDS: Duration = Duration::from_millis(250);
-/// What the store refused is tried again after this time.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
-/// A processor load that differs by less, in hundredths, decides nothing anew.
-const LOAD_STEP: f64 = 10.0;
-/// The same for the weight of CPU against memory.
-const WEIGHT_STEP: f64 = 0.05;
-/// The same for available memory, as a fraction.
-const MEMORY_STEP: f64 = 0.1;
 
-/// The daemon.
+/// The parts.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    pub(crate) options: Options,
-    pub(crate) config: Config,
-    pub(crate) store: Store,
-    pub(crate) installation: Option<Installation>,
-    pub(crate) exclusions: Exclusions,
-    pub(crate) owners: Owners,
-    pub(crate) book: Book,
-    pub(crate) folders: Folders,
-    pub(crate) watched: Watched,
-    pub(crate) departed: Departed,
-    /// Pages whose process could not be seen yet.
-    pub(crate) doubtful: Vec<Doubt>,
-    /// Pages whose process has ended, as long as the kernel has not told how.
-    pub(crate) untold: Vec<Doubt>,
-    /// Pages of trials that are stored, and that the index may still offer.
-    pub(crate) spent: Vec<PageName>,
-    /// Pages that were written and are not worked on yet.
-    pub(crate) backlog: Backlog,
-    /// How many of them wait with a process that was seen.
-    pub(crate) glimpsed: usize,
-    /// The process that was seen behind the page that is worked on.
-    pub(crate) glimpses: HashMap<Identity, Sight>,
-    pub(crate) wakeup: Wakeup,
-    pub(crate) counters: Counters,
-    pub(crate) ineligible: Ineligible,
-    pub(crate) disabled: Vec<Disabled>,
-    /// Until when what an allocator did is forgiven, Unix time.
-    pub(crate) forgiven: BTreeMap<String, f64>,
-    pub(crate) failures: Failures,
-    pub(crate) conditions: Conditions,
-    pub(crate) boot_id: String,
-    /// The kernel's events came faster than they were read: everything is to be looked for.
-    events_lost: bool,
-    /// Something was decided that the index does not say yet.
-    pub(crate) dirty: bool,
-    pub(crate) state: PathBuf,
-    /// Keeps others like us out.
+    options: Options,
+    /// Keeps other daemons out of the folder.
     _lock: Option<File>,
-    census: Census,
-    connector: Option<Connector>,
-    publisher: Publisher,
-    pub(crate) emergency: Option<String>,
-    /// Its file stands, so that its absence says that root has ended it.
-    pub(crate) emergency_told: bool,
-    /// Something is to be tried again.
-    pub(crate) store_trouble: bool,
-    /// That was said: it is said once, however often it is tried.
-    pub(crate) trouble_told: bool,
-    store_changes: i64,
-    told: Option<Counters>,
-    pub(crate) times: Times,
+    wakeup: Wakeup,
+    processes: ProcessWatcher,
+    users: Rc<ServedUsers>,
+    pipeline: Pipeline,
+    status: StatusFile,
+    times: Times,
 }
 
-/// What happened last when.
+/// When the loop last did its periodic work.
 #[derive(Debug)]
-pub(crate) struct Times {
-    published: Option<Instant>,
+struct Times {
     looked: Instant,
-    searched: Instant,
-    deeds: Instant,
-    pub(crate) tried: Instant,
     alive: Instant,
-    told: Instant,
 }
 
 impl Daemon {
-    /// Opens everything; nothing is changed yet but folders made.
+    /// Opens everything. Nothing is changed yet, except that folders are made.
     pub(crate) fn new(options: Options) -> Result<Self> {
         let now = Instant::now();
         let state = options.run_dir.join("state");
@@ -130,174 +66,138 @@ impl Daemon {
         let lock = lock(&state)?;
         let wakeup = Wakeup::new()?;
         let config = Config::read(&options.config)?;
-        let store = open_store(&options)?;
-        // Before anything else is read of it: what others write from here on is a change.
-        let store_changes = store.foreign_changes()?;
-        let folders =
-            Folders::open(&state, !options.user).with_context(|| state.join("u").display().to_string())?;
-        wakeup.add_folders(folders.events())?;
-        let connector = if options.poll || options.once { None } else { connector() };
-        if let Some(connector) = &connector {
-            wakeup.add_connector(connector)?;
-        }
+        let store = KeptStore::open(&options.store)?;
+        let processes = ProcessWatcher::new(worth(&config.own), options.poll || options.once, &wakeup)?;
         let boot_id = imas_linux::boot::of_programs(&options.run_dir).context("/proc")?;
-        let emergency = std::fs::read_to_string(state.join(EMERGENCY)).ok();
-        if let Some(why) = &emergency {
-            tracing::error!("everything stands aside since an emergency: {why}; undo: imas system enable");
-        }
-        Ok(Self {
-            census: Census::new(worth(&config)),
-            installation: None,
-            exclusions: Exclusions::read()?,
-            owners: Owners::read(Path::new("/etc")),
-            book: Book::default(),
-            watched: Watched::default(),
-            departed: Departed::default(),
-            doubtful: Vec::new(),
-            untold: Vec::new(),
-            spent: Vec::new(),
-            backlog: Backlog::default(),
-            glimpsed: 0,
-            glimpses: HashMap::new(),
-            counters: Counters::default(),
-            ineligible: Ineligible::default(),
-            disabled: store.disabled()?,
-            forgiven: store.forgiven()?,
-            failures: Failures::default(),
-            conditions: conditions(None).context("the machine's load and memory")?,
-            events_lost: false,
-            dirty: true,
-            publisher: Publisher::new(&state, boot_id.clone()),
-            store_trouble: false,
-            trouble_told: false,
-            store_changes,
-            told: None,
-            times: Times {
-                published: None,
-                looked: now,
-                searched: now.checked_sub(SEARCH).unwrap_or(now),
-                deeds: now,
-                tried: now,
-                alive: now,
-                told: now,
-            },
-            options,
-            config,
+        let users = Rc::new(match options.user {
+            true => ServedUsers::own_tree(&options.run_dir),
+            false => ServedUsers::everybody(),
+        });
+        let reports_exits = processes.reports_exits();
+        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
+        let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
+        wakeup.add_folders(pages.written())?;
+        wakeup.add_exits(pages.exits())?;
+        let parts = LearnerParts {
             store,
-            folders,
-            wakeup,
-            boot_id,
-            state,
+            config,
+            retest_s: options.retest,
+            users: Rc::clone(&users),
+            exclusions: Exclusions::read()?,
+            conditions: conditions(None).context("the machine's load and memory")?,
+        };
+        Ok(Self {
+            status: StatusFile::new(&state),
+            pipeline: Pipeline {
+                emergency: Emergency::read(&state),
+                learner: Learner::new(parts)?,
+                publisher: Publisher::new(&state, boot_id),
+                pages,
+                state,
+            },
+            times: Times { looked: now, alive: now },
+            options,
             _lock: lock,
-            connector,
-            emergency_told: emergency.is_some(),
-            emergency,
+            wakeup,
+            processes,
+            users,
         })
     }
 
-    /// Works until it is told to end.
+    /// Works until a signal ends it.
     pub(crate) fn run(mut self) -> Result<()> {
         self.read_installation();
-        self.shorten_names();
-        self.load_book()?;
-        self.resume_witnesses();
-        self.judge_all();
-        self.look_at_all_pages();
-        self.census.search(Instant::now());
-        self.publish();
-        self.tell_status();
+        self.pipeline.resume(self.options.once)?;
+        self.processes.search(Instant::now());
+        self.pipeline.pass_on_events();
+        self.pipeline.publish();
+        self.write_status();
         notify::ready();
         tracing::info!(
             EVENTS = self.events(),
             "serving {} programs below {}",
-            self.book.len(),
+            self.pipeline.learner.programs().len(),
             self.options.run_dir.display()
         );
         while !self.options.once {
-            let woken = self.wakeup.wait(Some(self.next()))?;
+            let woken = self.wakeup.wait(self.next())?;
             self.turn(&woken);
             if woken.stop {
                 break;
             }
         }
         notify::stopping();
-        self.publish();
-        self.tell_status();
+        self.pipeline.publish();
+        self.write_status();
         tracing::info!("ended");
         Ok(())
     }
 
-    /// One turn of the loop. The kernel's word on how processes ended comes first, so that pages are read in its light.
+    /// One turn of the loop. Exit events of the kernel come first, because reading a page needs them.
     fn turn(&mut self, woken: &Woken) {
         let now = Instant::now();
-        self.read_deeds(now, woken.deeds);
-        self.read_news();
-        self.look_again(now);
-        for page in &woken.ended {
-            self.process_ended(page);
-        }
+        let exits = if woken.exits { self.pipeline.pages.take_exits() } else { vec![] };
+        self.read_process_events(now, woken.process_events);
+        self.pipeline.work_on_pages(exits, now);
         if woken.reload {
             self.reload();
         }
-        for life in self.census.ripe(now) {
-            if !self.take_in(life.identity) {
-                self.census.note_again(&life, now);
-            }
-        }
+        self.take_in_ripe(now);
         self.periodic(now);
-        if self.dirty && self.times.published.is_none_or(|at| now.duration_since(at) >= BETWEEN_PUBLICATIONS)
-        {
-            self.publish();
-        }
-        if self.has_news() && now.duration_since(self.times.told) >= BETWEEN_PUBLICATIONS {
-            self.tell_status();
+        self.pipeline.pass_on_events();
+        self.pipeline.publish_if_due(now);
+        if self.status.is_due(&self.counters(), now) {
+            self.write_status();
         }
     }
 
-    fn has_news(&self) -> bool {
-        self.told.as_ref() != Some(&self.counters)
+    /// When to wake if nothing happens.
+    fn next(&self) -> Instant {
+        let others = [
+            self.processes.next(),
+            self.pipeline.next(),
+            self.status.next(&self.counters()),
+            notify::watchdog_interval().map(|interval| self.times.alive + interval),
+        ];
+        others.into_iter().flatten().fold(self.times.looked + LOOK_AROUND, Instant::min)
     }
 
-    fn read_deeds(&mut self, now: Instant, woken: bool) {
-        let Some(connector) = &mut self.connector else { return };
-        let rested = now.duration_since(self.times.deeds) >= READ_DEEDS;
-        let read = connector.read();
-        if woken || rested {
-            // Let them gather for a while before they wake us again.
-            self.wakeup.listen_to_connector(&*connector, !woken);
-            self.times.deeds = now;
+    fn read_process_events(&mut self, now: Instant, woken: bool) {
+        for event in self.processes.read(now, woken, &self.wakeup) {
+            self.pipeline.process_event(event);
         }
-        for deed in read.deeds {
-            match deed {
-                Deed::Exec { pid, at_ns } => {
-                    self.census.note(pid, now);
-                    self.note_exec(pid, at_ns);
-                }
-                Deed::Exit { pid, signal } => self.note_signal(pid, signal),
+    }
+
+    /// Processes that have lived or worked long enough.
+    fn take_in_ripe(&mut self, now: Instant) {
+        for life in self.processes.ripe(now) {
+            if !self.take_in(life.identity) {
+                self.processes.name_again(&life, now);
             }
         }
-        if read.lost {
-            self.counters.events_lost += 1;
-            self.events_lost = true;
+    }
+
+    /// Takes the program of the process in; whether the process could be seen: during an exec it
+    /// cannot.
+    fn take_in(&mut self, identity: Identity) -> bool {
+        let Some(process) = process_info::look(identity) else { return false };
+        // What a container's process measures would decide for everybody.
+        if self.users.serves(identity) && !self.users.is_foreign(&process) {
+            self.pipeline.take_in(&process);
         }
+        true
     }
 
     fn periodic(&mut self, now: Instant) {
-        let must_search = self.connector.is_none() || self.events_lost;
-        if must_search && now.duration_since(self.times.searched) >= SEARCH {
-            (self.times.searched, self.events_lost) = (now, false);
-            self.census.search(now);
-            self.look_for_execs();
+        if self.processes.search_if_due(now) {
+            self.pipeline.end_moved_on();
         }
         if now.duration_since(self.times.looked) >= LOOK_AROUND {
             self.times.looked = now;
             self.look_around();
-            self.tell_status();
+            self.write_status();
         }
-        if self.store_trouble && now.duration_since(self.times.tried) >= TRY_AGAIN {
-            self.times.tried = now;
-            self.try_again();
-        }
+        self.pipeline.retry_if_due(now);
         if let Some(interval) = notify::watchdog_interval()
             && now.duration_since(self.times.alive) >= interval
         {
@@ -306,75 +206,19 @@ impl Daemon {
         }
     }
 
-    /// When to wake if nothing happens.
-    fn next(&self) -> Instant {
-        let mut next = self.times.looked + LOOK_AROUND;
-        let mut sooner = |at: Option<Instant>| next = at.map_or(next, |at| next.min(at));
-        sooner(self.census.next());
-        sooner(self.doubtful.iter().chain(&self.untold).map(|doubt| doubt.next).min());
-        let must_search = self.connector.is_none() || self.events_lost;
-        sooner(must_search.then(|| self.times.searched + SEARCH));
-        sooner((!self.backlog.is_empty()).then(|| Instant::now() + BETWEEN_TURNS));
-        sooner(
-            self.connector.is_some().then(|| self.times.deeds + READ_DEEDS).filter(|at| *at > Instant::now()),
-        );
-        let published = self.times.published;
-        sooner(published.filter(|_| self.dirty).map(|at| at + BETWEEN_PUBLICATIONS));
-        sooner(self.has_news().then(|| self.times.told + BETWEEN_PUBLICATIONS));
-        sooner(self.store_trouble.then(|| self.times.tried + TRY_AGAIN));
-        sooner(notify::watchdog_interval().map(|interval| self.times.alive + interval));
-        next
-    }
-
-    /// What changes by itself: the machine's load and memory, waits that end, what the operator wishes, what root approved.
+    /// What changes by itself: the machine's load and memory, waits that end, the operator's overrides, what
+    /// root approved.
     fn look_around(&mut self) {
-        match self.store.foreign_changes() {
-            Ok(changes) if changes != self.store_changes => {
-                self.store_changes = changes;
-                self.read_wishes();
-            }
-            Ok(_) => {}
-            Err(error) => self.store_refused(&error),
-        }
-        let outdated = self.installation.as_ref().is_none_or(|it| it.is_outdated(&self.options.run_dir));
-        if outdated {
+        self.pipeline.learner.look_at_overrides();
+        if self.pipeline.learner.is_installation_outdated(&self.options.run_dir) {
             self.read_installation();
-            self.judge_all();
+            self.pipeline.learner.judge_all();
         }
-        self.look_at_emergency();
-        self.owners.refresh();
-        self.sweep();
-        self.close_spans(Instant::now());
-        self.look_at_the_standing();
-        let now_s = now_unix_s();
-        let due = self.book.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
-        let due: Vec<_> = due.map(|known| known.program.id).collect();
-        due.into_iter().for_each(|id| self.judge(id));
-        if let Ok(conditions) = conditions(Some(&self.conditions))
-            && differ(&self.conditions, &conditions)
-        {
-            self.conditions = conditions;
-            self.decide_all();
+        if self.pipeline.emergency.look() {
+            self.pipeline.publisher.changed();
         }
-    }
-
-    fn decide_all(&mut self) {
-        for id in self.book.ids() {
-            if let Err(error) = self.decide(id) {
-                tracing::warn!(PROGRAM_ID = id, "no decision could be stored: {error:#}");
-            }
-        }
-    }
-
-    fn read_wishes(&mut self) {
-        let read = self.store.disabled().and_then(|disabled| Ok((disabled, self.store.forgiven()?)));
-        match read {
-            Ok((disabled, forgiven)) => (self.disabled, self.forgiven) = (disabled, forgiven),
-            Err(error) => self.store_refused(&error),
-        }
-        if let Err(error) = self.load_book() {
-            tracing::warn!("the store could not be read again: {error:#}");
-        }
+        self.users.refresh();
+        self.pipeline.look_around();
     }
 
     fn read_installation(&mut self) {
@@ -384,28 +228,18 @@ impl Daemon {
         if let Some(Err(error)) = own.map(|lib_dir| Installation::write_own(&options.run_dir, lib_dir)) {
             tracing::warn!("the catalogue of this tree could not be written: {error:#}");
         }
-        match Installation::read(&options.run_dir, options.lib_dir.as_deref()) {
-            Ok(installation) => {
-                self.installation = Some(installation);
-                self.dirty = true;
-            }
-            Err(error) if self.installation.is_none() => {
-                tracing::debug!("nothing is published until root has approved a catalogue: {error:#}");
-            }
-            Err(error) => {
-                tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}")
-            }
-        }
+        self.pipeline
+            .learner
+            .set_installation(Installation::read(&options.run_dir, options.lib_dir.as_deref()));
     }
 
     /// Root may have written it down after our start.
     fn read_boot_id(&mut self) {
         let Ok(boot_id) = imas_linux::boot::of_programs(&self.options.run_dir) else { return };
-        if boot_id != self.boot_id {
-            tracing::info!("programs see boot {boot_id}, not {}: the index goes by theirs", self.boot_id);
-            self.publisher.of_boot(&boot_id);
-            self.boot_id = boot_id;
-            self.dirty = true;
+        let before = self.pipeline.publisher.boot_id();
+        if boot_id != before {
+            tracing::info!("programs see boot {boot_id}, not {before}: the index goes by theirs");
+            self.pipeline.set_boot_id(&boot_id);
         }
     }
 
@@ -413,96 +247,68 @@ impl Daemon {
         notify::reloading();
         match Config::read(&self.options.config).and_then(|config| Ok((config, Exclusions::read()?))) {
             Ok((config, exclusions)) => {
-                self.census.set_worth(worth(&config));
-                (self.config, self.exclusions) = (config, exclusions);
+                self.processes.set_worth(worth(&config.own));
+                self.pipeline.set_config(config, exclusions);
                 tracing::info!("configuration and exclusions were read again");
             }
             Err(error) => tracing::error!("the configuration stays as it was: {error:#}"),
         }
-        self.ineligible.clear();
+        self.pipeline.learner.forget_ineligible();
         self.read_installation();
-        self.read_wishes();
-        self.census.search(Instant::now());
-        self.publisher.forget();
-        self.dirty = true;
+        self.pipeline.learner.read_overrides();
+        self.processes.search(Instant::now());
+        self.pipeline.publisher.forget();
+        self.pipeline.pass_on_events();
         notify::ready();
     }
 
-    pub(crate) fn publish(&mut self) {
-        let Some(installation) = &self.installation else { return };
-        let disabled = self.emergency.is_some();
-        self.times.published = Some(Instant::now());
-        match self.publisher.publish(&self.state, &self.book, &installation.table, disabled) {
-            Ok(changed) => {
-                self.counters.published += u64::from(changed);
-                self.dirty = false;
-                self.remove_spent();
-            }
-            // It stays to be done; the last good index stays too.
-            Err(error) => self.trouble(&format!("{error:#}")),
-        }
-    }
-
-    /// This turn's publication does not wait for the one before to grow old.
-    pub(crate) fn publish_soon(&mut self) {
-        self.times.published = None;
-    }
-
-    /// Whether it tells us of ends of processes.
-    pub(crate) fn hears_the_kernel(&self) -> bool {
-        self.connector.is_some()
-    }
-
     fn events(&self) -> &'static str {
-        if self.hears_the_kernel() { "kernel" } else { "polling" }
+        if self.processes.reports_exits() { "kernel" } else { "polling" }
     }
 
-    /// Writes the file that `imas status` reads, if it would say anything new.
-    fn tell_status(&mut self) {
-        self.counters.processes_overlooked = self.census.overlooked;
-        if !self.has_news() {
+    /// What all parts have counted.
+    fn counters(&self) -> DaemonCounters {
+        let own = DaemonCounters {
+            events_lost: self.processes.events_lost,
+            processes_overlooked: self.processes.overlooked(),
+            ..DaemonCounters::default()
+        };
+        own + self.pipeline.counters()
+    }
+
+    /// Writes the files that `imas status` reads, if they would say anything new.
+    fn write_status(&mut self) {
+        let counters = self.counters();
+        if !self.status.is_new(&counters) {
             return;
         }
-        self.times.told = Instant::now();
-        let trials = self.watched.trials();
         let me = std::process::id();
         let config = std::path::absolute(&self.options.config).unwrap_or_default();
-        let status = Status {
+        let programs = self.pipeline.learner.programs();
+        let (trials_running, flights_watched) = self.pipeline.pages.watched_counts();
+        let status = DaemonStatus {
             schema: 1,
             pid: me,
             start_ticks: imas_linux::process::start_ticks(me).unwrap_or(0),
-            version: env!("CARGO_PKG_VERSION"),
-            store: &self.options.store.to_string_lossy(),
-            config: &config.to_string_lossy(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            store: self.options.store.to_string_lossy().into_owned(),
+            config: config.to_string_lossy().into_owned(),
             retest_s: self.options.retest,
-            events: self.events(),
-            programs: self.book.len(),
-            trials_offered: self
-                .book
-                .all()
-                .filter(|known| known.offer.is_some() && known.taken_by.is_none())
-                .count(),
-            trials_running: trials,
-            flights_watched: self.watched.watches.len() - trials,
-            emergency: self.emergency.as_deref(),
-            ineligible: self.ineligible.len(),
-            counters: &self.counters,
+            events: self.events().to_owned(),
+            programs: programs.len(),
+            trials_offered: programs.all().filter(|known| known.trial.untaken().is_some()).count(),
+            trials_running,
+            flights_watched,
+            emergency: self.pipeline.emergency.reason().map(str::to_owned),
+            ineligible: self.pipeline.learner.ineligible().len(),
+            counters,
         };
-        let path = self.state.join("status.json");
-        let beside = self.state.join("status.json.new");
-        let written = serde_json::to_vec(&status).map_err(std::io::Error::from);
-        let written = written.and_then(|text| std::fs::write(&beside, text));
-        if written.and_then(|()| std::fs::rename(&beside, &path)).is_ok() {
-            self.told = Some(self.counters.clone());
-        }
-        if let Err(error) = self.ineligible.write(&self.state) {
-            tracing::debug!("what is left alone could not be written down: {error}"); // the count was
-        }
+        self.status.write(&status, self.pipeline.learner.ineligible());
     }
 }
 
-fn worth(config: &Config) -> Worth {
-    Worth { cpu_s: config.worth_cpu_s, life_s: config.worth_life_s }
+fn worth(settings: &Settings) -> Worth {
+    Worth { cpu_s: settings.worth_cpu_s, life_s: settings.worth_life_s }
 }
 
 fn make_folders(options: &Options, state: &Path) -> Result<()> {
@@ -512,7 +318,8 @@ fn make_folders(options: &Options, state: &Path) -> Result<()> {
     std::fs::create_dir_all(state).with_context(|| state.display().to_string())
 }
 
-/// Of two that serve one place each would take the other's trials for forged. Where the file system has no locks, there is none.
+/// Two daemons on one folder would take each other's trials for forged. Where the file system
+/// has no locks, there is none.
 fn lock(state: &Path) -> Result<Option<File>> {
     let folder = File::open(state).with_context(|| state.display().to_string())?;
     match folder.try_lock() {
@@ -523,33 +330,4 @@ fn lock(state: &Path) -> Result<Option<File>> {
             Ok(None)
         }
     }
-}
-
-fn connector() -> Option<Connector> {
-    let opened = Connector::open();
-    match opened {
-        Ok(mut connector) => connector.is_confirmed().then_some(connector),
-        Err(error) => {
-            tracing::info!("the kernel does not tell of new processes ({error}); /proc is searched instead");
-            None
-        }
-    }
-}
-
-/// The machine's state, with the weight that was in force.
-fn conditions(before: Option<&Conditions>) -> Result<Conditions> {
-    let weight_before = before.map(|before| weight(before, Objective::Auto).w);
-    Ok(Conditions { weight_before, ..imas_linux::conditions::now()? })
-}
-
-/// Whether conditions differ enough to decide anew.
-fn differ(before: &Conditions, now: &Conditions) -> bool {
-    let load = |conditions: &Conditions| conditions.load5 * 100.0 / f64::from(conditions.cpus.max(1));
-    let memory = |conditions: &Conditions| conditions.mem_available_bytes as f64;
-    let moved = (memory(now) - memory(before)).abs() / memory(before).max(1.0);
-    let leaned = (weight(now, Objective::Auto).w - weight(before, Objective::Auto).w).abs();
-    leaned >= WEIGHT_STEP
-        || (load(now) - load(before)).abs() >= LOAD_STEP
-        || moved >= MEMORY_STEP
-        || now.cpus != before.cpus
 }

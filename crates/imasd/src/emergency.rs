@@ -1,46 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When everything stands aside: five failing starts within a minute, until root says otherwise.
+//! The emergency: after five failing starts within a minute every program starts untouched, until root ends
+//! it.
 
-use crate::daemon::Daemon;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
 use crate::harm::Failures;
+use crate::owners::Owner;
 
-/// Tells root's helper, by its being there, to take the entry out of /etc/ld.so.preload.
-pub(crate) const EMERGENCY: &str = "emergency";
+/// The file that asks root's helper to take the entry out of /etc/ld.so.preload. Root ends the emergency by
+/// removing it.
+const FILE_NAME: &str = "emergency";
 
-impl Daemon {
-    /// Everybody stands aside from now on, and root's helper takes the entry out of /etc/ld.so.preload.
-    pub(crate) fn stop_everything(&mut self, why: &str) {
-        if self.emergency.is_some() {
-            return;
+/// Whether there is one.
+#[derive(Debug)]
+pub(crate) struct Emergency {
+    file: PathBuf,
+    reason: Option<String>,
+    /// The file was written, so that its absence means that root has ended the emergency.
+    is_written: bool,
+    failures: Failures,
+}
+
+impl Emergency {
+    /// As an earlier process has left it in the state folder.
+    pub(crate) fn read(state: &Path) -> Self {
+        let file = state.join(FILE_NAME);
+        let reason = std::fs::read_to_string(&file).ok();
+        if let Some(why) = &reason {
+            tracing::error!(
+                "every program starts untouched since an emergency: {why}; undo: imas system enable"
+            );
         }
+        Self { file, is_written: reason.is_some(), reason, failures: Failures::default() }
+    }
+
+    /// Why every program starts untouched, if so.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// A start under another allocator failed; whether an emergency begins with it. The caller publishes that
+    /// first, then calls [`Self::write`].
+    pub(crate) fn add_failure(&mut self, owner: Owner) -> bool {
+        if !self.failures.add(owner, Instant::now()) || self.reason.is_some() {
+            return false;
+        }
+        let why = "five starts under other allocators failed within a minute";
         tracing::error!(
             "emergency: {why}; every program starts untouched from now on; undo: imas system enable"
         );
-        self.emergency = Some(why.to_owned());
-        self.publish();
-        self.tell_emergency();
+        self.reason = Some(why.to_owned());
+        true
     }
 
-    /// Writes it down for root's helper; what fails is tried again.
-    fn tell_emergency(&mut self) {
-        let Some(why) = &self.emergency else { return };
-        let written = std::fs::write(self.state.join(EMERGENCY), format!("{why}\n"));
+    /// Writes the file for root's helper; what fails is tried again at the next [`Self::look`].
+    pub(crate) fn write(&mut self) {
+        let Some(why) = &self.reason else { return };
+        let written = std::fs::write(&self.file, format!("{why}\n"));
         if let Err(error) = &written {
             tracing::error!("the emergency could not be written down, which is tried again: {error}");
         }
-        self.emergency_told = written.is_ok();
+        self.is_written = written.is_ok();
     }
 
-    /// The emergency is over when root has taken the file away.
-    pub(crate) fn look_at_emergency(&mut self) {
-        if self.emergency.is_some() && !self.emergency_told {
-            return self.tell_emergency();
+    /// Whether root has ended the emergency since the last look.
+    pub(crate) fn look(&mut self) -> bool {
+        if self.reason.is_none() {
+            return false;
         }
-        if self.emergency.is_some() && !self.state.join(EMERGENCY).exists() {
+        if !self.is_written {
+            self.write();
+            return false;
+        }
+        let has_ended = !self.file.exists();
+        if has_ended {
             tracing::info!("the emergency is over: its file was removed");
-            self.emergency = None;
-            self.failures = Failures::default();
-            self.dirty = true;
+            (self.reason, self.failures) = (None, Failures::default());
         }
+        has_ended
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that are left alone from the start: `packaging/exclusions.toml`, each row with its reason and its evidence.
+//! Programs that are left alone from the start: `packaging/exclusions.toml`, each row with its reason and its
+//! evidence.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others. Everything in them is the user's
-//! to write, so nothing is opened there by path and nothing is followed.
+//! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others.
+//! Everything in them is the user's to write, so nothing is opened there by path and nothing is followed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -12,13 +12,14 @@ use std::time::Duration;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, statat, unlinkat};
 
-/// Events are read so often at once, some hundred each time: who writes faster than that is not listened to without end.
+/// Events are read so often at once, some hundred each time: a user who writes faster than that does not keep
+/// the daemon busy without end.
 const MOST_READS: usize = 16;
 
-/// Folders at most: more users than that are served without trials.
+/// Limit for the number of folders. Further users are served without trials.
 const MOST_FOLDERS: usize = 4096;
 
-/// A page in somebody's folder.
+/// A page in a user's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PageName {
     /// Owner of the folder.
@@ -39,9 +40,9 @@ pub(crate) struct Folders {
     give_away: bool,
 }
 
-/// What the kernel told of the folders.
+/// What the kernel reported of the folders.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct FolderEvents {
     /// Pages that were written and closed.
     pub(crate) written: Vec<PageName>,
     /// Events were lost: look everywhere.
@@ -82,7 +83,7 @@ impl Folders {
             Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
             _ => {}
         }
-        // Our own folder until it is given away: nobody can have put a link here.
+        // The folder is still the daemon's own, so no user can have put a link here.
         let folder = openat(&self.root, &name, DIRECTORY, Mode::empty())?;
         let about = fstat(&folder)?;
         if self.give_away && about.st_uid != uid {
@@ -98,7 +99,7 @@ impl Folders {
         Ok(())
     }
 
-    /// Folders that somebody has removed are made again: without one, a user's programs start untouched.
+    /// Folders that were removed are made again: without one, a user's programs start untouched.
     pub(crate) fn restore(&mut self) {
         let removed: Vec<_> = self.open.keys().copied().filter(|uid| !self.stands(*uid)).collect();
         for uid in removed {
@@ -122,22 +123,22 @@ impl Folders {
     }
 
     /// What has been written since the last call.
-    pub(crate) fn news(&self) -> News {
-        let mut news = News::default();
+    pub(crate) fn read_events(&self) -> FolderEvents {
+        let mut found = FolderEvents::default();
         for _ in 0..MOST_READS {
             let Ok(events) = self.inotify.read_events() else { break };
             for event in events {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                    news.lost = true;
+                    found.lost = true;
                 }
                 let uid = self.watches.get(&event.wd).copied();
                 if let (Some(uid), Some(name)) = (uid, event.name) {
-                    news.written.push(PageName { uid, name });
+                    found.written.push(PageName { uid, name });
                 }
             }
         }
-        news.written.dedup();
-        news
+        found.written.dedup();
+        found
     }
 
     /// Every name in every folder.
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_in_a_folder_is_told_and_can_be_removed() {
+    fn a_file_written_in_a_folder_is_reported_and_can_be_removed() {
         let state = tempfile::tempdir().unwrap();
         let me = rustix::process::geteuid().as_raw();
         let mut folders = Folders::open(state.path(), false).unwrap();
@@ -204,7 +205,7 @@ mod tests {
         let folder = state.path().join("u").join(me.to_string());
         std::fs::write(folder.join("a.page"), "x").unwrap();
         let page = PageName { uid: me, name: "a.page".into() };
-        assert_eq!(folders.news().written, std::slice::from_ref(&page));
+        assert_eq!(folders.read_events().written, std::slice::from_ref(&page));
         assert_eq!(folders.all(), std::slice::from_ref(&page));
         assert!(folders.has(&page));
         folders.remove(&page);
@@ -227,7 +228,7 @@ mod tests {
         folders.restore();
         std::fs::write(folder.join("a.page"), "x").unwrap();
         let page = PageName { uid: me, name: "a.page".into() };
-        assert!(folders.news().written.contains(&page) && folders.has(&page));
+        assert!(folders.read_events().written.contains(&page) && folders.has(&page));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When one program's misfortune becomes everybody's business.
+//! When crashes of some programs count for all programs.
 //!
-//! - An allocator that has hurt [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`] persons, is given to nobody,
-//!   until its library changes or the operator lifts it.
-//! - [`FAILURES`] failing placed starts of the system within a minute, or those of [`PERSONS`] persons, stop everything: something is
-//!   wrong with more than one allocator.
+//! - An allocator that has hurt [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`]
+//!   persons, is offered to no program, until its library changes or the operator unblocks it.
+//! - [`FAILURES`] failing placed starts of the system within a minute, or those of [`PERSONS`] persons, stop
+//!   everything: something is wrong with more than one allocator.
 //!
-//! A person can make own programs crash at will, under every uid that the person has for containers, and must not be able to switch
-//! anything off for others with it: all that happens to one person's programs counts as one, and never beside the system's own.
+//! A person can make own programs crash at will, under every uid that the person has for containers, and must
+//! not be able to switch anything off for others with it: all that happens to one person's programs counts as
+//! one, and never beside the system's own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -26,8 +27,9 @@ pub(crate) const FAILURES: usize = 5;
 pub(crate) const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
-/// Persons who must be hurt. Who wants to abuse it needs as many accounts, each of which root has made; a household has fewer users, and
-/// on a machine with many a library that really crashes soon meets as many of them. Until then it is taken only from those it has hurt.
+/// Persons who must be hurt. An attacker needs as many accounts, each of which root has made; a
+/// household has fewer users, and on a machine with many a library that really crashes soon meets as many of
+/// them. Until then it is taken only from those it has hurt.
 pub(crate) const PERSONS: usize = 5;
 
 /// Programs that an allocator has hurt.
@@ -56,7 +58,7 @@ impl Victims {
         hurt.names.insert(name.to_owned());
     }
 
-    /// The allocators to take out of use, each with the names of those it hurt.
+    /// The allocators to disable, each with the names of those it hurt.
     pub(crate) fn culprits(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
         let is_enough = |hurt: &Hurt| hurt.of_system.len() >= VICTIMS || hurt.persons.len() >= PERSONS;
         let enough = self.by_allocator.iter().filter(move |(_, hurt)| is_enough(hurt));

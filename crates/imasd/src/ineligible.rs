@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that are left alone, and why: remembered, so that each is looked at once.
+//! Programs that are ineligible, and why: kept, so that each is looked at once.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use imas_engine::daemon_status::IneligibleProgram;
 use imas_linux::index::Executable;
 use imas_store::domain::Domain;
-use serde::Serialize;
 
-use crate::sight::Sight;
+use crate::process_info::ProcessInfo;
 
 /// So many are remembered.
 const MOST: usize = 4096;
@@ -18,11 +16,9 @@ const MOST: usize = 4096;
 const LONGEST_PATH: usize = 512;
 /// So many are written down for root.
 const MOST_SHOWN: usize = 100;
-/// The file for root, in the state folder.
-const FILE_NAME: &str = "ineligible.json";
 
-/// A program as its user sees it. Reasons depend on the path (a bind mount in a user's own namespace shows any file anywhere), so what
-/// one user's paths are worth must not decide about the same file at another's.
+/// A program as its user sees it. Reasons depend on the path (a bind mount in a user's own namespace shows
+/// any file anywhere), so what one user's paths are worth must not decide about the same file at another's.
 type Key = (Executable, String, Domain);
 
 /// All of them.
@@ -31,25 +27,17 @@ pub(crate) struct Ineligible {
     reasons: HashMap<Key, String>,
 }
 
-/// One of them, for root.
-#[derive(Debug, Serialize)]
-struct Shown<'a> {
-    path: &'a str,
-    domain: Domain,
-    reason: &'a str,
-}
-
 impl Ineligible {
-    pub(crate) fn contains(&self, sight: &Sight, domain: Domain) -> bool {
-        self.reasons.contains_key(&key(sight, domain))
+    pub(crate) fn contains(&self, process: &ProcessInfo, domain: Domain) -> bool {
+        self.reasons.contains_key(&key(process, domain))
     }
 
-    pub(crate) fn add(&mut self, sight: &Sight, domain: Domain, reason: String) {
+    pub(crate) fn add(&mut self, process: &ProcessInfo, domain: Domain, reason: String) {
         if self.reasons.len() >= MOST {
             self.reasons.clear(); // they are found again as they come
         }
-        let key = key(sight, domain);
-        tracing::debug!(PROGRAM = %imas_core::printable::name(&key.1), "left alone: {reason}");
+        let key = key(process, domain);
+        tracing::debug!(PROGRAM = %imas_core::printable::name(&key.1), "ineligible: {reason}");
         if key.1.len() <= LONGEST_PATH {
             self.reasons.insert(key, reason);
         }
@@ -63,19 +51,15 @@ impl Ineligible {
         self.reasons.len()
     }
 
-    /// Writes some of them down, for root alone: what a user runs is nobody else's business.
+    /// Writes some of them down, for root alone.
     pub(crate) fn write(&self, state: &Path) -> std::io::Result<()> {
-        let shown = self.reasons.iter().take(MOST_SHOWN);
-        let shown: Vec<_> =
-            shown.map(|((_, path, domain), reason)| Shown { path, domain: *domain, reason }).collect();
-        let beside = state.join(format!("{FILE_NAME}.new"));
-        let _ = std::fs::remove_file(&beside); // left by a death; it would keep its mode
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(&serde_json::to_vec(&shown)?)?;
-        std::fs::rename(&beside, state.join(FILE_NAME))
+        let shown = self.reasons.iter().take(MOST_SHOWN).map(|((_, path, domain), reason)| {
+            IneligibleProgram { path: path.clone(), domain: domain.word(), reason: reason.clone() }
+        });
+        IneligibleProgram::write_all(&shown.collect::<Vec<_>>(), state)
     }
 }
 
-fn key(sight: &Sight, domain: Domain) -> Key {
-    (sight.executable, sight.path.to_string_lossy().into_owned(), domain)
+fn key(process: &ProcessInfo, domain: Domain) -> Key {
+    (process.executable, process.path.to_string_lossy().into_owned(), domain)
 }

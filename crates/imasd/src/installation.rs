@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is installed: the table of candidates that root approved, and what the catalogue says of each.
+//! The installation: the table of candidates that root approved, and their catalogue entries.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
-use imas_core::Candidate;
-use imas_engine::candidates::{self, Selection};
-use imas_linux::catalogue::{self, Catalogue};
+use imas_engine::candidates::CandidateRules;
+use imas_engine::catalogue_files;
+use imas_engine::state::ProgramState;
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::catalogue_table::{self, CatalogueTable, Owners};
 use imas_linux::environment::Libraries;
 use imas_store::daemon::Disabled;
+use imas_store::samples::StoredProgram;
+use imas_store::{Store, StoreError};
 
 /// Table and catalogue as they were read together.
 #[derive(Debug)]
 pub(crate) struct Installation {
     pub(crate) table: CatalogueTable,
-    catalogue: Catalogue,
+    pub(crate) catalogue: Catalogue,
     changed: Option<SystemTime>,
 }
 
@@ -28,7 +31,7 @@ impl Installation {
         let table = CatalogueTable::read(&path).context("the approved catalogue")?;
         let hook = table.libraries().hook;
         let folder = lib_dir.or_else(|| hook.parent()).unwrap_or_else(|| Path::new("/"));
-        let catalogue = Catalogue::read(&catalogue_files(folder));
+        let catalogue = Catalogue::read(&catalogue_files::of_machine(folder));
         for problem in catalogue.problems() {
             tracing::warn!(PROBLEM = %problem, "the catalogue has an entry that cannot be used");
         }
@@ -39,7 +42,7 @@ impl Installation {
     pub(crate) fn write_own(run_dir: &Path, lib_dir: &Path) -> Result<()> {
         let me = rustix::process::geteuid().as_raw();
         let libraries = Libraries::plain(lib_dir);
-        let catalogue = Catalogue::read(&catalogue_files(lib_dir));
+        let catalogue = Catalogue::read(&catalogue_files::of_machine(lib_dir));
         let path = run_dir.join(catalogue_table::FILE_NAME);
         let owners = Owners { trusted: me, daemon: me };
         let written =
@@ -55,46 +58,33 @@ impl Installation {
         changed(&run_dir.join(catalogue_table::FILE_NAME)) != self.changed
     }
 
-    /// The candidates of a program, as the policy sees them. Those of an allocator that is disabled cannot be used.
-    pub(crate) fn candidates(&self, selection: &Selection<'_>, disabled: &[Disabled]) -> Vec<Candidate> {
-        let is_disabled = |candidate: &catalogue::Candidate| {
-            let version = candidate.version.as_deref().unwrap_or_default();
-            disabled.iter().any(|d| d.allocator == candidate.allocator && d.version == version)
-        };
-        selection.of(&self.catalogue, |candidate| {
-            self.table.id_of(&candidate.name).is_some() && !is_disabled(candidate)
-        })
+    /// Reads the state of a program, with the candidates that it may get here.
+    pub(crate) fn state_of(
+        &self,
+        store: &Store,
+        program: (StoredProgram, &str),
+        configured: Option<&[String]>,
+        disabled: &[Disabled],
+    ) -> Result<ProgramState, StoreError> {
+        let is_usable = |candidate: &CatalogueCandidate| self.table.id_of(&candidate.name).is_some();
+        let rules =
+            CandidateRules { catalogue: &self.catalogue, configured, disabled, is_usable: &is_usable };
+        ProgramState::read(store, program.0, program.1, &rules)
     }
 
     /// The candidate of that name.
-    pub(crate) fn find(&self, name: &str) -> Option<&catalogue::Candidate> {
+    pub(crate) fn find(&self, name: &str) -> Option<&CatalogueCandidate> {
         self.catalogue.find(name)
     }
 
     /// The version of an allocator; empty when none is known.
     pub(crate) fn version_of(&self, allocator: &str) -> String {
-        let of = |candidate: &&catalogue::Candidate| candidate.allocator == allocator;
+        let of = |candidate: &&CatalogueCandidate| candidate.allocator == allocator;
         let version = self.catalogue.candidates().iter().find(of).and_then(|c| c.version.clone());
         version.unwrap_or_default()
-    }
-
-    /// The version of the allocator that served a trial ([`candidates::version_served`]).
-    pub(crate) fn version_served(&self, candidate: &str, served: &str) -> String {
-        candidates::version_served(&self.catalogue, candidate, served)
     }
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).and_then(|about| about.modified()).ok()
-}
-
-/// The catalogue that was built, then what the machine's operator added.
-fn catalogue_files(lib_dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/etc/imas/catalogue.d").into_iter().flatten().flatten();
-    let mut added: Vec<_> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
-    added.sort();
-    [vec![lib_dir.join("catalogue.toml")], added].concat()
 }

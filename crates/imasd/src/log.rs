@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where log lines go: the journal with their fields when systemd runs us, else standard error. The journal keeps each field apart and
-//! shows what is not printable as a number of bytes; on standard error one event is one line of printable characters.
+//! Where log lines go: the journal with their fields when systemd runs us, else standard error. The journal
+//! keeps each field apart and shows what is not printable as a number of bytes; on standard error one event
+//! is one line of printable characters.
 
 use std::io::{self, Write};
 
@@ -27,11 +28,12 @@ pub(crate) fn start() {
             tracing::subscriber::set_global_default(Registry::default().with(level).with(lines))
         }
     };
-    // Only a second call can fail, and then somebody listens already.
+    // Only a second call can fail, and then the log is set up already.
     let _ = set;
 }
 
-/// Passes on each event, which comes as one write, as one printable line: names in it are chosen by whoever runs the program.
+/// Passes on each event, which comes as one write, as one printable line. Users choose the names of programs,
+/// so control characters are escaped.
 struct Printable<W: Write>(W);
 
 impl<W: Write> Write for Printable<W> {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an interpreter is given may be as long as a command line: 128 KiB a word. It is kept up to a length; of more, the beginning for
-//! people, and hash and length, by which the hook finds the program.
+//! What an interpreter is given may be as long as a command line: 128 KiB a word. It is kept up to a length;
+//! of more, the beginning for people, and hash and length, by which the hook finds the program.
 
 use imas_linux::fnv::fnv64;
 use imas_linux::index::Detail;
 
-/// Kept as it is up to this length in bytes; what is shortened is longer, so that neither is taken for the other.
+/// Kept as it is up to this length in bytes; what is shortened is longer, so that neither is taken for the
+/// other.
 pub(crate) const LONGEST: usize = 1024;
 
 /// Between the beginning and the rest of a shortened text.
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_kept_again() {
+    fn a_stored_key_is_found_again() {
         let (detail, text) = of(&"x".repeat(5000));
         let again = key_of_kept(&text).map(Detail::LongText);
         assert_eq!(again, Some(detail));

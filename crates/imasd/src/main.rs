@@ -2,54 +2,52 @@
 //! `imasd`: the daemon.
 //!
 //! ```text
-//! /proc, process events --census--> a program worth a trial --programs--> Known, in the book
-//!                                                                  |  judge (imas-core)
-//! state/u/UID/*.page --pages--> witnessed, ended, ingested --> store, then judged anew
-//!                                                                  |
-//!                                                                  v  publish, at most once a second
-//!                                                            state/index
+//! /proc, process events --process_watcher--> a program worth a trial ------------------v
+//! state/u/UID/*.page -------pages (PageTracker)--> seen, ended, read --> learner: store, program table, decisions
+//!                                                                                      v
+//!                                                              publish, at most once a second: state/index
 //! ```
-//! One thread (a second one asks for accounts where files do not list them), no network. It decides nothing that it could not decide again from the store: kill -9 at any instant costs at most the
-//! work of that instant.
+//! Each part owns its state and returns events; `pipeline` passes them on (docs/decisions/0023). One thread
+//! (a second one asks for accounts where files do not list them), no network. It decides nothing that it
+//! could not decide again from the store: kill -9 at any instant costs at most the work of that instant.
 
 mod accounts;
 mod backlog;
-mod behind;
-mod book;
 mod census;
 mod cli;
 mod config;
 mod connector;
-mod counters;
 mod daemon;
 mod departed;
-mod doubt;
-mod drop;
 mod emergency;
 mod ended;
 mod exclusions;
 mod folders;
 mod harm;
-mod harvest;
 mod ineligible;
-mod inspect;
 mod installation;
-mod judge;
+mod kept_store;
+mod learner;
 mod log;
 mod long_name;
+mod machine;
 mod moment;
 mod name_service;
-mod news;
 mod notify;
 mod owners;
 mod pages;
-mod programs;
+mod pending_page;
+mod pipeline;
+mod process_exits;
+mod process_info;
+mod process_watcher;
+mod program_table;
 mod publish;
-mod share;
-mod sight;
-mod span;
-mod standing;
-mod trouble;
+mod reject_reason;
+mod replicas;
+mod served_users;
+mod status_file;
+mod trial_offer;
 mod wakeup;
 mod watched;
 
@@ -62,7 +60,7 @@ fn main() -> ExitCode {
     let options = match cli::Options::try_parse() {
         Ok(options) => options,
         Err(usage) => {
-            let _ = usage.print(); // nothing is left to be told if this fails
+            let _ = usage.print(); // there is no other place to report it
             return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
         }
     };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two clocks side by side: the kernel stamps its process events by `CLOCK_MONOTONIC`, pages go by `CLOCK_MONOTONIC_RAW`.
+//! Two clocks side by side: the kernel stamps its process events by `CLOCK_MONOTONIC`, pages go by
+//! `CLOCK_MONOTONIC_RAW`.
 
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// The clocks drift apart by one part in so many at most: twice what the kernel slews the first of them by.
+/// Limit for the drift between the clocks, as one part in this many: twice the largest slew of the kernel.
 const DRIFT: u64 = 1000;
 /// An exec is later than a page's beginning only by more than this.
 const MARGIN_NS: u64 = 1_000_000;
@@ -26,8 +27,8 @@ impl Moment {
         })
     }
 
-    /// Whether the exec, told of before this moment, came after a page had begun (0: it has not). In doubt it did not: a page begins
-    /// right after the exec that is its own.
+    /// Whether the exec, reported before this moment, came after a page had begun (0: it has not). Where that
+    /// is uncertain it did not: a page begins right after the exec that is its own.
     pub(crate) fn is_later(&self, exec_ns: u64, begun_raw_ns: u64) -> bool {
         let age_ns = self.monotonic_ns.saturating_sub(exec_ns);
         let exec_raw_ns = self.raw_ns.saturating_sub(age_ns);
@@ -46,8 +47,8 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn an_exec_is_later_only_beyond_doubt() {
-        // The raw clock is two hours behind.
+    fn an_exec_is_later_only_where_that_is_certain() {
+        // The raw clock is two hours slower.
         let moment = Moment { monotonic_ns: 10_000 * S, raw_ns: 2_800 * S };
         let begun = 2_700 * S; // 9,900 s by the other
         assert!(!moment.is_later(9_900 * S - 300_000, begun), "its own exec, 0.3 ms before");
@@ -58,7 +59,7 @@ mod tests {
         assert!(moment.is_later(9_901 * S, begun));
         assert!(!moment.is_later(9_999 * S, 0), "the page has not begun");
         let just_now = Moment { monotonic_ns: 9_900 * S + 20_000_000, raw_ns: 2_700 * S + 20_000_000 };
-        assert!(just_now.is_later(9_900 * S + 5_000_000, begun), "5 ms after, told 15 ms ago");
+        assert!(just_now.is_later(9_900 * S + 5_000_000, begun), "5 ms after, reported 15 ms ago");
     }
 
     #[test]

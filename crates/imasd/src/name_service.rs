@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Accounts that no file lists: the machine's name service (LDAP, SSSD, systemd) knows them, and may take minutes to answer or never do.
-//! A thread of its own asks; imasd goes on without an answer and takes it up when it comes.
+//! Accounts that are in no file, but in the machine's name service (LDAP, SSSD, systemd). It may take minutes
+//! to answer, or never answer. So a thread asks, and imasd continues without an answer until it comes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,7 +20,7 @@ pub(crate) enum Question {
 /// The uid of an account of the system or of a person; `None` where there is no such account.
 type Answer = Option<u32>;
 
-/// Questions remembered at most; what comes beyond is not asked.
+/// Limit for the number of questions remembered. Further ones are not asked.
 const MOST: usize = 4096;
 /// An answer is asked for again after this time.
 const GOOD_FOR: Duration = Duration::from_secs(3600);
@@ -47,7 +47,7 @@ impl NameService {
         Self { lookup, asking: None, open: HashSet::new(), answers: HashMap::new() }
     }
 
-    /// The last answer. Where there is none yet, or it is old, the question is asked; nobody waits for it.
+    /// The last answer. If there is none, or if it is old, the question is asked in the background.
     pub(crate) fn answer(&mut self, question: &Question) -> Answer {
         let last = self.answers.get(question).copied();
         if last.is_none_or(|(_, at)| at.elapsed() >= GOOD_FOR) {
@@ -102,8 +102,8 @@ fn start(lookup: fn(&Question) -> Answer) -> Option<Asking> {
     Some((questions, answered))
 }
 
-/// Beyond the system's own, an account that cannot log in is no person: systemd names the uids of services and of containers, which one
-/// person may have many of.
+/// Beyond the system's own, an account that cannot log in is no person: systemd names the uids of services
+/// and of containers, which one person may have many of.
 fn ask_machine(question: &Question) -> Answer {
     let found = match question {
         Question::Uid(uid) => User::from_uid(Uid::from_raw(*uid)),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_name_service_that_never_answers() {
+    fn a_name_service_that_never_answers_delays_nothing() {
         let mut silent = NameService::with(|_| {
             loop {
                 std::thread::park();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_asked() {
+    fn the_name_service_of_the_machine_is_asked() {
         assert_eq!(ask_machine(&Question::Uid(0)), Some(0), "root can log in");
         assert_eq!(ask_machine(&Question::Name("no-such-account".to_owned())), None);
     }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who answers for what runs under a uid. One person may have tens of thousands of uids for containers (`/etc/subuid`), and all that
-//! happens under them counts as that one person's. This file is the only place where that rule stands.
+//! Who answers for what runs under a uid. One person may have tens of thousands of uids for containers
+//! (`/etc/subuid`), and all that happens under them counts as that one person's. This file is the only place
+//! where that rule stands.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use imas_store::domain::Domain;
-
 use crate::accounts::{Accounts, FIRST_USER, Holder};
 use crate::name_service::{NameService, Question};
 
-/// Answers remembered at most.
+/// Limit for the number of answers remembered.
 const MOST_REMEMBERED: usize = 65_536;
 
 /// Who answers for a uid.
@@ -57,7 +56,8 @@ impl Owners {
         owner
     }
 
-    /// An account of its own comes first, then the range that the uid lies in, then what the name service knows.
+    /// An account of the uid comes first, then the range that contains the uid, then the answer of the name
+    /// service.
     fn find(&mut self, uid: u32) -> Owner {
         if uid == 0 || self.accounts.has(uid) {
             return of_account(uid);
@@ -69,7 +69,8 @@ impl Owners {
         account.map_or(Owner::Unknown, of_account)
     }
 
-    /// The uids that root or a service hands to containers are not the system's: what runs there may be anybody's.
+    /// The uids that root or a service hands to containers are not the system's: what runs there may be
+    /// anybody's.
     fn of_holder(&mut self, holder: &Holder) -> Owner {
         let uid = match holder {
             Holder::Uid(uid) => Some(*uid),
@@ -79,14 +80,6 @@ impl Owners {
             }
         };
         uid.filter(|uid| *uid >= FIRST_USER).map_or(Owner::Unknown, Owner::Person)
-    }
-}
-
-/// Who answers for the programs of a domain.
-pub(crate) fn owner_of(owners: &mut Owners, domain: Domain) -> Owner {
-    match domain {
-        Domain::Own | Domain::Everybody => Owner::System,
-        Domain::User(uid) => owners.of(uid),
     }
 }
 
@@ -105,7 +98,7 @@ mod tests {
         gone-with-no-account:400000:65536\n";
 
     #[test]
-    fn a_uid_belongs_to_who_answers_for_it() {
+    fn a_uid_belongs_to_its_account_or_the_holder_of_its_range() {
         let etc = etc(PASSWD, SUBUID);
         let mut owners = Owners::read(etc.path());
         let mut are =
@@ -120,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_files_say_anew_holds() {
+    fn changed_files_are_read_again() {
         let etc = etc(PASSWD, "");
         let mut owners = Owners::read(etc.path());
         assert_eq!(owners.of(100_000), Owner::Unknown);

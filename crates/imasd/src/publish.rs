@@ -3,55 +3,91 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use imas_abi::{CANDIDATE_SYSTEM, entry_flag};
 use imas_linux::catalogue_table::CatalogueTable;
-use imas_linux::given::Interpreter;
-use imas_linux::index::{Detail, Entry, Executable, Facts, Index, Trial, write_index};
+use imas_linux::index::{Detail, Entry, Executable, Facts, Index, OfferedTrial, write_index};
+use imas_linux::interpreter_target::Interpreter;
 use imas_store::domain::Domain;
 
-use crate::book::{Book, Known};
+use crate::program_table::{ProgramTable, TrackedProgram};
 
-/// Publishes, and remembers what stands.
+/// Two publications are at least so far apart.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Publishes the index, and keeps what was published last.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     generation: u64,
     last: Option<(Vec<Entry>, u64, bool)>,
     boot_id: String,
+    /// Something was decided that the index does not say yet.
+    is_outdated: bool,
+    tried: Option<Instant>,
+    /// Times an index was published, since the start.
+    pub(crate) published: u64,
 }
 
 impl Publisher {
-    /// Goes on counting where an index of an earlier life stands.
+    /// Goes on counting where an index of an earlier process of the daemon stands.
     pub(crate) fn new(state: &Path, boot_id: String) -> Self {
         let standing = Index::read(&state.join(imas_linux::index::FILE_NAME)).ok();
-        Self { generation: standing.map_or(0, |index| index.facts().generation), last: None, boot_id }
+        let generation = standing.map_or(0, |index| index.facts().generation);
+        Self { generation, last: None, boot_id, is_outdated: true, tried: None, published: 0 }
     }
 
-    /// Replaces the index if it would say anything new; whether it did.
+    /// The index may say something else now.
+    pub(crate) fn changed(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// The next publication does not wait for the one before to grow old.
+    pub(crate) fn hurry(&mut self) {
+        self.tried = None;
+    }
+
+    /// Whether to publish now.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.is_outdated && self.tried.is_none_or(|at| now.duration_since(at) >= BETWEEN)
+    }
+
+    /// When to publish.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.tried.filter(|_| self.is_outdated).map(|at| at + BETWEEN)
+    }
+
+    /// Replaces the index if it would say anything new.
     pub(crate) fn publish(
         &mut self,
         state: &Path,
-        book: &Book,
+        programs: &ProgramTable,
         table: &CatalogueTable,
         disabled: bool,
-    ) -> Result<bool> {
-        let entries = entries(book, table);
-        let says = (entries, table.id(), disabled);
-        if self.last.as_ref() == Some(&says) {
-            return Ok(false);
+    ) -> Result<()> {
+        self.tried = Some(Instant::now());
+        let content = (entries(programs, table), table.id(), disabled);
+        if self.last.as_ref() != Some(&content) {
+            let facts = Facts {
+                generation: self.generation + 1,
+                catalogue_id: table.id(),
+                made_boot_ns: imas_linux::index::boot_time_ns(),
+                boot_id: self.boot_id.clone(),
+                disabled,
+            };
+            write_index(state, &content.0, &facts).context("the index")?;
+            self.generation = facts.generation;
+            self.last = Some(content);
+            self.published += 1;
         }
-        let facts = Facts {
-            generation: self.generation + 1,
-            catalogue_id: table.id(),
-            made_boot_ns: imas_linux::index::boot_time_ns(),
-            boot_id: self.boot_id.clone(),
-            disabled,
-        };
-        write_index(state, &says.0, &facts).context("the index")?;
-        self.generation = facts.generation;
-        self.last = Some(says);
-        Ok(true)
+        self.is_outdated = false;
+        Ok(())
+    }
+
+    /// The boot that the index is of.
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.boot_id
     }
 
     /// From now on the index is of that boot.
@@ -60,18 +96,20 @@ impl Publisher {
         self.forget();
     }
 
-    /// The next publication happens whatever stands.
+    /// The next publication happens whatever was published.
     pub(crate) fn forget(&mut self) {
         self.last = None;
+        self.is_outdated = true;
     }
 }
 
 type Key = (Executable, Detail, Option<u32>);
 
-/// One entry for each program that is to start otherwise than it would, and one for each interpreter that such programs share.
-fn entries(book: &Book, table: &CatalogueTable) -> Vec<Entry> {
+/// One entry for each program that is to start otherwise than it would, and one for each interpreter that
+/// such programs share.
+fn entries(programs: &ProgramTable, table: &CatalogueTable) -> Vec<Entry> {
     let mut entries: HashMap<Key, Entry> = HashMap::new();
-    for known in book.all().filter(|known| !decided_by_the_system(book, known)) {
+    for known in programs.all().filter(|known| !decided_by_the_system(programs, known)) {
         if let Some(entry) = entry(known, table) {
             add_base(&mut entries, known, &entry);
             let key = (entry.executable, entry.detail.clone(), entry.uid);
@@ -86,29 +124,28 @@ fn entries(book: &Book, table: &CatalogueTable) -> Vec<Entry> {
 }
 
 /// What the system has settled on holds for users too; their own samples only bridge the time until then.
-fn decided_by_the_system(book: &Book, known: &Known) -> bool {
+fn decided_by_the_system(programs: &ProgramTable, known: &TrackedProgram) -> bool {
     let program = &known.program;
-    let of_system = || book.named(Domain::Everybody, &program.path, &program.detail);
+    let of_system = || programs.named(Domain::Everybody, &program.path, &program.detail);
     matches!(program.domain, Domain::User(_))
         && !is_shield(known)
-        && of_system().is_some_and(Known::is_settled)
+        && of_system().is_some_and(TrackedProgram::is_settled)
 }
 
-/// A user's entry that says no more than that everybody's is not for this user now.
-fn is_shield(known: &Known) -> bool {
-    matches!(known.program.domain, Domain::User(_)) && known.void_offers > 0
+/// Whether a user's entry only hides the entry for everybody from this user.
+fn is_shield(known: &TrackedProgram) -> bool {
+    matches!(known.program.domain, Domain::User(_)) && known.trial.has_failed()
 }
 
-fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
+fn entry(known: &TrackedProgram, table: &CatalogueTable) -> Option<Entry> {
     let executable = known.executable?;
     if known.unfit.is_some() {
         return None;
     }
-    let candidate = table.id_of(&known.verdict.production).unwrap_or(CANDIDATE_SYSTEM);
-    let offer = known.offer.as_ref().filter(|_| known.taken_by.is_none());
-    let trial = offer.and_then(|offer| {
+    let candidate = table.id_of(&known.plan.production.candidate).unwrap_or(CANDIDATE_SYSTEM);
+    let trial = known.trial.untaken().and_then(|offer| {
         let token = u64::from_str_radix(&offer.token, 16).ok()?;
-        Some(Trial { candidate: table.id_of(&offer.candidate)?, token })
+        Some(OfferedTrial { candidate: table.id_of(&offer.candidate)?, token })
     });
     // A service without an entry would start as the executable does elsewhere.
     let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_));
@@ -121,15 +158,16 @@ fn entry(known: &Known, table: &CatalogueTable) -> Option<Entry> {
     Some(Entry { executable, detail: known.detail.clone(), uid, candidate, trial, flags, program_id })
 }
 
-fn uid_of(known: &Known) -> Option<u32> {
+fn uid_of(known: &TrackedProgram) -> Option<u32> {
     match known.program.domain {
         Domain::User(uid) => Some(uid),
         Domain::Everybody | Domain::Own => None,
     }
 }
 
-/// The hook reads the command line or its control group only where the entry of the executable itself says that it should.
-fn add_base(entries: &mut HashMap<Key, Entry>, known: &Known, entry: &Entry) {
+/// The hook reads the command line or the control group only if the entry of the executable itself requires
+/// it.
+fn add_base(entries: &mut HashMap<Key, Entry>, known: &TrackedProgram, entry: &Entry) {
     let flag = match Interpreter::of(Path::new(&known.program.path)) {
         None if matches!(known.detail, Detail::Unit(_)) => entry_flag::BY_UNIT,
         Some(Interpreter::Java) => entry_flag::JAVA,
@@ -148,7 +186,8 @@ fn add_base(entries: &mut HashMap<Key, Entry>, known: &Known, entry: &Entry) {
     entries.entry(key).or_insert(base).flags |= flag;
 }
 
-/// Of the executable's own entries a user's stands before everybody's: each must say that there are services, whoever they are of.
+/// An executable's own entry for a user precedes that for everybody. So each of them must require a look for
+/// services, for whichever user the services are.
 fn tell_apart_by_unit(entries: &mut HashMap<Key, Entry>) {
     let by_unit = |entry: &&Entry| entry.flags & entry_flag::BY_UNIT != 0;
     let executables: HashSet<_> = entries.values().filter(by_unit).map(|entry| entry.executable).collect();

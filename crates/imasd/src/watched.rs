@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The processes behind pages, as we have seen them.
+//! The processes of pages, as they were seen.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use imas_core::hang::Sighting;
-use imas_ingest::Page;
+use imas_core::hang::ProcessActivity;
+use imas_ingest::ParsedPage;
 use imas_linux::index::Executable;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 
 use crate::folders::PageName;
 use crate::moment::Moment;
-use crate::sight::Identity;
+use crate::process_info::Identity;
 
-/// What a process behind a page ran when the page was made; the file at the program's path may be another one by now.
+/// What the process of a page ran when the page was made; the file at the program's path may be another one
+/// by now.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Image {
     /// The file; `None` when it is not known.
@@ -23,23 +24,23 @@ pub(crate) struct Image {
     pub(crate) build_id: String,
 }
 
-/// A process behind a page.
+/// The process of a page.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     pub(crate) witness: Witness,
     pub(crate) image: Image,
     /// Of a trial: the name of the offer.
     pub(crate) token: Option<String>,
-    /// The signal that ended it, where the kernel told us.
+    /// The signal that ended it, where the kernel has reported it.
     pub(crate) signal: Option<u32>,
-    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel told us.
+    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel has reported it.
     pub(crate) exec_ns: Option<u64>,
-    /// When we saw it first, in this life of ours.
+    /// When it was seen first, in this process of the daemon.
     pub(crate) since: Instant,
     /// Of a trial: its sample is stored, though it lives.
     pub(crate) sampled: bool,
     /// What was seen of it as long as it lived, under another allocator.
-    pub(crate) sighting: Option<Sighting>,
+    pub(crate) activity: Option<ProcessActivity>,
     /// It has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }
@@ -50,7 +51,7 @@ impl Watch {
     }
 
     /// Whether the process has run another image, or the same once more, since it began its page.
-    pub(crate) fn has_exec_after(&self, content: &Page) -> bool {
+    pub(crate) fn has_exec_after(&self, content: &ParsedPage) -> bool {
         let moment = self.exec_ns.and_then(|exec_ns| Some((exec_ns, Moment::now()?)));
         moment.is_some_and(|(exec_ns, now)| now.is_later(exec_ns, content.begun_raw_ns()))
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whoever owns a folder of pages can write anything into it. Nothing of it may decide anything, stop the daemon, or reach beyond.
+//! The owner of a folder of pages can write anything into it. Such data must not change a decision, stop the
+//! daemon, or affect anything outside the folder.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -12,12 +13,13 @@ use std::process::Stdio;
 
 use imas_abi::page_kind;
 use imas_store::domain::Domain;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
+use imas_testing::skipped;
 use support::{WORKER, World, me};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// A page that is as right as one from outside can be, for the trial on offer.
-fn page(world: &World, program: &Program, pid: u32, start_ticks: u64) -> imas_abi::Page {
+/// A forged page for the trial on offer, as correct as an outsider can make it.
+fn page(world: &World, program: &StoredProgram, pid: u32, start_ticks: u64) -> imas_abi::Page {
     let mut page = imas_abi::Page::new_zeroed();
     let header = &mut page.header;
     header.magic = imas_abi::PAGE_MAGIC;
@@ -46,12 +48,12 @@ fn dropped(world: &World) -> u64 {
     kinds.iter().map(|kind| world.counter(&format!("dropped_{kind}"))).sum()
 }
 
-/// All that could have been decided.
-fn decided(world: &World, program: &Program) -> (usize, u16, Option<(u16, u64)>) {
+/// All state that a forged page could change.
+fn decided(world: &World, program: &StoredProgram) -> (usize, u16, Option<(u16, u64)>) {
     (world.store().trials(program.id).unwrap().len(), world.production(program), world.offer(program))
 }
 
-fn prepared() -> (World, Program) {
+fn prepared() -> (World, StoredProgram) {
     let mut world = World::new();
     world.start();
     let script = world.script("worker.py", WORKER);
@@ -59,7 +61,7 @@ fn prepared() -> (World, Program) {
     (world, program)
 }
 
-/// This test's own process lives, but it is not the program.
+/// Identity of this test's own process. It lives, but it does not run the program.
 fn myself() -> (u32, u64) {
     let me = std::process::id();
     (me, imas_linux::process::start_ticks(me).unwrap())
@@ -95,13 +97,14 @@ fn ten_thousand_forged_and_damaged_pages_decide_nothing() {
         };
         std::fs::write(world.pages().join(name), bytes).unwrap();
     }
-    world.wait("all are gone", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
-    world.wait("and counted", || dropped(&world) > 3_000);
+    world.wait("all pages are gone", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    world.wait("the pages are counted", || dropped(&world) > 3_000);
     let now = decided(&world, &program);
-    // A page whose process was gone before we could look takes the offer back for a while: no more than that.
+    // A page whose process ended before it was identified withdraws the offer for a while. It does nothing
+    // else.
     assert_eq!((now.0, now.1), (before.0, before.1));
     world.wait("it is offered again", || world.offer(&program).is_some());
-    // The true trial still counts.
+    // A real trial still counts.
     world.settle(&world.path("work/worker.py"), &program);
     assert_eq!(world.store().trials(program.id).unwrap().len(), 2);
 }
@@ -119,7 +122,8 @@ fn nothing_but_a_plain_page_of_the_owner_is_read() {
     let mut expected = dropped(&world);
     let mut drops = |what: &str, put: &dyn Fn(&Path)| {
         put(&here);
-        // Neither a link nor a pipe is ever closed after writing: what follows makes the daemon look.
+        // imasd notices a file when it is closed after writing, which never happens to a link or a pipe. So
+        // this second file makes imasd look.
         std::fs::write(world.pages().join("look"), "x").unwrap();
         world.wait(what, || dropped(&world) > expected);
         expected = dropped(&world);
@@ -142,7 +146,7 @@ fn nothing_but_a_plain_page_of_the_owner_is_read() {
     });
     assert!(
         outside.exists() && std::fs::read(&outside).unwrap() == good,
-        "nothing beyond the folder is touched"
+        "files outside the folder must stay as they are"
     );
     assert_eq!(decided(&world, &program), before);
 }
@@ -172,25 +176,33 @@ fn claims_about_others_processes_boots_and_candidates_are_refused() {
     assert_eq!(decided(&world, &program), before);
 }
 
-/// Shows no command line until it is told to: as in the midst of an exec, but for longer.
+/// Hides its command line until it reads a line from standard input. A process looks the same during its
+/// exec, but only for a moment. The program moves the end of its arguments to their beginning. PR_SET_MM_MAP
+/// sets all bounds of the process at once and needs no privilege.
 const HIDDEN: &str = "
-import ctypes, sys
-SET_MM, ARG_END = 35, 9
-begin, end = map(int, open('/proc/self/stat').read().rsplit(')', 1)[1].split()[45:47])
-show = lambda to: ctypes.CDLL(None).prctl(SET_MM, ARG_END, ctypes.c_ulong(to), 0, 0)
+import ctypes, struct, sys
+SET_MM, SET_MM_MAP = 35, 14
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_ulong
+stat = [0] * 3 + open('/proc/self/stat').read().rsplit(')', 1)[1].split()  # numbered as in proc(5)
+field = lambda number: int(stat[number])
+def show(end):
+    bounds = [field(n) for n in (26, 27, 45, 46, 47)] + [libc.sbrk(0), field(28), field(48), end, field(50), field(51)]
+    map = struct.pack('=11QQIi', *bounds, 0, 0, -1)
+    return libc.prctl(SET_MM, SET_MM_MAP, map, ctypes.c_ulong(len(map)), 0)
 if sys.argv[2:]:
-    print('hidden' if show(begin) == 0 and not open('/proc/self/cmdline').read() else 'cannot hide', flush=True)
+    print('hidden' if show(field(48)) == 0 and not open('/proc/self/cmdline').read() else 'cannot hide', flush=True)
     sys.stdin.readline()
-    show(end)
+    show(field(49))
     sys.stdin.readline()
 else:
     import time
     time.sleep(300 if sys.argv[1:] else 0)
 ";
 
-/// In the midst of its exec a process is seen as nothing. On a busy machine that may last.
+/// During its exec a process has no command line. On a busy machine that may last.
 #[test]
-fn a_process_that_cannot_be_seen_for_a_while_is_not_forgotten() {
+fn a_process_that_is_unreadable_for_a_while_is_not_forgotten() {
     let mut world = World::new();
     world.start();
     let script = world.script("hidden.py", HIDDEN);
@@ -198,26 +210,29 @@ fn a_process_that_cannot_be_seen_for_a_while_is_not_forgotten() {
     let mut hidden = std::process::Command::new(support::python());
     hidden.arg(&script).args(["and", "hide"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = hidden.spawn().unwrap();
-    let mut said = String::new();
-    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-    if said.trim() == "hidden" {
-        let start = imas_linux::process::start_ticks(child.id()).unwrap();
-        let page = page(&world, &program, child.id(), start);
-        let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
-        std::fs::write(world.pages().join(&name), page.as_bytes()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        assert!(world.pages().join(&name).exists(), "it may be seen yet");
-        assert!(world.store().witnesses().unwrap().is_empty(), "it was not seen yet");
-        child.stdin.as_mut().unwrap().write_all(b"show\n").unwrap();
-        world.wait("it is seen", || !world.store().witnesses().unwrap().is_empty());
-        assert_eq!(dropped(&world), 0);
+    let mut printed = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut printed).unwrap();
+    if printed.trim() != "hidden" {
+        let _ = child.kill();
+        let _ = child.wait();
+        return skipped("this kernel has no PR_SET_MM_MAP (CONFIG_CHECKPOINT_RESTORE)");
     }
+    let start = imas_linux::process::start_ticks(child.id()).unwrap();
+    let page = page(&world, &program, child.id(), start);
+    let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
+    std::fs::write(world.pages().join(&name), page.as_bytes()).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(world.pages().join(&name).exists(), "the page must stay until its process is identified");
+    assert!(world.store().witnesses().unwrap().is_empty(), "the process cannot be identified yet");
+    child.stdin.as_mut().unwrap().write_all(b"show\n").unwrap();
+    world.wait("the process is identified", || !world.store().witnesses().unwrap().is_empty());
+    assert_eq!(dropped(&world), 0);
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn a_process_id_that_was_used_again_is_not_believed() {
+fn a_reused_process_id_is_rejected() {
     let (world, program) = prepared();
     let (pid, start) = myself();
     let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
@@ -227,7 +242,7 @@ fn a_process_id_that_was_used_again_is_not_believed() {
     assert_eq!(world.store().trials(program.id).unwrap().len(), 0);
 }
 
-/// Processes started by four at a time, as many as the first argument says.
+/// Starts processes, four at a time. The first argument is their number.
 const STORM: &str = "
 import os, sys
 for _ in range(4):
@@ -240,16 +255,16 @@ while True:
     except ChildProcessError: break
 ";
 
-/// Resident memory of a process at its most, bytes.
+/// Peak resident memory of a process, bytes.
 fn most_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Where the kernel tells of processes, it tells of all of them.
+/// The kernel's process events report every process of the machine.
 #[test]
-fn a_storm_of_processes_keeps_nobody_from_being_noticed() {
+fn a_storm_of_processes_hides_no_other_process() {
     let mut world = World::new();
     world.start();
     let storm = world.script("storm.py", STORM);
@@ -269,12 +284,13 @@ fn a_storm_of_processes_keeps_nobody_from_being_noticed() {
     assert!(memory <= 20_000_000, "{memory}");
 }
 
-/// A name as long as a command line allows: its place in the index is found by hash, and the store keeps its beginning.
+/// A name as long as a command line allows. The index finds it by its hash, and the store keeps its
+/// beginning.
 #[test]
 fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     let mut world = World::new();
     world.start();
-    // As a main class: the first plain word of what is called java.
+    // The main class of a Java program: the first plain word of a command named java.
     let java = world.path("work/java");
     std::fs::copy("/usr/bin/tail", &java).unwrap();
     let names = [format!("{}a", "x".repeat(100_000)), format!("{}b", "x".repeat(100_000))];
@@ -283,8 +299,8 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     };
     let mut children = names.each_ref().map(|name| start(name));
     let known = || world.store().programs().unwrap();
-    world.wait("both are known", || known().len() == 2);
-    assert!(known().iter().all(|program| program.detail.len() < 1200), "their names are shortened");
+    world.wait("both programs are stored", || known().len() == 2);
+    assert!(known().iter().all(|program| program.detail.len() < 1200), "their names must be shortened");
     for program in known() {
         world.wait("a trial is on offer", || world.offer(&program).is_some());
     }
@@ -303,7 +319,7 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     }
 }
 
-/// A store of an earlier version has names at full length.
+/// A store of an earlier version holds names at full length.
 #[test]
 fn long_names_of_an_older_store_are_shortened() {
     let mut world = World::new();
@@ -317,7 +333,8 @@ fn long_names_of_an_older_store_are_shortened() {
     assert_eq!(world.store().pinned(id).unwrap().as_deref(), Some("jemalloc"));
 }
 
-/// In a tree of its own a user is what the system is on a machine: nothing is forgotten for something new.
+/// Where one user owns everything, the limit of programs applies to that user: no program is forgotten to
+/// make room for a new one.
 #[test]
 fn the_limit_of_programs_holds_where_everything_is_one_owners() {
     let mut world = World::with(
@@ -331,7 +348,7 @@ fn the_limit_of_programs_holds_where_everything_is_one_owners() {
             world.command(&support::python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap()
         })
         .collect();
-    world.wait("more are refused", || world.counter("programs_refused") >= 2);
+    world.wait("further programs are refused", || world.counter("programs_refused") >= 2);
     assert_eq!(world.store().programs().unwrap().len(), 3);
     for child in &mut children {
         child.kill().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the operator sees and does with `imas`, while imasd runs.
+//! The operator's `imas` commands while imasd runs.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -13,8 +13,8 @@ use support::{WORKER, World, imas, python};
 
 fn status(world: &World, words: &[&str]) -> (Option<i32>, String) {
     let output = world.imas("status").arg("--run-dir").arg(world.path("run")).args(words).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap())
+    let printed = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(printed).unwrap())
 }
 
 fn status_json(world: &World) -> Value {
@@ -22,11 +22,11 @@ fn status_json(world: &World) -> Value {
 }
 
 #[test]
-fn status_says_what_is_known_and_what_really_serves() {
+fn status_shows_the_programs_and_the_allocator_that_really_serves() {
     let mut world = World::new();
-    let (code, said) = status(&world, &[]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("imasd does not run"), "{said}");
+    let (code, printed) = status(&world, &[]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("imasd does not run"), "{printed}");
     world.start();
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
@@ -52,25 +52,25 @@ fn status_says_what_is_known_and_what_really_serves() {
         let mine: Vec<_> = json["serving"].as_array().unwrap().clone();
         mine.iter().any(|line| line["allocator"] == "jemalloc" && line["trial"] == false)
     };
-    world.wait("it is seen under jemalloc", serves);
-    let (code, said) = status(&world, &[]);
+    world.wait("a process under jemalloc is listed", serves);
+    let (code, printed) = status(&world, &[]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(code, Some(0), "{printed}");
     assert!(
-        said.contains("imasd runs") && said.contains("worker.py") && said.contains("production"),
-        "{said}"
+        printed.contains("imasd runs") && printed.contains("worker.py") && printed.contains("production"),
+        "{printed}"
     );
     assert_eq!(status_json(&world)["programs"][0]["next"], "jemalloc");
 
     world.stop("-TERM");
-    let (code, said) = status(&world, &[]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("worker.py"), "what was decided is still shown: {said}");
+    let (code, printed) = status(&world, &[]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("worker.py"), "earlier decisions must still be shown: {printed}");
 }
 
 #[test]
-fn a_trial_that_a_process_is_making_is_told() {
+fn a_running_trial_is_reported() {
     let mut world = World::new();
     world.start();
     let script = world.script("worker.py", WORKER);
@@ -80,12 +80,12 @@ fn a_trial_that_a_process_is_making_is_told() {
             world.imas("explain").args(["--json", "--policy", "paper", &program.id.to_string()]).output();
         serde_json::from_slice::<Value>(&output.unwrap().stdout).unwrap()
     };
-    assert_eq!(explain()["under_way"], Value::Null, "on offer only");
+    assert_eq!(explain()["under_way"], Value::Null, "the trial is only on offer");
     assert_eq!(explain()["next"]["trial"], true);
     let mut child =
         world.command(&python()).arg(&script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id();
-    world.wait("its trial is seen", || explain()["under_way"]["pid"] == pid);
+    world.wait("its trial is under way", || explain()["under_way"]["pid"] == pid);
     assert_eq!(explain()["next"]["trial"], false);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -93,23 +93,23 @@ fn a_trial_that_a_process_is_making_is_told() {
 }
 
 #[test]
-fn an_allocator_out_of_use_is_shown_and_given_back() {
+fn a_disabled_allocator_is_shown_and_unblocked() {
     let mut world = World::new();
     world.start();
     let why = "within a day it hurt 3 programs".to_owned();
     let disabled = Disabled { allocator: "jemalloc".into(), version: "1".into(), at_s: 1.0, why };
     world.store().disable(&disabled).unwrap();
-    let (_, said) = status(&world, &[]);
-    assert!(said.contains("jemalloc is out of use everywhere"), "{said}");
+    let (_, printed) = status(&world, &[]);
+    assert!(printed.contains("jemalloc is disabled everywhere"), "{printed}");
     assert_eq!(status_json(&world)["disabled"][0]["allocator"], "jemalloc");
     let lift = || world.imas("lift").arg("jemalloc").output().unwrap();
     assert_eq!(lift().status.code(), Some(0));
-    assert_eq!(lift().status.code(), Some(1), "there is nothing more to give back");
-    assert!(!status(&world, &[]).1.contains("out of use"));
-    assert!(world.store().forgiven().unwrap().contains_key("jemalloc"));
+    assert_eq!(lift().status.code(), Some(1), "nothing is disabled any more");
+    assert!(!status(&world, &[]).1.contains("disabled everywhere"));
+    assert!(world.store().cleared().unwrap().contains_key("jemalloc"));
 }
 
-/// A container has a boot id of its own, which the daemon's sandbox hides from it.
+/// A container has a boot id of its own, but the daemon's sandbox hides it.
 #[test]
 fn the_boot_is_the_one_that_root_wrote_down() {
     let mut world = World::new();
@@ -118,21 +118,21 @@ fn the_boot_is_the_one_that_root_wrote_down() {
     std::fs::write(&file, theirs).unwrap();
     world.start();
     assert_eq!(world.index().facts().boot_id, theirs);
-    let (_, said) = status(&world, &[]);
-    assert!(said.contains("Every program stands aside") && said.contains(theirs), "{said}");
+    let (_, printed) = status(&world, &[]);
+    assert!(printed.contains("Every program starts untouched") && printed.contains(theirs), "{printed}");
     assert!(status_json(&world)["standing_aside"].as_str().unwrap().contains("imas system boot"));
-    // Root writes down what programs really see; with the next approval it holds.
+    // Root writes down the boot id that the programs see. It is used from the next approval on.
     imas_linux::boot::write(&world.path("run")).unwrap();
     world.signal("-HUP");
     let here = imas_linux::process::boot_id().unwrap();
-    world.wait("the index is of the programs' boot", || world.index().facts().boot_id == here);
+    world.wait("the index has the programs' boot id", || world.index().facts().boot_id == here);
     assert_eq!(status_json(&world)["standing_aside"], Value::Null);
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     assert_ne!(world.settle(&script, &program), 0);
 }
 
-/// The places of the machine, in a mount namespace of its own; where there is none to be had, there is nothing to see.
+/// The machine's own paths, in a mount namespace. Skipped if none can be created.
 #[test]
 fn with_system_the_store_of_the_machine_is_read_and_written() {
     support::alone("of_the_machine", &[]);
@@ -151,10 +151,10 @@ fn of_the_machine() {
         let output = command.env("IMAS_DISABLE", "1").output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    let (code, said) = imas(&["show", "--system"]);
-    assert!(code == Some(2) && said.contains("hint: "), "{said}");
-    let (code, said) = imas(&["status"]);
-    assert!(code == Some(1) && said.contains("does not run"), "{said}");
+    let (code, printed) = imas(&["show", "--system"]);
+    assert!(code == Some(2) && printed.contains("hint: "), "{printed}");
+    let (code, printed) = imas(&["status"]);
+    assert!(code == Some(1) && printed.contains("does not run"), "{printed}");
 
     std::fs::create_dir_all("/var/lib/imas").unwrap();
     let mut world = World::new();
@@ -169,11 +169,11 @@ fn of_the_machine() {
     world.settle(&script, &program);
     let number = program.id.to_string();
 
-    let (code, said) = imas(&["show", "--system"]);
-    assert!(code == Some(0) && said.contains("worker.py"), "{said}");
-    let (code, said) = imas(&["explain", "--system", &number]);
-    assert!(code == Some(0) && said.contains("jemalloc"), "{said}");
-    // It is not the file of /etc that this imasd goes by.
+    let (code, printed) = imas(&["show", "--system"]);
+    assert!(code == Some(0) && printed.contains("worker.py"), "{printed}");
+    let (code, printed) = imas(&["explain", "--system", &number]);
+    assert!(code == Some(0) && printed.contains("jemalloc"), "{printed}");
+    // This imasd reads another file than the one in /etc.
     let explained =
         || -> Value { serde_json::from_str(&imas(&["explain", "--system", "--json", &number]).1).unwrap() };
     let tested = || {
@@ -184,22 +184,22 @@ fn of_the_machine() {
         (tested(), &explained()["standings"]),
         (vec!["system".into(), "jemalloc".into()], &Value::Null)
     );
-    let (code, said) = imas(&["pin", "--system", "--lift", &number, "jemalloc"]);
-    assert!(code == Some(0), "{said}");
-    world.wait("imasd obeys", || world.production(&program) != 1);
-    let (code, said) = imas(&["status"]);
-    assert!(code == Some(0) && said.contains("worker.py"), "{said}");
-    let (code, said) = imas(&["unpin", "--system", &number]);
-    assert!(code == Some(0), "{said}");
-    let (code, said) = imas(&["exclude", "add", "--system", &python().to_string_lossy()]);
-    assert!(code == Some(0), "{said}");
-    let (code, said) = imas(&["exclude", "list", "--system"]);
-    assert!(code == Some(0) && said.contains("python"), "{said}");
+    let (code, printed) = imas(&["pin", "--system", "--unblock", &number, "jemalloc"]);
+    assert!(code == Some(0), "{printed}");
+    world.wait("the pin is published", || world.production(&program) != 1);
+    let (code, printed) = imas(&["status"]);
+    assert!(code == Some(0) && printed.contains("worker.py"), "{printed}");
+    let (code, printed) = imas(&["unpin", "--system", &number]);
+    assert!(code == Some(0), "{printed}");
+    let (code, printed) = imas(&["exclude", "add", "--system", &python().to_string_lossy()]);
+    assert!(code == Some(0), "{printed}");
+    let (code, printed) = imas(&["exclude", "list", "--system"]);
+    assert!(code == Some(0) && printed.contains("python"), "{printed}");
     let decided = || world.store().latest(program.id).unwrap().unwrap().reason;
-    world.wait("it is left alone", || decided() == "excluded" && world.production(&program) == 1);
-    let (code, said) = imas(&["forget", "--system", &number]);
-    assert!(code == Some(0) && said.contains("forgotten"), "{said}");
-    let (code, said) = imas(&["forget", "--system", &number]);
-    assert!(code == Some(2) && said.contains("hint: "), "{said}");
+    world.wait("the program is excluded", || decided() == "excluded" && world.production(&program) == 1);
+    let (code, printed) = imas(&["forget", "--system", &number]);
+    assert!(code == Some(0) && printed.contains("forgotten"), "{printed}");
+    let (code, printed) = imas(&["forget", "--system", &number]);
+    assert!(code == Some(2) && printed.contains("hint: "), "{printed}");
     world.stop("-TERM");
 }

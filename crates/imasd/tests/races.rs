@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to a program, its page, its file and its daemon between two looks.
+//! Changes to a program, its page, its file or its daemon between two scans.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -9,10 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use imas_linux::elf::Executable;
+use imas_linux::elf::ElfImage;
 use support::{WORKER, World, python};
 
-/// Lives longer than any test waits.
+/// Outlives every wait of these tests.
 const LINGERER: &str = "
 import sys, time
 kept = [str(i) * 3 for i in range(60000)]
@@ -33,10 +33,10 @@ fn linger(world: &World, script: &Path) -> Child {
     start(world.command(&python()).arg(script).arg("linger"))
 }
 
-/// The index goes on offering a trial for up to a second after it has ended. Whoever starts in that second must not run it once more:
-/// the candidate may have crashed the program.
+/// The index offers a trial for up to a second after its end. A process that starts in this second must not
+/// run it once more, because the candidate may have crashed the program.
 #[test]
-fn a_trial_that_has_ended_is_nobodys_while_the_index_still_offers_it() {
+fn an_ended_trial_has_no_process_while_the_index_still_offers_it() {
     let mut world = World::with(
         "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 5\ncandidates = [\"jemalloc\"]\n",
     );
@@ -46,19 +46,24 @@ fn a_trial_that_has_ended_is_nobodys_while_the_index_still_offers_it() {
     let store = world.store();
     let stored = || store.trials(program.id).unwrap().len();
     let token = || world.offer(&program).map(|(_, token)| token);
+    let mut still_offered = 0;
     while world.next_trial(&program).is_some() {
         let (before, offered) = (stored(), token());
         world.run_trial(&script, &program, || stored() > before);
-        let page = world.pages().join(format!("{:016x}.page", offered.unwrap_or(0)));
+        world.freeze(); // the checks below must see one state
         if token() == offered {
-            let is_taken = page.exists();
-            assert!(is_taken || token() != offered, "the page of an offered trial is gone");
+            still_offered += 1;
+            let page = world.pages().join(format!("{:016x}.page", offered.unwrap()));
+            assert!(page.exists(), "the page of an offered trial must stay");
         }
+        world.signal("-CONT");
     }
-    world.wait("they go in the end", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    assert!(still_offered > 0, "the index was always up to date: the race was not tested");
+    world.wait("all pages are removed", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
 }
 
-/// What a program runs in its place is another program: whatever happens to that, however soon.
+/// After an exec the process runs another program. Its crash does not count for the first one, however soon
+/// it comes.
 #[test]
 fn a_crash_of_the_next_image_is_not_the_first_ones() {
     const LAUNCHER: &str = "
@@ -82,14 +87,14 @@ os.execv('/bin/sh', ['sh', '-c', 'kill -SEGV $$'])
     assert_eq!(world.counter("crashes"), 0);
 }
 
-/// A process goes on with the file it was started from when its program is upgraded: what it shows is of the old build.
+/// After an upgrade a running process still uses the old file. Its trial belongs to the old build.
 #[test]
 fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("upgrade-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let tool = folder.join("tool");
     std::fs::copy(python(), &tool).unwrap();
-    let build = |file: &Path| Executable::read(file).unwrap().build_id.unwrap();
+    let build = |file: &Path| ElfImage::read(file).unwrap().build_id.unwrap();
     let old = build(&tool);
 
     let mut world = World::new();
@@ -119,7 +124,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     assert_ne!(build(&tool), old);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     let (id, file) = (u64::try_from(program.id).unwrap(), std::fs::metadata(&tool).unwrap().ino());
-    // A file is read once it was seen running, not because it stands at the path.
+    // imasd reads a file when it sees a process that runs it, not because it is at the path.
     let third = serve();
     world.wait("the new file is published", || {
         world.index().entries().any(|entry| entry.program_id == id && entry.exe_ino == file)
@@ -133,7 +138,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A start that the kernel refuses after all takes its page away again, and so may its owner.
+/// The stub removes its page if the kernel refuses the exec. The owner of the page can do the same.
 #[test]
 fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
     let mut world = World::new();
@@ -150,21 +155,21 @@ fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
 }
 
 #[test]
-fn a_program_that_is_forgotten_while_it_runs_leaves_nothing_behind() {
+fn forgetting_a_running_program_removes_all_of_its_data() {
     let mut world = World::new();
     world.start();
     let script = world.script("lingerer.py", LINGERER);
     let program = world.notice(&script);
-    // It must not be noticed anew.
+    // The program must not be noticed again.
     world.configure(
         "policy = \"paper\"\nworth_cpu_s = 1e6\nworth_life_s = 1e6\ncandidates = [\"jemalloc\"]\n",
     );
     world.signal("-HUP");
-    world.wait("it was read", || world.log().contains("were read again"));
+    world.wait("the configuration was read again", || world.log().contains("were read again"));
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     world.wait("the pin is published", || world.production(&program) != 1);
     let child = linger(&world, &script);
-    world.wait("it is placed", || !world.store().witnesses().unwrap().is_empty());
+    world.wait("the program was placed", || !world.store().witnesses().unwrap().is_empty());
     world.store().forget(program.id).unwrap();
     world.wait("no start finds it any more", || world.index().entries().next().is_none());
     end(child);
@@ -177,13 +182,13 @@ fn a_second_imasd_is_refused_and_the_first_serves_on() {
     let mut world = World::new();
     world.start();
     let second = world.imasd().stderr(Stdio::piped()).output().unwrap();
-    let said = String::from_utf8(second.stderr).unwrap();
-    assert_eq!(second.status.code(), Some(2), "{said}");
-    assert!(said.contains("another imasd") && said.contains("hint: "), "{said}");
+    let printed = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("another imasd") && printed.contains("hint: "), "{printed}");
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     assert_eq!(world.settle(&script, &program), 2);
     assert_eq!(world.stop("-TERM").code(), Some(0));
     world.start();
-    assert_eq!(world.stop("-TERM").code(), Some(0), "its place is free again");
+    assert_eq!(world.stop("-TERM").code(), Some(0), "its lock is free again");
 }

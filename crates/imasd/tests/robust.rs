@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! kill -9, damage and full disks: what was acknowledged stays, what is published is whole, and it goes on.
+//! kill -9, damage and full disks. Acknowledged data stay, the published index is complete, and imasd goes
+//! on.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -11,6 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use imas_linux::index::Index;
+use imas_testing::skipped;
 use support::{WORKER, World};
 
 #[test]
@@ -29,19 +31,19 @@ fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
             .stdout(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        // From the first millisecond of the trial to long after its end.
+        // The delays cover the time from the first millisecond of the trial to long after its end.
         std::thread::sleep(Duration::from_millis(round * 23 % 300));
         assert!(world.stop("-KILL").code().is_none());
         Index::read(&world.path("run/state/index")).unwrap();
         let now: BTreeSet<_> =
             world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
-        assert!(now.is_superset(&stored), "a stored sample is gone");
+        assert!(now.is_superset(&stored), "a stored sample must stay");
         stored = now;
         child.wait().unwrap();
         world.start();
     }
     assert!(world.store().check().unwrap().is_empty());
-    world.wait("every page is dealt with", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
+    world.wait("every page is processed", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
     let before = world.counter("trials_stored");
     world.wait("a trial is on offer again", || world.offer(&program).is_some());
     world.run_trial(&script, &program, || world.counter("trials_stored") > before);
@@ -67,21 +69,22 @@ fn a_damaged_store_is_renamed_aside_and_everything_starts_untouched() {
     world.notice(&script);
 }
 
+/// Starts the script, which keeps running, and waits until the daemon has identified its trial.
+fn take_trial(world: &World, script: &std::path::Path) -> std::process::Child {
+    let mut command = world.command(&support::python());
+    let child = command.arg(script).arg("linger").stdout(std::process::Stdio::null()).spawn().unwrap();
+    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    child
+}
+
 #[test]
-fn what_ended_while_the_daemon_was_away_is_stored_when_it_comes_back() {
+fn trials_that_ended_while_the_daemon_was_down_are_stored_after_its_restart() {
     let mut world = World::new();
     world.start();
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
-    // Seen alive behind its page, then left alone.
-    let mut child = world
-        .command(&support::python())
-        .arg(&script)
-        .arg("linger")
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    // imasd identifies the process, then the page is left alone.
+    let mut child = take_trial(&world, &script);
     world.stop("-KILL");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -89,7 +92,7 @@ fn what_ended_while_the_daemon_was_away_is_stored_when_it_comes_back() {
     world.wait("it is stored", || world.store().trials(program.id).unwrap().len() == 1);
 }
 
-/// Needs a mount namespace of its own; where there is none to be had, there is nothing to see.
+/// Needs a mount namespace. Skipped if none can be created.
 #[test]
 fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
     support::alone("full_disk", &[]);
@@ -108,15 +111,8 @@ fn full_disk() {
     world.start();
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
-    let mut child = world
-        .command(&support::python())
-        .arg(&script)
-        .arg("linger")
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
-    // Where the log has been written back it is written over, and takes no more room: now it has none to write over.
+    let mut child = take_trial(&world, &script);
+    // SQLite overwrites a log that was written back, which needs no more room. So this truncates the log.
     let back = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()";
     let python = Command::new(support::python()).args(["-c", back]).arg(world.store_path()).status();
     assert!(python.unwrap().success());
@@ -124,20 +120,21 @@ fn full_disk() {
     let _ = std::fs::write(&filler, vec![0; 2 << 20]); // as much as fits
     child.kill().unwrap();
     child.wait().unwrap();
-    world.wait("it is said once", || world.log().contains("it is tried again"));
+    world.wait("the refusal is logged", || world.log().contains("it is tried again"));
     assert_eq!(std::fs::read_dir(world.pages()).unwrap().count(), 1, "the page stays");
     world.index();
-    world.wait("it is tried again, and again in vain", || world.counter("store_refusals") > 1);
+    world.wait("it is tried again, without success", || world.counter("store_refusals") > 1);
     std::fs::remove_file(&filler).unwrap();
-    world.wait("it is stored after all", || world.store().trials(program.id).unwrap().len() == 1);
+    world.wait("the trial is stored", || world.store().trials(program.id).unwrap().len() == 1);
     assert_eq!(world.log().matches("it is tried again").count(), 1);
     world.stop("-TERM");
-    Command::new("umount").arg(world.path("db")).status().unwrap(); // the folder itself is removed with the world
+    // The folder itself is removed with the world.
+    Command::new("umount").arg(world.path("db")).status().unwrap();
 }
 
-/// Needs a mount namespace of its own, as above.
+/// Needs a mount namespace, as above.
 #[test]
-fn whoever_fills_the_place_for_pages_makes_programs_start_untouched_and_no_more() {
+fn a_full_page_folder_only_makes_programs_start_untouched() {
     support::alone("full_pages", &[]);
 }
 
@@ -157,22 +154,22 @@ fn full_pages() {
     let program = world.notice(&script);
     world.settle(&script, &program);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
-    world.wait("it is placed", || world.production(&program) != 1);
+    world.wait("the pin is published", || world.production(&program) != 1);
     let says = || String::from_utf8(world.python(&script).stdout).unwrap();
     assert!(says().contains("libjemalloc"));
 
-    // What is written and closed is no page, and swept away at once: so one that is deleted and kept open.
+    // A closed file that is no page is deleted at once. So this file is deleted first and kept open.
     let path = world.pages().join("filler");
     let mut filler = std::fs::File::create(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let _ = filler.write_all(&vec![0; 80 << 20]); // as much as fits
-    let said = says();
-    assert!(said.starts_with('[') && !said.contains("libjemalloc"), "{said}");
+    let printed = says();
+    assert!(printed.starts_with('[') && !printed.contains("libjemalloc"), "{printed}");
     let status = world.imas("status").arg("--run-dir").arg(world.path("run")).output().unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
     assert!(status.contains("is full"), "{status}");
     drop(filler);
-    assert!(says().contains("libjemalloc"), "with room again it is placed again");
+    assert!(says().contains("libjemalloc"), "with free space the program is placed again");
     world.stop("-TERM");
     Command::new("umount").arg("--lazy").arg(&place).status().unwrap();
 }
@@ -183,6 +180,6 @@ fn the_unit_is_hardened() {
     let checked = Command::new("systemd-analyze")
         .args(["security", "--offline=true", "--no-pager", "--threshold=26", unit])
         .output();
-    let Ok(checked) = checked else { return }; // a machine without systemd
+    let Ok(checked) = checked else { return skipped("systemd-analyze is not installed") };
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

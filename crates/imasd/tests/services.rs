@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use imas_core::sample::PageKind;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
+use imas_testing::skipped;
 use support::World;
 
-/// Needs a process 1 of its own, in place of systemd, and control groups; where these are not to be had, there is nothing to see.
+/// Needs a PID namespace, with a stand-in for systemd as process 1, and control groups.
 #[test]
 fn two_services_of_one_executable_are_two_programs() {
-    if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_some() {
-        support::alone("services", &["--pid", "--fork", "--mount-proc"]);
+    if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
+        return skipped("control groups cannot be made here");
     }
+    support::alone("services", &["--pid", "--fork", "--mount-proc"]);
 }
 
 /// A control group with the name of a service, as systemd would make it.
@@ -42,16 +44,18 @@ impl Drop for Group {
             if std::fs::remove_dir(&self.0).is_ok() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20)); // its last process is on its way out
+            // Its last process may still be exiting.
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
 }
 
-/// A running program, and where it runs. Dropped, it is ended.
+/// A running program. It is ended on drop.
 struct Service(Child);
 
 impl Service {
-    /// The shell that goes to its place is not of this world: it would be a program of its own, and get trials of its own.
+    /// The shell that enters the control group does not have the world's environment. Otherwise it would be a
+    /// program of its own, with its own trials.
     fn start(world: &World, group: Option<&Group>) -> Self {
         let place = group
             .map_or_else(String::new, |group| format!("echo $$ > {}/cgroup.procs && ", group.0.display()));
@@ -65,7 +69,7 @@ impl Service {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Waits for an answer: what gives one is what it will be, with all that was to be loaded.
+    /// Waits for an answer. A process that answers has finished its exec and loaded its libraries.
     fn answers(&mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         self.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
@@ -83,12 +87,12 @@ impl Drop for Service {
     }
 }
 
-/// No interpreter, on no list, and it ends when nobody writes to it any more.
+/// A program that is no interpreter and not excluded, and that ends when its standard input is closed.
 fn cat() -> PathBuf {
     std::fs::canonicalize("/usr/bin/cat").unwrap()
 }
 
-fn known(world: &World, detail: &str) -> Option<Program> {
+fn known(world: &World, detail: &str) -> Option<StoredProgram> {
     let path = cat();
     let programs = world.store().programs().unwrap();
     programs.into_iter().find(|program| Path::new(&program.path) == path && program.detail == detail)
@@ -99,7 +103,7 @@ fn known(world: &World, detail: &str) -> Option<Program> {
 fn services() {
     let mut world = World::new();
     world.start();
-    // Process ids begin anew in a namespace, names of worlds do not repeat.
+    // Process ids restart in a namespace and may repeat. The names of worlds do not.
     let own = world.path("").file_name().unwrap().to_string_lossy().into_owned();
     let names = ["a", "b"].map(|name| format!("{own}-{name}.service"));
     let groups = names.each_ref().map(|name| Group::new(name).unwrap());
@@ -113,11 +117,12 @@ fn services() {
     let programs = details.each_ref().map(|detail| known(&world, detail).unwrap());
     assert_eq!(world.store().programs().unwrap().iter().filter(|p| Path::new(&p.path) == cat()).count(), 3);
 
-    // Each gets what was decided for it: one service, and what is no service, not what holds for the other.
+    // Each program gets its own decision: the first service and the process without a service jemalloc, the
+    // other service `system`.
     world.store().pin(programs[0].id, "jemalloc", 1.0).unwrap();
     world.store().pin(programs[1].id, "system", 1.0).unwrap();
     world.store().pin(programs[2].id, "jemalloc", 1.0).unwrap();
-    let placed = |program: &Program| world.production(program) != 1 && world.offer(program).is_none();
+    let placed = |program: &StoredProgram| world.production(program) != 1 && world.offer(program).is_none();
     world.wait("the pins are published", || {
         placed(&programs[0]) && placed(&programs[2]) && world.offer(&programs[1]).is_none()
     });
@@ -125,13 +130,14 @@ fn services() {
         let mut service = Service::start(&world, place);
         service.answers();
         assert_eq!(service.has("libjemalloc"), expected);
-        // Its end must not come before it was seen: where the kernel does not tell, it would be nobody's.
+        // The process must be identified before it ends. Without process events of the kernel, its page could
+        // not be attributed otherwise.
         let is_seen = || world.store().witnesses().unwrap().iter().any(|seen| seen.pid == service.0.id());
-        world.wait("it is seen", || is_seen() == expected);
+        world.wait("its process is identified", || is_seen() == expected);
     }
-    world.wait("their ends are theirs", || world.counter("flights_stored") == 2);
+    world.wait("both ends are stored", || world.counter("flights_stored") == 2);
     assert_eq!(world.counter("dropped_forged"), 0);
-    let flights = |program: &Program| {
+    let flights = |program: &StoredProgram| {
         let trials = world.store().trials(program.id).unwrap();
         trials.iter().filter(|trial| trial.sample.kind == PageKind::Flight).count()
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The whole loop with the real library in real programs: noticed, tried, settled, placed; crashes; signals.
+//! The whole loop with the real library and real programs: notice, test, settle, place; crashes; signals.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use imas_core::TrialRecord;
-use imas_core::sample::{Ended, Memory, OpFigures, Sample, Usage};
-use imas_store::samples::Program;
+use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
+use imas_store::samples::StoredProgram;
+use imas_testing::skipped;
 use support::{VICTIM, WORKER, World, python};
 
 #[test]
@@ -26,14 +27,18 @@ fn a_program_is_noticed_tried_settled_and_then_placed() {
     assert_eq!(tried.len(), 2, "{tried:?}");
     assert!(tried.contains(&"system".to_owned()) && tried.contains(&"jemalloc".to_owned()));
 
-    // Whatever was picked, a pin makes the outcome certain; and the daemon sees what another process wrote.
+    // The pin makes the outcome independent of the pick. It also shows that the daemon reads what other
+    // processes store.
     world.pin(&program, "jemalloc");
-    let said = String::from_utf8(world.python(&script).stdout).unwrap();
+    let printed = String::from_utf8(world.python(&script).stdout).unwrap();
     assert!(
-        said.contains("libjemalloc") && said.contains("libimas-guard") && !said.contains("'libimas.so'"),
-        "{said}"
+        printed.contains("libjemalloc")
+            && printed.contains("libimas-guard")
+            && !printed.contains("'libimas.so'"),
+        "{printed}"
     );
-    // On a busy machine so short a life may be missed, where the kernel tells of none; then it is dropped, and said to be.
+    // Without process events, a busy imasd may miss so short a life. Then it drops the page and counts it in
+    // `dropped_unwitnessed`.
     let mut missed = 0;
     world.wait("its end is stored", || {
         let dropped = world.counter("dropped_unwitnessed");
@@ -58,15 +63,14 @@ fn the_pick_is_what_a_settled_program_starts_under() {
     starts_as_decided(&world, &script, &program);
 }
 
-/// The library of a distro candidate does not know its own version: a trial under it counts as one all the same.
+/// The library of a distro candidate has no version of its own. A trial under it counts nevertheless.
 #[test]
 fn trials_of_a_library_of_the_distribution_count() {
     let configuration = "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\n\
                          candidates = [\"distro-jemalloc\", \"jemalloc\"]\n";
     let catalogue = imas_linux::catalogue::Catalogue::read(&[support::lib_dir().join("catalogue.toml")]);
     if catalogue.find("distro-jemalloc").is_none() {
-        eprintln!("SKIPPED: the distribution's libjemalloc.so.2 is not installed");
-        return;
+        return skipped("the distribution's libjemalloc.so.2 is not installed");
     }
     let mut world = World::with(configuration);
     world.start();
@@ -78,16 +82,16 @@ fn trials_of_a_library_of_the_distribution_count() {
     assert_eq!((of("system"), of("distro-jemalloc"), of("jemalloc")), (2, 2, 2));
 }
 
-fn starts_as_decided(world: &World, script: &Path, program: &Program) {
-    let (said, decided) = world.as_decided(script, program);
+fn starts_as_decided(world: &World, script: &Path, program: &StoredProgram) {
+    let (printed, decided) = world.as_decided(script, program);
     for candidate in ["jemalloc", "mimalloc"] {
-        let serves = said.contains(&format!("lib{candidate}.so"));
-        assert_eq!(serves, decided == candidate, "{decided} / {said}");
+        let serves = printed.contains(&format!("lib{candidate}.so"));
+        assert_eq!(serves, decided == candidate, "{decided} / {printed}");
     }
-    assert!(!said.contains("'libimas.so'"), "no trial is due any more: {said}");
+    assert!(!printed.contains("'libimas.so'"), "no trial may be due any more: {printed}");
 }
 
-/// The default rules end by themselves, with a pick that holds or with `system`; the daemon follows them round by round.
+/// The adaptive policy ends with a pick or with `system`. The daemon follows it round by round.
 #[test]
 fn the_adaptive_rules_settle_too() {
     let mut world = World::with(
@@ -105,7 +109,7 @@ fn the_adaptive_rules_settle_too() {
     starts_as_decided(&world, &script, &program);
 }
 
-/// An upgrade whose default set has another allocator: what was decided holds while the newcomer is tried.
+/// An upgrade adds an allocator to the default set. The decision holds while the new allocator is tested.
 #[test]
 fn a_decision_outlives_a_change_of_the_default_set() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("set-{}/imas", std::process::id()));
@@ -115,13 +119,13 @@ fn a_decision_outlives_a_change_of_the_default_set() {
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     world.stop("-TERM");
-    let build_id = imas_linux::elf::Executable::read(&python()).unwrap().build_id.unwrap_or_default();
+    let build_id = imas_linux::elf::ElfImage::read(&python()).unwrap().build_id.unwrap_or_default();
     for at in 0..10 {
         let (candidate, share) = [("system", 1.0), ("mimalloc", 0.25)][at % 2];
         assert!(world.store().add_trial(program.id, &trial(candidate, &build_id, at, share)).unwrap());
     }
     world.start();
-    world.wait("mimalloc is decided for", || world.production(&program) == world.id_of("mimalloc"));
+    world.wait("mimalloc is the decision", || world.production(&program) == world.id_of("mimalloc"));
     world.wait("no trial is due any more", || world.offer(&program).is_none());
     world.stop("-TERM");
 
@@ -133,32 +137,36 @@ fn a_decision_outlives_a_change_of_the_default_set() {
         trials.iter().filter(|trial| trial.sample.candidate == name).count()
     };
     while of(&world, "jemalloc") == 0 {
-        assert_eq!(world.production(&program), world.id_of("mimalloc"), "all but the trial start as decided");
+        assert_eq!(
+            world.production(&program),
+            world.id_of("mimalloc"),
+            "every start but the trial uses the decision"
+        );
         let tried = world.next_trial(&program).unwrap();
         assert_ne!(tried, world.id_of("mimalloc"));
         let stored = || world.store().trials(program.id).unwrap().len();
         let before = stored();
         world.run_trial(&script, &program, || stored() > before);
     }
-    assert_eq!(of(&world, "mimalloc"), 5, "none was made, none was lost");
+    assert_eq!(of(&world, "mimalloc"), 5, "no trial was added or lost");
     assert_eq!(world.production(&program), world.id_of("mimalloc"));
     drop(world);
     std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
 }
 
-/// A trial as if it had been made an hour ago.
+/// A trial that was made an hour ago.
 fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRecord {
     let wobble = 1.0 + 0.002 * (number % 3) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
     let bytes = (f64::from(100 << 20) * share * wobble) as u64;
-    let memory = Memory {
+    let memory = MemoryFigures {
         snapshots: 9,
         heap_mean: bytes,
         live_mean: bytes / 2,
         live_peak: bytes / 2,
         resident_mean: bytes,
         resident_over_time: bytes,
-        ..Memory::default()
+        ..MemoryFigures::default()
     };
     let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
     let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
@@ -182,7 +190,7 @@ fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRec
     }
 }
 
-/// Works on and on, as a service does; told to, it dies of a signal that speaks of a broken heap.
+/// Works without end, like a service. On request it dies of a signal that suggests a damaged heap.
 const SERVICE: &str = "
 import os, signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
@@ -205,11 +213,11 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
     let sample = stored()[0].sample.clone();
     assert!(sample.usage.is_some_and(|usage| usage.user_s + usage.system_s > 0.0 && usage.max_rss_bytes > 0));
     assert!(sample.malloc.calls > 0 && sample.memory.snapshots > 0);
-    // The next start is the next trial, though the first one lives.
+    // The next start is the next trial, although the first process still runs.
     assert!(world.next_trial(&program).is_some());
     let mut second = serve(&world);
     world.wait("its sample is stored too", || stored().len() == 2);
-    // The witness outlives us, and the sample is not taken twice.
+    // The witness survives a restart of imasd, and the sample is not taken twice.
     world.stop("-KILL");
     world.start();
     assert!(world.next_trial(&program).is_some());
@@ -217,14 +225,14 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
     first.wait().unwrap();
     let usr1 = Command::new("kill").args(["-USR1", &second.id().to_string()]).status().unwrap();
     assert!(usr1.success() && second.wait().unwrap().code().is_none());
-    world.wait("a clean end adds nothing, a crash does", || stored().len() == 3);
+    world.wait("the crash is stored, the clean end is not", || stored().len() == 3);
     assert!(stored()[2].sample.ended.is_crash());
     world.wait("no page is left", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
     assert_eq!(stored().len(), 3);
 }
 
 #[test]
-fn a_service_gives_its_sample_after_so_many_calls() {
+fn a_service_gives_its_sample_after_the_set_number_of_calls() {
     let mut world = World::with(&format!("{TWO_TESTS}sample_after_operations = 5000\n"));
     world.start();
     let script = world.script("service.py", SERVICE);
@@ -233,7 +241,10 @@ fn a_service_gives_its_sample_after_so_many_calls() {
     world.wait("its sample is stored", || world.store().trials(program.id).unwrap().len() == 1);
     let sample = world.store().trials(program.id).unwrap()[0].sample.clone();
     let calls: u64 = sample.classes().iter().map(|class| class.calls).sum();
-    assert!(calls >= 5000 && service.try_wait().unwrap().is_none(), "{calls} calls, and it lives");
+    assert!(
+        calls >= 5000 && service.try_wait().unwrap().is_none(),
+        "{calls} calls, and the service must still run"
+    );
     service.kill().unwrap();
     service.wait().unwrap();
 }
@@ -245,11 +256,12 @@ fn another_program_of_the_same_interpreter_is_another_program() {
     let script = world.script("worker.py", WORKER);
     world.notice(&script);
     let other = world.script("other.py", WORKER);
-    let said = String::from_utf8(world.python(&other).stdout).unwrap();
-    assert!(!said.contains("libimas.so") && !said.contains("guard"), "{said}");
+    let printed = String::from_utf8(world.python(&other).stdout).unwrap();
+    assert!(!printed.contains("libimas.so") && !printed.contains("guard"), "{printed}");
 }
 
-/// A crash ends a candidate's tests as a test does: after one, there must be another left to see that it is tried again.
+/// A crash also counts as a test. With a single test, a candidate that crashed once would have no tests left,
+/// and this could not show its quarantine.
 const TWO_TESTS: &str =
     "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\"]\n";
 
@@ -260,21 +272,23 @@ fn a_crash_quarantines_at_once_and_for_good() {
     let script = world.script("victim.py", VICTIM);
     let program = world.notice(&script);
     world.settle(&script, &program);
-    world.wait("the crash is counted", || world.counter("crashes") == 1); // told once a second
-    assert_eq!(world.production(&program), 1, "untouched");
+    // The counter is updated once a second.
+    world.wait("the crash is counted", || world.counter("crashes") == 1);
+    assert_eq!(world.production(&program), 1, "the program must start untouched");
     assert!(world.log().contains("quarantined"), "{}", world.log());
     assert!(world.python(&script).status.success());
-    // Not even a restart of the daemon forgets it.
+    // The quarantine survives a restart of the daemon.
     assert!(world.stop("-KILL").code().is_none());
     world.start();
     assert!(world.offer(&program).is_none());
     assert!(world.python(&script).status.success());
-    // Until the operator says so.
-    world.store().lift(program.id, "jemalloc", 1e12).unwrap();
+    // It lasts until the operator ends it.
+    world.store().unblock(program.id, "jemalloc", 1e12).unwrap();
     world.wait("it is tried again", || world.offer(&program).is_some());
 }
 
-/// The same by its own wish: whatever the hook set up to note the signal is gone, and the page says nothing of the end.
+/// The process sends the signal to itself after it removed the hook's signal handler. So the page does not
+/// record the crash.
 const SILENT_VICTIM: &str = "
 import os, signal, sys, time
 if 'libjemalloc' in open('/proc/self/maps').read():
@@ -284,14 +298,14 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// What waits for a process hears of its end before the kernel tells how it ended.
+/// A parent may learn of the end before the kernel's event reports the exit status.
 #[test]
-fn a_crash_that_the_kernel_alone_tells_of_is_not_lost() {
+fn a_crash_that_only_the_kernel_reports_is_not_lost() {
     let mut world = World::with(TWO_TESTS);
     world.start();
     let status = std::fs::read_to_string(world.path("run/state/status.json")).unwrap();
     if !status.contains("\"events\":\"kernel\"") {
-        return; // there is nobody to tell
+        return skipped("the kernel reports no process events here");
     }
     for name in ["one.py", "two.py", "three.py"] {
         let script = world.script(name, SILENT_VICTIM);
@@ -304,7 +318,7 @@ fn a_crash_that_the_kernel_alone_tells_of_is_not_lost() {
 }
 
 #[test]
-fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
+fn an_allocator_that_harms_three_programs_is_disabled_for_all() {
     let mut world = World::with(TWO_TESTS);
     world.start();
     for name in ["one.py", "two.py", "three.py"] {
@@ -312,7 +326,7 @@ fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
         let program = world.notice(&script);
         world.settle(&script, &program);
     }
-    world.wait("it is taken out of use", || !world.store().disabled().unwrap().is_empty());
+    world.wait("it is disabled", || !world.store().disabled().unwrap().is_empty());
     let healthy = world.script("healthy.py", WORKER);
     let program = world.notice(&healthy);
     world.settle(&healthy, &program);
@@ -320,10 +334,10 @@ fn an_allocator_that_hurts_three_programs_is_given_to_nobody() {
         world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.candidate).collect();
     assert_eq!(tried, ["system", "system"]);
     assert!(world.store().enable("jemalloc", 1e12).unwrap());
-    world.wait("the operator gave it back", || world.offer(&program).is_some());
+    world.wait("a trial of it is on offer again", || world.offer(&program).is_some());
 }
 
-/// Waits for a lock for ever as soon as jemalloc serves it.
+/// Waits for a lock without end when jemalloc serves it.
 const HANGING: &str = "
 import sys, threading, time
 if 'libjemalloc' in open('/proc/self/maps').read():
@@ -335,19 +349,20 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// Starts it and kills it when it has lived so long and, after that, has been looked at once more.
+/// Starts the script and kills it at that age, after imasd has looked at it once more.
 fn killed_after(world: &World, script: &Path, seconds: f64) {
     let mut child = world.command(&python()).arg(script).spawn().unwrap();
     let start = imas_linux::process::start_ticks(child.id()).unwrap();
-    world.wait("it has lived so long", || imas_linux::standstill::age_s(start).unwrap() > seconds);
+    world
+        .wait("the process has reached that age", || imas_linux::standstill::age_s(start).unwrap() > seconds);
     let looks = world.counter("looks");
-    world.wait("it is looked at", || seconds < 3.0 || world.counter("looks") > looks);
+    world.wait("imasd has looked at it", || seconds < 3.0 || world.counter("looks") > looks);
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn a_hang_is_harm_and_who_is_stopped_early_did_not_hang() {
+fn a_hang_counts_as_harm_and_an_early_kill_does_not() {
     let mut world = World::with(TWO_TESTS);
     world.start();
     let script = world.script("hanging.py", HANGING);
@@ -362,16 +377,16 @@ fn a_hang_is_harm_and_who_is_stopped_early_did_not_hang() {
             world.run_trial(&script, &program, || trials().len() > before);
             continue;
         }
-        assert_eq!(hung, 0, "it is tried again: {:?}", trials());
+        assert_eq!(hung, 0, "a candidate under which it hung is tried again: {:?}", trials());
         let longest = usual().iter().map(|trial| trial.sample.wall_s).fold(0.0, f64::max);
-        // It is seen to stand still from the first look on, which comes within ten seconds.
-        let (enough, patience) = (usual().len() >= 2, imas_core::hang::patience_s(longest) + 20.0);
-        killed_after(&world, &script, if enough { patience } else { 0.5 });
+        // The hang is measured from imasd's first look on, which comes within ten seconds.
+        let (enough, threshold) = (usual().len() >= 2, imas_core::hang::hang_threshold_s(longest) + 20.0);
+        killed_after(&world, &script, if enough { threshold } else { 0.5 });
         hung += usize::from(enough);
-        world.wait("its end is stored", || trials().len() > before || world.next_trial(&program).is_some());
+        world.wait("the end is stored", || trials().len() > before || world.next_trial(&program).is_some());
     }
     assert_eq!(hung, 1, "{:?}", trials());
-    world.wait("it is quarantined", || world.log().contains("the program hung under it"));
+    world.wait("the candidate is quarantined", || world.log().contains("the program hung under it"));
     assert!(!world.path("run/state/emergency").exists());
 }
 
@@ -380,13 +395,13 @@ fn five_failing_starts_stop_everything_until_root_ends_the_emergency() {
     five_failing_starts(World::new());
 }
 
-/// As in a container, or for a daemon without privileges.
+/// As in a container, or with a daemon that has no privileges.
 #[test]
 fn five_failing_starts_are_noticed_where_the_kernel_does_not_tell() {
     five_failing_starts(World::new().polling());
 }
 
-/// Dies of SIGSEGV as soon as any of these serves it.
+/// Dies of SIGSEGV when any of these allocators serves it.
 const VICTIM_OF_ALL: &str = "
 import os, signal, sys, time
 maps = open('/proc/self/maps').read()
@@ -400,7 +415,7 @@ fn five_failing_starts(mut world: World) {
     world.start();
     let script = world.script("healthy.py", WORKER);
     world.pin(&world.notice(&script), "jemalloc");
-    // No allocator hurts three: however late a start comes, nothing that was decided on the others keeps it from failing.
+    // No allocator hurts three programs, so none is disabled. Every start fails, even one that comes late.
     let hurt_by = ["jemalloc", "jemalloc", "mimalloc", "mimalloc", "tcmalloc"];
     let names = ["one.py", "two.py", "three.py", "four.py", "five.py"];
     let victims = names.map(|name| world.script(name, VICTIM_OF_ALL));
@@ -408,36 +423,36 @@ fn five_failing_starts(mut world: World) {
         world.pin(&world.notice(victim), candidate);
     }
     starts_that_die(&world, &victims);
-    // However short their lives were and however close together.
+    // Neither short lives nor simultaneous starts may hide the failures.
     world.wait("the emergency", || world.path("run/state/emergency").exists());
     assert!(world.index().facts().disabled);
-    let said = String::from_utf8(world.python(&script).stdout).unwrap();
-    assert!(!said.contains("jemalloc"), "{said}");
+    let printed = String::from_utf8(world.python(&script).stdout).unwrap();
+    assert!(!printed.contains("jemalloc"), "{printed}");
     std::fs::remove_file(world.path("run/state/emergency")).unwrap();
-    world.wait("it is over", || !world.index().facts().disabled);
+    world.wait("the emergency has ended", || !world.index().facts().disabled);
 }
 
-/// All at once.
+/// Starts all scripts at the same time.
 fn starts_that_die(world: &World, scripts: &[PathBuf]) {
     let start = |script: &PathBuf| world.command(&python()).arg(script).spawn().unwrap();
     let starts: Vec<_> = scripts.iter().map(start).collect();
     for mut start in starts {
-        assert!(start.wait().unwrap().code().is_none(), "killed by a signal");
+        assert!(start.wait().unwrap().code().is_none(), "the program must die of a signal");
     }
 }
 
 #[test]
-fn crashes_that_are_seen_late_and_all_at_once_count() {
+fn crashes_reported_late_and_all_at_once_count() {
     seen_late(World::new());
 }
 
 #[test]
-fn crashes_that_are_seen_late_count_where_the_kernel_does_not_tell() {
+fn crashes_reported_late_count_without_events_of_the_kernel() {
     seen_late(World::new().polling());
 }
 
-/// As it may be on a busy machine: all is over before imasd looks. What it decides on the first three, that the allocator is given to
-/// nobody any more, must not make it deaf to the fourth, whose trial is no longer on offer then.
+/// On a busy machine, all starts may be over before imasd looks. After the first three crashes, imasd
+/// disables the allocator and withdraws its trials. It must still count the fourth crash.
 fn seen_late(mut world: World) {
     world.start();
     let victims = ["one.py", "two.py", "three.py", "four.py"].map(|name| world.script(name, VICTIM));
@@ -451,7 +466,7 @@ fn seen_late(mut world: World) {
     world.freeze();
     starts_that_die(&world, &victims);
     world.signal("-CONT");
-    world.wait("all are counted", || world.counter("crashes") == 4);
+    world.wait("all crashes are counted", || world.counter("crashes") == 4);
     assert!(!world.store().disabled().unwrap().is_empty());
     for program in &programs {
         let trials = world.store().trials(program.id).unwrap();
@@ -466,20 +481,20 @@ fn hangup_reads_the_configuration_and_term_ends_with_zero() {
     world.start();
     world.configure("worth_cpu_s = nonsense");
     world.signal("-HUP");
-    world.wait("the mistake is named", || world.log().contains("stays as it was"));
+    world.wait("the error is logged", || world.log().contains("stays as it was"));
     world.configure(
         "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\"]\n",
     );
     world.signal("-HUP");
-    world.wait("it was read", || world.log().contains("were read again"));
+    world.wait("the configuration was read again", || world.log().contains("were read again"));
     let script = world.script("worker.py", WORKER);
     world.notice(&script);
     assert_eq!(world.stop("-TERM").code(), Some(0));
-    assert!(world.index().entries().next().is_some(), "the last index stays");
+    assert!(world.index().entries().next().is_some(), "the last index must stay");
 }
 
 #[test]
-fn once_ends_by_itself_and_a_wrong_place_is_an_error_with_advice() {
+fn once_ends_by_itself_and_a_wrong_folder_is_an_error_with_a_hint() {
     let world = World::new();
     assert_eq!(world.imasd().arg("--once").status().unwrap().code(), Some(0));
     assert_eq!(world.index().entries().count(), 0);
@@ -488,6 +503,6 @@ fn once_ends_by_itself_and_a_wrong_place_is_an_error_with_advice() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("imasd: ") && said.contains("hint: "), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("imasd: ") && printed.contains("hint: "), "{printed}");
 }

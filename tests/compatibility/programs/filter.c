@@ -3,7 +3,8 @@
  *   strict   read, write, exit and what glibc's malloc needs: brk, mmap, munmap, mremap, madvise, futex, mprotect; others: EPERM
  *   late     the same, before the first malloc
  *   kill     the same, but others kill
- *   refuse   mmap refused: blocks or NULL come, never a crash (brk has no errors: glibc takes one for an address) */
+ *   refuse   mmap refused: blocks or NULL come, never a crash (brk has no errors: glibc takes one for an
+ * address) */
 #include <errno.h>
 #include <seccomp.h>
 #include <stdio.h>

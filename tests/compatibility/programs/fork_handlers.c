@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A library whose constructor registers fork handlers that allocate. With -DPROGRAM the program that is linked with it: one more
- * argument starts a second thread before the fork. */
+/* A library whose constructor registers fork handlers that allocate. With -DPROGRAM the program that is
+ * linked with it: one more argument starts a second thread before the fork. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -77,7 +77,8 @@ static int close_everything(void) {
     return printf("%d\n", before == after);
 }
 
-/* A symbol that a program looks up belongs to the program's own family: whatever serves malloc serves free. */
+/* A symbol that a program looks up belongs to the program's own family: whatever serves malloc serves
+ * free. */
 static int looked_up(void) {
     void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
     void (*release)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");

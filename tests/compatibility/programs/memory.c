@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* memory WHAT: ways of using memory beside plain malloc and free. Each prints only what must not depend on the allocator. */
+/* memory WHAT: ways of using memory beside plain malloc and free. Each prints only what must not depend on
+ * the allocator. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

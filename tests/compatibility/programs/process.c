@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* process WHAT: what programs do with processes, descriptors, limits and the words that the kernel left on their stack. */
+/* process WHAT: what programs do with processes, descriptors, limits and the words that the kernel left on
+ * their stack. */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +38,7 @@ static int ended(pid_t child) {
     return status;
 }
 
-/* The auxiliary vector lies behind the environment's NULL: Go's runtime and others find it so. */
+/* The auxiliary vector follows the environment's NULL. Go's runtime and others find it there. */
 static int auxiliary(void) {
     char **entry = argument;
     while (*entry != NULL)
@@ -55,7 +56,8 @@ static int auxiliary(void) {
     return 0;
 }
 
-/* setproctitle: everything from argv[0] to the end of the last variable is one area, as postgres, nginx and redis take it. */
+/* setproctitle: everything from argv[0] to the end of the last variable is one area, as postgres, nginx and
+ * redis take it. */
 static int title(void) {
     char *end = argument[0], *start = argument[0];
     for (int i = 0; argument[i] != NULL; i++)
@@ -247,7 +249,8 @@ static int undumpable(void) {
     return 0;
 }
 
-/* What the process is to itself at the start: limits, mask, dispositions, session, umask, nice, OOM score, threads. */
+/* What the process is to itself at the start: limits, mask, dispositions, session, umask, nice, OOM score,
+ * threads. */
 static int inherited(void) {
     sigset_t mask;
     sigprocmask(SIG_BLOCK, NULL, &mask);

@@ -228,7 +228,8 @@ static int main_thread_ends(void) {
     pthread_exit(NULL);
 }
 
-/* Each of the old ways to set a handler, for signals of faults and others; what is returned is what was there. */
+/* Each of the old ways to set a handler, for signals of faults and others; what is returned is what was
+ * there. */
 static void nothing(int signal) { (void)signal; }
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* auxiliary: looks for the auxiliary vector where Go's runtime does: behind the NULL that ends the environment, in
- * pairs. The kernel puts it there, and it must still be found when variables have been taken away. */
+/* auxiliary: looks for the auxiliary vector where Go's runtime does: behind the NULL that ends the
+ * environment, in pairs. The kernel puts it there, and it must still be found when variables have been taken
+ * away. */
 #include <elf.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A child made by the bare clone system call, for which no fork handler runs: it must not count for its parent. */
+/* A child made by the bare clone system call, for which no fork handler runs: it must not count for its
+ * parent. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

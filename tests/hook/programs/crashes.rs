@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! crashes overflow|thread|abort|fine: what Rust's own handler of SIGSEGV does with each. Linked with a C object
-//! (faults.c) that faults at the end where FAULT_AT_END is set.
+//! crashes overflow|thread|abort|fine: what Rust's own handler of SIGSEGV does with each. Linked with a C
+//! object (faults.c) that faults at the end where FAULT_AT_END is set.
 
 fn overflow(depth: u64) -> u64 {
     let frame = [depth; 512];

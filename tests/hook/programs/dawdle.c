@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* dawdle SIZE TIMES: so many blocks of that size, for an allocator that takes its time over some sizes (foreign.c). */
+/* dawdle SIZE TIMES: so many blocks of that size, for an allocator that takes its time over some sizes
+ * (foreign.c). */
 #include <stdlib.h>
 
 int main(int argc, char **argv) {

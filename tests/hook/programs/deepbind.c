@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A plugin found through the executable's RUNPATH and loaded with RTLD_DEEPBIND, by dlopen and by dlmopen (argument
- * "base"); "new" loads it into a namespace of its own, where it has a libc of its own. */
+/* A plugin found through the executable's RUNPATH and loaded with RTLD_DEEPBIND, by dlopen and by dlmopen
+ * (argument "base"); "new" loads it into a namespace of its own, where it has a libc of its own. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

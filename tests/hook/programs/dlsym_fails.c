@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A failing dlsym allocates its message; and the first dlerror must not show a failure that is not the program's. */
+/* A failing dlsym allocates its message; and the first dlerror must not show a failure that is not the
+ * program's. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

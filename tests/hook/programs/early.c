@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Blocks that a library's constructor got before the hook's had run are used, grown and freed by the program. */
+/* Blocks that a library's constructor got before the hook's had run are used, grown and freed by the
+ * program. */
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An allocator from elsewhere to preload: no name of its own, no pvalloc, a mallinfo2 with a mind of its own. With -DPARTIAL only half a family; with -DDAWDLES
- * it takes 8 ms for a block of 4,321 bytes, as if it were interrupted, and for large ones, as if it copied them; with -DLOCKS it has a lock of its own, which its
- * fork handlers take and release. */
+/* An allocator from elsewhere to preload: no name of its own, no pvalloc, a mallinfo2 with a mind of its own.
+ * With -DPARTIAL only half a family; with -DDAWDLES it takes 8 ms for a block of 4,321 bytes, as if it were
+ * interrupted, and for large ones, as if it copied them; with -DLOCKS it has a lock of its own, which its
+ * fork handlers take and release; where the environment has SIGNAL_IN_FORK, they also raise SIGUSR1, as if it
+ * came just then. With -DMALLOCX it has functions of jemalloc's own interface. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <time.h>
 
 extern void *__libc_malloc(size_t size), *__libc_calloc(size_t count, size_t size), *__libc_realloc(void *block, size_t size);
@@ -28,9 +32,23 @@ static void dawdle(size_t size) {
 
 #ifdef LOCKS
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int signals;
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
-__attribute__((constructor)) static void enter(void) { pthread_atfork(lock, unlock, unlock); }
+static void before_fork(void) {
+    lock();
+    if (signals)
+        raise(SIGUSR1);
+}
+static void after_fork(void) {
+    if (signals)
+        raise(SIGUSR1);
+    unlock();
+}
+__attribute__((constructor)) static void enter(void) {
+    signals = getenv("SIGNAL_IN_FORK") != NULL;
+    pthread_atfork(before_fork, after_fork, unlock);
+}
 #else
 #define lock() ((void)0)
 #define unlock() ((void)0)
@@ -63,5 +81,13 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
     if (made != NULL)
         *block = made;
     return made != NULL ? 0 : ENOMEM;
+}
+#endif
+#ifdef MALLOCX
+void *mallocx(size_t size, int flags) { return flags == 0 ? malloc(size) : NULL; }
+size_t sallocx(const void *block, int flags) { return flags == 0 ? malloc_usable_size((void *)block) : 0; }
+void sdallocx(void *block, size_t size, int flags) {
+    if (size != 0 && flags == 0)
+        free(block);
 }
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fork in threads while others allocate; each child allocates, frees its parent's blocks and ends in another way. */
+/* fork in threads while others allocate; each child allocates, frees its parent's blocks and ends in another
+ * way. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* handlers WHAT: sets and reads what signals do, as programs do it. Prints what it reads; some ways end by a signal. */
+/* handlers WHAT: sets and reads what signals do, as programs do it. Prints what it reads; some ways end by a
+ * signal. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@ static const int fatal[] = {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, SIGFPE};
 
 static void fault(void) { *(volatile int *)8 = 1; }
 
-/* ---- before the constructors of any library ---------------------------------------------------------------- */
+/* ---- before the constructors of any library ------------------------------------------------------------ */
 
 static struct sigaction first_read;
 static call *first_answer;
@@ -35,7 +36,7 @@ static void before_constructors(void) {
 }
 __attribute__((used, section(".preinit_array"))) static void (*const early)(void) = before_constructors;
 
-/* ---- handlers that call what they displaced ---------------------------------------------------------------- */
+/* ---- handlers that call what they displaced ------------------------------------------------------------ */
 
 /* The kernel's own layout, for programs that do not ask libc. */
 struct raw {
@@ -133,7 +134,7 @@ static void one_argument(void) {
     raise(SIGFPE);
 }
 
-/* ---- back to the default ----------------------------------------------------------------------------------- */
+/* ---- back to the default ------------------------------------------------------------------------------- */
 
 static void sets_default(int signal_number) {
     count_entries();
@@ -188,7 +189,7 @@ static void blocked(void) {
     fault();
 }
 
-/* ---- what a program reads ---------------------------------------------------------------------------------- */
+/* ---- what a program reads ------------------------------------------------------------------------------ */
 
 static const char *named(call *handler) {
     if (handler == SIG_DFL)
@@ -287,7 +288,7 @@ static void reads(void) {
     read_errors();
 }
 
-/* ---- children and threads ---------------------------------------------------------------------------------- */
+/* ---- children and threads ------------------------------------------------------------------------------ */
 
 static int status_of(pid_t pid) {
     int status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * holes [blocked]: fills 28 MB with blocks of 36 bytes, frees seven of eight, and allocates a little for a second and
- * four times as long as that took, and until standard input ends: most of what is resident is then free blocks that the
- * allocator keeps. With `blocked`, a signal is blocked all the while.
+ * holes [blocked]: fills 28 MB with blocks of 36 bytes, frees seven of eight, and allocates a little for a
+ * second and four times as long as that took, and until standard input ends: most of what is resident is then
+ * free blocks that the allocator keeps. With `blocked`, a signal is blocked all the while.
  */
 #include <poll.h>
 #include <signal.h>

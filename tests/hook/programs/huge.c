@@ -57,7 +57,7 @@ static int refused(struct request *request) {
     return request->block == NULL && request->error == ENOMEM;
 }
 
-/* Once as its first call, then behind calls that succeed. */
+/* Once as the thread's first call, then after calls that succeed. */
 static int in_new_thread(struct request *request) {
     pthread_t thread;
     pthread_create(&thread, NULL, ask, request);

@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * interface.c - calls functions of an allocator's own beside malloc, as that allocator's manual allows. JEMALLOC, TCMALLOC and
- * MIMALLOC mix its blocks with malloc's; CONTROLS (jemalloc), SCALABLE (oneTBB) and PRIVATE_* keep them apart. LIBRARY: what a library
- * does; PROGRAM: what calls that library.
+ * interface.c - calls functions of an allocator's own beside malloc, as that allocator's manual allows.
+ * JEMALLOC, TCMALLOC and MIMALLOC mix its blocks with malloc's; CONTROLS (jemalloc), SCALABLE (oneTBB) and
+ * PRIVATE_* keep them apart. LIBRARY: what a library does; PROGRAM: what calls that library; WEAK: it does
+ * without the allocator where it is not loaded.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #if defined JEMALLOC
-void *mallocx(size_t size, int flags);
-size_t sallocx(const void *block, int flags);
-void sdallocx(void *block, size_t size, int flags);
+#ifdef WEAK
+#define IF_THERE __attribute__((weak))
+#else
+#define IF_THERE
+#endif
+IF_THERE void *mallocx(size_t size, int flags);
+IF_THERE size_t sallocx(const void *block, int flags);
+IF_THERE void sdallocx(void *block, size_t size, int flags);
 static size_t mix(size_t size) {
+#ifdef WEAK
+    if (mallocx == NULL)
+        return size;
+#endif
     void *own = mallocx(size, 0), *usual = malloc(size);
     size_t usable = sallocx(usual, 0);
     free(own);

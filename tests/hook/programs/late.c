@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* malloc and free in destructors of thread-specific data, in atexit handlers and in a destructor of the program. */
+/* malloc and free in destructors of thread-specific data, in atexit handlers and in a destructor of the
+ * program. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live MIX THREADS MEGABYTES: builds a heap, churns it, and prints the usable bytes it holds; then waits to be killed.
- *   MIX  small (16 to 127 bytes), mixed (16 bytes to 64 KiB, mostly small), large (4 KiB to 1 MiB), grown (by realloc)
+ * live MIX THREADS MEGABYTES: builds a heap, churns it, and prints the usable bytes it holds; then waits to
+ * be killed. MIX  small (16 to 127 bytes), mixed (16 bytes to 64 KiB, mostly small), large (4 KiB to 1 MiB),
+ * grown (by realloc)
  */
 #include <malloc.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* nothing: a block whose address shares the mark of NULL in the hook's filter, then free(NULL), then that block is freed. Ends with 77 where there is no room for it. */
+/* nothing: a block whose address shares the mark of NULL in the hook's filter, then free(NULL), then that
+ * block is freed. Ends with 77 where there is no room for it. */
 #include <stdlib.h>
 
 #define BLOCK ((size_t)1 << 20)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An executable with an allocator of its own that does not know posix_memalign: blocks must not meet a stranger's. */
+/* An executable with an allocator of its own that does not know posix_memalign: blocks must not meet a
+ * stranger's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The first malloc comes from an IFUNC resolver, while ld.so is still relocating and thread storage is not set up.
- * jemalloc, mimalloc and others crash here when preloaded by hand; the hook's arena must not. */
+/* The first malloc comes from an IFUNC resolver, while ld.so is still relocating and thread storage is not
+ * set up. jemalloc, mimalloc and others crash here when preloaded by hand; the hook's arena must not. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sandboxed prctl|syscall|strict: enters seccomp after start; any system call but a few is death. Allocates on. */
+/* sandboxed prctl|syscall|strict: enters seccomp after start; any system call but a few is death. Allocates
+ * on. */
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* shown - prints what a process got from its start, on standard output; on standard error, which allocators it has mapped. */
+/* shown - prints what a process got from its start, on standard output; on standard error, which allocators
+ * it has mapped. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

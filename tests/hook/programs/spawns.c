@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* vfork with _exit and with exec, posix_spawn, system, popen; what they start sees the environment of the caller. */
+/* vfork with _exit and with exec, posix_spawn, system, popen; what they start sees the environment of the
+ * caller. */
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* threads [COUNT]: threads that come and go, many more than there are slots; each frees what another allocated. */
+/* threads [COUNT]: threads that come and go, many more than there are slots; each frees what another
+ * allocated. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

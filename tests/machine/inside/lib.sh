@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the steps of the machine test share. A step runs as root in the booted machine, writes one line a check into
-# /imas-test/results, and ends by `finished`; what never wrote that line did not come to its end.
+# Functions for the steps of the machine test. A step runs as root in the booted machine, writes one line for
+# each check into /imas-test/results, and ends with `finished`; a step without that line did not end normally.
 # shellcheck shell=sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root
 cd /imas-test || exit 2
@@ -11,25 +11,25 @@ note() { printf 'note\t%s\n' "$1" >>results; }
 skip() { printf 'skip\t%s\t%s\n' "$1" "$2" >>results; }
 finished() { printf 'end\n' >>results; }
 
-# check NAME COMMAND...: the command says yes.
+# check NAME COMMAND...: the command must succeed.
 check() {
     check_name=$1
     shift
-    if "$@" >said 2>&1 </dev/null; then ok "$check_name"; else no "$check_name" "exit $?: $* :: $(cat said)"; fi
+    if "$@" >output 2>&1 </dev/null; then ok "$check_name"; else no "$check_name" "exit $?: $* :: $(cat output)"; fi
 }
 
-# refute NAME COMMAND...: the command says no.
+# refute NAME COMMAND...: the command must fail.
 refute() {
     check_name=$1
     shift
-    if "$@" >said 2>&1 </dev/null; then no "$check_name" "said yes: $* :: $(cat said)"; else ok "$check_name"; fi
+    if "$@" >output 2>&1 </dev/null; then no "$check_name" "succeeded: $* :: $(cat output)"; else ok "$check_name"; fi
 }
 
-# silent NAME COMMAND...: the command says yes and writes nothing on standard error.
+# silent NAME COMMAND...: the command must succeed and write nothing to standard error.
 silent() {
     check_name=$1
     shift
-    if "$@" >said 2>errors </dev/null && [ ! -s errors ]; then ok "$check_name"; else no "$check_name" "$* :: $(cat errors said)"; fi
+    if "$@" >output 2>errors </dev/null && [ ! -s errors ]; then ok "$check_name"; else no "$check_name" "$* :: $(cat errors output)"; fi
 }
 
 # same NAME FILE FILE: byte for byte.
@@ -37,7 +37,7 @@ same() {
     if cmp -s "$2" "$3"; then ok "$1"; else no "$1" "$(diff "$2" "$3" 2>&1 | head -n 20)"; fi
 }
 
-# until_true SECONDS COMMAND...: waits for the command to say yes; on a busy machine, six times as long.
+# until_true SECONDS COMMAND...: waits until the command succeeds; on a busy machine, six times as long.
 until_true() {
     until_left=$(($1 * 6))
     shift
@@ -48,7 +48,7 @@ until_true() {
     done
 }
 
-# The state of /etc/ld.so.preload as one text: what it is, whose, and its bytes.
+# The state of /etc/ld.so.preload as one text: kind, owner and content.
 preload_state() {
     if [ -e /etc/ld.so.preload ]; then
         stat -c '%F %a %U:%G' /etc/ld.so.preload
@@ -58,8 +58,8 @@ preload_state() {
     fi
 }
 
-# Every file that a package may leave behind. Logs, caches, dpkg's own records and what lives only until the next boot
-# change without us.
+# Every file that a package may leave behind. Logs, caches, dpkg's own records and files that last only until
+# the next boot change without us.
 tree() {
     find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /imas-test -o -path /var/log \
         -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /var/lib/postgresql -o -path /var/lib/redis \

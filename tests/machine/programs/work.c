@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Allocates, forks and, if told so, shuts itself off by seccomp; prints "fine". Built for each C
- * library and word size that the machine test has, also set-user-ID. */
+/* Allocates and forks; with "strict", enters a seccomp sandbox; prints "fine". Built for each C library
+ * and word size that the machine test has, also set-user-ID. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ static int use_memory(void) {
     return 0;
 }
 
-/* From here read, write and exit only; anything else is death. A filter, because strict mode is not to be had under one. */
+/* From here read, write and exit only; anything else is death. A filter, because strict mode is not to be had
+ * under one. */
 static int shut_off(void) {
     struct sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trials in order of time, cut into rounds and paired with `system`.
+//! Trials in order of time, divided into rounds and paired with `system`.
 
 use crate::stats::Moments;
 
 use super::Point;
 use super::steady::steady;
-pub use super::trial::Trial;
+pub use super::trial::JudgedTrial;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
 
-/// What is known of every candidate.
+/// What the trials show of every candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Board {
     /// By candidate: differences to `system` (x: cpu, y: memory).
@@ -25,19 +25,20 @@ pub struct Board {
     pub void: Vec<u32>,
     /// Candidates that had their trial in the round that is not yet complete.
     pub in_round: Vec<usize>,
-    /// Complete and begun rounds.
+    /// Number of rounds, the unfinished one included.
     pub rounds: u32,
-    /// By candidate: rounds before its first trial, figures or not; all rounds where it had none.
+    /// By candidate: rounds before its first trial, with figures or without; all rounds where it had none.
     pub came_after: Vec<u32>,
     /// Index of `system`.
     pub system: usize,
-    /// What is left of the figures when candidates and rounds are accounted for.
+    /// Residuals of the figures after the effects of candidates and rounds.
     pub residue: Residue,
 }
 
-/// Scatter of single runs about what candidate and round make them: sums of squares and products (x: cpu, y: memory) over Helmert contrasts
-/// of the rounds, centred within each round. Unlike the differences to `system` they do not share the run of `system`, so that their degrees of
-/// freedom are what they seem.
+/// Scatter of single runs after the effects of candidate and round. It is held as sums of squares and
+/// products (x: cpu, y: memory) over Helmert contrasts of the rounds, centred within each round. The
+/// differences to `system` share the run of `system`; these contrasts do not, so their degrees of freedom are
+/// correct.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Residue {
     /// Sums.
@@ -47,17 +48,24 @@ pub struct Residue {
 }
 
 impl Board {
-    /// Of `len` candidates, from all trials in order of time. A round ends where a candidate comes up again. A trial whose round has no figures of
-    /// `system` is paired with the latest before it, else with the first after it.
-    pub fn new(trials: &[Trial], len: usize, system: usize) -> Self {
+    /// Board of `len` candidates from all trials in order of time. A round ends where a candidate occurs
+    /// again. Where a round has no figures of `system`, its trials are paired with the latest earlier ones,
+    /// else with the first later ones.
+    pub fn new(trials: &[JudgedTrial], len: usize, system: usize) -> Self {
         Self::cut(trials, |_, _| false, len, system)
     }
 
-    /// The same; of the round that began at an index of `trials`, `ends` says whether it ends before another index, too.
-    pub fn cut(trials: &[Trial], ends: impl Fn(usize, usize) -> bool, len: usize, system: usize) -> Self {
+    /// As [`Board::new`]; `ends` says whether the round that began at the first index of `trials` also ends
+    /// before the second.
+    pub fn cut(
+        trials: &[JudgedTrial],
+        ends: impl Fn(usize, usize) -> bool,
+        len: usize,
+        system: usize,
+    ) -> Self {
         let raw = rounds_cut(trials, ends);
         let steadied = steady(&raw, len);
-        let rounds: Vec<&[Trial]> = steadied.iter().map(Vec::as_slice).collect();
+        let rounds: Vec<&[JudgedTrial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
             pairs: vec![Moments::default(); len],
             recent: vec![vec![]; len],
@@ -75,7 +83,7 @@ impl Board {
                 board.enter(trial, reference);
             }
         }
-        // Whoever watches for a change for the worse must see runs as they were.
+        // The watch for a pick that became worse needs the runs without limited outliers.
         for (round, reference) in raw.iter().zip(references(&raw, system)) {
             for trial in *round {
                 board.remember(trial, reference);
@@ -84,7 +92,7 @@ impl Board {
         board
     }
 
-    fn enter(&mut self, trial: &Trial, reference: Option<Point>) {
+    fn enter(&mut self, trial: &JudgedTrial, reference: Option<Point>) {
         let Some(point) = trial.point else {
             self.void[trial.candidate] += 1;
             return;
@@ -97,7 +105,7 @@ impl Board {
         }
     }
 
-    fn remember(&mut self, trial: &Trial, reference: Option<Point>) {
+    fn remember(&mut self, trial: &JudgedTrial, reference: Option<Point>) {
         if trial.point.is_none() {
             self.unanswered[trial.candidate] += 1;
         }
@@ -110,25 +118,26 @@ impl Board {
         }
     }
 
-    /// Trials, fruitful or not.
+    /// Number of trials, with figures or without.
     pub fn trials(&self) -> u32 {
         (0..self.counted.len()).map(|i| self.trials_of(i)).sum()
     }
 
-    /// Of one candidate.
+    /// The same for one candidate.
     pub fn trials_of(&self, candidate: usize) -> u32 {
         self.counted[candidate] + self.void[candidate]
     }
 }
 
-fn came_after(rounds: &[&[Trial]], len: usize) -> Vec<u32> {
-    let is_in = |round: &&[Trial], candidate: usize| round.iter().any(|trial| trial.candidate == candidate);
+fn came_after(rounds: &[&[JudgedTrial]], len: usize) -> Vec<u32> {
+    let is_in =
+        |round: &&[JudgedTrial], candidate: usize| round.iter().any(|trial| trial.candidate == candidate);
     let before = |i: usize| rounds.iter().position(|round| is_in(round, i)).unwrap_or(rounds.len());
     (0..len).map(|i| u32::try_from(before(i)).unwrap_or(u32::MAX)).collect()
 }
 
-/// Each round against the mean of those before it: a contrast whose variance is that of one run.
-fn residue(rounds: &[&[Trial]], len: usize) -> Residue {
+/// Each round against the mean of the earlier ones: a contrast with the variance of one run.
+fn residue(rounds: &[&[JudgedTrial]], len: usize) -> Residue {
     let mut before = vec![Moments::default(); len];
     let mut residue = Residue::default();
     for round in rounds {
@@ -154,12 +163,12 @@ fn contrast(before: &Moments, point: Point) -> (f64, f64) {
     (scale * (point.cpu - before.mean_x), scale * (point.memory - before.mean_y))
 }
 
-/// Cut where a candidate comes up again.
-pub(crate) fn rounds(trials: &[Trial]) -> Vec<&[Trial]> {
+/// Divides the trials where a candidate occurs again.
+pub(crate) fn rounds(trials: &[JudgedTrial]) -> Vec<&[JudgedTrial]> {
     rounds_cut(trials, |_, _| false)
 }
 
-fn rounds_cut(trials: &[Trial], ends: impl Fn(usize, usize) -> bool) -> Vec<&[Trial]> {
+fn rounds_cut(trials: &[JudgedTrial], ends: impl Fn(usize, usize) -> bool) -> Vec<&[JudgedTrial]> {
     let mut rounds = Vec::new();
     let mut start = 0;
     for (at, trial) in trials.iter().enumerate() {
@@ -175,17 +184,17 @@ fn rounds_cut(trials: &[Trial], ends: impl Fn(usize, usize) -> bool) -> Vec<&[Tr
     rounds
 }
 
-/// What `system` cost in each round, or in the nearest one that knows.
-fn references(rounds: &[&[Trial]], system: usize) -> Vec<Option<Point>> {
+/// What `system` cost in each round, or in the nearest round that has figures of it.
+fn references(rounds: &[&[JudgedTrial]], system: usize) -> Vec<Option<Point>> {
     let of_round =
-        |round: &&[Trial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
+        |round: &&[JudgedTrial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
     let own: Vec<Option<Point>> = rounds.iter().map(of_round).collect();
     let nearest = |at: usize| {
         let before = own[..=at].iter().rev().find_map(|point| *point);
         before.or_else(|| own[at..].iter().find_map(|point| *point))
     };
-    // In a round that is not over `system` may yet come: another round's would be taken for this one's only to be replaced by it, and until then what the
-    // machine did between the two would pass for the candidate's doing.
+    // The trial of `system` may still follow in an unfinished round. Until then the round is not paired with
+    // another round's `system`: whatever the machine did between the two would be charged to the candidate.
     let is_waiting = |at: usize| at + 1 == rounds.len() && rounds[at].iter().all(|t| t.candidate != system);
     (0..own.len()).map(|at| nearest(at).filter(|_| !is_waiting(at))).collect()
 }
@@ -194,8 +203,8 @@ fn references(rounds: &[&[Trial]], system: usize) -> Vec<Option<Point>> {
 mod tests {
     use super::*;
 
-    fn trial(candidate: usize, cpu: f64) -> Trial {
-        Trial { candidate, point: Some(Point { cpu, memory: 0.0 }) }
+    fn trial(candidate: usize, cpu: f64) -> JudgedTrial {
+        JudgedTrial { candidate, point: Some(Point { cpu, memory: 0.0 }) }
     }
 
     #[test]
@@ -205,14 +214,14 @@ mod tests {
         let board = Board::new(&trials, 3, 0);
         assert_eq!((board.rounds, board.in_round.clone()), (3, vec![1]));
         assert_eq!(board.counted, [2, 3, 1]);
-        // 2 - 1 and 7 - 5; the last round still waits for its system.
+        // 2 - 1 and 7 - 5; the last round has no trial of `system` yet.
         assert_eq!((board.pairs[1].count, board.pairs[1].mean_x), (2, 1.5));
         assert_eq!((board.pairs[2].count, board.pairs[2].mean_x), (1, 0.5));
     }
 
     #[test]
     fn a_round_without_figures_of_system_takes_the_latest() {
-        let void = Trial { candidate: 0, point: None };
+        let void = JudgedTrial { candidate: 0, point: None };
         let board = Board::new(&[trial(1, 2.0), trial(0, 1.0), trial(1, 4.0), void], 2, 0);
         assert_eq!((board.pairs[1].count, board.pairs[1].mean_x), (2, 2.0));
     }
@@ -226,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_trial_without_figures_is_void() {
-        let board = Board::new(&[Trial { candidate: 1, point: None }, trial(0, 1.0)], 2, 0);
+        let board = Board::new(&[JudgedTrial { candidate: 1, point: None }, trial(0, 1.0)], 2, 0);
         assert_eq!(
             (board.void.clone(), board.counted.clone(), board.pairs[1].count),
             (vec![0, 1], vec![1, 0], 0)

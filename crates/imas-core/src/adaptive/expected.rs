@@ -3,27 +3,29 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Known;
+use super::AdaptiveState;
 use crate::paper::Pick;
 use crate::stats::saved;
 
-/// A pick and its gain over `system`. Fractions of what `system` costs: 0.1 is 10 % less; below 0 is more.
+/// A pick and its gain over `system`, as fractions of what `system` costs: 0.1 is 10 % less; a negative gain
+/// is more.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
-pub struct Expected {
-    /// Which pick. Its figure is CPU time for the fastest, memory for the leanest, the root of their product for the balanced.
+pub struct ExpectedGain {
+    /// Which pick. The figure is CPU time for the fastest, memory for the leanest, and the root of their
+    /// product for the balanced pick.
     pub pick: Pick,
-    /// Index of the candidate; that of `system` where nothing is proven better.
+    /// Index of the candidate; that of `system` where no candidate is proven better.
     pub candidate: usize,
     /// The gain; 0 for `system`.
     pub gain: f64,
-    /// Its 95 % interval: as for a candidate that was not chosen for its figures, which this one was. None for `system`.
+    /// 95 % interval for one candidate, not corrected for having been selected. None for `system`.
     pub interval: Option<(f64, f64)>,
-    /// Rounds behind it.
+    /// Number of rounds it is computed from.
     pub rounds: u32,
 }
 
-/// The three picks. Empty while nothing is known.
-pub fn expected(known: &Known) -> Vec<Expected> {
+/// The three picks. Empty without any trial.
+pub fn expected(known: &AdaptiveState) -> Vec<ExpectedGain> {
     if known.roles.is_empty() || known.board.trials() == 0 {
         return vec![];
     }
@@ -32,12 +34,12 @@ pub fn expected(known: &Known) -> Vec<Expected> {
         .into()
 }
 
-fn of(known: &Known, pick: Pick, w: f64) -> Expected {
+fn of(known: &AdaptiveState, pick: Pick, w: f64) -> ExpectedGain {
     let judgement = known.judge(w);
     let standing = &judgement.standings[judgement.pick];
     let is_system = judgement.pick == known.board.system;
     let interval = (saved(standing.gain - standing.within), saved(standing.gain + standing.within));
-    Expected {
+    ExpectedGain {
         pick,
         candidate: judgement.pick,
         gain: saved(standing.gain),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is out, whose trial is next, and what is picked.
+//! Which candidates are eliminated, which trial is next, and which candidate is picked.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -15,115 +15,143 @@ use super::{Board, Settings};
 
 pub use self::proof::Proof;
 
-/// A candidate is given up when this much score is all that is expected to be lost by it, as a difference of logarithms.
+/// A candidate is eliminated when the expected loss by this is at most this much score, as a difference of
+/// logarithms.
 const PRICE: f64 = 0.006;
-/// How far apart allocators usually are: standard deviations of ln CPU and ln memory over `system`, about those of data/first.jsonl.
+/// Usual spread between allocators: standard deviations of ln CPU and ln memory relative to `system`, roughly
+/// those of data/first.jsonl.
 const USUAL: [f64; 2] = [0.08, 0.25];
-/// Trials without figures after which a candidate that never had any is given up.
+/// Number of trials without figures after which a candidate that never had any is eliminated.
 const VOID_TRIALS: u32 = 2;
 
-/// What a candidate may be.
+/// Whether a candidate may be tried and used.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Tried and used.
     Tested,
-    /// It has left the set: used as long as its trials prove it better, tried no more but to watch it while it is the pick.
+    /// It has left the set. It is used as long as its trials prove it better, and tried only to watch it
+    /// while it is the pick.
     Kept,
     /// Neither tried nor used.
-    Barred,
+    #[serde(alias = "barred")]
+    Ineligible,
 }
 
-/// Where a candidate stands.
+/// Status of a candidate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// The incumbent, which the others must beat.
     Incumbent,
-    /// Still in the running.
+    /// Not eliminated.
     Open,
-    /// Beats the incumbent by the margin, proven.
+    /// Proven to beat the incumbent by the margin.
     Proven,
-    /// Worse than the best: what it may still be better by is not worth a trial.
+    /// Worse than the best, and its expected remaining gain is below the cost of a trial.
     Worse,
-    /// Was better, but each of the newest three rounds says worse: the pick steps back.
+    /// It was better, but each of its newest three rounds was worse than `system`: the pick steps back.
     Regressed,
-    /// As good as the best, as far as a trial is worth.
+    /// Equal to the best to within the cost of a trial.
     NoBetter,
-    /// The gain to be expected from the rounds that are left, which must prove it better than the incumbent, is not worth them.
+    /// Its expected gain is below the cost of the rounds that could still prove it better than the incumbent.
     NotProvable,
     /// Its trials yield no figures.
     Void,
-    /// Not to be used: quarantined, not loadable here, or above the memory limit.
-    Barred,
-    /// It left the set before anything was proven of it.
+    /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
+    #[serde(alias = "barred")]
+    Ineligible,
+    /// It left the set unproven.
     Left,
 }
 
 /// A candidate with its figures against `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Standing {
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
-    /// Rounds behind the figures.
+    /// Number of rounds the figures are computed from.
     pub rounds: u32,
-    /// Gain in score over `system`, as a difference of logarithms: 0.1 is about 10 % better. 0 without rounds.
+    /// Gain in score over `system`, as a difference of logarithms: 0.1 is about 10 % better. 0 without
+    /// rounds.
     pub gain: f64,
-    /// How far that may be off either way, 95 % for this one candidate; infinite without rounds.
+    /// Half width of its 95 % interval for this one candidate; infinite without rounds.
     pub within: f64,
     /// Mean difference of ln CPU to `system`.
     pub cpu: f64,
     /// Mean difference of ln memory to `system`.
     pub memory: f64,
-    /// In what it is proven better than the incumbent; None where it is not.
+    /// The figure by which it is proven better than the incumbent; None where it is not proven.
     #[serde(default)]
     pub proof: Option<Proof>,
 }
 
-/// What the policy makes of a board.
+/// The policy's conclusions from a board.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Judgement {
     /// By candidate.
     pub standings: Vec<Standing>,
-    /// Candidate whose trial would say most now; None when the answer is known.
+    /// Candidate whose trial is most informative now; None when the answer is settled.
     pub next: Option<usize>,
     /// Candidate to use until then.
     pub pick: usize,
 }
 
-/// Judges the board at weight `w` of CPU (0 to 1). `roles` says what each candidate may be; `system` may always be tried and used.
-/// `incumbent` is what the program runs on so far.
+/// Judges the board at weight `w` of CPU (0 to 1). `roles` says whether each candidate may be tried and used;
+/// `system` always may. `incumbent` is the candidate in use so far.
 pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: &Settings) -> Judgement {
     let judge = Judge::new(board, roles, incumbent, w, settings);
     let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
     let pick = judge.pick(&standings);
-    Judgement { next: judge.next(&standings, pick), pick, standings }
+    let next = judge.next(&standings, pick);
+    Judgement { next, pick, standings: judge.with_pick(standings, pick) }
+}
+
+/// The trial that may run at the same time as those of `running`: of their round, the first candidate in
+/// seeded order that has no trial in it. None where the round has no more; its results then decide on the
+/// next one.
+pub fn next_beside(
+    board: &Board,
+    roles: &[Role],
+    w: f64,
+    settings: &Settings,
+    running: &[usize],
+) -> Option<usize> {
+    let judge = Judge::new(board, roles, board.system, w, settings);
+    let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
+    let pick = judge.pick(&standings);
+    let begun = board.rounds.max(1);
+    let begins = judge.among(&standings, pick, &board.in_round).is_empty();
+    let (earlier, round) = if begins { (&[][..], begun + 1) } else { (&board.in_round[..], begun) };
+    let done: Vec<usize> = earlier.iter().chain(running).copied().collect();
+    let places = places(settings.seed, round, standings.len());
+    judge.among(&standings, pick, &done).into_iter().min_by_key(|&i| places[i])
 }
 
 struct Judge<'a> {
     board: &'a Board,
     roles: &'a [Role],
-    /// Those that may be used.
+    /// Indices of the candidates that may be used.
     usable: Vec<bool>,
     incumbent: usize,
     w: f64,
     settings: &'a Settings,
     noise: Noise,
-    /// In what a challenger may be proven to differ for the better.
+    /// The figures by which a challenger can be proven better.
     directions: Vec<Direction>,
     /// Noise of CPU alone and of memory alone.
     axes: [Noise; 2],
     /// Candidates that could replace the incumbent.
     challengers: f64,
-    /// How far apart the candidates are on either axis, as far as is known.
+    /// Spread between the candidates on either axis, as far as it is known.
     apart: [f64; 2],
-    /// The usable candidate that is believed to be the best.
+    /// The usable candidate with the highest posterior mean.
     best: usize,
 }
 
 impl<'a> Judge<'a> {
     fn new(board: &'a Board, roles: &'a [Role], incumbent: usize, w: f64, settings: &'a Settings) -> Self {
-        let may: Vec<bool> = roles.iter().map(|role| *role != Role::Barred).collect();
+        let may: Vec<bool> = roles.iter().map(|role| *role != Role::Ineligible).collect();
         let challengers = may.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
         let incumbent = if incumbent == board.system || may[incumbent] { incumbent } else { board.system };
         let noise = Noise::of(board, w);
@@ -143,7 +171,8 @@ impl<'a> Judge<'a> {
             best: incumbent,
         };
         judge.apart = [judge.apart(0), judge.apart(1)];
-        // One that left unproven can never be the pick: measured against it, others would be given up for nothing.
+        // A candidate that left unproven can never be the pick; compared with it, others would be eliminated
+        // wrongly.
         let stays = |i: usize| roles[i] != Role::Kept || i == incumbent || judge.is_proven(i);
         let usable = (0..roles.len()).map(|i| judge.usable[i] && stays(i)).collect();
         judge.usable = usable;
@@ -159,7 +188,7 @@ impl<'a> Judge<'a> {
         if i == self.board.system { self.board.counted[i] } else { self.board.pairs[i].count }
     }
 
-    /// Over `system`.
+    /// Posterior mean of the gain over `system`.
     fn gain(&self, i: usize) -> f64 {
         if i == self.board.system { 0.0 } else { -self.board.pairs[i].mean(self.w, 1.0 - self.w) }
     }
@@ -169,8 +198,9 @@ impl<'a> Judge<'a> {
         known.fold(self.incumbent, |best, i| if self.worth(i) > self.worth(best) { i } else { best })
     }
 
-    /// Standard deviation of the candidates' true differences to `system` on an axis (0: CPU, 1: memory): what is usual, or more where this program's own show it
-    /// (their mean square less what noise adds to it). Some programs depend on their allocator far more than most.
+    /// Standard deviation of the candidates' true differences to `system` on an axis (0: CPU, 1: memory). It
+    /// is the usual one, or this program's own where that is larger (mean square of the differences less the
+    /// part that is noise). Some programs depend on their allocator far more than most.
     fn apart(&self, axis: usize) -> f64 {
         let a = [1.0, 0.0][axis];
         let known = self
@@ -189,13 +219,13 @@ impl<'a> Judge<'a> {
         mean.max(USUAL[axis].powi(2)).sqrt()
     }
 
-    /// What it is believed to gain over `system`.
+    /// Posterior mean of its gain over `system`.
     fn worth(&self, i: usize) -> f64 {
         self.belief(i, self.board.system).mean
     }
 
-    /// By how much candidate `i` is better than `other`. Each axis is drawn towards no difference by as much as its noise asks for: memory hardly,
-    /// CPU a good deal until several rounds have spoken.
+    /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards no difference
+    /// according to its noise: memory hardly, CPU considerably until there are several rounds.
     fn belief(&self, i: usize, other: usize) -> Belief {
         let rounds = self.common_rounds(i, other);
         if i == other || rounds == 0 {
@@ -220,14 +250,14 @@ impl<'a> Judge<'a> {
         self.noise.expected(&self.board.pairs[i])
     }
 
-    /// Rounds that speak about the difference of two candidates.
+    /// Number of rounds that inform the difference of two candidates.
     fn common_rounds(&self, i: usize, other: usize) -> u32 {
         let rounds = |i: usize| if i == self.board.system { u32::MAX } else { self.rounds(i) };
         rounds(i).min(rounds(other))
     }
 
-    /// Three rounds in a row worse than `system`: of a candidate that is better this happens less than once in a hundred times. It is seen
-    /// long before a mean over all rounds would notice.
+    /// Whether its last three rounds were all worse than `system`. For a better candidate this happens less
+    /// than once in a hundred times. A mean over all rounds would show the change much later.
     fn is_regressed(&self, i: usize) -> bool {
         let recent = &self.board.recent[i];
         i != self.board.system
@@ -237,7 +267,7 @@ impl<'a> Judge<'a> {
 
     fn status(&self, i: usize) -> Status {
         if !self.may(i) {
-            return if self.roles[i] == Role::Kept { Status::Left } else { Status::Barred };
+            return if self.roles[i] == Role::Kept { Status::Left } else { Status::Ineligible };
         }
         if i == self.incumbent {
             return Status::Incumbent;
@@ -256,7 +286,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Against the best.
+    /// Status compared with the best.
     fn out(&self, i: usize) -> Option<Status> {
         if self.best == i {
             return None;
@@ -286,21 +316,34 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// By the program's own trials as soon as they say anything about their spread.
+    /// Noise from the program's own trials as soon as they give a spread.
     fn within(&self, i: usize, rounds: u32) -> f64 {
         let shown = self.noise.shown(&self.board.pairs[i]).bound(0.025, rounds);
         if shown.is_finite() { shown } else { self.expected(i).bound(0.025, rounds) }
     }
 
-    /// Best of the proven; the incumbent when there is none. The incumbent itself gives way to `system` when it has become worse than that.
+    /// Best of the proven candidates, else the incumbent. An incumbent that has become worse than `system`
+    /// gives way to it.
     fn pick(&self, standings: &[Standing]) -> usize {
-        // One that is out against a better one, but proven against the incumbent, is still better than the incumbent.
+        // A candidate that is eliminated against a better one, but proven against the incumbent, still beats
+        // the incumbent.
         let proven =
             (0..standings.len()).filter(|&i| self.may(i) && i != self.incumbent && self.is_proven(i));
         proven.max_by(|&a, &b| self.worth(a).total_cmp(&self.worth(b))).unwrap_or(self.incumbent)
     }
 
-    /// The next trial: of those in the running that have none in this round, in seeded order; None when the answer is known.
+    /// The standings as they are reported. Another candidate may be expected to be better than the pick and
+    /// not be proven so: the pick is then none the less the best that is proven, and not "worse than the
+    /// best".
+    fn with_pick(&self, mut standings: Vec<Standing>, pick: usize) -> Vec<Standing> {
+        if pick != self.incumbent {
+            standings[pick].status = Status::Proven;
+        }
+        standings
+    }
+
+    /// The next trial: the first candidate in seeded order that is not eliminated and has no trial in this
+    /// round. None when the answer is settled.
     fn next(&self, standings: &[Standing], pick: usize) -> Option<usize> {
         let begun = self.board.rounds.max(1);
         let in_this = self.among(standings, pick, &self.board.in_round);
@@ -312,8 +355,10 @@ impl<'a> Judge<'a> {
         among.into_iter().min_by_key(|&i| places[i])
     }
 
-    /// Who is still to be tried in a round; nobody where it is not worth a round. Each candidate's own trials are counted: one that comes later (an
-    /// allocator's new version, one installed since), or was away while the pick was watched, has as many as the others had, with the pick beside it.
+    /// Candidates that are still to be tried in a round; none where the round is not worth its cost. Each
+    /// candidate's own trials are counted. One that joins later (a new version, a new installation), or that
+    /// was left out while only the pick was watched, gets as many trials as the others had, with the pick
+    /// beside it.
     fn among(&self, standings: &[Standing], pick: usize, done: &[usize]) -> Vec<usize> {
         let may_go_on = |i: usize| self.board.trials_of(i) < self.settings.max_rounds;
         let mut among: Vec<usize> = (0..standings.len())
@@ -336,7 +381,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Places of the candidates in a round: a seeded random order without a state to keep.
+/// Order of the candidates in a round: random by the seed, and computed without stored state.
 fn places(seed: u64, round: u32, candidates: usize) -> Vec<u64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(u64::from(round));

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far a mean of paired differences may be off.
+//! Error of a mean of paired differences.
 
 use super::Board;
 use crate::stats::{Moments, t_quantile};
 
-/// Standard deviation of one paired difference of ln CPU before anything is known of the program: between that of docs/measuring.md and what CPU time at even pace
-/// leaves of it. Too high a figure gives up good candidates of quiet programs after one round; too low a one costs trials of loud ones (docs/decisions/0013).
+/// Prior standard deviation of one paired difference of ln CPU. It lies between that of docs/measuring.md and
+/// what remains with normalised CPU time. A higher value eliminates good candidates of quiet programs after
+/// one round, a lower one costs trials of noisy programs (docs/decisions/0013).
 const PRIOR_CPU: f64 = 0.05;
-/// The same of ln memory.
+/// The same for ln memory.
 const PRIOR_MEMORY: f64 = 0.03;
-/// How many degrees of freedom that prior is worth; fewer as the program shows itself louder.
+/// Degrees of freedom of that prior; fewer as the program proves noisier.
 ///
-/// It serves to drop candidates and to give up, never to prove. This and the constants below were set on made-up programs (`imas-lab simulate`).
+/// The prior is used to eliminate candidates, never to prove a difference. This constant and those below were
+/// set on synthetic programs (`imas-lab simulate`).
 const PRIOR_FREEDOM: f64 = 2.0;
-/// How many degrees of freedom the program's common variance is worth against a candidate's own.
+/// Degrees of freedom of the program's common variance against a candidate's own variance.
 const COMMON_FREEDOM: f64 = 20.0;
 
-/// Share of the prior's variance that a proof takes for granted, however alike the first trials are.
+/// Share of the prior's variance that a proof always assumes, however alike the first trials are.
 const LEAST: f64 = 1.0 / 16.0;
 
 /// The program's noise at one weight.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Noise {
     w: f64,
-    /// Of the program's own trials.
+    /// Variance of the program's own trials.
     seen: Common,
-    /// Of those and the prior.
+    /// Variance of the trials and the prior together.
     expected: Common,
-    /// Variance that a proof takes for granted.
+    /// Least variance that a proof assumes.
     least: f64,
 }
 
@@ -38,17 +40,17 @@ struct Common {
     freedom: f64,
 }
 
-/// What is known of a mean.
+/// Precision of a mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     /// Standard deviation of one difference.
     pub sigma: f64,
-    /// Degrees of freedom behind it.
+    /// Its degrees of freedom.
     pub freedom: f64,
 }
 
 impl Noise {
-    /// Of what the residue of all trials shows. The prior shrinks by as much as the program is louder.
+    /// Noise from the residuals of all trials. The prior loses weight as the program proves noisier.
     pub fn of(board: &Board, w: f64) -> Self {
         let prior = (w * PRIOR_CPU).powi(2) + ((1.0 - w) * PRIOR_MEMORY).powi(2);
         // A difference of two runs has twice the variance of one.
@@ -64,20 +66,21 @@ impl Noise {
         }
     }
 
-    /// A candidate's own spread, moderated towards what is to be expected. Good enough where an error costs trials or a gain that is not found.
+    /// A candidate's own spread, moderated towards the expected one. For decisions where an error costs only
+    /// trials or a missed gain.
     pub fn expected(&self, pairs: &Moments) -> Spread {
         let (sigma, freedom) = self.moderated(self.expected, pairs);
         Spread { sigma, freedom: self.expected.freedom.max(freedom) }
     }
 
-    /// The same by the program's own trials alone, for proofs: with a prior, a program that is louder than others and whose first rounds happen
-    /// to look quiet would be changed for nothing, the more often the louder it is.
+    /// The same from the program's own trials alone, for proofs. With the prior, a noisy program whose first
+    /// rounds happen to look quiet would be changed without reason; the noisier it is, the more often.
     pub fn shown(&self, pairs: &Moments) -> Spread {
         let (sigma, _) = self.moderated(self.seen, pairs);
         Spread { sigma: sigma.max(self.least.sqrt()), freedom: self.seen.freedom }
     }
 
-    /// Standard deviation, and its degrees of freedom if candidates differ in theirs.
+    /// Standard deviation, and its degrees of freedom where candidates differ in theirs.
     fn moderated(&self, common: Common, pairs: &Moments) -> (f64, f64) {
         let weight = common.freedom.min(COMMON_FREEDOM);
         let own = f64::from(pairs.count.saturating_sub(1));
@@ -89,14 +92,14 @@ impl Noise {
 }
 
 impl Common {
-    /// 0 where nothing is known; no bound follows from that, as there are no degrees of freedom either.
+    /// 0 where nothing is known. No bound follows from it: the degrees of freedom are 0 as well.
     fn new(squares: f64, freedom: f64) -> Self {
         Self { variance: if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom }
     }
 }
 
 impl Spread {
-    /// How far the mean of `count` differences may be off, one-sided, with error probability `tail`.
+    /// One-sided bound of the error of the mean of `count` differences, with error probability `tail`.
     pub fn bound(&self, tail: f64, count: u32) -> f64 {
         if count == 0 {
             return f64::INFINITY;
@@ -108,7 +111,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adaptive::board::Trial;
+    use crate::adaptive::board::JudgedTrial;
 
     #[test]
     fn nothing_known_means_the_prior() {
@@ -126,7 +129,7 @@ mod tests {
         for round in 0..5 {
             let swing = if round % 2 == 0 { 0.5 } else { -0.5 };
             for (candidate, cpu) in [(0, 0.0), (1, 0.01 * swing), (2, swing)] {
-                trials.push(Trial { candidate, point: point(cpu) });
+                trials.push(JudgedTrial { candidate, point: point(cpu) });
             }
         }
         let board = Board::new(&trials, 3, 0);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Logarithms of what a trial cost; only differences to another trial of the same program mean anything.
+/// Logarithms of a trial's costs. Only differences between trials of the same program are meaningful.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Point {
     /// ln of user and system CPU time.
@@ -19,7 +19,7 @@ impl Point {
         (is_figure(cpu_s) && is_figure(bytes)).then(|| Self { cpu: cpu_s.ln(), memory: bytes.ln() })
     }
 
-    /// This one's excess over the other, axis by axis.
+    /// Difference to the other point, by axis.
     pub fn over(self, other: Self) -> Self {
         Self { cpu: self.cpu - other.cpu, memory: self.memory - other.memory }
     }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the user may set of the policy.
+//! Settings of the policy.
 
 use serde::{Deserialize, Serialize};
 
-/// What matters.
+/// What the user optimises for.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// What the machine is short of; both alike when it is short of nothing.
+    /// Whatever the machine is short of; both equally when it is short of neither.
     #[default]
     Auto,
     /// CPU time alone: the fastest.
     Cpu,
     /// Memory alone: the leanest.
     Memory,
-    /// Both alike, whatever the machine's state.
+    /// Both equally, whatever the machine's conditions.
     Balanced,
 }
 
-/// Settings of the policy. `margins` are differences of logarithms in effect, given as fractions (0.02 = 2 %).
+/// Settings of the policy. Margins are given as fractions (0.02 = 2 %) and applied as differences of
+/// logarithms.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(default)]
 pub struct Settings {
@@ -26,21 +27,22 @@ pub struct Settings {
     pub cpu_margin: f64,
     /// Smallest gain in memory worth a change.
     pub memory_margin: f64,
-    /// Confidence with which the incumbent must be beaten, over all candidates and looks.
+    /// Confidence with which the incumbent must be beaten, over all candidates and all looks.
     pub confidence: f64,
-    /// Rounds after which a candidate may replace the incumbent at the earliest.
+    /// Least number of rounds before a candidate may replace the incumbent.
     pub min_rounds: u32,
-    /// Rounds after which the answer is what is known by then.
+    /// Greatest number of rounds; the answer is then the best known one.
     pub max_rounds: u32,
     /// Seed of the order of trials.
     pub seed: u64,
-    /// What matters.
+    /// The objective.
     pub objective: Objective,
-    /// A candidate under which the program's resident memory peaked above this is not used; None: no limit.
+    /// Limit of the peak of resident memory, bytes. A candidate that exceeded it is not used. None: no limit.
     pub max_memory_bytes: Option<u64>,
     /// Trials older than this no longer count, seconds.
     pub max_age_s: f64,
-    /// Once settled, one more round of the pick and `system` after this many seconds, to notice when the pick has become worse.
+    /// Interval of retests in seconds. Once the answer is settled, one round of the pick and `system` follows
+    /// after each interval, to notice when the pick has become worse.
     pub watch_s: f64,
 }
 
@@ -63,8 +65,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Smallest gain in score worth a change at weight `w` of CPU: the cpu margin at 1, the memory margin at 0. In between a gain of
-    /// one margin on one axis counts with that axis' weight (w ln(1 + m)), and of the two the weighted mean is taken.
+    /// Smallest gain in score that is worth a change at weight `w` of CPU: the cpu margin at 1, the memory
+    /// margin at 0. In between, each margin counts with its axis' weight (w ln(1 + m)), and the weighted mean
+    /// of both is taken.
     pub fn margin(&self, w: f64) -> f64 {
         let v = 1.0 - w;
         w * w * self.cpu_margin.ln_1p() + v * v * self.memory_margin.ln_1p()

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Odd runs, drawn in: something else took the machine, and one run shows it.
+//! Winsorizing of outlying runs: something else used the machine during one run.
 //!
-//! What candidate and round make of a run is found by median polish (J. W. Tukey, "Exploratory Data Analysis", 1977), which an odd run hardly moves; what is left of
-//! each run is then limited to a multiple of what is usual for this program (Winsorizing; P. J. Huber, "Robust Statistics", 1981). A mean over rounds, and its
-//! spread, no longer hang on one run of many.
+//! Median polish (J. W. Tukey, "Exploratory Data Analysis", 1977) estimates the effects of candidate and
+//! round; an outlier hardly moves it. The residual of each run is then limited to a multiple of the program's
+//! usual residual (P. J. Huber, "Robust Statistics", 1981). So a mean over rounds and its spread do not
+//! depend on one run of many.
 
 use super::Point;
-use super::trial::Trial;
+use super::trial::JudgedTrial;
 use crate::stats::median;
 
-/// So many standard deviations of what is left are let through.
+/// Residuals up to this number of standard deviations stay as they are.
 const LIMIT: f64 = 2.5;
-/// Median of absolute deviations to standard deviation, for normal noise.
+/// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;
-/// The same for their upper quartile.
+/// The same factor for the upper quartile of absolute deviations.
 const QUARTILE_TO_SIGMA: f64 = 1.0 / 1.1503;
-/// No noise is taken for smaller than this, as a difference of logarithms.
+/// Least noise that is assumed, as a difference of logarithms.
 const LEAST_SIGMA: f64 = 0.005;
-/// With fewer rounds of a candidate nobody can say which of its runs is the odd one.
+/// With fewer rounds of a candidate an outlier cannot be identified.
 const ROUNDS: usize = 3;
-/// Sweeps of the polish; the second changes little already.
+/// Sweeps of the median polish; the second one changes little.
 const SWEEPS: usize = 3;
 
-/// Trials of the rounds, odd runs drawn in.
-pub(crate) fn steady(rounds: &[&[Trial]], candidates: usize) -> Vec<Vec<Trial>> {
+/// Trials of the rounds, with outliers limited.
+pub(crate) fn steady(rounds: &[&[JudgedTrial]], candidates: usize) -> Vec<Vec<JudgedTrial>> {
     let cpu = limited(&table(rounds, candidates, |point| point.cpu));
     let memory = limited(&table(rounds, candidates, |point| point.memory));
-    let steadied = |(round, trials): (usize, &&[Trial])| -> Vec<Trial> {
-        let of = |trial: &Trial| Trial {
+    let steadied = |(round, trials): (usize, &&[JudgedTrial])| -> Vec<JudgedTrial> {
+        let of = |trial: &JudgedTrial| JudgedTrial {
             candidate: trial.candidate,
             point: cpu[round][trial.candidate]
                 .zip(memory[round][trial.candidate])
@@ -41,8 +42,8 @@ pub(crate) fn steady(rounds: &[&[Trial]], candidates: usize) -> Vec<Vec<Trial>> 
 /// By round and candidate.
 type Table = Vec<Vec<Option<f64>>>;
 
-fn table(rounds: &[&[Trial]], candidates: usize, axis: fn(&Point) -> f64) -> Table {
-    let row = |round: &&[Trial]| {
+fn table(rounds: &[&[JudgedTrial]], candidates: usize, axis: fn(&Point) -> f64) -> Table {
+    let row = |round: &&[JudgedTrial]| {
         let mut row = vec![None; candidates];
         for trial in *round {
             row[trial.candidate] = trial.point.as_ref().map(axis);
@@ -59,13 +60,14 @@ fn limited(table: &Table) -> Table {
     let known: Vec<bool> = (0..candidates).map(|candidate| runs(candidate) >= ROUNDS).collect();
     let mut sizes: Vec<f64> = rest.iter().flatten().filter_map(|x| *x).map(f64::abs).collect();
     sizes.sort_unstable_by(f64::total_cmp);
-    // The polish fits as many runs exactly as it has rounds and candidates: they say nothing of the noise.
+    // The polish fits one run exactly for each round and each candidate; these residuals of 0 carry no noise.
     let runs_of = |row: &&Vec<Option<f64>>| row.iter().any(Option::is_some);
     let fitted = rest.iter().filter(runs_of).count() + (0..candidates).filter(|&i| runs(i) > 0).count();
     let Some(middle) = median(sizes.get(fitted.saturating_sub(1)..).unwrap_or(&[])) else {
         return table.clone();
     };
-    // A candidate of which more than a quarter of the runs are odd is no steady one with odd runs.
+    // Where more than a quarter of a candidate's runs are outliers, its runs simply vary: they are no
+    // outliers.
     let own = |i: usize| upper_quartile(rest.iter().filter_map(|row| row[i]).map(f64::abs).collect());
     let most: Vec<f64> = (0..candidates)
         .map(|i| LIMIT * (TO_SIGMA * middle).max(QUARTILE_TO_SIGMA * own(i)).max(LEAST_SIGMA))
@@ -87,7 +89,7 @@ fn upper_quartile(mut sizes: Vec<f64>) -> f64 {
     sizes.get(place).copied().unwrap_or(0.0)
 }
 
-/// What candidates and rounds leave unexplained.
+/// Residuals after the effects of candidates and rounds.
 fn polished(table: &Table) -> Table {
     let mut rest = table.clone();
     let candidates = rest.first().map_or(0, Vec::len);
@@ -113,24 +115,27 @@ fn polished(table: &Table) -> Table {
 mod tests {
     use super::*;
 
-    fn rounds(table: &[[f64; 3]]) -> Vec<Vec<Trial>> {
+    fn rounds(table: &[[f64; 3]]) -> Vec<Vec<JudgedTrial>> {
         let point = |cpu| Some(Point { cpu, memory: 0.0 });
         let row = |row: &[f64; 3]| {
-            row.iter().enumerate().map(|(candidate, cpu)| Trial { candidate, point: point(*cpu) }).collect()
+            row.iter()
+                .enumerate()
+                .map(|(candidate, cpu)| JudgedTrial { candidate, point: point(*cpu) })
+                .collect()
         };
         table.iter().map(row).collect()
     }
 
     fn cpus(table: &[[f64; 3]]) -> Vec<Vec<f64>> {
         let rounds = rounds(table);
-        let rounds: Vec<&[Trial]> = rounds.iter().map(Vec::as_slice).collect();
-        let row = |row: &Vec<Trial>| row.iter().map(|trial| trial.point.unwrap().cpu).collect();
+        let rounds: Vec<&[JudgedTrial]> = rounds.iter().map(Vec::as_slice).collect();
+        let row = |row: &Vec<JudgedTrial>| row.iter().map(|trial| trial.point.unwrap().cpu).collect();
         steady(&rounds, 3).iter().map(row).collect()
     }
 
-    /// A slow round and a slow candidate are none of its business; a slow run is.
+    /// A slow round and a slow candidate are left alone; a slow run is limited.
     #[test]
-    fn an_odd_run_is_drawn_in_and_nothing_else() {
+    fn only_an_odd_run_is_shrunk() {
         let mut table = [[0.0, 0.1, 0.3], [0.5, 0.6, 0.8], [0.2, 0.3, 0.5], [0.1, 0.2, 0.4]];
         assert!(
             cpus(&table).iter().flatten().zip(table.iter().flatten()).all(|(a, b)| (a - b).abs() < 1e-12)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One trial, as the policy sees it.
+//! One trial as the policy sees it.
 
 use super::Point;
 
-/// A trial: of which candidate, and its figures; None when it yielded none.
+/// A trial of one candidate; without figures where it yielded none.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Trial {
+pub struct JudgedTrial {
     /// Index of the candidate.
     pub candidate: usize,
     /// Its figures.

@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use super::Objective;
 use crate::conditions::Conditions;
 
-/// A change of weight smaller than this is none: the pick must not swing with every gust.
+/// A smaller change of weight is ignored: the pick must not follow every fluctuation.
 const HYSTERESIS: f64 = 0.15;
 
-/// How short the machine is of both, 0 (not at all) to 1, and what follows.
+/// How short the machine is of CPU and of memory, each from 0 (not at all) to 1, and the weight that follows.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Weight {
-    /// Of CPU.
+    /// Shortage of CPU.
     pub cpu: f64,
-    /// Of memory.
+    /// Shortage of memory.
     pub memory: f64,
     /// Weight of CPU in the score, 0 (the leanest) to 1 (the fastest); 0.5 is balanced.
     pub w: f64,
 }
 
-/// Weight of CPU for these conditions. Without an objective of the user's it is 1/2 + (cpu - memory) / 2, and stays what it was before
-/// ([`Conditions::weight_before`]) until it has moved by 0.15 or reached an end.
+/// Weight of CPU for these conditions. Unless the user sets an objective it is 1/2 + (cpu - memory) / 2. It
+/// keeps its earlier value ([`Conditions::weight_before`]) until it has moved by 0.15 or reached 0 or 1.
 pub fn weight(conditions: &Conditions, objective: Objective) -> Weight {
     let (cpu, memory) = (cpu_pressure(conditions), memory_pressure(conditions));
     let w = match objective {
@@ -40,12 +40,13 @@ fn damped(w: f64, before: Option<f64>) -> f64 {
         .unwrap_or(w)
 }
 
-/// 0 at `none`, 1 at `all`, straight in between.
+/// 0 at `none`, 1 at `all`, linear in between.
 fn ramp(x: f64, none: f64, all: f64) -> f64 {
     ((x - none) / (all - none)).clamp(0.0, 1.0)
 }
 
-/// Share of time in which a task waited for a CPU (PSI), or the run queue per CPU where it was long for minutes and is so now.
+/// Share of time in which a task waited for a CPU (PSI). Without PSI: the run queue per CPU, where it has
+/// been long for minutes and still is.
 fn cpu_pressure(c: &Conditions) -> f64 {
     let queue =
         c.running.map_or(c.load5, |running| c.load5.min(f64::from(running))) / f64::from(c.cpus.max(1));

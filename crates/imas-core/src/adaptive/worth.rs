@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What further trials of a candidate are worth: the gain in score that is expected to be lost without them.
 //!
-//! A candidate's true gain is taken for normal about what its rounds show, drawn towards what is usual for allocators. A trial is worth making while the loss
-//! expected without it exceeds its price: S. E. Chick and K. Inoue, "New two-stage and sequential procedures for selecting the best simulated system", Operations
-//! Research 49, 2001 (expected opportunity cost); and, for the question whether a proof will still come, the predictive power of D. J. Spiegelhalter,
-//! L. S. Freedman and P. R. Blackburn, "Monitoring clinical trials: conditional or predictive power?", Controlled Clinical Trials 7, 1986.
+//! The prior of a candidate's true gain is normal. It is centred on the mean of its rounds, shrunk towards
+//! the gain that is usual for allocators. A trial is worth making while the expected loss without it exceeds
+//! the trial's price. Expected opportunity cost: S. E. Chick and K. Inoue, "New two-stage and sequential
+//! procedures for selecting the best simulated system", Operations Research 49, 2001. Whether a proof will
+//! still come is a predictive power: D. J. Spiegelhalter, L. S. Freedman and P. R. Blackburn, "Monitoring
+//! clinical trials: conditional or predictive power?", Controlled Clinical Trials 7, 1986.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
-/// What is believed of a true difference: normal.
+/// Posterior distribution of a true difference: normal.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Belief {
     /// Mean.
@@ -18,14 +20,16 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// After `rounds` differences of the mean `seen` and the standard deviation `sigma` each; before them it was 0 give or take `usual`.
+    /// Posterior after `rounds` differences with mean `seen` and standard deviation `sigma` each.
+    /// The prior has mean 0 and standard deviation `usual`.
     pub fn after(rounds: u32, seen: f64, sigma: f64, usual: f64) -> Self {
         let precision = f64::from(rounds) / sigma.powi(2);
         let variance = 1.0 / (usual.powi(-2) + precision);
         Self { mean: variance * precision * seen, variance }
     }
 
-    /// Expected value of what is above 0, and 0 otherwise: what is lost when a candidate with this lead over the best is given up.
+    /// Expected value of the positive part: the expected loss when a candidate with this lead over the best
+    /// is eliminated.
     pub fn upside(&self) -> f64 {
         let deviation = self.variance.sqrt();
         let z = self.mean / deviation;
@@ -33,8 +37,8 @@ impl Belief {
         deviation * (normal.pdf(z) + z * normal.cdf(z))
     }
 
-    /// Expected gain from going on: the true difference where the mean of all rounds will come out above `needed` with `more` rounds after the `rounds` that have
-    /// shown `seen`, and 0 otherwise.
+    /// Expected gain from continuing. `rounds` rounds have shown `seen` and `more` rounds follow. Counted is
+    /// the true difference where the mean of all rounds comes out above `needed`, and 0 otherwise.
     pub fn gain_if_proven(&self, rounds: u32, seen: f64, more: u32, sigma: f64, needed: f64) -> f64 {
         let (before, after) = (f64::from(rounds), f64::from(more));
         let share = after / (before + after);
@@ -54,14 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_outweigh_what_is_usual() {
+    fn many_rounds_outweigh_the_prior() {
         let one = Belief::after(1, 0.10, 0.05, 0.05);
         assert!((one.mean - 0.05).abs() < 1e-12 && (one.variance - 0.00125).abs() < 1e-12);
         assert!(Belief::after(100, 0.10, 0.05, 0.05).mean > 0.098);
         assert_eq!(Belief::after(0, 0.0, 0.05, 0.05).variance, 0.05f64.powi(2));
     }
 
-    /// At a mean of 0 it is the deviation over the root of 2 pi; far off nothing, or the mean itself.
+    /// At a mean of 0 this is the standard deviation over the root of 2 pi; far from 0 it is nothing, or the
+    /// mean itself.
     #[test]
     fn upside_worked_by_hand() {
         let of = |mean: f64| Belief { mean, variance: 0.01 }.upside();
@@ -70,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_proven_is_worth_nothing() {
+    fn a_gain_that_cannot_be_proven_is_worth_nothing() {
         let belief = Belief::after(4, 0.01, 0.08, 0.08);
         assert!(belief.gain_if_proven(4, 0.01, 4, 0.08, 10.0) < 1e-12);
         let sure = belief.gain_if_proven(4, 0.01, 4, 0.08, -10.0);

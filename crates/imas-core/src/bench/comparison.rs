@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::eligibility::{Ineligible, Reference};
+use super::above_floor::AboveFloor;
+use super::eligibility::{IneligibleCandidate, Reference};
+use super::look_outcome::LookOutcome;
 use super::options::Options;
-use super::pairs::{Criterion, Ratio, pairs, ratio};
+use super::outlook::{Outlook, outlook};
+use super::pairs::{Criterion, Ratio, more_runs, pairs, ratio};
 use super::picks::{BenchPicks, Entrant, picks};
-use super::run::{CandidateRuns, MedianRun, Run};
+use super::run::{CandidateRuns, MeasuredRun, MedianRun};
 use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
-use crate::stats::{Interval, attainable_confidence, relative_spread, runs_to_settle};
+use crate::stats::{Interval, attainable_confidence, relative_spread};
 
 /// Ratios to `system`, medians over the rounds; None where there is nothing to compare.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
@@ -22,9 +25,16 @@ pub struct Ratios {
     pub cpu: Option<Interval>,
     /// Mean of resident anonymous memory.
     pub memory: Option<Interval>,
+    /// Elapsed time, where [`Options::wall_and_peak`] asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall: Option<Interval>,
+    /// Peak of resident anonymous memory, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Interval>,
 }
 
-/// Rough number of further runs until a ratio is settled: 0 when it is, None when it is too close to call or unknown.
+/// Rough number of further runs until a ratio is settled: 0 when it is, None when it is too close to call or
+/// unknown.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MoreRuns {
     /// For the CPU ratio.
@@ -33,7 +43,7 @@ pub struct MoreRuns {
     pub memory: Option<u32>,
 }
 
-/// What a benchmark says of one candidate.
+/// The result of a benchmark for one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateResult {
     /// Name in the catalogue.
@@ -45,39 +55,61 @@ pub struct CandidateResult {
     /// Words on both.
     pub verdict: Verdict,
     /// Set when it cannot be picked.
-    pub ineligible: Option<Ineligible>,
+    pub ineligible: Option<IneligibleCandidate>,
     /// How many more runs would settle what is undecided.
     pub more_runs: MoreRuns,
 }
 
-/// What a benchmark says.
+/// The result of a benchmark.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Comparison {
     /// In the order given.
     pub candidates: Vec<CandidateResult>,
     /// The three picks.
     pub picks: BenchPicks,
+    /// What the runs say as a whole.
+    pub outlook: Outlook,
     /// What to beware of.
     pub warnings: Vec<Warning>,
 }
 
 impl Comparison {
-    /// What is known of these candidates beside how their runs ended: one of either kind stood still until it was ended.
+    /// What else is known of these candidates, beside how their runs ended: a run of either kind hung until
+    /// it was ended.
     #[must_use]
-    pub fn with_hung(mut self, hung: &[&str]) -> Self {
+    pub fn with_hung(self, hung: &[&str]) -> Self {
+        self.without(hung, IneligibleCandidate::Hung)
+    }
+
+    /// The same of those with a run that did not end in time.
+    #[must_use]
+    pub fn with_timed_out(self, names: &[&str]) -> Self {
+        self.without(names, IneligibleCandidate::TimedOut)
+    }
+
+    fn without(mut self, names: &[&str], why: IneligibleCandidate) -> Self {
         for candidate in
-            self.candidates.iter_mut().filter(|candidate| hung.contains(&candidate.name.as_str()))
+            self.candidates.iter_mut().filter(|candidate| names.contains(&candidate.name.as_str()))
         {
-            candidate.ineligible = Some(Ineligible::Hung);
+            candidate.ineligible = Some(why);
             let about = |warning: &Warning| warning.is_objection_to(&candidate.name);
             self.warnings.retain(|warning| !about(warning));
-            self.warnings.extend(objection(&candidate.name, Ineligible::Hung));
+            self.warnings.extend(objection(&candidate.name, why));
         }
         for pick in [&mut self.picks.fastest, &mut self.picks.leanest, &mut self.picks.balanced] {
-            if hung.contains(&pick.as_str()) {
+            if names.contains(&pick.as_str()) {
                 SYSTEM.clone_into(pick);
             }
         }
+        let picks = [&self.picks.fastest, &self.picks.leanest, &self.picks.balanced];
+        let is_settled = picks.into_iter().any(|pick| pick != SYSTEM);
+        self.outlook = match self.outlook {
+            Outlook::LooksBetter { candidate, .. } if names.contains(&candidate.as_str()) => {
+                Outlook::Open { more_rounds: None }
+            }
+            Outlook::Settled if !is_settled => Outlook::Open { more_rounds: None },
+            outlook => outlook,
+        };
         self
     }
 }
@@ -91,53 +123,81 @@ pub fn compare(candidates: &[CandidateRuns], options: &Options) -> Comparison {
     compare_counted(candidates, &CountedExits::new(), options)
 }
 
-/// The same where there were counted runs, too: they are not compared, but who ends otherwise than `system` in one of them cannot be picked.
+/// The same with counted runs. They are not compared, but a candidate with another exit status than `system`
+/// in one of them cannot be picked.
 pub fn compare_counted(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
     options: &Options,
 ) -> Comparison {
+    look(candidates, counted, options).0
+}
+
+/// The same, and whether more rounds would change the answer.
+pub fn look(
+    candidates: &[CandidateRuns],
+    counted: &CountedExits,
+    options: &Options,
+) -> (Comparison, LookOutcome) {
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
-    let reference = Reference::of(system, exits(SYSTEM));
+    let reference = Reference::of(system, exits(SYSTEM)).with_varying_output(options.output_varies);
     let judged: Vec<Judged<'_>> = candidates
         .iter()
         .map(|candidate| Judged::new(candidate, exits(&candidate.name), system, &reference, options))
         .collect();
-    let entrants: Vec<Entrant<'_>> = judged.iter().filter_map(|j| j.entrant(options)).collect();
-    Comparison {
-        picks: picks(&entrants, options),
+    let entrants: Vec<Entrant<'_>> = judged.iter().filter_map(Judged::entrant).collect();
+    let proven: Vec<Entrant<'_>> = entrants.iter().map(|entrant| entrant.with_enough(options)).collect();
+    let picks = picks(&proven, options);
+    let outlook = outlook(&entrants, &picks, options);
+    let outcome = LookOutcome::of(&entrants, &outlook, system.len(), options);
+    let comparison = Comparison {
+        outlook,
+        picks,
         warnings: warnings(&judged, system, &reference, options),
         candidates: judged.iter().map(|j| j.result(options)).collect(),
-    }
+    };
+    (comparison, outcome)
 }
 
 /// A candidate against `system`.
 struct Judged<'a> {
     candidate: &'a CandidateRuns,
     /// Runs that ended as under `system`.
-    runs: Vec<&'a Run>,
+    runs: Vec<&'a MeasuredRun>,
     cpu: Option<Ratio>,
     memory: Option<Ratio>,
     balance: Option<Ratio>,
-    ineligible: Option<Ineligible>,
+    wall: Option<Ratio>,
+    peak: Option<Ratio>,
+    ineligible: Option<IneligibleCandidate>,
 }
 
 impl<'a> Judged<'a> {
     fn new(
         candidate: &'a CandidateRuns,
         counted: &[i32],
-        system: &[Run],
-        reference: &Reference<'_>,
+        system: &[MeasuredRun],
+        reference: &Reference,
         options: &Options,
     ) -> Self {
-        let runs: Vec<&Run> = candidate.runs.iter().filter(|run| reference.is_expected(run)).collect();
+        let runs: Vec<&MeasuredRun> =
+            candidate.runs.iter().filter(|run| reference.is_expected(run)).collect();
         let pairs = pairs(runs.iter().copied(), system.iter());
-        let of = |criterion| ratio(&pairs, criterion, options);
+        let above = AboveFloor::of(system, options.floor);
+        let is_further = |criterion| matches!(criterion, Criterion::Wall | Criterion::Peak);
+        let is_wanted = |criterion| options.wall_and_peak || !is_further(criterion);
+        let is_shown = |criterion| above.has(criterion) || candidate.name == SYSTEM;
+        let of = |criterion| {
+            let ratio = is_wanted(criterion).then(|| ratio(&pairs, criterion, options)).flatten();
+            ratio.filter(|_| is_shown(criterion))
+        };
         Self {
             cpu: of(Criterion::Cpu),
             memory: of(Criterion::Memory),
             balance: of(Criterion::Balance),
+            wall: of(Criterion::Wall),
+            peak: of(Criterion::Peak),
             ineligible: reference.objection(candidate, counted),
             candidate,
             runs,
@@ -148,13 +208,14 @@ impl<'a> Judged<'a> {
         self.candidate.name == SYSTEM
     }
 
-    fn entrant(&self, options: &Options) -> Option<Entrant<'a>> {
+    /// With the ratios of all rounds, however few they are.
+    fn entrant(&self) -> Option<Entrant<'a>> {
         (self.ineligible.is_none() && !self.is_system()).then(|| Entrant {
             name: &self.candidate.name,
             runs: self.runs.clone(),
-            cpu: enough(self.cpu, options),
-            memory: enough(self.memory, options),
-            balance: enough(self.balance, options),
+            cpu: self.cpu,
+            memory: self.memory,
+            balance: self.balance,
         })
     }
 
@@ -162,11 +223,15 @@ impl<'a> Judged<'a> {
         if self.is_system() {
             return Verdict { cpu: Word::Reference, memory: Word::Reference };
         }
-        let interval = |ratio| enough(ratio, options).map(|r| r.interval);
-        let (cpu, memory) = (interval(self.cpu), interval(self.memory));
+        let of = |ratio, margin, better, worse| {
+            let enough = enough(ratio, options);
+            let word = word(enough.map(|r| r.interval), margin, better, worse);
+            let is_change = word == better || word == worse;
+            if is_change && !enough.is_some_and(|r| r.is_shown(options)) { Word::WithinNoise } else { word }
+        };
         Verdict {
-            cpu: word(cpu, options.cpu_margin, Word::Faster, Word::Slower),
-            memory: word(memory, options.memory_margin, Word::LessMemory, Word::MoreMemory),
+            cpu: of(self.cpu, options.cpu_margin, Word::Faster, Word::Slower),
+            memory: of(self.memory, options.memory_margin, Word::LessMemory, Word::MoreMemory),
         }
     }
 
@@ -177,7 +242,12 @@ impl<'a> Judged<'a> {
         CandidateResult {
             name: self.candidate.name.clone(),
             median: MedianRun::of(self.runs.iter().copied()),
-            ratio: Ratios { cpu: self.cpu.map(|r| r.interval), memory: self.memory.map(|r| r.interval) },
+            ratio: Ratios {
+                cpu: self.cpu.map(|r| r.interval),
+                memory: self.memory.map(|r| r.interval),
+                wall: self.wall.map(|r| r.interval),
+                peak: self.peak.map(|r| r.interval),
+            },
             verdict: self.verdict(options),
             ineligible: self.ineligible,
             more_runs: MoreRuns {
@@ -193,16 +263,10 @@ fn enough(ratio: Option<Ratio>, options: &Options) -> Option<Ratio> {
     ratio.filter(|r| r.rounds >= options.min_runs)
 }
 
-/// With fewer runs than a word needs, at least those that are missing.
-fn more_runs(interval: Interval, rounds: usize, margin: f64, min_runs: usize) -> Option<u32> {
-    let missing = u32::try_from(min_runs.saturating_sub(rounds)).unwrap_or(u32::MAX);
-    runs_to_settle(interval, rounds, margin).map(|more| more.max(missing))
-}
-
 fn warnings(
     judged: &[Judged<'_>],
-    system: &[Run],
-    reference: &Reference<'_>,
+    system: &[MeasuredRun],
+    reference: &Reference,
     options: &Options,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -224,15 +288,19 @@ fn load_high(options: &Options) -> Option<Warning> {
 }
 
 /// Warnings that the runs of `system` alone give cause for.
-fn about_system(system: &[Run], options: &Options) -> Vec<Warning> {
+fn about_system(system: &[MeasuredRun], options: &Options) -> Vec<Warning> {
     let Some(median) = MedianRun::of(system) else {
         return vec![];
     };
     let mut warnings = Vec::new();
+    let above = AboveFloor::of(system, options.floor);
+    if !above.cpu {
+        warnings.push(Warning::TooLittleCpu { cpu_s: median.cpu_s });
+    }
     if median.wall_s < TOO_SHORT_S {
         warnings.push(Warning::TooShort { wall_s: median.wall_s });
     }
-    if median.mean_bytes == 0 {
+    if !above.memory {
         warnings.push(Warning::NoMemory);
     }
     let runs = system.len();
@@ -240,20 +308,21 @@ fn about_system(system: &[Run], options: &Options) -> Vec<Warning> {
     if confidence < TOO_UNSURE {
         warnings.push(Warning::FewRuns { runs, confidence });
     }
-    let cpu: Vec<f64> = system.iter().map(Run::compared_cpu_s).collect();
+    let cpu: Vec<f64> = system.iter().map(MeasuredRun::compared_cpu_s).collect();
     let spread = relative_spread(&cpu, options.resamples, options.seed);
     warnings.extend(spread.filter(|&s| s > TOO_NOISY).map(|half_width| Warning::TooNoisy { half_width }));
     warnings
 }
 
-fn objection(name: &str, why: Ineligible) -> Option<Warning> {
+fn objection(name: &str, why: IneligibleCandidate) -> Option<Warning> {
     let candidate = name.to_owned();
     match why {
-        Ineligible::NoRuns => None,
-        Ineligible::Crashed { signal } => Some(Warning::CrashUnder { candidate, signal }),
-        Ineligible::Hung => Some(Warning::HangsUnder { candidate }),
-        Ineligible::ExitDiffers { exit } => Some(Warning::ExitDiffers { candidate, exit }),
-        Ineligible::OutputDiffers => Some(Warning::OutputDiffers { candidate }),
+        IneligibleCandidate::NoRuns => None,
+        IneligibleCandidate::Crashed { signal } => Some(Warning::CrashUnder { candidate, signal }),
+        IneligibleCandidate::Hung => Some(Warning::HangsUnder { candidate }),
+        IneligibleCandidate::TimedOut => Some(Warning::TimesOutUnder { candidate }),
+        IneligibleCandidate::ExitDiffers { exit } => Some(Warning::ExitDiffers { candidate, exit }),
+        IneligibleCandidate::OutputDiffers => Some(Warning::OutputDiffers { candidate }),
     }
 }
 

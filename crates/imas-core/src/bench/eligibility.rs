@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Correctness first: a candidate that changes what the program does is no candidate.
+//! Correctness first: a candidate that changes the program's behaviour is ineligible.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{CandidateRuns, Run};
+use super::run::{CandidateRuns, MeasuredRun};
+use crate::output_check::{OutputCheck, OutputJudgement};
 use crate::sample::is_crash_signal;
 
 /// Why a candidate cannot be picked.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ineligible {
+pub enum IneligibleCandidate {
     /// It has no runs.
     NoRuns,
     /// The program crashed under it, by this signal, and does not under `system`.
@@ -19,8 +20,10 @@ pub enum Ineligible {
         /// SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGSYS.
         signal: u32,
     },
-    /// It stood still under it, far longer than any run under `system` took, and was ended.
+    /// It hung under it, far longer than any run under `system` took, and was ended.
     Hung,
+    /// A run did not end within the time that was allowed.
+    TimedOut,
     /// The program exits differently than under `system`.
     ExitDiffers {
         /// First such exit: status, or 128 + signal.
@@ -32,20 +35,24 @@ pub enum Ineligible {
 
 /// What `system` did, by which the others are judged.
 #[derive(Debug)]
-pub(super) struct Reference<'a> {
+pub(super) struct Reference {
     exits: BTreeSet<i32>,
     /// Of its counted runs.
     counted_exits: BTreeSet<i32>,
-    outputs: BTreeSet<&'a str>,
+    outputs: OutputCheck,
 }
 
-impl<'a> Reference<'a> {
+impl Reference {
     /// From its measured runs and the exits of its counted ones.
-    pub(super) fn of(system: &'a [Run], counted: &[i32]) -> Self {
+    pub(super) fn of(system: &[MeasuredRun], counted: &[i32]) -> Self {
+        let mut outputs = OutputCheck::default();
+        system.iter().filter_map(|run| run.output.as_deref()).for_each(|output| {
+            outputs.see(output);
+        });
         Self {
             exits: system.iter().map(|run| run.exit).collect(),
             counted_exits: counted.iter().copied().collect(),
-            outputs: system.iter().filter_map(|run| run.output.as_deref()).collect(),
+            outputs,
         }
     }
 
@@ -55,13 +62,21 @@ impl<'a> Reference<'a> {
     }
 
     /// An exit that `system` showed too.
-    pub(super) fn is_expected(&self, run: &Run) -> bool {
+    pub(super) fn is_expected(&self, run: &MeasuredRun) -> bool {
         self.exits.contains(&run.exit)
+    }
+
+    /// Other runs than these showed that the output varies.
+    pub(super) fn with_varying_output(mut self, varies: bool) -> Self {
+        if varies {
+            self.outputs = OutputCheck::varying();
+        }
+        self
     }
 
     /// True when the output under `system` differs from run to run, so that nothing can be learnt from it.
     pub(super) fn varies(&self) -> bool {
-        self.outputs.len() > 1
+        self.outputs.varies()
     }
 
     /// An exit that `system` showed in a run of either kind.
@@ -69,33 +84,36 @@ impl<'a> Reference<'a> {
         self.exits.contains(&exit) || self.counted_exits.contains(&exit)
     }
 
-    fn is_same_output(&self, run: &Run) -> bool {
-        match (&run.output, self.outputs.len()) {
-            (Some(output), 1) => self.outputs.contains(output.as_str()),
-            _ => true,
-        }
+    fn is_same_output(&self, run: &MeasuredRun) -> bool {
+        let differs = |output: &String| self.outputs.judge(output) == OutputJudgement::Differs;
+        !run.output.as_ref().is_some_and(differs)
     }
 
-    /// First reason against `candidate`, whose counted runs ended with `counted`: a crash before a wrong exit before no runs before a wrong output.
-    /// A crash that only a counted run showed is none the less one, and may be why there are no others.
-    pub(super) fn objection(&self, candidate: &CandidateRuns, counted: &[i32]) -> Option<Ineligible> {
+    /// First reason against `candidate`, whose counted runs ended with `counted`: a crash before a wrong exit
+    /// before no runs before a wrong output. A crash that only a counted run showed is none the less one, and
+    /// may be why there are no others.
+    pub(super) fn objection(
+        &self,
+        candidate: &CandidateRuns,
+        counted: &[i32],
+    ) -> Option<IneligibleCandidate> {
         let runs = &candidate.runs;
         let unexpected = || {
             let measured = runs.iter().filter(|run| !self.is_expected(run)).map(|run| run.exit);
             counted.iter().copied().filter(|exit| !self.is_known(*exit)).chain(measured)
         };
-        let crash = unexpected().find_map(crash_signal).map(|signal| Ineligible::Crashed { signal });
-        let other_exit = || unexpected().next().map(|exit| Ineligible::ExitDiffers { exit });
-        let no_runs = || runs.is_empty().then_some(Ineligible::NoRuns);
+        let crash = unexpected().find_map(crash_signal).map(|signal| IneligibleCandidate::Crashed { signal });
+        let other_exit = || unexpected().next().map(|exit| IneligibleCandidate::ExitDiffers { exit });
+        let no_runs = || runs.is_empty().then_some(IneligibleCandidate::NoRuns);
         let is_same = || runs.iter().all(|run| self.is_same_output(run));
         crash
             .or_else(other_exit)
             .or_else(no_runs)
-            .or_else(|| (!is_same()).then_some(Ineligible::OutputDiffers))
+            .or_else(|| (!is_same()).then_some(IneligibleCandidate::OutputDiffers))
     }
 }
 
-/// The signal behind an exit of 128 + signal, when it is a crash.
+/// The signal of an exit status 128 + signal, if that signal is a crash.
 fn crash_signal(exit: i32) -> Option<u32> {
     u32::try_from(exit - 128).ok().filter(|&signal| is_crash_signal(signal))
 }
@@ -104,16 +122,19 @@ fn crash_signal(exit: i32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn run(exit: i32, output: Option<&str>) -> Run {
-        Run { exit, output: output.map(str::to_owned), ..Run::default() }
+    fn run(exit: i32, output: Option<&str>) -> MeasuredRun {
+        MeasuredRun { exit, output: output.map(str::to_owned), ..MeasuredRun::default() }
     }
 
-    fn objection(system: &[Run], runs: &[Run]) -> Option<Ineligible> {
+    fn objection(system: &[MeasuredRun], runs: &[MeasuredRun]) -> Option<IneligibleCandidate> {
         counted_objection((system, &[]), (runs, &[]))
     }
 
     /// Runs and the exits of counted ones, of `system` and of the candidate.
-    fn counted_objection(system: (&[Run], &[i32]), one: (&[Run], &[i32])) -> Option<Ineligible> {
+    fn counted_objection(
+        system: (&[MeasuredRun], &[i32]),
+        one: (&[MeasuredRun], &[i32]),
+    ) -> Option<IneligibleCandidate> {
         let candidate = CandidateRuns { name: "x".into(), runs: one.0.to_vec() };
         Reference::of(system.0, system.1).objection(&candidate, one.1)
     }
@@ -129,28 +150,35 @@ mod tests {
     #[test]
     fn each_objection() {
         let system = [run(0, Some("a")), run(0, Some("a"))];
-        assert_eq!(objection(&system, &[]), Some(Ineligible::NoRuns));
-        assert_eq!(objection(&system, &[run(0, Some("b"))]), Some(Ineligible::OutputDiffers));
+        assert_eq!(objection(&system, &[]), Some(IneligibleCandidate::NoRuns));
+        assert_eq!(objection(&system, &[run(0, Some("b"))]), Some(IneligibleCandidate::OutputDiffers));
         let exits = [run(0, Some("a")), run(3, Some("a"))];
-        assert_eq!(objection(&system, &exits), Some(Ineligible::ExitDiffers { exit: 3 }));
+        assert_eq!(objection(&system, &exits), Some(IneligibleCandidate::ExitDiffers { exit: 3 }));
         let crashes = [run(3, Some("b")), run(139, Some("b"))];
-        assert_eq!(objection(&system, &crashes), Some(Ineligible::Crashed { signal: 11 }));
-        assert_eq!(objection(&system, &[run(137, None)]), Some(Ineligible::ExitDiffers { exit: 137 }));
+        assert_eq!(objection(&system, &crashes), Some(IneligibleCandidate::Crashed { signal: 11 }));
+        assert_eq!(
+            objection(&system, &[run(137, None)]),
+            Some(IneligibleCandidate::ExitDiffers { exit: 137 })
+        );
     }
 
     #[test]
     fn a_counted_run_that_ends_otherwise_counts() {
-        let fine: &[Run] = &[run(0, Some("a"))];
-        let of = |system: &[i32], runs: &[Run], counted: &[i32]| {
+        let fine: &[MeasuredRun] = &[run(0, Some("a"))];
+        let of = |system: &[i32], runs: &[MeasuredRun], counted: &[i32]| {
             counted_objection((fine, system), (runs, counted))
         };
-        assert_eq!(of(&[0], fine, &[0, 139]), Some(Ineligible::Crashed { signal: 11 }));
-        assert_eq!(of(&[0], &[], &[134]), Some(Ineligible::Crashed { signal: 6 }), "none were made after it");
-        assert_eq!(of(&[0], &[run(3, None)], &[134]), Some(Ineligible::Crashed { signal: 6 }));
-        assert_eq!(of(&[], fine, &[137]), Some(Ineligible::ExitDiffers { exit: 137 }), "it hung");
+        assert_eq!(of(&[0], fine, &[0, 139]), Some(IneligibleCandidate::Crashed { signal: 11 }));
+        assert_eq!(
+            of(&[0], &[], &[134]),
+            Some(IneligibleCandidate::Crashed { signal: 6 }),
+            "none were made after it"
+        );
+        assert_eq!(of(&[0], &[run(3, None)], &[134]), Some(IneligibleCandidate::Crashed { signal: 6 }));
+        assert_eq!(of(&[], fine, &[137]), Some(IneligibleCandidate::ExitDiffers { exit: 137 }), "it hung");
         assert_eq!(of(&[139], fine, &[139]), None, "system does so too when it is counted");
         let uncounted = of(&[139], &[run(139, None)], &[]);
-        assert_eq!(uncounted, Some(Ineligible::Crashed { signal: 11 }), "and not when it is not");
+        assert_eq!(uncounted, Some(IneligibleCandidate::Crashed { signal: 11 }), "and not when it is not");
         assert_eq!(of(&[], fine, &[0]), None);
     }
 
@@ -160,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_varies_by_itself_says_nothing() {
+    fn an_output_that_varies_under_system_is_no_evidence() {
         let system = [run(0, Some("a")), run(0, Some("b"))];
         assert!(Reference::of(&system, &[]).varies());
         assert_eq!(objection(&system, &[run(0, Some("c"))]), None);

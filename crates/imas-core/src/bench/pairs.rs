@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::options::Options;
-use super::run::Run;
-use crate::stats::{Interval, bootstrap, median, p_below_zero};
+use super::run::MeasuredRun;
+use crate::stats::{
+    Interval, bootstrap, mean_and_deviation, median, p_below_zero, runs_to_settle, t_quantile,
+};
 
 /// What candidates are compared on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,16 +16,20 @@ pub(super) enum Criterion {
     Cpu,
     /// Mean of resident anonymous memory.
     Memory,
-    /// Geometric mean of both ratios, which is exp(0.5 ln cpu + 0.5 ln memory).
+    /// Elapsed time. Nothing is decided by it.
+    Wall,
+    /// Peak of resident anonymous memory. Nothing is decided by it.
+    Peak,
+    /// Geometric mean of CPU and memory ratios, which is exp(0.5 ln cpu + 0.5 ln memory).
     Balance,
 }
 
 impl Criterion {
-    /// Difference worth a word. For the balance: what the smaller of both margins alone would make of it.
+    /// Difference worth reporting. For the balance: what the smaller of both margins alone would make of it.
     pub(super) fn margin(self, options: &Options) -> f64 {
         match self {
-            Self::Cpu => options.cpu_margin,
-            Self::Memory => options.memory_margin,
+            Self::Cpu | Self::Wall => options.cpu_margin,
+            Self::Memory | Self::Peak => options.memory_margin,
             Self::Balance => 1.0 - (1.0 - options.cpu_margin.min(options.memory_margin)).sqrt(),
         }
     }
@@ -34,20 +40,28 @@ impl Criterion {
 pub(super) struct Pair {
     cpu: (f64, f64),
     memory: (f64, f64),
+    wall: (f64, f64),
+    peak: (f64, f64),
 }
 
 impl Pair {
-    fn new(one: &Run, other: &Run) -> Self {
-        let cpu = (one.compared_cpu_s(), other.compared_cpu_s());
-        Self { cpu, memory: (one.mean_bytes as f64, other.mean_bytes as f64) }
+    fn new(one: &MeasuredRun, other: &MeasuredRun) -> Self {
+        Self {
+            cpu: (one.compared_cpu_s(), other.compared_cpu_s()),
+            memory: (one.mean_bytes as f64, other.mean_bytes as f64),
+            wall: (one.wall_s, other.wall_s),
+            peak: (one.peak_bytes as f64, other.peak_bytes as f64),
+        }
     }
 
     fn ratio(&self, criterion: Criterion) -> f64 {
-        let (cpu, memory) = (self.cpu.0 / self.cpu.1, self.memory.0 / self.memory.1);
+        let of = |(one, other): (f64, f64)| one / other;
         match criterion {
-            Criterion::Cpu => cpu,
-            Criterion::Memory => memory,
-            Criterion::Balance => (cpu * memory).sqrt(),
+            Criterion::Cpu => of(self.cpu),
+            Criterion::Memory => of(self.memory),
+            Criterion::Wall => of(self.wall),
+            Criterion::Peak => of(self.peak),
+            Criterion::Balance => (of(self.cpu) * of(self.memory)).sqrt(),
         }
     }
 
@@ -57,6 +71,8 @@ impl Pair {
         match criterion {
             Criterion::Cpu => both(self.cpu),
             Criterion::Memory => both(self.memory),
+            Criterion::Wall => both(self.wall),
+            Criterion::Peak => both(self.peak),
             Criterion::Balance => both(self.cpu) && both(self.memory),
         }
     }
@@ -64,10 +80,10 @@ impl Pair {
 
 /// Pairs of the rounds in which both have a run.
 pub(super) fn pairs<'a>(
-    one: impl Iterator<Item = &'a Run>,
-    other: impl Iterator<Item = &'a Run>,
+    one: impl Iterator<Item = &'a MeasuredRun>,
+    other: impl Iterator<Item = &'a MeasuredRun>,
 ) -> Vec<Pair> {
-    let others: BTreeMap<u32, &Run> = other.map(|run| (run.round, run)).collect();
+    let others: BTreeMap<u32, &MeasuredRun> = other.map(|run| (run.round, run)).collect();
     one.filter_map(|run| others.get(&run.round).map(|other| Pair::new(run, other))).collect()
 }
 
@@ -78,28 +94,58 @@ pub(super) struct Ratio {
     pub(super) rounds: usize,
     /// Probability of ratios at least so far below 1 by chance alone: paired t test of their logarithms.
     pub(super) p_below_1: f64,
+    /// Mean and standard deviation of the logarithms.
+    pub(super) log: (f64, f64),
 }
 
-/// Median over the rounds of the one's figure by the other's. None when the criterion was measured in no round.
+impl Ratio {
+    /// Where the runs are looked at again and again: whether it differs from 1 at this look, one way or the
+    /// other. The interval alone would, sooner or later, exclude 1 by chance.
+    pub(super) fn is_shown(&self, options: &Options) -> bool {
+        let p = self.p_below_1.min(1.0 - self.p_below_1);
+        options.looks.is_none() || p < options.chance(self.rounds)
+    }
+
+    /// Whether it is shown to be above `bound`; where the runs are looked at again and again, at this look.
+    pub(super) fn is_above(&self, bound: f64, options: &Options) -> bool {
+        if options.looks.is_none() || self.rounds < 2 {
+            return self.interval.lo > bound;
+        }
+        let (mean, deviation) = self.log;
+        let n = self.rounds as f64;
+        let error = deviation / n.sqrt() * t_quantile(options.chance(self.rounds), n - 1.0);
+        self.interval.lo > bound && mean - error.max(0.0) > bound.ln()
+    }
+}
+
+/// Median over the rounds of the one's figure by the other's. None when the criterion was measured in no
+/// round.
 ///
-/// Both runs of a round are made within seconds of each other, so what slows the machine for a while falls out of their
-/// ratio. In simulation (15 % drift common to a round, 3 % noise of the run's own, 5 rounds) its error was 0.024, that of the ratio of
-/// both medians 0.036; without drift they are alike.
+/// Both runs of a round are made within seconds of each other, so what slows the machine for a while falls
+/// out of their ratio. In simulation (15 % drift common to a round, 3 % noise of the run's own, 5 rounds) its
+/// error was 0.024, that of the ratio of both medians 0.036; without drift they are alike.
 pub(super) fn ratio(pairs: &[Pair], criterion: Criterion, options: &Options) -> Option<Ratio> {
     let measured: Vec<Pair> = pairs.iter().copied().filter(|pair| pair.has(criterion)).collect();
     let interval = bootstrap(&measured, options.resamples, options.seed, |drawn| {
         median(&drawn.iter().map(|pair| pair.ratio(criterion)).collect::<Vec<_>>())
     })?;
     let logarithms: Vec<f64> = measured.iter().map(|pair| pair.ratio(criterion).ln()).collect();
-    Some(Ratio { interval, rounds: measured.len(), p_below_1: p_below_zero(&logarithms) })
+    let log = mean_and_deviation(&logarithms);
+    Some(Ratio { interval, rounds: measured.len(), p_below_1: p_below_zero(&logarithms), log })
+}
+
+/// With fewer runs than a word needs, at least those that are missing.
+pub(super) fn more_runs(interval: Interval, rounds: usize, margin: f64, min_runs: usize) -> Option<u32> {
+    let missing = u32::try_from(min_runs.saturating_sub(rounds)).unwrap_or(u32::MAX);
+    runs_to_settle(interval, rounds, margin).map(|more| more.max(missing))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(round: u32, user_s: f64, mean_bytes: u64) -> Run {
-        Run { round, user_s, mean_bytes, ..Run::default() }
+    fn run(round: u32, user_s: f64, mean_bytes: u64) -> MeasuredRun {
+        MeasuredRun { round, user_s, mean_bytes, ..MeasuredRun::default() }
     }
 
     #[test]
@@ -111,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_ratio() {
+    fn an_unmeasured_figure_has_no_ratio() {
         let one = [run(1, 1.0, 0), run(2, 3.0, 50)];
         let other = [run(1, 2.0, 100), run(2, 6.0, 100)];
         let pairs = pairs(one.iter(), other.iter());

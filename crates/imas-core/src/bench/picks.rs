@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The three picks of a benchmark.
 //!
-//! A pick must beat `system` beyond doubt; among those that do, the best estimate is not simply taken, since chance
-//! decides between near equals and the pick would change from one invocation to the next. Whoever cannot be told from
-//! the best counts as tied with it; then the other criterion decides in the same manner, then the catalogue's order.
+//! A pick must be proven to beat `system`. Among those that do, the best estimate is not simply taken:
+//! between near equals chance decides, and the pick would change from one invocation to the next. A candidate
+//! whose difference to the best is not proven counts as tied with it. Ties are decided by the other criterion
+//! in the same way, then by the catalogue's order.
 
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use super::pairs::{Criterion, Ratio, pairs, ratio};
-use super::run::Run;
+use super::run::MeasuredRun;
 use super::verdict::is_better;
 use crate::candidate::SYSTEM;
 
@@ -20,8 +21,8 @@ pub struct BenchPicks {
     pub fastest: String,
     /// Least memory.
     pub leanest: String,
-    /// Best of both: lowest 0.5 ln cpu + 0.5 ln memory, beating `system` on one of them and worse on neither by more
-    /// than the margin.
+    /// Best of both: lowest 0.5 ln cpu + 0.5 ln memory, beating `system` on one of them and worse on neither
+    /// by more than the margin.
     pub balanced: String,
 }
 
@@ -29,34 +30,42 @@ pub struct BenchPicks {
 #[derive(Debug)]
 pub(super) struct Entrant<'a> {
     pub(super) name: &'a str,
-    pub(super) runs: Vec<&'a Run>,
+    pub(super) runs: Vec<&'a MeasuredRun>,
     pub(super) cpu: Option<Ratio>,
     pub(super) memory: Option<Ratio>,
     pub(super) balance: Option<Ratio>,
 }
 
-/// Chance that one candidate or another, of those compared, is taken for better than `system` though none is.
-const CHANCE: f64 = 0.05;
-
 impl Entrant<'_> {
-    fn ratio(&self, criterion: Criterion) -> Option<Ratio> {
+    /// Without ratios that rest on too few rounds for a word.
+    pub(super) fn with_enough(&self, options: &Options) -> Self {
+        let [cpu, memory, balance] =
+            [self.cpu, self.memory, self.balance].map(|ratio| ratio.filter(|r| r.rounds >= options.min_runs));
+        Self { name: self.name, runs: self.runs.clone(), cpu, memory, balance }
+    }
+
+    pub(super) fn ratio(&self, criterion: Criterion) -> Option<Ratio> {
         match criterion {
             Criterion::Cpu => self.cpu,
             Criterion::Memory => self.memory,
             Criterion::Balance => self.balance,
+            // These have no pick.
+            Criterion::Wall | Criterion::Peak => None,
         }
     }
 
-    /// Beyond the margin, beyond its own interval, and beyond what the luckiest of `of` equal candidates would reach (Bonferroni).
-    /// The last matters with few runs: five of them are all below 1 once in 32 times by chance, and there are several candidates.
-    fn beats_system(&self, criterion: Criterion, of: usize, options: &Options) -> bool {
+    /// Beyond the margin, beyond its own interval, and beyond what the luckiest of `of` equal candidates
+    /// would reach (Bonferroni). The last matters with few runs: five of them are all below 1 once in 32
+    /// times by chance, and there are several candidates.
+    pub(super) fn beats_system(&self, criterion: Criterion, of: usize, options: &Options) -> bool {
         self.ratio(criterion).is_some_and(|ratio| {
-            is_better(ratio.interval, criterion.margin(options)) && ratio.p_below_1 < CHANCE / of as f64
+            is_better(ratio.interval, criterion.margin(options))
+                && ratio.p_below_1 < options.chance(ratio.rounds) / of as f64
         })
     }
 
-    /// Better than `system` on one axis at least (two gains inside the noise do not add up to one outside it) and worse by
-    /// more than the margin on neither.
+    /// Better than `system` on at least one axis (two gains within the noise do not add up to one outside it)
+    /// and worse by more than the margin on neither.
     fn is_balanced(&self, of: usize, options: &Options) -> bool {
         let within =
             |ratio: Option<Ratio>, margin| ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin);
@@ -90,8 +99,8 @@ fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, of: usize, options: &O
         && (criterion != Criterion::Balance || entrant.is_balanced(of, options))
 }
 
-/// The one with the lowest ratio and those that cannot be told from it, in the order given. All of them when none
-/// has a ratio on this criterion.
+/// The candidate with the lowest ratio and those whose difference to it is not proven, in the order given.
+/// All of them when none has a ratio on this criterion.
 fn near_best<'a, 'b>(
     entrants: &[&'a Entrant<'b>],
     criterion: Criterion,
@@ -105,8 +114,8 @@ fn near_best<'a, 'b>(
     entrants.iter().copied().filter(|entrant| is_tied(entrant, best, criterion, options)).collect()
 }
 
-/// True when `entrant` cannot be told from `best`: it is it, or its interval against it reaches down to 1, or it is worse
-/// by no more than the margin.
+/// True when the difference between `entrant` and `best` is not proven: they are the same, its interval
+/// against `best` reaches down to 1, or it is worse by no more than the margin.
 fn is_tied(entrant: &Entrant<'_>, best: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
     let against = pairs(entrant.runs.iter().copied(), best.runs.iter().copied());
     std::ptr::eq(entrant, best)

@@ -9,7 +9,7 @@ use crate::stats::median;
 /// One execution. The field names are those of the exported JSON.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
-pub struct Run {
+pub struct MeasuredRun {
     /// Round of the benchmark; one run per candidate and round.
     pub round: u32,
     /// Exit status, or 128 + the signal.
@@ -40,25 +40,25 @@ pub struct Run {
     pub voluntary_switches: u64,
     /// Context switches by preemption.
     pub involuntary_switches: u64,
-    /// Its time is far from that of the candidate's other runs ([`super::prepare`]).
+    /// Its time is far from that of the candidate's other runs.
     pub outlier: bool,
     /// Digest of the standard output; None when it was not looked at.
     pub output: Option<String>,
-    /// How slow the CPU was meanwhile.
+    /// Speed of the CPU during the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// CPU time at even pace, seconds ([`super::prepare`]).
+    /// Normalised CPU time, seconds ([`crate::pace`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub even_cpu_s: Option<f64>,
 }
 
-impl Run {
+impl MeasuredRun {
     /// User and system CPU time, seconds.
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 
-    /// What runs are compared by: CPU time at even pace where that is known.
+    /// What runs are compared by: normalised CPU time where it is known, else CPU time.
     pub fn compared_cpu_s(&self) -> f64 {
         self.even_cpu_s.unwrap_or_else(|| self.cpu_s())
     }
@@ -70,11 +70,11 @@ pub struct CandidateRuns {
     /// Name in the catalogue.
     pub name: String,
     /// Empty when it could not run at all.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
 }
 
-/// Medians of a candidate's runs, figure by figure (no single run need have them all). Of an even number of integers the
-/// mean of the two in the middle, rounded.
+/// Medians of a candidate's runs, figure by figure (no single run need have them all). Of an even number of
+/// integers the mean of the two in the middle, rounded.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct MedianRun {
@@ -109,16 +109,19 @@ pub struct MedianRun {
 }
 
 impl MedianRun {
-    /// Medians of `runs`; None without any. A counter that some of the runs lack is the median of those that have it.
-    pub fn of<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<Self> {
-        let runs: Vec<&Run> = runs.into_iter().collect();
-        let real = |get: fn(&Run) -> f64| median(&runs.iter().map(|run| get(run)).collect::<Vec<_>>());
-        let counter = |get: fn(&Run) -> Option<u64>| median_count(runs.iter().filter_map(|run| get(run)));
-        let count = |get: fn(&Run) -> u64| median_count(runs.iter().map(|run| get(run))).unwrap_or(0);
+    /// Medians of `runs`; None without any. A counter that some of the runs lack is the median of those that
+    /// have it.
+    pub fn of<'a>(runs: impl IntoIterator<Item = &'a MeasuredRun>) -> Option<Self> {
+        let runs: Vec<&MeasuredRun> = runs.into_iter().collect();
+        let real =
+            |get: fn(&MeasuredRun) -> f64| median(&runs.iter().map(|run| get(run)).collect::<Vec<_>>());
+        let counter =
+            |get: fn(&MeasuredRun) -> Option<u64>| median_count(runs.iter().filter_map(|run| get(run)));
+        let count = |get: fn(&MeasuredRun) -> u64| median_count(runs.iter().map(|run| get(run))).unwrap_or(0);
         Some(Self {
             user_s: real(|run| run.user_s)?,
             system_s: real(|run| run.system_s)?,
-            cpu_s: real(Run::cpu_s)?,
+            cpu_s: real(MeasuredRun::cpu_s)?,
             wall_s: real(|run| run.wall_s)?,
             peak_bytes: count(|run| run.peak_bytes),
             mean_bytes: count(|run| run.mean_bytes),
@@ -147,8 +150,15 @@ fn median_count(values: impl Iterator<Item = u64>) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn run(user_s: f64, system_s: f64, peak_bytes: u64, cycles: Option<u64>) -> Run {
-        Run { user_s, system_s, wall_s: user_s + system_s, peak_bytes, cycles, ..Run::default() }
+    fn run(user_s: f64, system_s: f64, peak_bytes: u64, cycles: Option<u64>) -> MeasuredRun {
+        MeasuredRun {
+            user_s,
+            system_s,
+            wall_s: user_s + system_s,
+            peak_bytes,
+            cycles,
+            ..MeasuredRun::default()
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub enum Word {
     /// More memory.
     #[serde(rename = "more memory")]
     MoreMemory,
-    /// No difference that the runs can show, or one not worth a word.
+    /// No difference that the runs can show, or one not worth reporting.
     #[serde(rename = "within noise")]
     WithinNoise,
     /// Too few runs, or the figure could not be measured.
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_needs_both_the_interval_and_the_margin() {
+    fn a_verdict_needs_both_the_interval_and_the_margin() {
         let of = |lo, mid, hi| word(Some(Interval { lo, mid, hi }), 0.02, Word::Faster, Word::Slower);
         assert_eq!(of(0.90, 0.95, 0.99), Word::Faster);
         assert_eq!(of(0.90, 0.95, 1.00), Word::WithinNoise, "touches 1");

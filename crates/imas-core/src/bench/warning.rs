@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::plural::counted;
+
 /// Runs shorter than this measure the start, not the program (seconds).
 pub(super) const TOO_SHORT_S: f64 = 0.05;
 
@@ -30,7 +32,7 @@ pub enum Warning {
     FewRuns {
         /// Rounds there were.
         runs: usize,
-        /// Confidence that so many can reach.
+        /// Confidence that this number can reach.
         confidence: f64,
     },
     /// Some runs took an odd time.
@@ -68,10 +70,20 @@ pub enum Warning {
         /// By which signal.
         signal: u32,
     },
-    /// A run stood still, far longer than any under `system` took, and was ended.
+    /// A run hung, far longer than any under `system` took, and was ended.
     HangsUnder {
         /// Under which candidate.
         candidate: String,
+    },
+    /// A run did not end within the time that was allowed.
+    TimesOutUnder {
+        /// Under which candidate.
+        candidate: String,
+    },
+    /// The CPU time is too small for changes to exceed the noise.
+    TooLittleCpu {
+        /// Median CPU time under `system`, seconds.
+        cpu_s: f64,
     },
     /// Memory could not be measured.
     NoMemory,
@@ -113,20 +125,29 @@ impl Warning {
                 format!("under {candidate} the program crashes by {}", signal_text(*signal))
             }
             Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
+            Self::TimesOutUnder { candidate } => format!("under {candidate} a run did not end in time"),
+            Self::TooLittleCpu { cpu_s } => format!(
+                "the program uses {:.1} ms of CPU time: what starting a process takes varies as much, and allocators cannot be told apart",
+                cpu_s * 1e3
+            ),
             Self::NoMemory => "no memory figures: the runs end before memory can be read".to_owned(),
             Self::LoadHigh { load5, cpus } => {
-                format!("the machine was busy before the first run: load {load5:.1} on {cpus} CPUs")
+                format!(
+                    "the machine was busy before the first run: load {load5:.1} on {}",
+                    counted(*cpus, "CPU")
+                )
             }
         }
     }
 
-    /// Whether it says why that candidate is not picked.
+    /// Whether it is the reason why that candidate is not picked.
     pub(super) fn is_objection_to(&self, name: &str) -> bool {
         match self {
             Self::ExitDiffers { candidate, .. }
             | Self::OutputDiffers { candidate }
             | Self::CrashUnder { candidate, .. }
-            | Self::HangsUnder { candidate } => candidate == name,
+            | Self::HangsUnder { candidate }
+            | Self::TimesOutUnder { candidate } => candidate == name,
             _ => false,
         }
     }
@@ -134,7 +155,7 @@ impl Warning {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::TooShort { .. } | Self::NoMemory => {
+            Self::TooShort { .. } | Self::NoMemory | Self::TooLittleCpu { .. } => {
                 "give the program more work: a larger input, or a loop around it"
             }
             Self::TooNoisy { .. } => "stop what else is running, or take more runs with -n",
@@ -150,6 +171,7 @@ impl Warning {
             Self::CrashUnder { .. } | Self::HangsUnder { .. } => {
                 "it is not picked; keep this program away from it"
             }
+            Self::TimesOutUnder { .. } => "it is not picked; allow it more time with --timeout SECONDS",
             Self::LoadHigh { .. } => "wait until the machine is idle, or take more runs with -n",
         }
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pick, Summary};
+use super::{Pick, TrialSummary};
 
 /// The three picks, as indices into the list of candidates.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,16 +27,18 @@ impl Picks {
     }
 }
 
-/// Picks among the candidates that have data and are `eligible` (same length as `summaries`); None when there is none.
+/// Picks among the candidates that have data and are `eligible` (same length as `summaries`); None when there
+/// is none.
 ///
 /// Candidates are sorted by time and by fragmentation, worst first; the place is the rank, the last is the
-/// pick. Balanced is the highest sum of ranks, going through the candidates in order; of equal sums the one of
-/// higher memory rank.
+/// pick. Balanced is the highest sum of ranks, going through the candidates in order; of equal sums the one
+/// of higher memory rank.
 ///
-/// The paper is silent on two points. Equal values: the sort is stable in the reverse order of the candidates, so the
-/// one that stands first in the catalogue (`system`) ranks best among equals and is not displaced by its like. Candidates
-/// without data: they do not take part (the paper's zeros would make an untested candidate the fastest).
-pub fn analyse(summaries: &[Summary], eligible: &[bool]) -> Option<Picks> {
+/// The paper is silent on two points. Equal values: the sort is stable in the reverse order of the
+/// candidates, so the one that stands first in the catalogue (`system`) ranks best among equals and is not
+/// displaced by its like. Candidates without data: they do not take part (the paper's zeros would make an
+/// untested candidate the fastest).
+pub fn analyse(summaries: &[TrialSummary], eligible: &[bool]) -> Option<Picks> {
     let is_eligible = |i: &usize| eligible.get(*i).copied().unwrap_or(false);
     let known: Vec<usize> =
         (0..summaries.len()).filter(is_eligible).filter(|&i| summaries[i].has_data()).collect();

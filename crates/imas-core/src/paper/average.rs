@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running average.
 
-/// Average of `count + 1` values, given the `average` of the first `count` and the next one, `x` (Eq. 2). It keeps no
-/// sum, so nothing overflows however large the values.
+/// Average of `count + 1` values, given the `average` of the first `count` and the next one, `x` (Eq. 2). It
+/// keeps no sum, so nothing overflows however large the values.
 pub fn average(average: f64, count: u32, x: f64) -> f64 {
     let count = f64::from(count);
     average * (count / (count + 1.0)) + x / (count + 1.0)

@@ -23,8 +23,8 @@ pub fn cpu_load_pct(load5: f64, cpus: u32) -> f64 {
     load5 / f64::from(cpus.max(1)) * 100.0
 }
 
-/// Lines 16 to 22 of Algorithm 1. `fastest_heap_bytes` and `leanest_heap_bytes` are the average heaps of the program
-/// under these two picks (`avg_mem[0]` and `avg_mem[1]`).
+/// Lines 16 to 22 of Algorithm 1. `fastest_heap_bytes` and `leanest_heap_bytes` are the average heaps of the
+/// program under these two picks (`avg_mem[0]` and `avg_mem[1]`).
 pub fn choose(
     cpu_load_pct: f64,
     free_ram_bytes: f64,

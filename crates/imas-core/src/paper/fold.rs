@@ -4,13 +4,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Limits, average};
-use crate::candidate::{Candidate, Counted, count};
+use crate::candidate::{Candidate, CountedSample, count};
 use crate::record::{TrialRecord, in_order_of_time};
 
 /// What is known of a program under one candidate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
-pub struct Summary {
+pub struct TrialSummary {
     /// Tests in the averages.
     pub count: u32,
     /// Average of the tests' mean class means, ns.
@@ -21,14 +21,15 @@ pub struct Summary {
     pub heap_bytes: f64,
     /// Time of the last test that entered, seconds since the epoch; None before the first.
     pub last_test_s: Option<f64>,
-    /// Trials that yielded nothing by the candidate's doing ([`crate::candidate::NotCounted::is_candidates_doing`]).
-    /// The paper has no such count: there a program too short to measure stays in test mode for ever.
+    /// Trials that yielded nothing by the candidate's doing
+    /// ([`crate::candidate::NotCounted::is_candidates_doing`]). The paper has no such count: there a program
+    /// too short to measure stays in test mode for ever.
     pub void: u32,
     /// Time of the last of those.
     pub last_void_s: Option<f64>,
 }
 
-impl Summary {
+impl TrialSummary {
     /// True when the averages hold something.
     pub fn has_data(&self) -> bool {
         self.count > 0
@@ -50,7 +51,7 @@ impl Summary {
 
 /// Lines 23 to 33 of Algorithm 8: the test enters when the candidate has tests left and its wait is over.
 /// Returns whether it did.
-pub fn add(summary: &mut Summary, test: &Counted, time_s: f64, limits: &Limits) -> bool {
+pub fn add(summary: &mut TrialSummary, test: &CountedSample, time_s: f64, limits: &Limits) -> bool {
     if summary.count >= limits.max_tests || !limits.wait_is_over(summary.last_test_s, time_s) {
         return false;
     }
@@ -62,18 +63,18 @@ pub fn add(summary: &mut Summary, test: &Counted, time_s: f64, limits: &Limits) 
     true
 }
 
-/// Summaries by candidate, in the order of `candidates`, from all trials in order of time. A test's time is the moment
-/// its trial was made. Samples of candidates that the catalogue no longer has are left out; a candidate without samples
-/// has the default summary.
+/// Summaries by candidate, in the order of `candidates`, from all trials in order of time. A test's time is
+/// the moment its trial was made. Samples of candidates that the catalogue no longer has are left out; a
+/// candidate without samples has the default summary.
 pub fn fold(
     records: &[TrialRecord],
     candidates: &[Candidate],
     build_id: &str,
     limits: &Limits,
-) -> Vec<Summary> {
+) -> Vec<TrialSummary> {
     let ordered = in_order_of_time(records);
     let summarise = |candidate| {
-        let mut summary = Summary::default();
+        let mut summary = TrialSummary::default();
         for record in &ordered {
             enter(&mut summary, record, candidate, build_id, limits);
         }
@@ -84,14 +85,15 @@ pub fn fold(
 
 /// One record into one candidate's summary.
 fn enter(
-    summary: &mut Summary,
+    summary: &mut TrialSummary,
     record: &TrialRecord,
     candidate: &Candidate,
     build_id: &str,
     limits: &Limits,
 ) {
     let time_s = record.sample.made_unix_s;
-    // The waiting time of that day decides whether a test of that day counts: changing it now must not unmake old tests.
+    // The waiting time of that day decides whether a test of that day counts: changing it now must not unmake
+    // old tests.
     let limits = &Limits { retest_s: record.retest_s.unwrap_or(limits.retest_s), ..*limits };
     match count(record, candidate, build_id) {
         Ok(test) => {

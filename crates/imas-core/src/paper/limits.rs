@@ -22,7 +22,8 @@ impl Default for Limits {
 
 impl Limits {
     /// True when `now_s` is at least the waiting time after `last_s`; None has no wait. A last test in the
-    /// future (a clock set back) is as good as none, else it would hold up the tests until the clock caught up.
+    /// future (a clock set back) is as good as none, else it would hold up the tests until the clock caught
+    /// up.
     pub fn wait_is_over(&self, last_s: Option<f64>, now_s: f64) -> bool {
         last_s.is_none_or(|last_s| last_s > now_s || now_s - last_s >= self.retest_s)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The paper's policy to the letter, as pure functions: Algorithms 1, 8, 9, 10 and Eq. 2 of "The intelligent
-//! memory allocator selector" (Ülgen and Avci, 2015). Where the paper is silent the rule stands in the docs of
-//! the function.
+//! memory allocator selector" (Ülgen and Avci, 2015). Where the paper is silent the rule is in the docs
+//! of the function.
 
 mod analyse;
 mod average;
@@ -15,6 +15,6 @@ mod tests;
 pub use analyse::{Picks, analyse};
 pub use average::average;
 pub use choose::{Pick, choose, cpu_load_pct};
-pub use fold::{Summary, add, fold};
+pub use fold::{TrialSummary, add, fold};
 pub use limits::Limits;
 pub use next_test::next_test;

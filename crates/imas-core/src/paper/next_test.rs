@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Algorithm 10: which candidate is tested next.
 
-use super::{Limits, Summary};
+use super::{Limits, TrialSummary};
 
-/// The next candidate to test: from the one after `last` (index of the last tested) onwards, cyclic, the first that
-/// is `eligible`, has tests left and whose wait is over. None switches the test mode off.
+/// The next candidate to test: from the one after `last` (index of the last tested) onwards, cyclic, the
+/// first that is `eligible`, has tests left and whose wait is over. None switches the test mode off.
 ///
-/// Trials that yielded nothing take part in both rules, beyond the paper: they too start the wait, and as many of them as
-/// tests are allowed end the candidate's tests ([`Summary::void`]).
+/// Trials that yielded nothing take part in both rules, beyond the paper: they too start the wait, and as
+/// many of them as tests are allowed end the candidate's tests ([`super::TrialSummary::void`]).
 ///
 /// Without a last one, or where it has left the catalogue, the search starts with the first candidate.
 pub fn next_test(
-    summaries: &[Summary],
+    summaries: &[TrialSummary],
     last: Option<usize>,
     eligible: &[bool],
     limits: &Limits,

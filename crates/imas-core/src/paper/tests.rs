@@ -2,17 +2,18 @@
 //! Algorithms 8, 9 and 10 as tables, worked by hand.
 
 use super::*;
-use crate::candidate::{Candidate, Counted};
+use crate::candidate::{Candidate, CountedSample};
 use crate::record::TrialRecord;
-use crate::sample::{Ended, Memory, OpFigures, Sample};
+use crate::sample::{Ended, MemoryFigures, OpFigures, Sample};
 
 const NO_WAIT: Limits = Limits { max_tests: 5, retest_s: 0.0 };
 
-fn test(ns_per_op: f64, frag: f64, heap_bytes: f64) -> Counted {
-    Counted { ns_per_op, frag, heap_bytes }
+fn test(ns_per_op: f64, frag: f64, heap_bytes: f64) -> CountedSample {
+    CountedSample { ns_per_op, frag, heap_bytes }
 }
 
-/// A trial of `candidate` with a heap of 1,000 bytes of which `live` are in use, and mallocs of 4 * `ns_per_op`.
+/// A trial of `candidate` with a heap of 1,000 bytes of which `live` are in use, and mallocs of 4 *
+/// `ns_per_op`.
 fn trial(time_s: f64, candidate: &str, ns_per_op: f64, live: u64) -> TrialRecord {
     TrialRecord {
         sample: Sample {
@@ -21,7 +22,12 @@ fn trial(time_s: f64, candidate: &str, ns_per_op: f64, live: u64) -> TrialRecord
             served: candidate.into(),
             made_unix_s: time_s,
             malloc: OpFigures { calls: 9, sampled: 1, mean_ns: 4.0 * ns_per_op, ..OpFigures::default() },
-            memory: Memory { snapshots: 1, heap_mean: 1000, live_mean: live, ..Memory::default() },
+            memory: MemoryFigures {
+                snapshots: 1,
+                heap_mean: 1000,
+                live_mean: live,
+                ..MemoryFigures::default()
+            },
             ..Sample::default()
         },
         ..TrialRecord::default()
@@ -36,12 +42,12 @@ fn catalogue() -> Vec<Candidate> {
     ]
 }
 
-fn known(ns_per_op: f64, frag: f64) -> Summary {
-    Summary { count: 1, ns_per_op, frag, ..Summary::default() }
+fn known(ns_per_op: f64, frag: f64) -> TrialSummary {
+    TrialSummary { count: 1, ns_per_op, frag, ..TrialSummary::default() }
 }
 
-fn tested(count: u32, last_test_s: f64) -> Summary {
-    Summary { count, last_test_s: Some(last_test_s), ..Summary::default() }
+fn tested(count: u32, last_test_s: f64) -> TrialSummary {
+    TrialSummary { count, last_test_s: Some(last_test_s), ..TrialSummary::default() }
 }
 
 mod algorithm_8 {
@@ -49,7 +55,7 @@ mod algorithm_8 {
 
     #[test]
     fn averages_of_three_tests() {
-        let mut summary = Summary::default();
+        let mut summary = TrialSummary::default();
         for (time_s, test) in
             [(1.0, test(40.0, 0.5, 100.0)), (2.0, test(20.0, 0.1, 300.0)), (3.0, test(60.0, 0.3, 200.0))]
         {
@@ -63,7 +69,7 @@ mod algorithm_8 {
 
     #[test]
     fn the_sixth_test_does_not_enter() {
-        let mut summary = Summary::default();
+        let mut summary = TrialSummary::default();
         for time_s in [1.0, 2.0, 3.0, 4.0, 5.0] {
             assert!(add(&mut summary, &test(10.0, 0.1, 1.0), time_s, &NO_WAIT));
         }
@@ -75,7 +81,7 @@ mod algorithm_8 {
     #[test]
     fn a_test_before_the_wait_is_over_does_not_enter() {
         let limits = Limits::default();
-        let mut summary = Summary::default();
+        let mut summary = TrialSummary::default();
         assert!(add(&mut summary, &test(10.0, 0.1, 1.0), 1000.0, &limits));
         assert!(!add(&mut summary, &test(99.0, 0.9, 9.0), 4599.0, &limits));
         assert_eq!((summary.count, summary.last_test_s), (1, Some(1000.0)));
@@ -108,8 +114,8 @@ mod algorithm_8 {
     #[test]
     fn candidates_without_trials_have_the_empty_summary() {
         let summaries = fold(&[trial(1.0, "hoard", 1.0, 1)], &catalogue(), "", &NO_WAIT);
-        assert_eq!(summaries[0], Summary::default());
-        assert_eq!(summaries[2], Summary::default());
+        assert_eq!(summaries[0], TrialSummary::default());
+        assert_eq!(summaries[2], TrialSummary::default());
         assert!(fold(&[], &[], "", &NO_WAIT).is_empty());
     }
 
@@ -143,8 +149,8 @@ mod algorithm_9 {
         analyse(&summaries, &vec![true; values.len()]).map(|p| (p.fastest, p.leanest, p.balanced))
     }
 
-    /// Table 2 of the paper in spirit: four allocators. By time worst first: 2 (90), 0 (70), 3 (60), 1 (50); by
-    /// fragmentation worst first: 3 (.4), 2 (.3), 1 (.2), 0 (.1).
+    /// Table 2 of the paper in spirit: four allocators. By time worst first: 2 (90), 0 (70), 3 (60), 1 (50);
+    /// by fragmentation worst first: 3 (.4), 2 (.3), 1 (.2), 0 (.1).
     ///
     /// | candidate | rank time | rank memory | sum |
     /// | 0 | 2 | 4 | 6 |
@@ -178,7 +184,7 @@ mod algorithm_9 {
 
     #[test]
     fn candidates_without_data_or_not_eligible_take_no_part() {
-        let summaries = [Summary::default(), known(50.0, 0.5), known(10.0, 0.1)];
+        let summaries = [TrialSummary::default(), known(50.0, 0.5), known(10.0, 0.1)];
         let picks = analyse(&summaries, &[true, true, true]).unwrap();
         assert_eq!((picks.fastest, picks.leanest, picks.balanced), (2, 2, 2));
         let picks = analyse(&summaries, &[true, true, false]).unwrap();
@@ -188,7 +194,8 @@ mod algorithm_9 {
     }
 
     proptest::proptest! {
-        /// Against the paper's own loops, written out as printed. Values are distinct, where it is unambiguous.
+        /// Against the paper's own loops, written out as printed. Values are distinct, where it is
+        /// unambiguous.
         #[test]
         fn as_printed(times in distinct(), frags in distinct()) {
             let n = times.len().min(frags.len());
@@ -230,27 +237,27 @@ mod algorithm_10 {
 
     const ALL: [bool; 4] = [true; 4];
 
-    fn next(summaries: &[Summary], last: Option<usize>) -> Option<usize> {
+    fn next(summaries: &[TrialSummary], last: Option<usize>) -> Option<usize> {
         next_test(summaries, last, &ALL[..summaries.len()], &Limits::default(), 10_000.0)
     }
 
     #[test]
     fn round_robin_from_the_last() {
-        let none = [Summary::default(); 4];
+        let none = [TrialSummary::default(); 4];
         for (last, expected) in [(None, 0), (Some(0), 1), (Some(2), 3), (Some(3), 0)] {
             assert_eq!(next(&none, last), Some(expected), "{last:?}");
         }
     }
 
     #[test]
-    fn the_last_itself_comes_last_of_all() {
+    fn the_last_tested_candidate_comes_last() {
         let mut summaries = [tested(5, 0.0); 4];
         summaries[2] = tested(4, 0.0);
         assert_eq!(next(&summaries, Some(2)), Some(2));
     }
 
     #[test]
-    fn who_is_done_or_must_wait_is_passed_over() {
+    fn a_finished_or_waiting_candidate_is_skipped() {
         let summaries = [tested(5, 0.0), tested(1, 9_000.0), tested(1, 6_401.0), tested(1, 6_400.0)];
         assert_eq!(next(&summaries, None), Some(3));
         assert_eq!(next(&summaries[..3], None), None, "test mode is off");
@@ -264,8 +271,8 @@ mod algorithm_10 {
     }
 
     #[test]
-    fn who_may_not_be_used_is_not_tested() {
-        let none = [Summary::default(); 3];
+    fn an_unusable_candidate_is_not_tested() {
+        let none = [TrialSummary::default(); 3];
         let limits = Limits::default();
         assert_eq!(next_test(&none, Some(0), &[true, false, true], &limits, 1.0), Some(2));
         assert_eq!(next_test(&none, Some(0), &[false; 3], &limits, 1.0), None);
@@ -273,23 +280,27 @@ mod algorithm_10 {
 
     #[test]
     fn a_smaller_catalogue_starts_over() {
-        assert_eq!(next(&[Summary::default(); 2], Some(4)), Some(0));
+        assert_eq!(next(&[TrialSummary::default(); 2], Some(4)), Some(0));
     }
 
     #[test]
     fn trials_that_yield_nothing_come_to_an_end_and_wait_too() {
-        let void = |void, last_void_s| Summary { void, last_void_s: Some(last_void_s), ..Summary::default() };
+        let void = |void, last_void_s| TrialSummary {
+            void,
+            last_void_s: Some(last_void_s),
+            ..TrialSummary::default()
+        };
         assert_eq!(next(&[void(5, 0.0)], None), None);
         assert_eq!(next(&[void(4, 0.0)], None), Some(0));
         assert_eq!(next(&[void(1, 9_999.0)], None), None);
-        let both = Summary { last_void_s: Some(9_999.0), ..tested(1, 0.0) };
+        let both = TrialSummary { last_void_s: Some(9_999.0), ..tested(1, 0.0) };
         assert_eq!(next(&[both], None), None);
     }
 
     /// Four candidates, five tests each, no wait: twenty trials in four times five, then test mode is off.
     #[test]
     fn twenty_trials_settle_four_candidates() {
-        let mut summaries = [Summary::default(); 4];
+        let mut summaries = [TrialSummary::default(); 4];
         let (mut last, mut order) = (None, vec![]);
         while let Some(i) = next_test(&summaries, last, &ALL, &NO_WAIT, 1.0) {
             add(&mut summaries[i], &test(1.0, 0.1, 1.0), 1.0, &NO_WAIT);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Judging picks on runs that did not choose them.
 //!
-//! A third of a program's rounds judges what was chosen on the others ([`super::turns`]). The pick is compared there with the candidate that those others
-//! call best when all of them are looked at, without margin or proof: what could be known without the runs that judge. (Naming it on the runs that judge would make
-//! it look better than any candidate is, and every policy worse.) Where the truth is known it judges instead.
+//! A third of a program's rounds judges what was chosen on the others ([`mod@super::turns`]). The pick is
+//! compared there with the candidate that those others call best when all of them are looked at, without
+//! margin or proof: what could be known without the runs that judge. (Naming it on the runs that judge would
+//! make it look better than any candidate is, and every policy worse.) Where the truth is known it judges
+//! instead.
 //!
-//! The runs that judge are noisy too. How far a program's regret may be off is told by how much its rounds disagree, and the share of programs within
-//! 3 % is given three ways: as counted, with that noise taken out ([`true_share_at_most`]), and the number of those that are shown to be beyond.
+//! The runs that judge are noisy too. How far a program's regret may be off follows from how much its rounds
+//! disagree, and the share of programs within 3 % is given three ways: as counted, with that noise taken out
+//! ([`true_share_at_most`]), and the number of those that are shown to be beyond.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -14,10 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 use super::cost::{best, cost};
-use super::program::Program;
+use super::program::SimulatedProgram;
 use super::turns::{Turn, shuffled, turns};
 use crate::adaptive::{Point, Settings};
-use crate::stats::{Blurred, Interval, Moments, bootstrap, more, saved, t_quantile, true_share_at_most};
+use crate::stats::{
+    Interval, MeasuredValue, Moments, bootstrap, more, saved, t_quantile, true_share_at_most,
+};
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;
@@ -43,7 +48,8 @@ impl Default for Plan {
     }
 }
 
-/// What became of one program under one policy: geometric means over the splits, as fractions like those of [`PolicyResult`].
+/// What became of one program under one policy: geometric means over the splits, as fractions like those of
+/// [`PolicyResult`].
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ProgramResult {
     /// Its name.
@@ -52,8 +58,8 @@ pub struct ProgramResult {
     pub trials: f64,
     /// Score lost against the best candidate's: 0.01 is 1 % more CPU and memory together.
     pub regret: f64,
-    /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is known
-    /// or fewer than two rounds judged.
+    /// Standard error of that by the rounds that judged, and its degrees of freedom. None where the truth is
+    /// known or fewer than two rounds judged.
     pub regret_error: Option<(f64, f64)>,
     /// Judged by the truth, without any error.
     pub by_truth: bool,
@@ -99,7 +105,8 @@ impl Judged {
     }
 }
 
-/// What became of all programs under one policy: geometric means over the programs, as fractions. Means and shares of no programs are NaN, which JSON has as null.
+/// What became of all programs under one policy: geometric means over the programs, as fractions. Means and
+/// shares of no programs are NaN, which JSON has as null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct PolicyResult {
     /// Its name.
@@ -128,14 +135,14 @@ pub struct PolicyResult {
     pub within_3_pct: f64,
     /// The same with the noise of the judgement taken out. None where the truth is known.
     pub within_3_pct_less_noise: Option<f64>,
-    /// Programs whose regret is above 3 % beyond doubt (95 %, each for itself).
+    /// Programs whose regret is above 3 % with certainty (95 %, each for itself).
     pub beyond_3_pct: usize,
     /// Program by program.
     pub details: Vec<ProgramResult>,
 }
 
 /// Runs one policy over all programs; those that have not what it looks at are left out of its result.
-pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> PolicyResult {
+pub fn assess(contender: &Contender, programs: &[SimulatedProgram], plan: &Plan) -> PolicyResult {
     let judged: Vec<Judged> =
         programs.iter().enumerate().filter_map(|(i, p)| one_program(contender, p, plan, i as u64)).collect();
     summary(contender.name(), judged, plan)
@@ -143,7 +150,7 @@ pub fn assess(contender: &Contender, programs: &[Program], plan: &Plan) -> Polic
 
 pub(super) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> PolicyResult {
     let of = |figure: fn(&Judged) -> f64| judged.iter().map(figure).collect::<Vec<f64>>();
-    // Programs are resampled: one alone says nothing of others.
+    // Programs are resampled, because the regret of one program does not predict that of others.
     let interval = |values: &[f64], fraction: fn(f64) -> f64| {
         let are_several = values.len() > 1;
         let mean = |values: &[f64]| mean(values).map(fraction);
@@ -166,27 +173,27 @@ pub(super) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> Polic
         harmed: count(&|one| one.score > margin),
         within_3_pct: count(&|one| one.regret <= WITHIN) as f64 / judged.len() as f64,
         within_3_pct_less_noise: less_noise(&judged),
-        beyond_3_pct: count(&|one| one.regret - doubt(one) > WITHIN),
+        beyond_3_pct: count(&|one| one.regret - regret_bound(one) > WITHIN),
         details: judged.into_iter().map(Judged::in_fractions).collect(),
     }
 }
 
 /// Of the programs whose error is known; None when that is none.
 fn less_noise(judged: &[Judged]) -> Option<f64> {
-    let blurred = |one: &Judged| {
+    let with_error = |one: &Judged| {
         let (error, freedom) = one.regret_error?;
-        Some(Blurred { value: one.regret, error, freedom })
+        Some(MeasuredValue { value: one.regret, error, freedom })
     };
-    let values: Vec<_> = judged.iter().filter_map(blurred).collect();
+    let values: Vec<_> = judged.iter().filter_map(with_error).collect();
     true_share_at_most(&values, WITHIN, LEAST_ERROR)
 }
 
 /// By how much the regret may be too high, one-sided.
-fn doubt(one: &Judged) -> f64 {
+fn regret_bound(one: &Judged) -> f64 {
     match one.regret_error {
         _ if one.by_truth => 0.0,
         Some((error, freedom)) => t_quantile(0.05, freedom) * error.max(LEAST_ERROR),
-        None => f64::INFINITY, // one round shows nothing beyond doubt
+        None => f64::INFINITY, // one round proves nothing
     }
 }
 
@@ -200,7 +207,7 @@ fn average(values: &[f64]) -> f64 {
 
 pub(super) fn one_program(
     contender: &Contender,
-    program: &Program,
+    program: &SimulatedProgram,
     plan: &Plan,
     number: u64,
 ) -> Option<Judged> {
@@ -228,7 +235,7 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn new(program: &Program, turn: &Turn<'_>, pick: usize, w: f64) -> Option<Self> {
+    fn new(program: &SimulatedProgram, turn: &Turn<'_>, pick: usize, w: f64) -> Option<Self> {
         if let Some(truth) = &program.truth {
             let best = truth.iter().map(|point| point.score(w)).fold(f64::INFINITY, f64::min);
             let score = truth[pick].score(w);
@@ -259,7 +266,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn new(program: &Program) -> Self {
+    fn new(program: &SimulatedProgram) -> Self {
         Self {
             trials: 0.0,
             regret: 0.0,
@@ -292,7 +299,7 @@ impl Sum {
         Some(((rounds.xx / freedom / f64::from(rounds.count)).sqrt(), freedom))
     }
 
-    fn judged(self, program: &Program) -> Judged {
+    fn judged(self, program: &SimulatedProgram) -> Judged {
         let turns = self.turns;
         let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / turns));
         Judged {
@@ -314,7 +321,8 @@ mod tests {
     use super::*;
     use crate::simulate::World;
 
-    /// With the truth hidden the judgement says about what the truth does, of a policy, of what is never right and of what could be known.
+    /// With the truth hidden the judgement says about what the truth does, of a policy, of what is never
+    /// right and of what could be known.
     #[test]
     fn the_noise_of_judging_is_taken_out() {
         let world = World { programs: 150, rounds: 12, ..World::default() };
@@ -342,9 +350,10 @@ mod tests {
         }
     }
 
-    /// One round that judges shows nothing beyond doubt, one program nothing of others, and none nothing at all.
+    /// One round that judges proves nothing, one program nothing of others, and none nothing at
+    /// all.
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn unknown_figures_are_not_printed() {
         let one = |regret_error, by_truth| Judged {
             program: "p".to_owned(),
             trials: 4.0,
@@ -369,9 +378,10 @@ mod tests {
         assert_eq!(serde_json::to_value(&none).unwrap()["regret"], serde_json::Value::Null);
     }
 
-    /// Twice the memory and four times the CPU: the logarithms are 0.69 and 1.39, but it is 1 and 3 more, and 1.83 together.
+    /// Twice the memory and four times the CPU: the logarithms are 0.69 and 1.39, but it is 1 and 3 more, and
+    /// 1.83 together.
     #[test]
-    fn of_a_program_fractions_are_said_as_of_all() {
+    fn of_a_program_fractions_are_those_of_all() {
         let one = Judged {
             program: "p".to_owned(),
             trials: 4.0,
@@ -386,15 +396,18 @@ mod tests {
         let result = summary("x".to_owned(), vec![one], &Plan { resamples: 20, ..Plan::default() });
         let detail = &result.details[0];
         let (error, freedom) = detail.regret_error.unwrap();
-        let said = [detail.cpu, detail.memory, detail.score, detail.regret, error];
+        let figures = [detail.cpu, detail.memory, detail.score, detail.regret, error];
         let wanted = [3.0, 1.0, 8_f64.sqrt() - 1.0, 8_f64.sqrt() - 1.0, 8_f64.sqrt() * 0.01];
-        assert!(said.iter().zip(wanted).all(|(said, wanted)| (said - wanted).abs() < 1e-12), "{detail:?}");
+        assert!(
+            figures.iter().zip(wanted).all(|(figure, wanted)| (figure - wanted).abs() < 1e-12),
+            "{detail:?}"
+        );
         assert_eq!((freedom, detail.regret), (3.0, result.regret), "of one program the mean is its own");
     }
 
     /// What could be known without the runs that judge is the measure itself.
     #[test]
-    fn nobody_is_ahead_of_all_that_was_seen_but_by_luck() {
+    fn the_best_of_all_runs_has_no_regret() {
         let mut programs = World { programs: 10, ..World::default() }.programs(3);
         programs.iter_mut().for_each(|program| program.truth = None);
         let all = assess(&Contender::All, &programs, &Plan { splits: 4, resamples: 20, ..Plan::default() });

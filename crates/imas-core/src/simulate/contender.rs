@@ -2,10 +2,10 @@
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
 use super::cost::best;
-use super::program::Program;
-use crate::adaptive::{self, Board, Role, Settings, board::Trial};
-use crate::candidate::Counted;
-use crate::paper::{self, Limits, Summary};
+use super::program::SimulatedProgram;
+use crate::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
+use crate::candidate::CountedSample;
+use crate::paper::{self, Limits, TrialSummary};
 
 /// A policy in the laboratory.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,13 +16,13 @@ pub enum Contender {
     Paper(Limits),
     /// One candidate for every program; `system` where it does not run.
     Always(String),
-    /// Every candidate in every round, then the best of them without margin or proof: nobody knows more.
+    /// Every candidate in every round, then the best of them without margin or proof: it is unknown more.
     All,
 }
 
 /// What a policy did with a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct ContenderOutcome {
     /// Trials it asked for.
     pub trials: u32,
     /// Index of the candidate it settled on.
@@ -40,51 +40,60 @@ impl Contender {
         }
     }
 
-    /// Lets it settle on a candidate, seeing of the measured rounds only `seen`, in that order, and at the machine's weight `w`. None when the program
-    /// has not what the policy looks at (`paper`: counted rounds).
-    pub fn settle(&self, program: &Program, seen: &[usize], w: f64, seed: u64) -> Option<Outcome> {
+    /// Lets it settle on a candidate, seeing of the measured rounds only `seen`, in that order, and at the
+    /// machine's weight `w`. None when the program has not what the policy looks at (`paper`: counted
+    /// rounds).
+    pub fn settle(
+        &self,
+        program: &SimulatedProgram,
+        seen: &[usize],
+        w: f64,
+        seed: u64,
+    ) -> Option<ContenderOutcome> {
         match self {
             Self::Adaptive(settings) => Some(adaptive(program, seen, w, &Settings { seed, ..*settings })),
             Self::Paper(limits) => paper(program, seen, limits, seed),
             Self::Always(name) => {
                 let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
-                Some(Outcome { trials: 0, pick })
+                Some(ContenderOutcome { trials: 0, pick })
             }
             Self::All => {
                 let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
-                Some(Outcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
+                Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
             }
         }
     }
 }
 
-/// Each trial takes the candidate's run of the round that the policy is in; when the rounds are used up the policy has to decide
-/// with what it knows.
-fn adaptive(program: &Program, seen: &[usize], w: f64, settings: &Settings) -> Outcome {
+/// Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy
+/// has to decide by the trials so far.
+fn adaptive(program: &SimulatedProgram, seen: &[usize], w: f64, settings: &Settings) -> ContenderOutcome {
     let len = program.candidates.len();
     let roles = vec![Role::Tested; len];
-    // There are no more rounds than these: a policy that kept some of its error for later ones would not be the one that a user has.
+    // There are no more rounds than these: a policy that kept some of its error for later ones would not be
+    // the one that a user has.
     let most = u32::try_from(seen.len()).unwrap_or(u32::MAX).min(settings.max_rounds);
     let settings = &Settings { max_rounds: most, ..*settings };
-    let mut trials: Vec<Trial> = vec![];
+    let mut trials: Vec<JudgedTrial> = vec![];
     loop {
         let board = Board::new(&trials, len, 0);
         let judgement = adaptive::judge(&board, &roles, 0, w, settings);
-        let outcome = Outcome { trials: board.trials(), pick: judgement.pick };
+        let outcome = ContenderOutcome { trials: board.trials(), pick: judgement.pick };
         let Some(candidate) = judgement.next else { return outcome };
         let again = board.in_round.contains(&candidate) || trials.is_empty();
         let round = (board.rounds as usize + usize::from(again)).saturating_sub(1);
         let Some(&round) = seen.get(round) else { return outcome };
-        trials.push(Trial { candidate, point: program.rounds[round][candidate] });
+        trials.push(JudgedTrial { candidate, point: program.rounds[round][candidate] });
     }
 }
 
-/// Every candidate `max_tests` times, round robin, each test one of the counted runs; those are used anew when they run out.
-fn paper(program: &Program, seen: &[usize], limits: &Limits, seed: u64) -> Option<Outcome> {
+/// Every candidate `max_tests` times, round robin, each test one of the counted runs; those are used anew
+/// when they run out.
+fn paper(program: &SimulatedProgram, seen: &[usize], limits: &Limits, seed: u64) -> Option<ContenderOutcome> {
     let rounds = counted(program, seen);
     let limits = Limits { retest_s: 0.0, ..*limits };
     let eligible = in_all(&rounds, program.candidates.len());
-    let mut summaries = vec![Summary::default(); program.candidates.len()];
+    let mut summaries = vec![TrialSummary::default(); program.candidates.len()];
     let (mut trials, mut last) = (0, None);
     while let Some(next) = paper::next_test(&summaries, last, &eligible, &limits, f64::from(trials)) {
         let count = u64::from(summaries[next].count);
@@ -94,16 +103,16 @@ fn paper(program: &Program, seen: &[usize], limits: &Limits, seed: u64) -> Optio
         (trials, last) = (trials + 1, Some(next));
     }
     let picks = paper::analyse(&summaries, &eligible)?;
-    Some(Outcome { trials, pick: picks.balanced })
+    Some(ContenderOutcome { trials, pick: picks.balanced })
 }
 
 /// Which candidates have figures in every one of these rounds.
-pub fn in_all(rounds: &[&[Option<Counted>]], candidates: usize) -> Vec<bool> {
+pub fn in_all(rounds: &[&[Option<CountedSample>]], candidates: usize) -> Vec<bool> {
     (0..candidates).map(|i| rounds.iter().all(|round| round[i].is_some())).collect()
 }
 
 /// The counted rounds that may be seen, with figures of `system`.
-fn counted<'a>(program: &'a Program, seen: &[usize]) -> Vec<&'a [Option<Counted>]> {
+fn counted<'a>(program: &'a SimulatedProgram, seen: &[usize]) -> Vec<&'a [Option<CountedSample>]> {
     let is_seen = |number: &usize| !program.same_runs || seen.contains(number);
     let rounds = program.counted.iter().enumerate().filter(|(number, _)| is_seen(number));
     rounds.map(|(_, round)| round.as_slice()).filter(|round| round[0].is_some()).collect()

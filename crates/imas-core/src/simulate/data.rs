@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Raw runs as lines of JSON: what `imas bench --export-runs` and `imas-lab suite run` write and `imas-lab simulate` reads.
+//! Raw runs as lines of JSON: what `imas bench --export-runs` and `imas-lab suite run` write and `imas-lab
+//! simulate` reads.
 //!
-//! A header line names the machine; each further line is one run. Files may be joined end to end. The reader is tolerant:
-//! unknown keys are ignored, missing ones take their default, and lines that are no JSON (a torn last one) are counted.
+//! A header line names the machine; each further line is one run. Files may be joined end to end. The reader
+//! is tolerant: unknown keys are ignored, missing ones take their default, and lines that are no JSON (a torn
+//! last one) are counted.
 //!
-//! Rounds are numbered from 0 by each start. Where another start has used the numbers for the same program and candidate, those
-//! of the later start are moved behind them, so that no run is lost and no run is compared with one of another hour. A run that
-//! is there twice, in the same instant, counts once.
+//! Rounds are numbered from 0 by each start. Where another start has used the numbers for the same program
+//! and candidate, those of the later start are moved after them, so that no run is lost and no run is
+//! compared with one of another hour. A run that is there twice, in the same instant, counts once.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,16 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use super::dropped::{Dropped, NotRun};
 use super::outputs::Varying;
+use crate::bench::MeasuredRun;
 use crate::curve::Curve;
 use crate::latency::Latency;
 use crate::pace::Pace;
 use crate::split::Split;
 
-/// First line of what one invocation wrote.
+/// First line of what one session wrote; it holds for the lines after it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
-pub struct Header {
-    /// Always `runs`.
+pub struct DataHeader {
+    /// `runs`; `mobile` for those of the mobile study.
     pub imas: String,
     /// Version of this format.
     pub schema: u32,
@@ -35,10 +38,13 @@ pub struct Header {
     pub host: serde_json::Value,
     /// Version by candidate.
     pub versions: BTreeMap<String, String>,
+    /// Load of the machine before the first run, one-minute average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load1: Option<f64>,
 }
 
 /// How a run was made.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunKind {
     /// As in production: nothing counted inside the program.
@@ -48,7 +54,12 @@ pub enum RunKind {
     Counted,
 }
 
-/// One run. Units: seconds, bytes, ns.
+/// What names a run in a file: program, candidate, kind and round.
+pub type RunKey = (String, String, RunKind, u32);
+
+/// One run of any verb: the only format of raw runs. Units: seconds, bytes, ns.
+///
+/// What every run has is a field; what only some executors measure is in [`RawRun::figures`] by name.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct RawRun {
@@ -66,10 +77,13 @@ pub struct RawRun {
     pub exit: i32,
     /// False when the run does not count.
     pub ok: bool,
-    /// Why not.
+    /// Why not, in a word: timeout, hang, crash, exit, output, check, ready or load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Digest of what it wrote; None where nobody looked, or it was not written down.
+    /// The last message of the program or of its load, when the run does not count.
+    #[serde(skip_serializing_if = "Option::is_none", alias = "said")]
+    pub message: Option<String>,
+    /// Digest of what it wrote; None where it was not recorded, or it was not written down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// User CPU time of the tree.
@@ -86,6 +100,10 @@ pub struct RawRun {
     pub mean_bytes: u64,
     /// Its peak.
     pub peak_bytes: u64,
+    /// Context switches by waiting.
+    pub voluntary_switches: u64,
+    /// Context switches by preemption.
+    pub involuntary_switches: u64,
     /// User-mode instructions, where counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
@@ -128,13 +146,62 @@ pub struct RawRun {
     /// Counted runs: memory through the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
+    /// Load of the machine before the run, one-minute average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load1: Option<f64>,
+    /// The CPU that it was kept on; None when it could use all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<usize>,
+    /// The part of a study that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// Further figures by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// Who served the malloc calls of each of several programs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub served: BTreeMap<String, String>,
+}
+
+impl RawRun {
+    /// What names this run.
+    #[must_use]
+    pub fn key(&self) -> RunKey {
+        (self.program.clone(), self.candidate.clone(), self.kind, self.round)
+    }
+
+    /// The figures by which it is compared with other runs.
+    #[must_use]
+    pub fn measured(&self) -> MeasuredRun {
+        MeasuredRun {
+            round: self.round,
+            exit: self.exit,
+            user_s: self.user_s,
+            system_s: self.system_s,
+            wall_s: self.wall_s,
+            peak_bytes: self.peak_bytes,
+            mean_bytes: self.mean_bytes,
+            minor_faults: self.minor_faults,
+            major_faults: self.major_faults,
+            instructions: self.instructions,
+            cycles: self.cycles,
+            dtlb_misses: self.dtlb_misses,
+            cache_misses: self.cache_misses,
+            voluntary_switches: self.voluntary_switches,
+            involuntary_switches: self.involuntary_switches,
+            outlier: false,
+            output: self.output.clone(),
+            pace: self.pace,
+            even_cpu_s: None,
+        }
+    }
 }
 
 /// What was read.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
     /// In the order of the lines.
-    pub headers: Vec<Header>,
+    pub headers: Vec<DataHeader>,
     /// In the order of the lines.
     pub runs: Vec<RawRun>,
     /// Programs that were left out as a whole.
@@ -163,20 +230,21 @@ impl Data {
         self.dropped.reasons()
     }
 
-    /// Runs that were blamed before it was seen that the output varies.
-    fn forgive(&mut self) {
+    /// Accepts runs that failed by their output before it was known that the output varies.
+    fn accept_varying_outputs(&mut self) {
         for run in &mut self.runs {
-            self.varying.forgive(&run.program, &mut run.ok, &mut run.why);
+            self.varying.accept(&run.program, &mut run.ok, &mut run.why);
         }
     }
 }
 
 impl Data {
-    /// How many CPUs the starts could use, in words: "2", or "1 to 2" where they differ; "unknown" where none says.
+    /// How many CPUs the starts could use, as text: "2", or "1 to 2" where they differ; "unknown" without
+    /// any figure.
     #[must_use]
     pub fn cpus(&self) -> String {
-        let said = || self.headers.iter().filter_map(|header| header.host["cpus"].as_u64());
-        match (said().min(), said().max()) {
+        let cpus = || self.headers.iter().filter_map(|header| header.host["cpus"].as_u64());
+        match (cpus().min(), cpus().max()) {
             (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
             (_, Some(most)) => most.to_string(),
             _ => "unknown".to_owned(),
@@ -210,7 +278,7 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
             } else if let Some(not_run) = not_run(line) {
                 data.dropped.left_out(not_run);
             } else if let Ok(line) = serde_json::from_str(line) {
-                data.varying.told(line);
+                data.varying.record(line);
             } else {
                 let why = serde_json::from_str::<RawRun>(line).map_or_else(
                     |error| error.to_string(),
@@ -221,7 +289,7 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
         }
         data.runs.extend(rounds.join(start));
     }
-    data.forgive();
+    data.accept_varying_outputs();
     data
 }
 
@@ -260,8 +328,8 @@ impl Rounds {
     }
 }
 
-fn header(line: &str) -> Option<Header> {
-    serde_json::from_str::<Header>(line).ok().filter(|header| header.imas == "runs")
+fn header(line: &str) -> Option<DataHeader> {
+    serde_json::from_str::<DataHeader>(line).ok().filter(|header| header.imas == "runs")
 }
 
 fn run(line: &str) -> Option<RawRun> {
@@ -278,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_is_known_unless_it_ran_later() {
+    fn a_left_out_program_is_listed_unless_it_ran_later() {
         let text = concat!(
             "{\"program\":\"c\",\"candidate\":\"system\",\"ok\":true,\"at_s\":1.0}\n",
             "{\"left_out\":\"c\",\"why\":\"no input\",\"at_s\":2.0}\n",
@@ -293,20 +361,21 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_blamed_where_the_output_varies() {
+    fn no_candidate_is_rejected_when_the_output_varies() {
         let run = |program: &str, why: &str| {
             format!("{{\"program\":\"{program}\",\"candidate\":\"a\",\"ok\":false,\"why\":\"{why}\"}}\n")
         };
-        let said = "{\"output_varies\":\"p\",\"at_s\":1.0}\n".to_owned();
-        let data = read(&(run("p", "output") + &run("p", "crash") + &run("q", "output") + &said));
+        let varies = "{\"output_varies\":\"p\",\"at_s\":1.0}\n".to_owned();
+        let data = read(&(run("p", "output") + &run("p", "crash") + &run("q", "output") + &varies));
         assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
         let whys: Vec<_> = data.runs.iter().map(|run| (run.ok, run.why.as_deref())).collect();
         assert_eq!(whys, [(true, None), (false, Some("crash")), (false, Some("output"))]);
     }
 
-    /// A file from before such lines: what `system` wrote tells. In files of two machines it may differ without varying.
+    /// A file from before such lines: what `system` wrote tells. In files of two machines it may differ
+    /// without varying.
     #[test]
-    fn nobody_is_blamed_where_system_wrote_different_things() {
+    fn no_candidate_is_rejected_when_outputs_of_system_differ() {
         let run = |candidate: &str, round: u32, output: &str| {
             let ok = candidate == "system" || output == "1";
             let why = if ok { "" } else { ",\"why\":\"output\"" };
@@ -315,20 +384,20 @@ mod tests {
             )
         };
         let one = run("system", 0, "1") + &run("a", 0, "2");
-        let blamed = |texts: &[&str]| {
+        let rejected = |texts: &[&str]| {
             let data = read_all(texts.iter().copied());
             assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
             data.runs.iter().filter(|run| !run.ok).count()
         };
-        assert_eq!(blamed(&[&one]), 1);
-        assert_eq!(blamed(&[&(one.clone() + &run("system", 1, "3"))]), 0);
-        assert_eq!(blamed(&[&one, &run("system", 1, "3")]), 1, "of another machine");
+        assert_eq!(rejected(&[&one]), 1);
+        assert_eq!(rejected(&[&(one.clone() + &run("system", 1, "3"))]), 0);
+        assert_eq!(rejected(&[&one, &run("system", 1, "3")]), 1, "of another machine");
         let failed = run("system", 1, "3").replace("true", "false");
-        assert_eq!(blamed(&[&(one.clone() + &failed)]), 2, "what a run that failed wrote says nothing");
+        assert_eq!(rejected(&[&(one.clone() + &failed)]), 2, "the output of a failed run is no evidence");
     }
 
     #[test]
-    fn starts_on_fewer_cpus_are_told() {
+    fn starts_on_fewer_cpus_are_reported() {
         let header = |cpus: u32| format!("{{\"imas\":\"runs\",\"schema\":1,\"host\":{{\"cpus\":{cpus}}}}}\n");
         assert_eq!(read(&header(2)).cpus(), "2");
         assert_eq!(read(&(header(2) + &header(1))).cpus(), "1 to 2");

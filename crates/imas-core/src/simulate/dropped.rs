@@ -17,13 +17,14 @@ pub struct NotRun {
     pub at_s: f64,
 }
 
-/// Told line by line of runs and of what was left out, knows what is left out in the end.
+/// Reads lines of runs and of excluded programs one by one, and then says which programs are excluded.
 ///
-/// The last word on a program counts, and last is meant by the clock: files are given in any order, and joined end to end in any order too, so that the order of lines is that
-/// of time within one start only. Lines of the same instant go by their order; one without a time, as of a file that was made by hand, goes with the line before it.
+/// The latest line about a program decides, by its time: files are given and joined in any order, so the
+/// order of lines is that of time only within one start. Lines of the same time go by their order. A line
+/// without a time, as in a file made by hand, goes with the line before it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Dropped {
-    /// By program: when it was told of last, and why it was left out then; None for a run.
+    /// By program: the time of its latest line, and why it was excluded then; None for a run.
     last: BTreeMap<String, (f64, Option<String>)>,
     /// Time of the last line that has one, seconds since the epoch.
     now_s: f64,
@@ -53,7 +54,8 @@ impl Dropped {
         }
     }
 
-    /// Programs that were left out and not run since, by name, each with what was said of it last. Their runs from before still count.
+    /// Programs that were excluded and not run since, by name, each with its latest reason. Their earlier
+    /// runs still count.
     #[must_use]
     pub fn reasons(&self) -> BTreeMap<&str, &str> {
         self.last.iter().filter_map(|(name, (_, why))| Some((name.as_str(), why.as_deref()?))).collect()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How good a policy would look that knows the truth: the judgement has noise of its own.
+//! The judgement of a policy that always picks the true best. It is not perfect, because the judging runs
+//! have noise.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -8,15 +9,17 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::assess::{Plan, PolicyResult, one_program, summary};
 use super::contender::Contender;
 use super::cost::cost;
-use super::program::Program;
+use super::program::SimulatedProgram;
 use crate::adaptive::Point;
 
-/// What the judgement makes of the best candidate itself, on runs made up after these programs: each round is what the candidates cost over `system` (the median of all
-/// rounds), plus the deviations of a round drawn at random times a normal variable (the wild bootstrap: C. F. J. Wu, "Jackknife, bootstrap and other resampling methods in
-/// regression analysis", Annals of Statistics 14, 1986). There the best is known. None where the programs' truth is known and the judgement has no noise.
-pub fn floor(programs: &[Program], plan: &Plan) -> Option<PolicyResult> {
+/// What the judgement makes of the best candidate itself, on runs made up after these programs: each round is
+/// what the candidates cost over `system` (the median of all rounds), plus the deviations of a round drawn at
+/// random times a normal variable (the wild bootstrap: C. F. J. Wu, "Jackknife, bootstrap and other
+/// resampling methods in regression analysis", Annals of Statistics 14, 1986). There the best is known. None
+/// where the programs' truth is known and the judgement has no noise.
+pub fn floor(programs: &[SimulatedProgram], plan: &Plan) -> Option<PolicyResult> {
     let mut random = ChaCha8Rng::seed_from_u64(plan.seed);
-    let of = |(number, program): (usize, &Program)| {
+    let of = |(number, program): (usize, &SimulatedProgram)| {
         let (again, best) = made_again(program, plan.w, &mut random)?;
         one_program(&Contender::Always(best), &again, plan, number as u64)
     };
@@ -25,7 +28,11 @@ pub fn floor(programs: &[Program], plan: &Plan) -> Option<PolicyResult> {
 }
 
 /// The program with new runs, and its best candidate.
-fn made_again(program: &Program, w: f64, random: &mut ChaCha8Rng) -> Option<(Program, String)> {
+fn made_again(
+    program: &SimulatedProgram,
+    w: f64,
+    random: &mut ChaCha8Rng,
+) -> Option<(SimulatedProgram, String)> {
     if program.truth.is_some() {
         return None;
     }
@@ -44,7 +51,7 @@ fn made_again(program: &Program, w: f64, random: &mut ChaCha8Rng) -> Option<(Pro
         truth.iter().zip(drawn).map(cell).collect()
     };
     let rounds = (0..program.rounds.len()).map(|_| round()).collect();
-    Some((Program { rounds, ..program.clone() }, program.candidates[best].clone()))
+    Some((SimulatedProgram { rounds, ..program.clone() }, program.candidates[best].clone()))
 }
 
 #[cfg(test)]
@@ -59,9 +66,10 @@ mod tests {
         floor(&programs, &Plan { splits: 4, resamples: 20, ..Plan::default() }).unwrap()
     }
 
-    /// Who knows the truth is never beaten on average, and looks wrong now and then, the more often the louder it is.
+    /// On average no policy is better than the true best. In single cases it looks wrong, more often with
+    /// more noise.
     #[test]
-    fn even_the_truth_does_not_look_perfect() {
+    fn noise_makes_even_the_true_best_look_imperfect() {
         let (quiet, loud) = (floor_at(0.001), floor_at(0.20));
         assert!(quiet.regret.abs() < 0.01 && quiet.within_3_pct > 0.95, "{quiet:?}");
         assert!(loud.regret < 0.01, "{}", loud.regret);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A laboratory for policies: stored or synthetic runs are replayed through a policy, and its choice is judged on runs
-//! that it did not see.
+//! A laboratory for policies: stored or synthetic runs are replayed through a policy, and its choice is
+//! judged on runs that it did not see.
 
 pub mod assess;
 pub mod contender;
@@ -8,6 +8,7 @@ pub mod cost;
 pub mod data;
 pub mod dropped;
 pub mod floor;
+mod observed;
 pub mod outputs;
 pub mod program;
 pub mod store;
@@ -15,10 +16,10 @@ pub mod synthetic;
 pub mod turns;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
-pub use contender::{Contender, Outcome, in_all};
+pub use contender::{Contender, ContenderOutcome, in_all};
 pub use cost::{best, cost};
 pub use floor::floor;
-pub use program::{LeftOut, Program, programs};
+pub use program::{ExcludedProgram, SimulatedProgram, programs};
 pub use store::from_store;
 pub use synthetic::World;
 pub use turns::{Turn, shuffled, turns};

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is to blame for another output than that of `system`: nobody, where `system` itself writes now this, now that.
+//! Whether a candidate is to blame for another output than that of `system`: not where `system` itself writes
+//! now this, now that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::SYSTEM;
+use crate::output_check::OutputCheck;
 
-/// Two runs under `system` wrote different things: nobody is to blame for another output of this program, in lines before this one or after it.
+/// Two runs under `system` wrote different things: no candidate is to blame for another output of this
+/// program, in lines before this one or after it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct OutputVaries {
     /// Name of the program.
@@ -20,37 +23,33 @@ pub struct OutputVaries {
 /// Why a run does not count whose output is not that of `system`; nothing where [`Varying`].
 pub const OTHER_OUTPUT: &str = "output";
 
-/// Told line by line, knows the programs whose output varies: a line says so ([`OutputVaries`]), or two runs of `system` in one file that count
-/// wrote different things. The latter alone tells in files from before there were such lines.
+/// Reads files of runs line by line and knows the programs whose output varies: a line states it
+/// ([`OutputVaries`]), or two runs of `system` in one file that count wrote different things. The latter
+/// alone tells in files from before there were such lines.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Varying {
     programs: BTreeSet<String>,
-    /// By program: what `system` wrote first in this file.
-    first: BTreeMap<String, String>,
+    /// By program: what `system` wrote in this file.
+    checks: BTreeMap<String, OutputCheck>,
 }
 
 impl Varying {
-    /// Another file begins. On another machine a program may well write something else, and the same each time.
+    /// Another file begins. On another machine a program may well write something else, and the same each
+    /// time.
     pub fn begin_file(&mut self) {
-        self.first.clear();
+        self.checks.clear();
     }
 
-    /// A line says it of a program.
-    pub fn told(&mut self, line: OutputVaries) {
+    /// Records that the output of a program varies.
+    pub fn record(&mut self, line: OutputVaries) {
         self.programs.insert(line.output_varies);
     }
 
-    /// What a run that counts wrote, as a digest; None where nobody looked.
+    /// What a run that counts wrote, as a digest; None where it was not recorded.
     pub fn saw(&mut self, program: &str, candidate: &str, output: Option<&str>) {
         let Some(output) = output.filter(|_| candidate == SYSTEM) else { return };
-        match self.first.get(program) {
-            Some(first) if first == output => {}
-            Some(_) => {
-                self.programs.insert(program.to_owned());
-            }
-            None => {
-                self.first.insert(program.to_owned(), output.to_owned());
-            }
+        if self.checks.entry(program.to_owned()).or_default().see(output) {
+            self.programs.insert(program.to_owned());
         }
     }
 
@@ -60,8 +59,9 @@ impl Varying {
         self.programs.contains(program)
     }
 
-    /// Takes the blame for another output off a run of the program, if it has that: it is `ok` then, without a `why`. Whether it had.
-    pub fn forgive(&self, program: &str, ok: &mut bool, why: &mut Option<String>) -> bool {
+    /// Marks a run of the program as `ok`, and removes its `why`, if all that failed was its output. Whether
+    /// it did.
+    pub fn accept(&self, program: &str, ok: &mut bool, why: &mut Option<String>) -> bool {
         let is_blamed = why.as_deref() == Some(OTHER_OUTPUT) && self.contains(program);
         if is_blamed {
             (*ok, *why) = (true, None);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_system_wrote_tells_whose_output_varies() {
+    fn outputs_of_system_show_which_program_varies() {
         let mut varying = Varying::default();
         varying.saw("steady", SYSTEM, Some("1"));
         varying.saw("steady", "a", Some("2"));
@@ -84,21 +84,21 @@ mod tests {
         varying.saw("varies", SYSTEM, Some("2"));
         varying.begin_file();
         varying.saw("steady", SYSTEM, Some("3"));
-        varying.told(OutputVaries { output_varies: "told".into(), at_s: 1.0 });
+        varying.record(OutputVaries { output_varies: "told".into(), at_s: 1.0 });
         let of = |name| varying.contains(name);
         assert_eq!([of("steady"), of("varies"), of("told"), of("unknown")], [false, true, true, false]);
     }
 
     #[test]
-    fn only_the_blame_for_the_output_is_taken_off() {
+    fn only_rejections_for_the_output_are_withdrawn() {
         let mut varying = Varying::default();
-        varying.told(OutputVaries { output_varies: "p".into(), at_s: 1.0 });
-        for (program, why, is_forgiven) in
+        varying.record(OutputVaries { output_varies: "p".into(), at_s: 1.0 });
+        for (program, why, is_accepted) in
             [("p", "output", true), ("p", "crash", false), ("q", "output", false)]
         {
             let mut run = (false, Some(why.to_owned()));
-            assert_eq!(varying.forgive(program, &mut run.0, &mut run.1), is_forgiven);
-            assert_eq!(run, if is_forgiven { (true, None) } else { (false, Some(why.to_owned())) });
+            assert_eq!(varying.accept(program, &mut run.0, &mut run.1), is_accepted);
+            assert_eq!(run, if is_accepted { (true, None) } else { (false, Some(why.to_owned())) });
         }
     }
 }

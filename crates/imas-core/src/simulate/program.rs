@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the laboratory knows of one program: rounds of runs, from a data set or made up.
+//! The data of one program in the laboratory: rounds of runs, from a data set or synthetic.
 
 use std::collections::BTreeMap;
 
 use super::data::{Data, RawRun, RunKind};
 use crate::adaptive::Point;
-use crate::candidate::{Counted, SYSTEM};
-use crate::pace::{EvenPace, Paced};
+use crate::candidate::{CountedSample, SYSTEM};
+use crate::pace::{PaceCorrection, Paced};
+use crate::plural;
 
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Program {
+pub struct SimulatedProgram {
     /// Its name.
     pub name: String,
     /// Candidates; `system` is the first.
     pub candidates: Vec<String>,
-    /// Measured rounds; in those of a data set every candidate has its figures, in made-up ones None is a trial without.
+    /// Measured rounds; in those of a data set every candidate has its figures, in made-up ones None is a
+    /// trial without.
     pub rounds: Vec<Vec<Option<Point>>>,
     /// Counted rounds, which `paper` looks at.
-    pub counted: Vec<Vec<Option<Counted>>>,
-    /// The counted rounds are the measured ones, number by number, as in a store: of them, too, a policy sees only those it may see.
+    pub counted: Vec<Vec<Option<CountedSample>>>,
+    /// The counted rounds are the measured ones, number by number, as in a store: of them, too, a policy sees
+    /// only those it may see.
     pub same_runs: bool,
     /// What each candidate truly costs over `system`, where known.
     pub truth: Option<Vec<Point>>,
@@ -27,7 +30,7 @@ pub struct Program {
 
 /// A program that cannot be replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
+pub struct ExcludedProgram {
     /// Its name.
     pub name: String,
     /// Why.
@@ -37,10 +40,10 @@ pub struct LeftOut {
 /// Fewest complete rounds: two to be seen and two that judge.
 pub const MIN_ROUNDS: usize = 4;
 
-/// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a program (crash, timeout, other exit or
-/// output) is out for it. Counted rounds need `system`; a candidate without runs of its own
-/// in them is none that `paper` can pick.
-pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
+/// The programs of a data set by name, and those that cannot be replayed. A candidate that ever failed with a
+/// program (crash, timeout, other exit or output) is out for it. Counted rounds need `system`; a candidate
+/// without runs of its own in them is none that `paper` can pick.
+pub fn programs(data: &Data) -> (Vec<SimulatedProgram>, Vec<ExcludedProgram>) {
     let mut by_name: BTreeMap<&str, Vec<&RawRun>> = BTreeMap::new();
     for run in &data.runs {
         by_name.entry(&run.program).or_default().push(run);
@@ -54,18 +57,18 @@ pub fn programs(data: &Data) -> (Vec<Program>, Vec<LeftOut>) {
                 programs.push(program);
                 left_out.extend(scarce);
             }
-            Err(why) => {
-                left_out.push(LeftOut { name: name.to_owned(), why: dropped.map_or(why, str::to_owned) })
-            }
+            Err(why) => left_out
+                .push(ExcludedProgram { name: name.to_owned(), why: dropped.map_or(why, str::to_owned) }),
         }
     }
     let never_ran = dropped.into_iter();
-    left_out.extend(never_ran.map(|(name, why)| LeftOut { name: name.to_owned(), why: why.to_owned() }));
+    left_out
+        .extend(never_ran.map(|(name, why)| ExcludedProgram { name: name.to_owned(), why: why.to_owned() }));
     (programs, left_out)
 }
 
 /// The program, and those of its candidates that have too few runs.
-fn program(name: &str, runs: &[&RawRun]) -> Result<(Program, Vec<LeftOut>), String> {
+fn program(name: &str, runs: &[&RawRun]) -> Result<(SimulatedProgram, Vec<ExcludedProgram>), String> {
     let candidates = candidates(runs);
     if candidates.first().is_none_or(|first| first != SYSTEM) {
         let failed = runs.iter().find(|run| run.candidate == SYSTEM && !run.ok);
@@ -79,11 +82,11 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<(Program, Vec<LeftOut>), Stri
     if candidates.len() < 2 {
         return Err("no candidate beside system".to_owned());
     }
-    let even = even_pace(runs, &candidates);
+    let even = pace_correction(runs, &candidates);
     let point = |run: &RawRun| Point::new(even.cpu_s(paced(run)), run.mean_bytes as f64);
     let rounds = self::rounds(runs, &candidates, RunKind::Measured, point);
     let Complete { stays, rounds, scarce } = complete(candidates.len(), rounds);
-    let named = |&(i, rounds): &(usize, usize)| LeftOut {
+    let named = |&(i, rounds): &(usize, usize)| ExcludedProgram {
         name: format!("{name} under {}", candidates[i]),
         why: format!("figures in {rounds} of its rounds only"),
     };
@@ -91,13 +94,13 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<(Program, Vec<LeftOut>), Stri
     let candidates: Vec<String> = stays.iter().map(|&i| candidates[i].clone()).collect();
     if rounds.len() < MIN_ROUNDS {
         return Err(format!(
-            "{} rounds with figures of CPU and memory for every candidate, {MIN_ROUNDS} are needed",
-            rounds.len()
+            "{} with figures of CPU and memory for every candidate, {MIN_ROUNDS} are needed",
+            plural::counted(rounds.len(), "round")
         ));
     }
     let counted = self::rounds(runs, &candidates, RunKind::Counted, counted);
-    let has_system = |round: &Vec<Option<Counted>>| round[0].is_some();
-    let program = Program {
+    let has_system = |round: &Vec<Option<CountedSample>>| round[0].is_some();
+    let program = SimulatedProgram {
         name: name.to_owned(),
         counted: counted.into_iter().filter(has_system).collect(),
         same_runs: false,
@@ -118,8 +121,9 @@ struct Complete<T> {
     scarce: Vec<(usize, usize)>,
 }
 
-/// Candidates with figures in most rounds, and the rounds that have them all: in one that was interrupted, or made before a candidate joined, a policy would take
-/// what was never run for a trial that failed. Where too few rounds are left, the candidate that is there least goes.
+/// Candidates with figures in most rounds, and the rounds that have them all: in one that was interrupted, or
+/// made before a candidate joined, a policy would take what was never run for a trial that failed. Where too
+/// few rounds are left, the candidate that is there least goes.
 fn complete<T: Clone>(candidates: usize, mut rounds: Vec<Vec<Option<T>>>) -> Complete<T> {
     rounds.retain(|round| round[0].is_some() && round.iter().flatten().count() > 1);
     let figures = |i: usize| rounds.iter().filter(|round| round[i].is_some()).count();
@@ -139,17 +143,19 @@ fn paced(run: &RawRun) -> Paced {
     (run.user_s + run.system_s, run.pace)
 }
 
-/// Learnt from all measured rounds, also those that will judge: it knows no candidate from another, so it can prefer none.
-fn even_pace(runs: &[&RawRun], candidates: &[String]) -> EvenPace {
+/// Fitted to all measured rounds, also those that will judge. That is fair, because the fit does not use the
+/// candidates.
+fn pace_correction(runs: &[&RawRun], candidates: &[String]) -> PaceCorrection {
     let is_measured = |run: &&&RawRun| run.kind == RunKind::Measured && run.ok;
     let of = |name: &String| {
         let mine = runs.iter().filter(is_measured).filter(|run| run.candidate == *name);
         mine.map(|run| paced(run)).collect()
     };
-    EvenPace::fit(&candidates.iter().map(of).collect::<Vec<_>>())
+    PaceCorrection::fit(&candidates.iter().map(of).collect::<Vec<_>>())
 }
 
-/// `system` first, then in the order they appear; without those that failed, and those that were counted only: nothing could judge them as a pick.
+/// `system` first, then in the order they appear; without those that failed, and those that were counted
+/// only: nothing could judge them as a pick.
 fn candidates(runs: &[&RawRun]) -> Vec<String> {
     let failed = |name: &str| runs.iter().any(|run| run.candidate == name && !run.ok);
     let mut names: Vec<String> = vec![];
@@ -163,8 +169,8 @@ fn candidates(runs: &[&RawRun]) -> Vec<String> {
     names
 }
 
-/// Order of these among themselves; the rest follow by name. It is the data set's, not that of today's default set: a printed table must come
-/// out again when the default set has changed.
+/// Order of these among themselves; the rest follow by name. It is the data set's, not that of today's
+/// default set: a printed table must come out again when the default set has changed.
 fn place(name: &str) -> usize {
     const ORDER: [&str; 6] = [SYSTEM, "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
     ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
@@ -185,8 +191,8 @@ fn rounds<T: Clone>(
     rounds.into_values().collect()
 }
 
-fn counted(run: &RawRun) -> Option<Counted> {
-    Some(Counted { ns_per_op: run.ns_per_op?, frag: run.frag?, heap_bytes: run.heap_bytes? as f64 })
+fn counted(run: &RawRun) -> Option<CountedSample> {
+    Some(CountedSample { ns_per_op: run.ns_per_op?, frag: run.frag?, heap_bytes: run.heap_bytes? as f64 })
 }
 
 #[cfg(test)]
@@ -225,7 +231,7 @@ mod tests {
         assert!(programs[0].rounds.iter().flatten().all(Option::is_some));
     }
 
-    /// Measured rounds, each with the candidates that `names` says.
+    /// Measured rounds with the candidates that `names` returns for each.
     fn measured(rounds: usize, names: impl Fn(usize) -> Vec<&'static str>) -> String {
         let of = |round| names(round).into_iter().map(move |name| run(name, "measured", round));
         (0..rounds).flat_map(of).collect()
@@ -233,7 +239,7 @@ mod tests {
 
     /// Six rounds, `a` in the first four, `b` in the last four: with both there would be two.
     #[test]
-    fn where_few_rounds_have_all_the_rarest_goes() {
+    fn the_rarest_candidate_is_left_out_where_few_rounds_have_all() {
         let names = |round: usize| match round {
             0 | 1 => vec!["system", "a"],
             2 | 3 => vec!["system", "a", "b"],
@@ -243,16 +249,16 @@ mod tests {
         assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 4, 1));
     }
 
-    /// Twelve rounds, of which `late` is in five: seven others are not given up for it.
+    /// Twelve rounds. `late` is in five of them only, and the other seven must not be dropped for it.
     #[test]
-    fn who_is_in_few_rounds_takes_none_away() {
+    fn a_candidate_of_few_rounds_removes_no_round() {
         let names = |round| if round < 7 { vec!["system", "a"] } else { vec!["system", "a", "late"] };
         let (programs, left_out) = programs(&read(&measured(12, names)));
         assert_eq!((programs[0].candidates.len(), programs[0].rounds.len(), left_out.len()), (2, 12, 1));
     }
 
     #[test]
-    fn who_was_counted_only_is_no_candidate() {
+    fn a_name_with_counted_runs_only_is_no_candidate() {
         let measured = (0..4).flat_map(|round| ["system", "a"].map(|name| run(name, "measured", round)));
         let counted = (0..2).flat_map(|round| ["system", "a", "b"].map(|name| run(name, "counted", round)));
         let (programs, left_out) = programs(&read(&measured.chain(counted).collect::<String>()));

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program of the user's own store, made ready for replay.
 
-use super::program::{LeftOut, MIN_ROUNDS, Program};
-use crate::adaptive::board::{Trial, rounds};
-use crate::adaptive::known::replayed;
+use super::program::{ExcludedProgram, MIN_ROUNDS, SimulatedProgram};
+use crate::adaptive::adaptive_state::replayed;
+use crate::adaptive::board::{JudgedTrial, rounds};
 use crate::adaptive::{Point, Settings};
-use crate::candidate::Counted;
+use crate::candidate::CountedSample;
 use crate::history::History;
+use crate::plural::counted;
 
 /// One round: by candidate of the history.
-type Round = Vec<(Option<Point>, Option<Counted>)>;
+type Round = Vec<(Option<Point>, Option<CountedSample>)>;
 
-/// The program called `name`, from its trials in order of time, whatever their age, cut into rounds where a candidate comes up again; and the candidates, or the
-/// program as a whole, that cannot be replayed. A candidate takes part when it has figures in [`MIN_ROUNDS`] rounds together with `system` and with the others that take part: one that a policy dropped
-/// sooner cannot be judged on runs that it was not dropped for. One that ever failed is out.
-pub fn from_store(name: &str, history: &History<'_>) -> (Option<Program>, Vec<LeftOut>) {
+/// The program called `name`, from its trials in order of time, whatever their age, cut into rounds where a
+/// candidate comes up again; and the candidates, or the program as a whole, that cannot be replayed. A
+/// candidate takes part when it has figures in [`MIN_ROUNDS`] rounds together with `system` and with the
+/// others that take part: one that a policy dropped sooner cannot be judged on runs that it was not dropped
+/// for. One that ever failed is out.
+pub fn from_store(name: &str, history: &History<'_>) -> (Option<SimulatedProgram>, Vec<ExcludedProgram>) {
     let all = Settings { max_age_s: f64::INFINITY, ..Settings::default() };
     let trials = replayed(history, &all);
     let rounds = table(&trials, history.candidates.len());
@@ -33,7 +36,7 @@ pub fn from_store(name: &str, history: &History<'_>) -> (Option<Program>, Vec<Le
                 left_out.push(left(
                     name,
                     candidate,
-                    &format!("{few} rounds together with system, {MIN_ROUNDS} are needed"),
+                    &format!("{} together with system, {MIN_ROUNDS} are needed", counted(few, "round")),
                 ));
             }
             _ => taking_part.push(i),
@@ -50,18 +53,18 @@ pub fn from_store(name: &str, history: &History<'_>) -> (Option<Program>, Vec<Le
     }
     if taking_part.len() < 2 {
         let why = format!("no candidate with {MIN_ROUNDS} rounds of figures together with system");
-        left_out.push(LeftOut { name: name.to_owned(), why });
+        left_out.push(ExcludedProgram { name: name.to_owned(), why });
         return (None, left_out);
     }
     (Some(program(name, history, &with_system, &taking_part)), left_out)
 }
 
-fn left(program: &str, candidate: &str, why: &str) -> LeftOut {
-    LeftOut { name: format!("{program} under {candidate}"), why: why.to_owned() }
+fn left(program: &str, candidate: &str, why: &str) -> ExcludedProgram {
+    ExcludedProgram { name: format!("{program} under {candidate}"), why: why.to_owned() }
 }
 
-fn table(trials: &[(Trial, Option<Counted>)], candidates: usize) -> Vec<Round> {
-    let bare: Vec<Trial> = trials.iter().map(|(trial, _)| *trial).collect();
+fn table(trials: &[(JudgedTrial, Option<CountedSample>)], candidates: usize) -> Vec<Round> {
+    let bare: Vec<JudgedTrial> = trials.iter().map(|(trial, _)| *trial).collect();
     let mut rest = trials;
     let mut table = vec![];
     for round in rounds(&bare) {
@@ -76,15 +79,16 @@ fn table(trials: &[(Trial, Option<Counted>)], candidates: usize) -> Vec<Round> {
     table
 }
 
-/// Rounds in which all of them have figures: in others a policy would take what was never run for a trial that failed.
+/// Rounds in which all of them have figures: in others a policy would take what was never run for a trial
+/// that failed.
 fn complete<'a>(rounds: &'a [Round], of: &'a [usize]) -> impl Iterator<Item = &'a Round> {
     rounds.iter().filter(|round| of.iter().all(|&i| round[i].0.is_some()))
 }
 
-fn program(name: &str, history: &History<'_>, rounds: &[Round], taking_part: &[usize]) -> Program {
+fn program(name: &str, history: &History<'_>, rounds: &[Round], taking_part: &[usize]) -> SimulatedProgram {
     let of = |round: &Round| taking_part.iter().map(|&i| round[i]).unzip();
     let (rounds, counted) = complete(rounds, taking_part).map(of).unzip();
-    Program {
+    SimulatedProgram {
         name: name.to_owned(),
         candidates: taking_part.iter().map(|&i| history.candidates[i].name.clone()).collect(),
         rounds,
@@ -100,17 +104,17 @@ mod tests {
     use crate::candidate::{Candidate, SYSTEM};
     use crate::paper::Limits;
     use crate::record::TrialRecord;
-    use crate::sample::{Memory, OpFigures, Sample, Usage};
+    use crate::sample::{MemoryFigures, OpFigures, Sample, Usage};
     use crate::simulate::{Contender, Plan, assess};
     use std::collections::BTreeMap;
 
     fn record(candidate: &str, at: f64, bytes: u64) -> TrialRecord {
-        let memory = Memory {
+        let memory = MemoryFigures {
             snapshots: 1,
             heap_mean: 2 * bytes,
             live_mean: 50,
             resident_mean: bytes,
-            ..Memory::default()
+            ..MemoryFigures::default()
         };
         let malloc = OpFigures { calls: 64, sampled: 1, mean_ns: 80.0, ..OpFigures::default() };
         let usage = Some(Usage { user_s: 1.0, ..Usage::default() });
@@ -120,7 +124,7 @@ mod tests {
         TrialRecord { sample, build_id: "b".into(), allocator_version: String::new(), retest_s: None }
     }
 
-    fn replay(records: &[TrialRecord]) -> (Option<Program>, Vec<LeftOut>) {
+    fn replay(records: &[TrialRecord]) -> (Option<SimulatedProgram>, Vec<ExcludedProgram>) {
         let names = [SYSTEM, "jemalloc", "hoard"];
         let candidates: Vec<Candidate> = names.iter().map(|name| Candidate::new(name, "", &[])).collect();
         let history = History {
@@ -129,7 +133,7 @@ mod tests {
             build_id: "b",
             pinned: None,
             excluded: false,
-            lifted_at: &BTreeMap::new(),
+            unblocked_at: &BTreeMap::new(),
             limits: Limits::default(),
             now_unix_s: 1e9,
             machine: "",
@@ -156,7 +160,7 @@ mod tests {
             (["system".to_owned(), "jemalloc".to_owned()].as_slice(), 8)
         );
         assert_eq!(left_out.len(), 1);
-        assert!(left_out[0].name.contains("hoard") && left_out[0].why.contains("1 rounds"), "{left_out:?}");
+        assert!(left_out[0].name.contains("hoard") && left_out[0].why.contains("1 round "), "{left_out:?}");
         for contender in [Contender::Adaptive(Settings::default()), Contender::Paper(Limits::default())] {
             let result = assess(&contender, std::slice::from_ref(&program), &Plan::default());
             assert_eq!((result.programs, result.wrong), (1, 0), "{}", result.policy);
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_left_out_with_a_reason() {
+    fn a_program_that_cannot_be_judged_is_left_out_with_a_reason() {
         let (program, left_out) = replay(&records(3));
         assert!(program.is_none() && left_out.len() == 2, "{left_out:?}");
         let mut records = records(8);
@@ -176,7 +180,7 @@ mod tests {
 
     /// The counted runs of a store are its measured ones: what judges must not have been seen.
     #[test]
-    fn paper_sees_only_what_it_may_see() {
+    fn paper_gets_only_its_own_figures() {
         let mut records = records(8);
         for record in &mut records[8..] {
             record.sample.malloc.sampled = 0;

@@ -6,9 +6,9 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::program::Program;
+use super::program::SimulatedProgram;
 use crate::adaptive::Point;
-use crate::candidate::Counted;
+use crate::candidate::CountedSample;
 
 /// What is to be drawn. Spreads are standard deviations of logarithms.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
@@ -36,7 +36,8 @@ pub struct World {
     pub outliers: f64,
     /// How many times as long those take.
     pub outlier: f64,
-    /// Degrees of freedom of the noise: Student's t, with the spread it would have if it were normal; 0: normal.
+    /// Degrees of freedom of the noise: Student's t, with the spread it would have if it were normal; 0:
+    /// normal.
     pub tails: u32,
     /// How much noisier one candidate of a program is than another: spread of the logarithm of its noise.
     pub uneven: f64,
@@ -65,12 +66,12 @@ impl Default for World {
 
 impl World {
     /// The programs; the same seed gives the same ones.
-    pub fn programs(&self, seed: u64) -> Vec<Program> {
+    pub fn programs(&self, seed: u64) -> Vec<SimulatedProgram> {
         let mut random = Random(ChaCha8Rng::seed_from_u64(seed));
         (0..self.programs).map(|number| self.program(number, &mut random)).collect()
     }
 
-    fn program(&self, number: usize, random: &mut Random) -> Program {
+    fn program(&self, number: usize, random: &mut Random) -> SimulatedProgram {
         let alike = random.unit() < self.indifferent;
         let loudness = (random.normal() * 0.35).exp();
         let truth: Vec<Point> = (0..self.candidates)
@@ -80,7 +81,7 @@ impl World {
         let rounds = (0..self.rounds).map(|_| self.round(&truth, &loud, random)).collect();
         let counted =
             (0..5).map(|_| truth.iter().map(|t| Some(self.counted(*t, loudness, random))).collect());
-        Program {
+        SimulatedProgram {
             name: format!("synthetic-{number}"),
             candidates: (0..self.candidates).map(name).collect(),
             counted: counted.collect(),
@@ -124,13 +125,14 @@ impl World {
         normal / (squares / f64::from(self.tails)).sqrt()
     }
 
-    /// The paper's figures hang together with CPU and memory, loosely: time in malloc is a tenth of the whole, so a difference there looks ten times as large,
-    /// and what goes on outside the calls is not in it.
-    fn counted(&self, truth: Point, loudness: f64, random: &mut Random) -> Counted {
+    /// The paper's figures hang together with CPU and memory, loosely: time in malloc is a tenth of the
+    /// whole, so a difference there looks ten times as large, and what goes on outside the calls is not in
+    /// it.
+    fn counted(&self, truth: Point, loudness: f64, random: &mut Random) -> CountedSample {
         let ns = 40.0 * (6.0 * truth.cpu + 0.3 * random.normal() * loudness).exp();
         let resident = 1e7 * truth.memory.exp();
         let heap_bytes = resident * (1.0 + 0.5 * random.unit());
-        Counted { ns_per_op: ns, frag: (1.0 - 0.7e7 / heap_bytes).max(0.0), heap_bytes }
+        CountedSample { ns_per_op: ns, frag: (1.0 - 0.7e7 / heap_bytes).max(0.0), heap_bytes }
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Differences of logarithms as the fractions that people read: the logarithm of 1.5 is 0.41, but it is 50 % more.
+//! Differences of logarithms as the fractions that people read: the logarithm of 1.5 is 0.41, but it is 50 %
+//! more.
 
 /// By how much more that is; below 0 it is less.
 pub fn more(difference: f64) -> f64 {
@@ -16,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_as_much_again_and_half_of_it() {
+    fn log_ratios_become_changes() {
         assert!((more(1.5_f64.ln()) - 0.5).abs() < 1e-12);
         assert!((saved(2_f64.ln()) - 0.5).abs() < 1e-12);
         assert!((saved(-(1.5_f64.ln())) + 0.5).abs() < 1e-12);

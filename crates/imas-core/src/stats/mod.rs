@@ -2,8 +2,8 @@
 //! Textbook statistics that no crate gives in the form needed: robust spread and outliers, and the bootstrap
 //! interval of a figure of paired rounds.
 
-mod blur;
 mod bootstrap;
+mod deconvolution;
 mod fraction;
 mod median;
 mod noise;
@@ -11,10 +11,11 @@ mod outliers;
 mod paired;
 mod round;
 mod settle;
+mod spending;
 mod t_test;
 
-pub use blur::{Blurred, true_share_at_most};
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
+pub use deconvolution::{MeasuredValue, true_share_at_most};
 pub use fraction::{more, saved};
 pub use median::{mad, median};
 pub use noise::{Steadiness, steadiness};
@@ -22,4 +23,5 @@ pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use paired::Moments;
 pub use round::significant;
 pub use settle::runs_to_settle;
-pub use t_test::{p_below_zero, t_quantile};
+pub use spending::look_share;
+pub use t_test::{mean_and_deviation, p_below_zero, rounds_to_prove, t_quantile};

@@ -16,8 +16,8 @@ pub struct Steadiness {
     pub pairs_needed: u32,
 }
 
-/// From pairs of figures, both of the same program under the same candidate, for a true difference of logarithms of `difference`.
-/// None with fewer than three pairs or figures that are not positive.
+/// From pairs of figures, both of the same program under the same candidate, for a true difference of
+/// logarithms of `difference`. None with fewer than three pairs or figures that are not positive.
 pub fn steadiness(pairs: &[(f64, f64)], difference: f64) -> Option<Steadiness> {
     let all: Vec<f64> = pairs.iter().flat_map(|pair| [pair.0, pair.1]).collect();
     if pairs.len() < 3 || all.iter().any(|&x| !(x.is_finite() && x > 0.0)) {
@@ -38,7 +38,8 @@ fn deviation(values: &[f64]) -> f64 {
     (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
 }
 
-/// Smallest n with n >= ((t(0.05) + t(0.10)) * noise)^2 at n - 1 degrees of freedom; `noise` in units of the difference.
+/// Smallest n with n >= ((t(0.05) + t(0.10)) * noise)^2 at n - 1 degrees of freedom; `noise` in units of the
+/// difference.
 fn pairs_needed(noise: f64) -> u32 {
     const MOST: u32 = 10_000;
     let is_enough = |n: u32| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Outliers by modified z-score: B. Iglewicz and D. C. Hoaglin, "How to Detect and Handle Outliers" (ASQC Basic
-//! References in Quality Control, volume 16, 1993). Median and MAD stay put when up to half of the values are wild, where
-//! mean and standard deviation follow the outlier they are to find.
+//! Outliers by modified z-score: B. Iglewicz and D. C. Hoaglin, "How to Detect and Handle Outliers" (ASQC
+//! Basic References in Quality Control, volume 16, 1993). Median and MAD stay put when up to half of the
+//! values are wild, where mean and standard deviation follow the outlier they are to find.
 
 use super::median::{mad, median};
 
@@ -14,9 +14,9 @@ const MAD_TO_SIGMA: f64 = 0.6745;
 /// sqrt(pi / 2), which does the same for the mean absolute deviation.
 const MEAN_AD_TO_SIGMA: f64 = 1.253_314;
 
-/// Modified z-scores: 0.6745 (x - median) / MAD. Where more than half of the values are equal MAD is 0, and the mean
-/// absolute deviation about the median takes its place: (x - median) / (1.2533 meanAD). All 0 when the values are
-/// all equal.
+/// Modified z-scores: 0.6745 (x - median) / MAD. Where more than half of the values are equal MAD is 0, and
+/// the mean absolute deviation about the median takes its place: (x - median) / (1.2533 meanAD). All 0 when
+/// the values are all equal.
 pub fn modified_z_scores(values: &[f64]) -> Vec<f64> {
     let (Some(centre), Some(mad)) = (median(values), mad(values)) else {
         return vec![];
@@ -30,7 +30,8 @@ pub fn modified_z_scores(values: &[f64]) -> Vec<f64> {
     values.iter().map(score).collect()
 }
 
-/// For each value whether it is an outlier. Three values or fewer have none: there is no telling which one is odd.
+/// For each value whether it is an outlier. Three values or fewer have none: there is no telling which one is
+/// odd.
 pub fn outliers(values: &[f64]) -> Vec<bool> {
     let is_one = |score: f64| values.len() > 3 && score.abs() > OUTLIER_SCORE;
     modified_z_scores(values).into_iter().map(is_one).collect()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mean and spread of pairs of figures, kept so that summaries of two machines can be merged: T. F. Chan, G. H. Golub and
-//! R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979), extended to the co-moment.
+//! Mean and spread of pairs of figures, kept so that summaries of two machines can be merged: T. F. Chan, G.
+//! H. Golub and R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances"
+//! (1979), extended to the co-moment.
 
 use serde::{Deserialize, Serialize};
 
-/// Sums over points (x, y): count, means, and sums of squared and mixed deviations from the means. Merging is associative and
-/// commutative up to rounding, so neither order nor grouping of the points matters.
+/// Sums over points (x, y): count, means, and sums of squared and mixed deviations from the means. Merging is
+/// associative and commutative up to rounding, so neither order nor grouping of the points matters.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Moments {
     /// Points.

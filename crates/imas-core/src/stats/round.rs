@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole numbers with fewer digits.
 
-/// Rounded to so many significant digits; at least one is kept.
+/// Rounded to that number of significant digits; at least one is kept.
 #[must_use]
 pub fn significant(n: u64, digits: u32) -> u64 {
     let surplus = (n.checked_ilog10().unwrap_or(0) + 1).saturating_sub(digits.max(1));

@@ -6,12 +6,13 @@ use super::Interval;
 /// More runs than this are not worth naming: the answer would be "too close to call".
 const MOST_RUNS: f64 = 1000.0;
 
-/// Rough number of further runs until `ratio`, known from `runs` runs, would be settled: either its estimate differs from
-/// 1 by more than `margin` (0.02 = 2 %) and its interval excludes 1, or its interval lies within the margin as a whole. 0 when it is settled already; None when it would
-/// take over a thousand, which is as good as never.
+/// Rough number of further runs until `ratio`, known from `runs` runs, would be settled: either its estimate
+/// differs from 1 by more than `margin` (0.02 = 2 %) and its interval excludes 1, or its interval lies within
+/// the margin as a whole. 0 when it is settled already; None when it would take over a thousand, which is as
+/// good as never.
 ///
-/// Assumption: the interval shrinks about the present estimate with the square root of the number of runs. The
-/// estimate itself will move, so the figure is a hint, not a promise.
+/// Assumption: the interval shrinks about the present estimate with the square root of the number of runs.
+/// The estimate itself will move, so the figure is a hint, not a promise.
 pub fn runs_to_settle(ratio: Interval, runs: usize, margin: f64) -> Option<u32> {
     let (lo, mid, hi) = (ratio.lo.ln(), ratio.mid.ln(), ratio.hi.ln());
     let (lower, upper) = ((1.0 - margin).ln(), (1.0 + margin).ln());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for every page that was accepted, whoever wrote it. Shared by the tests and the fuzz target.
+//! What holds for every page that was accepted. Shared by the tests and the fuzz target.
 
 use imas_core::Sample;
 use imas_core::sample::OpFigures;
-use imas_ingest::{MergeError, Page, merge, parse};
+use imas_ingest::{MergeError, ParsedPage, merge, parse};
 
 /// Parses `bytes` and, if they are taken for a page, holds it to every promise. Returns whether they were.
 pub(crate) fn check(bytes: &[u8]) -> bool {
@@ -21,7 +21,7 @@ pub(crate) fn check(bytes: &[u8]) -> bool {
     true
 }
 
-fn check_page(page: &Page) {
+fn check_page(page: &ParsedPage) {
     for text in [&page.program, &page.detail, &page.served, &page.candidate, &page.trial_id] {
         assert!(!text.chars().any(char::is_control), "{text:?}");
     }
@@ -41,9 +41,9 @@ fn check_sample(sample: &Sample) {
         assert!((0.0..=1.0).contains(&fragmentation), "{fragmentation}");
     }
     if let Some(split) = &m.split {
-        let told = split.told.map_or([0; 4], |t| [t.in_use, t.cached, t.dirty, t.own]);
+        let reported = split.reported.map_or([0; 4], |t| [t.in_use, t.cached, t.dirty, t.own]);
         let figures = [split.moments, split.resident, split.live, split.requested];
-        assert!(figures.into_iter().chain(told).all(|n| i64::try_from(n).is_ok()));
+        assert!(figures.into_iter().chain(reported).all(|n| i64::try_from(n).is_ok()));
         assert!(split.shares().is_none_or(|shares| shares.other.is_finite() && shares.other <= 1.0));
     }
     assert!(sample.ns_per_op().is_none_or(|ns| (0.0..=1e10).contains(&ns)));

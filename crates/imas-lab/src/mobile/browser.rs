@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Chromium without a window, told over its own HTTP interface which pages to load.
+//! Chromium without a window, which loads pages on request over its own HTTP interface.
 
 use std::path::Path;
 use std::process::Child;
@@ -11,9 +11,10 @@ use imas_linux::environment::Variables;
 use super::parts::Apps;
 use super::start;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_millis(100);
-/// The sandbox needs rights that containers lack, and the pages are our own; nothing may be fetched from elsewhere.
+/// The sandbox needs rights that containers lack, and the pages are our own; nothing may be fetched from
+/// elsewhere.
 const FLAGS: [&str; 13] = [
     "--headless",
     "--no-sandbox",
@@ -55,7 +56,7 @@ impl<'a> Browser<'a> {
         Ok(Some(browser))
     }
 
-    /// Opens a page in a tab of its own and waits until all of it is loaded: its title says so.
+    /// Opens a page in a new tab and waits until it is loaded, which changes its title.
     pub(super) fn open(&mut self, url: &str, title: &str) -> Result<()> {
         let port = self.port;
         self.ask("PUT", &format!("http://127.0.0.1:{port}/json/new?{url}"))?;
@@ -79,7 +80,11 @@ impl<'a> Browser<'a> {
             if let Some(found) = ask(self)? {
                 return Ok(found);
             }
-            anyhow::ensure!(start.elapsed() < PATIENCE, "chromium: {failed} within {} s", PATIENCE.as_secs());
+            anyhow::ensure!(
+                start.elapsed() < BROWSER_TIMEOUT,
+                "chromium: {failed} within {} s",
+                BROWSER_TIMEOUT.as_secs()
+            );
             std::thread::sleep(ASK_EVERY);
         }
     }

@@ -51,7 +51,8 @@ fn put(path: &Path, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// Text, a table, drawings, pictures and a script that builds and drops elements; its title changes once all of it is loaded.
+/// Text, a table, drawings, pictures and a script that builds and drops elements; its title changes once all
+/// of it is loaded.
 fn page(number: u32) -> String {
     let mut random = StdRng::seed_from_u64(u64::from(number));
     let mut text = format!(

@@ -26,7 +26,7 @@ impl Files {
         let (shared, folder) = (Arc::clone(&server), folder.to_owned());
         let thread = std::thread::spawn(move || {
             for request in shared.incoming_requests() {
-                let _ = answer(request, &folder); // whoever asked went away
+                let _ = answer(request, &folder); // the client may be gone
             }
         });
         Ok(Self { server, thread: Some(thread), port })

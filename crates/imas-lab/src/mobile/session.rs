@@ -6,16 +6,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use imas_linux::catalogue::Candidate;
-use imas_linux::clock::now_unix_s;
+use imas_core::simulate::data::RawRun;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::conditions;
 use imas_linux::elf::Sizes;
-use imas_study::{MobileKey, MobilePart, MobileRecord, MobileSample};
+use imas_runs::executor::{Execution, Executor, RunLimits};
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_runs::journal::Journal;
+use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
+use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::subject::{Subject, Timeout};
+use imas_study::{MobileKey, MobilePart};
 use imas_suite::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 
 use super::parts::Parts;
 use super::server::Files;
@@ -26,42 +29,39 @@ use imas_engine::context::Context;
 use imas_report::message;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// After so many failures of a test in a row a candidate is not tried with it again.
-const CHANCES: u32 = 2;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+/// After this number of failures of a test in a row, a candidate is not tried with it again.
+const CHANCES: usize = 2;
 
 pub(super) struct Session<'a> {
     pub(super) args: &'a MobileArgs,
     pub(super) context: &'a Context,
-    pub(super) candidates: Vec<&'a Candidate>,
+    pub(super) candidates: Vec<&'a CatalogueCandidate>,
     pub(super) parts: Parts,
-    pub(super) record: MobileRecord,
     pub(super) done: BTreeSet<MobileKey>,
     pub(super) out: PathBuf,
     /// For what the programs write; nothing of it is kept.
     pub(super) work: PathBuf,
 }
 
-/// One sample to be made.
-struct Step<'a> {
+/// A test of the study.
+struct MobileTest {
     part: MobilePart,
-    test: String,
-    candidate: &'a Candidate,
-    round: u32,
+    name: String,
 }
 
-impl Step<'_> {
-    fn key(&self) -> MobileKey {
-        (self.part, self.test.clone(), self.candidate.name.clone(), self.round)
+impl MobileTest {
+    fn new(part: MobilePart, name: impl Into<String>) -> Self {
+        Self { part, name: name.into() }
     }
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn all(mut self) -> Result<()> {
-        let mut steps = self.steps();
-        steps.retain(|step| !self.done.contains(&step.key()));
+impl Session<'_> {
+    pub(super) fn all(mut self, journal: Journal, interruption: &Interruption) -> Result<()> {
+        let tests = self.tests();
+        let steps = self.steps(&tests);
         let apps = self.parts.use_case.take().unwrap_or_default();
-        let inputs = if steps.iter().any(|step| step.part == MobilePart::UseCase) {
+        let inputs = if steps.iter().any(|step| tests[step.subject].part == MobilePart::UseCase) {
             Some(inputs::make(&self.out.join("inputs"), apps.video.as_deref())?)
         } else {
             None
@@ -69,126 +69,184 @@ impl<'a> Session<'a> {
         let files = inputs.as_ref().map(|inputs| Files::serve(&inputs.folder)).transpose()?;
         let use_case =
             inputs.as_ref().zip(files.as_ref()).map(|(inputs, files)| UseCase { apps: &apps, inputs, files });
-        let bar = ProgressBar::new(steps.len() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)") {
-            bar.set_style(style);
+        let names: Vec<String> = self.candidates.iter().map(|candidate| candidate.name.clone()).collect();
+        let subjects = tests.iter().map(|test| Subject::new(&test.name, Timeout::After(COMMAND_TIMEOUT)));
+        let rules = Rules { elimination: Elimination::FailuresInARow(CHANCES), warmup_must_succeed: false };
+        let mut runner = Runner::new(names.clone(), subjects.collect(), rules, interruption);
+        runner.journal = Some(journal);
+        let mut shown = Shown::start(steps.len(), &tests, names);
+        let mut executor = TestExecutor { session: &self, tests: &tests, use_case };
+        let ended = runner.run(steps, &mut executor, &mut shown);
+        shown.bar.finish_and_clear();
+        match ended? {
+            SessionEnd::Interrupted(signal) => Err(InterruptedBy(signal).into()),
+            SessionEnd::Finished | SessionEnd::Stopped => Ok(()),
         }
-        let mut failures: BTreeMap<(String, String), u32> = BTreeMap::new();
-        for step in &steps {
-            bar.set_message(format!("{}, {}", step.test, step.candidate.name));
-            let of = failures.entry((step.test.clone(), step.candidate.name.clone())).or_default();
-            if *of < CHANCES {
-                let sample = self.sample(step, use_case.as_ref());
-                *of = if sample.failed.is_some() { *of + 1 } else { 0 };
-                if let Some(why) = &sample.failed {
-                    bar.suspend(|| {
-                        message::warning(&format!("{}: {}: {why}", step.test, step.candidate.name))
-                    });
-                }
-                self.record.append(&sample).map_err(crate::hint::hinted)?;
-            }
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(())
     }
 
-    fn steps(&self) -> Vec<Step<'a>> {
-        let mut steps = Vec::new();
-        let mut random = StdRng::seed_from_u64(SEED);
+    fn tests(&self) -> Vec<MobileTest> {
+        let mut tests = Vec::new();
         if self.parts.size {
-            self.round(&mut steps, (MobilePart::Size, "library"), 0, None);
+            tests.extend(["library", "minimal"].map(|name| MobileTest::new(MobilePart::Size, name)));
         }
-        let threads = conditions::cpus().max(1);
-        // One thread, as many as there are CPUs, twice as many.
-        let counts: BTreeSet<u32> = [1, threads, threads * 2].into();
-        for round in 0..self.args.rounds {
-            if self.parts.size {
-                self.round(&mut steps, (MobilePart::Size, "minimal"), round, Some(&mut random));
-            }
-            if self.parts.benchmarks {
-                let threads = counts.iter().map(|count| format!("threads-{count}"));
-                for test in ["chunks".to_owned(), "timed".to_owned()].into_iter().chain(threads) {
-                    self.round(&mut steps, (MobilePart::Benchmarks, &test), round, Some(&mut random));
-                }
-            }
+        if self.parts.benchmarks {
+            let cpus = conditions::cpus().max(1);
+            // One thread, as many as there are CPUs, twice as many.
+            let counts: BTreeSet<u32> = [1, cpus, cpus * 2].into();
+            let threads = counts.iter().map(|count| format!("threads-{count}"));
+            let names = ["chunks".to_owned(), "timed".to_owned()].into_iter().chain(threads);
+            tests.extend(names.map(|name| MobileTest::new(MobilePart::Benchmarks, name)));
         }
         if self.parts.use_case.is_some() {
-            for round in 0..self.args.iterations {
-                self.round(&mut steps, (MobilePart::UseCase, "use-case"), round, Some(&mut random));
+            tests.push(MobileTest::new(MobilePart::UseCase, "use-case"));
+        }
+        tests
+    }
+
+    /// The samples that are not there yet, round by round: in each every candidate once.
+    fn steps(&self, tests: &[MobileTest]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for round in 0..self.args.rounds.max(self.args.iterations) {
+            for (subject, test) in tests.iter().enumerate() {
+                let order = schedule::candidates(&test.name, self.candidates.len(), round, SEED);
+                let is_left = |at: &usize| {
+                    let key = (test.part, test.name.clone(), self.candidates[*at].name.clone(), round);
+                    round < self.rounds_of(test) && !self.done.contains(&key)
+                };
+                let step = |candidate| Step { subject, candidate, kind: RoundKind::Measured { round } };
+                steps.extend(order.into_iter().filter(is_left).map(step));
             }
         }
+        // The use case last: it takes the longest.
+        steps.sort_by_key(|step| tests[step.subject].part == MobilePart::UseCase);
         steps
     }
 
-    /// Every candidate once, in an order of the round's own where there is a source of it.
-    fn round(
-        &self,
-        steps: &mut Vec<Step<'a>>,
-        (part, test): (MobilePart, &str),
-        round: u32,
-        random: Option<&mut StdRng>,
-    ) {
-        let mut order = self.candidates.clone();
-        if let Some(random) = random {
-            order.shuffle(random);
+    fn rounds_of(&self, test: &MobileTest) -> u32 {
+        match test.part {
+            MobilePart::Size if test.name == "library" => 1, // a file has the same size each time
+            MobilePart::Size | MobilePart::Benchmarks => self.args.rounds,
+            MobilePart::UseCase => self.args.iterations,
         }
-        steps.extend(order.into_iter().map(|candidate| Step {
-            part,
-            test: test.to_owned(),
-            candidate,
-            round,
-        }));
-    }
-
-    /// A run that fails is a sample that says so.
-    fn sample(&self, step: &Step<'_>, use_case: Option<&UseCase<'_>>) -> MobileSample {
-        let mut sample = MobileSample {
-            part: step.part,
-            test: step.test.clone(),
-            candidate: step.candidate.name.clone(),
-            round: step.round,
-            at_s: now_unix_s(),
-            load1: conditions::load1(),
-            ..MobileSample::default()
-        };
-        let made = match (step.part, use_case) {
-            (MobilePart::Size, _) if step.test == "library" => {
-                library(step.candidate).map(|f| (f, BTreeMap::new()))
-            }
-            (MobilePart::UseCase, Some(use_case)) => start::variables(self.context, step.candidate)
-                .and_then(|variables| use_case.iteration(step.candidate, &variables, &self.work))
-                .map(|given| (given.figures, given.served)),
-            _ => self.program(step).map(|figures| (figures, BTreeMap::new())),
-        };
-        match made {
-            Ok((figures, served)) => (sample.figures, sample.served) = (figures, served),
-            Err(error) => sample.failed = Some(format!("{error:#}")),
-        }
-        sample
     }
 
     /// Runs a C program of the study and reads its figures.
-    fn program(&self, step: &Step<'_>) -> Result<BTreeMap<String, f64>> {
-        let (name, more) = match step.test.strip_prefix("threads-") {
-            Some(count) => ("threads", format!("-t {count} -s {}", step.round + 1)),
-            None if step.test == "minimal" => ("minimal", String::new()),
-            None => (step.test.as_str(), format!("-s {}", step.round + 1)),
+    fn program(
+        &self,
+        test: &MobileTest,
+        candidate: &CatalogueCandidate,
+        round: u32,
+        timeout: Duration,
+    ) -> Result<BTreeMap<String, f64>> {
+        let seed = round + 1;
+        let (name, more) = match test.name.strip_prefix("threads-") {
+            Some(count) => ("threads", format!("-t {count} -s {seed}")),
+            None if test.name == "minimal" => ("minimal", String::new()),
+            None => (test.name.as_str(), format!("-s {seed}")),
         };
         let path = self.context.lib_dir.join("study").join(format!("mobile-{name}"));
-        let variables = start::variables(self.context, step.candidate)?;
+        let variables = start::variables(self.context, candidate)?;
         let shell = Shell { folder: &self.work, variables: &variables };
         let quoted = shell_words::quote(&path.to_string_lossy()).into_owned();
-        let said = shell.run(&format!("exec {quoted} {more}"), PATIENCE)?;
-        anyhow::ensure!(said.ok, "mobile-{name}: {}: {}", said.how, said.last_line());
-        let line = said.text.lines().find(|line| line.starts_with('{')).context("it printed no figures")?;
+        let output = shell.run(&format!("exec {quoted} {more}"), timeout)?;
+        anyhow::ensure!(output.ok, "mobile-{name}: {}: {}", output.how, output.last_line());
+        let line = output.text.lines().find(|line| line.starts_with('{')).context("it printed no figures")?;
         Ok(serde_json::from_str(line)?)
+    }
+}
+
+/// Makes the samples of the study.
+struct TestExecutor<'a, 'b> {
+    session: &'a Session<'b>,
+    tests: &'a [MobileTest],
+    use_case: Option<UseCase<'a>>,
+}
+
+type Figures = BTreeMap<String, f64>;
+type Served = BTreeMap<String, String>;
+
+impl TestExecutor<'_, '_> {
+    fn figures(&self, step: &Step, round: u32, limits: &RunLimits) -> Result<(Figures, Served)> {
+        let (test, candidate) = (&self.tests[step.subject], self.session.candidates[step.candidate]);
+        match (test.part, &self.use_case) {
+            (MobilePart::Size, _) if test.name == "library" => Ok((library(candidate)?, Served::new())),
+            (MobilePart::UseCase, Some(use_case)) => {
+                let variables = start::variables(self.session.context, candidate)?;
+                let facts = use_case.iteration(candidate, &variables, &self.session.work)?;
+                Ok((facts.figures, facts.served))
+            }
+            _ => Ok((self.session.program(test, candidate, round, limits.timeout)?, Served::new())),
+        }
+    }
+}
+
+impl Executor for TestExecutor<'_, '_> {
+    /// The sample of a failed run has the reason.
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution> {
+        let round = step.kind.kept().map_or(0, |(_, round)| round);
+        let record = RawRun {
+            part: Some(self.tests[step.subject].part.name().to_owned()),
+            load1: conditions::load1(),
+            ..RawRun::default()
+        };
+        let record = match self.figures(step, round, limits) {
+            Ok((figures, served)) => RawRun { ok: true, figures, served, ..record },
+            Err(error) => {
+                RawRun { why: Some("failed".to_owned()), message: Some(format!("{error:#}")), ..record }
+            }
+        };
+        Ok(Execution { record, ..Execution::default() })
+    }
+}
+
+/// How far it is, on a terminal, and what failed.
+struct Shown<'a> {
+    bar: ProgressBar,
+    tests: &'a [MobileTest],
+    candidates: Vec<String>,
+}
+
+impl<'a> Shown<'a> {
+    fn start(steps: usize, tests: &'a [MobileTest], candidates: Vec<String>) -> Self {
+        let bar = ProgressBar::new(steps as u64);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)") {
+            bar.set_style(style);
+        }
+        Self { bar, tests, candidates }
+    }
+
+    fn name(&self, step: &Step) -> (&str, &str) {
+        (&self.tests[step.subject].name, &self.candidates[step.candidate])
+    }
+}
+
+impl Observer for Shown<'_> {
+    fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
+        let (test, candidate) = self.name(step);
+        self.bar.set_message(format!("{test}, {candidate}"));
+        Ok(NextStep::Make)
+    }
+
+    fn skipped(&mut self, _step: &Step) {
+        self.bar.inc(1);
+    }
+
+    fn made(&mut self, _step: &Step, _took: Duration) {
+        self.bar.inc(1);
+    }
+
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        if let Some(why) = &run.record.message {
+            let (test, candidate) = self.name(step);
+            self.bar.suspend(|| message::warning(&format!("{test}: {candidate}: {why}")));
+        }
+        Ok(NextStep::Make)
     }
 }
 
 /// Nothing for a candidate without a library.
 #[expect(clippy::cast_precision_loss, reason = "sizes of files are below 2^53")]
-fn library(candidate: &Candidate) -> Result<BTreeMap<String, f64>> {
+fn library(candidate: &CatalogueCandidate) -> Result<BTreeMap<String, f64>> {
     let Some(library) = &candidate.library else { return Ok(BTreeMap::new()) };
     let sizes = Sizes::read(library)?;
     let figures = [("file", sizes.file), ("loaded", sizes.loaded), ("code", sizes.code)];

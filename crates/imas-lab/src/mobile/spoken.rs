@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program says line by line, with a limit to the waiting: one that hangs under an allocator must not hold the study up.
+//! Output of a program, line by line, with a time limit: a program that hangs under an allocator must not
+//! stop the study.
 
 use std::io::{BufRead, BufReader};
 use std::process::ChildStdout;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The lines of a program's standard output.
 pub(super) struct Spoken {
@@ -17,7 +18,7 @@ pub(super) struct Spoken {
 }
 
 impl Spoken {
-    /// Reads on a thread of its own, until the program ends or nobody wants to know.
+    /// Reads on a thread of its own, until the program ends or the receiver is dropped.
     pub(super) fn of(program: &'static str, output: ChildStdout) -> Self {
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -34,7 +35,7 @@ impl Spoken {
     pub(super) fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         loop {
-            match self.lines.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
+            match self.lines.recv_timeout(LINE_TIMEOUT.saturating_sub(start.elapsed())) {
                 Ok(line) => {
                     if let Some(found) = wanted(&line) {
                         return Ok(found);
@@ -42,7 +43,7 @@ impl Spoken {
                 }
                 Err(RecvTimeoutError::Disconnected) => anyhow::bail!("{}: it ended too early", self.program),
                 Err(RecvTimeoutError::Timeout) => {
-                    anyhow::bail!("{}: it said nothing for {} s", self.program, PATIENCE.as_secs())
+                    anyhow::bail!("{}: no output for {} s", self.program, LINE_TIMEOUT.as_secs())
                 }
             }
         }

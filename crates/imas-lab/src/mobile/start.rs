@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starting programs under a candidate, and seeing who serves them.
+//! Starts programs under a candidate, and finds which allocator serves them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
-use imas_linux::catalogue::Candidate;
-use imas_linux::elf::Executable;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::elf::ElfImage;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::{process, sampler};
 
 use imas_engine::context::Context;
 
-/// The environment of a start: what the paper's machine had for every process, here for a program and its children.
-pub(super) fn variables(context: &Context, candidate: &Candidate) -> Result<Variables> {
+/// The environment of a start: what the paper's machine had for every process, here for a program and its
+/// children.
+pub(super) fn variables(context: &Context, candidate: &CatalogueCandidate) -> Result<Variables> {
     let mut inherited: Variables = std::env::vars_os().collect();
     // Another allocator's settings or preload would be measured with it.
     inherited.retain(|name, _| name != "LD_PRELOAD" && name != "GLIBC_TUNABLES");
@@ -36,7 +37,7 @@ pub(super) fn command(file: &Path, variables: &Variables, folder: &Path) -> Comm
     command
 }
 
-/// Memory of a program's processes, and who serves the largest of them.
+/// Memory of a program's processes, and the allocator of the largest of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Seen {
     pub(super) resident_bytes: u64,
@@ -45,7 +46,7 @@ pub(super) struct Seen {
 }
 
 /// Looks at a process and all its descendants.
-pub(super) fn seen(pid: u32, candidate: &Candidate) -> Result<Seen> {
+pub(super) fn seen(pid: u32, candidate: &CatalogueCandidate) -> Result<Seen> {
     let sizes: Vec<(u32, u64)> =
         sampler::tree(pid).into_iter().filter_map(|pid| Some((pid, sampler::resident_bytes(pid)?))).collect();
     let largest = sizes.iter().max_by_key(|(_, bytes)| *bytes).context("it has ended already")?;
@@ -57,9 +58,9 @@ pub(super) fn seen(pid: u32, candidate: &Candidate) -> Result<Seen> {
 }
 
 /// A malloc of the executable's own wins over every preload; else the library must really be mapped.
-fn served(pid: u32, candidate: &Candidate) -> String {
+fn served(pid: u32, candidate: &CatalogueCandidate) -> String {
     let Ok((executable, mapped)) = process::mapped_files(pid) else { return "unknown".to_owned() };
-    if Executable::read(&executable).is_ok_and(|file| file.defines_malloc) {
+    if ElfImage::read(&executable).is_ok_and(|file| file.defines_malloc) {
         return "its own malloc".to_owned();
     }
     match &candidate.library {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One iteration of the use case under one candidate: browser, pictures, gallery, video; memory before, running and idle.
+//! One iteration of the use case under one candidate: browser, pictures, gallery, video; memory before,
+//! running and idle.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,10 +9,10 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::measure;
-use imas_linux::memory::Memory;
+use imas_linux::memory::MachineMemory;
 
 use super::browser::Browser;
 use super::inputs::{Inputs, PAGES, PICTURES, VIDEO_S};
@@ -24,12 +25,13 @@ use super::start::{self, seen};
 const INTERVAL: Duration = Duration::from_millis(300);
 /// What the kernel gets to take back what ended processes had.
 const SETTLE: Duration = Duration::from_millis(500);
-/// The video is played five times as fast as it was made to be seen, again and again: memory is looked at once it was through.
+/// The video is played five times as fast as it was made to be seen, again and again: memory is looked at
+/// once it was through.
 const PLAY_RATE: &str = "5";
 
 /// What an iteration gave.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct UseCaseFacts {
     pub(super) figures: BTreeMap<String, f64>,
     pub(super) served: BTreeMap<String, String>,
 }
@@ -42,15 +44,16 @@ pub(super) struct UseCase<'a> {
 }
 
 impl UseCase<'_> {
-    /// Runs everything, looks at memory, ends everything, looks again. Whatever fails, nothing goes on running.
+    /// Runs everything, looks at memory, ends everything, looks again. Whatever fails, nothing goes on
+    /// running.
     pub(super) fn iteration(
         &self,
-        candidate: &Candidate,
+        candidate: &CatalogueCandidate,
         variables: &Variables,
         work: &Path,
-    ) -> Result<Given> {
+    ) -> Result<UseCaseFacts> {
         let folder = tempfile::tempdir_in(work)?;
-        let mut given = Given::default();
+        let mut given = UseCaseFacts::default();
         std::thread::sleep(SETTLE);
         given.look("before")?;
         let ran = self.run(candidate, variables, folder.path(), &mut given);
@@ -65,10 +68,10 @@ impl UseCase<'_> {
 
     fn run(
         &self,
-        candidate: &Candidate,
+        candidate: &CatalogueCandidate,
         variables: &Variables,
         folder: &Path,
-        given: &mut Given,
+        given: &mut UseCaseFacts,
     ) -> Result<()> {
         let mut browser = Browser::start(self.apps, variables, folder)?;
         if let Some(browser) = &mut browser {
@@ -151,9 +154,9 @@ impl UseCase<'_> {
     }
 }
 
-impl Given {
+impl UseCaseFacts {
     fn look(&mut self, state: &str) -> Result<()> {
-        let memory = Memory::now()?;
+        let memory = MachineMemory::now()?;
         let sizes =
             [("free", memory.free_bytes), ("available", memory.available_bytes), ("used", memory.used_bytes)];
         for (name, bytes) in sizes {
@@ -165,7 +168,7 @@ impl Given {
         Ok(())
     }
 
-    fn program(&mut self, name: &str, pid: u32, candidate: &Candidate) -> Result<()> {
+    fn program(&mut self, name: &str, pid: u32, candidate: &CatalogueCandidate) -> Result<()> {
         let seen = seen(pid, candidate)?;
         self.set(format!("{name}.resident"), seen.resident_bytes);
         self.set(format!("{name}.processes"), seen.processes.into());

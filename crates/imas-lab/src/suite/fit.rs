@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use imas_linux::program::Command;
-use imas_suite::{Place, Program};
+use imas_suite::{Place, SuiteProgram};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Fit {
 }
 
 /// Looks at the executable itself, as `imas run` would.
-pub(super) fn fit(program: &Program, place: &Place) -> Fit {
+pub(super) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
     if let Some(why) = &program.excluded {
         return Fit::No(why.clone());
     }

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal};
 
 use anyhow::Result;
-use imas_suite::{Place, Program, Suite, packages};
+use imas_suite::{Place, Suite, SuiteProgram, packages};
 
 use imas_report::message;
 
-/// Installs what these programs lack; what cannot be installed is said, and its programs are left out later.
-pub(super) fn missing(suite: &Suite, programs: &[&Program], place: &Place, unasked: bool) -> Result<()> {
+/// Installs what these programs lack; what cannot be installed is reported, and its programs are left out
+/// later.
+pub(super) fn missing(suite: &Suite, programs: &[&SuiteProgram], place: &Place, unasked: bool) -> Result<()> {
     // What is listed with a reason not to run it need not be there.
-    let programs: Vec<&Program> =
+    let programs: Vec<&SuiteProgram> =
         programs.iter().copied().filter(|program| program.excluded.is_none()).collect();
     let wanted: BTreeSet<String> = programs.iter().flat_map(|program| suite.packages(program)).collect();
     let debian: BTreeSet<String> = wanted.difference(&packages::installed()).cloned().collect();
@@ -48,10 +49,10 @@ fn install_debian(debian: &BTreeSet<String>, place: &Place) {
     let is_root = nix::unistd::geteuid().is_root();
     let install = |names: &BTreeSet<String>| packages::install(&packages::apt_command(names, is_root), place);
     let Err(error) = install(debian) else { return };
-    let said = error.to_string();
+    let message = error.to_string();
     message::error(&super::hinted(error));
     let is_a_name = ["Unable to locate package", "has no installation candidate"];
-    if debian.len() < 2 || !is_a_name.iter().any(|words| said.contains(words)) {
+    if debian.len() < 2 || !is_a_name.iter().any(|words| message.contains(words)) {
         return;
     }
     message::say("imas: installing them one by one");

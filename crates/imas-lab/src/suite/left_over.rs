@@ -8,7 +8,8 @@ use nix::unistd::Pid;
 
 use imas_report::message;
 
-/// Ends it, for it would take its share of every figure. Only while the place is locked: nobody else's runs are there.
+/// Ends it, because its CPU use would affect every figure. The place must be locked, so that no other session
+/// has processes there.
 pub(super) fn end(place: &Place) {
     let found = process::at_home_in(&place.work());
     for pid in found.iter().filter_map(|&pid| i32::try_from(pid).ok()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a session may take: whole rounds only, so that every program has been run as often as every other.
+//! How long a session may take: whole rounds only, so that every program has been run as often as every
+//! other.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ impl Limit {
         Self { began: Instant::now(), length, some_round_began: false.into() }
     }
 
-    /// Whether a round that needs this long is begun. The first always is: what it needs is only guessed before any run.
+    /// Whether a round that is expected to take `needs` begins. The first always does: before any run its
+    /// time is only an estimate.
     pub(super) fn begins(&self, needs: Duration) -> bool {
         let first = !self.some_round_began.replace(true);
         first || self.length.is_none_or(|length| self.began.elapsed() + needs <= length)
@@ -28,7 +30,7 @@ impl Limit {
         self.length.is_some_and(|length| self.began.elapsed() >= length)
     }
 
-    pub(super) fn said(&self, what: &str) -> String {
+    pub(super) fn message(&self, what: &str) -> String {
         let length = indicatif::HumanDuration(self.length.unwrap_or_default());
         format!("imas: time limit of {length}: {what}; every finished run is kept, --resume goes on")
     }

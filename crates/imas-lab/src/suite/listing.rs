@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_report::format::counted;
 use imas_report::table;
-use imas_suite::{Place, Program, Set, Suite, packages};
+use imas_suite::{Place, Set, Suite, SuiteProgram, packages};
 use serde::Serialize;
 
 use super::fit::{Fit, fit};
@@ -54,7 +55,7 @@ pub(super) fn run(args: &SuiteListArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row<'a>(program: &'a Program, suite: &Suite, installed: &BTreeSet<String>, place: &Place) -> Row<'a> {
+fn row<'a>(program: &'a SuiteProgram, suite: &Suite, installed: &BTreeSet<String>, place: &Place) -> Row<'a> {
     let wanted = suite.packages(program);
     let here = wanted.is_subset(installed) && packages::missing_tools(program, place).is_empty();
     let excluded = match fit(program, place) {
@@ -95,6 +96,7 @@ fn text(listing: &Listing<'_>) -> String {
     });
     let excluded = listing.programs.iter().filter(|row| row.excluded.is_some()).count();
     let installed = listing.programs.iter().filter(|row| row.installed).count();
-    let sum = format!("{} programs, {installed} installed, {excluded} not run", listing.programs.len());
+    let sum =
+        format!("{}, {installed} installed, {excluded} not run", counted(listing.programs.len(), "program"));
     format!("{}\n{sum}", table::plain(&head, rows))
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far it is: a bar on a terminal; elsewhere a line a round, and within long rounds one every now and then.
+//! How far it is: a bar on a terminal; elsewhere a line a round, and within long rounds one every now and
+//! then.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,32 +10,32 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use imas_report::message;
 
-/// Nobody who reads along in a file should wonder for longer whether it is still at work.
+/// Longest time without a line in a log, so that a reader can see that the session still runs.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Seconds that a run takes besides the program itself.
 const AROUND_A_RUN_S: f64 = 0.05;
 
-/// Seconds of what the suite says that count beside what was seen, so that the first runs do not decide.
+/// Weight of the suite's estimate, in seconds, so that the first runs do not determine the estimate.
 const TRUST_S: f64 = 20.0;
 
 /// A program's runs to come.
 struct Left {
     runs: u64,
-    /// What one takes: what the suite says, then what was seen.
+    /// Estimated seconds of a run: first by the suite, then by earlier runs.
     seconds: f64,
     /// It was run here.
     seen: bool,
 }
 
-/// Knows what is left and how long the like took so far.
+/// Estimates the remaining time from the runs so far.
 pub(super) struct Progress {
     bar: ProgressBar,
     left: BTreeMap<String, Left>,
     began: Instant,
-    /// What all that is done should have taken, warm-ups too, by what the suite says of its programs.
+    /// Sum of the suite's estimates for all completed runs, with warm-ups.
     expected_s: f64,
-    /// When a line was said last, where no bar is seen.
+    /// When a line was printed last, where no bar is seen.
     spoken: Cell<Instant>,
 }
 
@@ -81,7 +82,7 @@ impl Progress {
         Duration::from_secs_f64(one * runs as f64)
     }
 
-    /// How many times as long as the suite says things take here, inputs that are made on the way included.
+    /// Ratio of the time taken here to the suite's estimates, with the making of inputs.
     fn slowness(&self, elapsed: Duration) -> f64 {
         (elapsed.as_secs_f64() + TRUST_S) / (self.expected_s + TRUST_S)
     }
@@ -100,7 +101,7 @@ impl Progress {
         format!("about {} left", HumanDuration(Duration::from_secs_f64(left_s)))
     }
 
-    /// Said where no bar is seen.
+    /// Prints a line where there is no bar.
     pub(super) fn round(&self, what: &str) {
         if self.bar.is_hidden() {
             self.tell(what);
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_speaks_after_a_silence_and_is_silent_after_it_spoke() {
+    fn progress_is_printed_once_after_each_interval() {
         let progress = Progress::start(BTreeMap::from([("a".to_owned(), (3, 1.0))]));
         let later = Instant::now() + SILENCE;
         assert!(!progress.is_due(Instant::now()) && progress.is_due(later));
@@ -146,12 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_follows_what_runs_take() {
+    fn the_remaining_time_follows_the_time_of_runs() {
         let two = [("a".to_owned(), (3, 1.0)), ("b".to_owned(), (3, 1.0))];
         let mut progress = Progress::start(BTreeMap::from(two));
         let one = 1.0 + AROUND_A_RUN_S;
         assert!((progress.left_s(Duration::ZERO) - 8.0 * one).abs() < 1e-9);
-        // All takes ten times as long: of a that is known, b is believed to be like it the more has been seen.
+        // All takes ten times as long: of a that is known, b is believed to be like it the more has been
+        // seen.
         progress.done("a", Some(Duration::from_secs(10)));
         let left_s = progress.left_s(Duration::from_secs(20));
         assert!((2.0 * 10.0 + 4.0 * 1.5..8.0 * 10.5).contains(&left_s), "{left_s}");

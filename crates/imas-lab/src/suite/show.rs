@@ -7,22 +7,23 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
+use imas_core::simulate::data::RunKind;
 use imas_report::{format, table};
-use imas_suite::record::{self, Kind};
-use imas_suite::{ProgramSummary, Summary, Trouble};
+use imas_runs::session::Sessions;
+use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};
 use serde_json::json;
 
 use crate::study_args::SuiteShowArgs;
 use imas_report::message::Hinted;
 use imas_report::{message, output};
 
-/// Seed of the resampling behind the intervals.
+/// Seed of the resampling for the intervals.
 const SEED: u64 = 1;
-/// A noise above this is worth a word.
+/// A noise above this is worth reporting.
 const NOISY: f64 = 0.03;
 
 pub(super) fn run(args: &SuiteShowArgs) -> Result<ExitCode> {
-    let path = super::out(&args.places)?.join(record::FILE);
+    let path = super::out(&args.places)?.join(super::FILE);
     if !path.is_file() {
         return Err(Hinted::error(
             format!("{}: there are no runs", path.display()),
@@ -32,10 +33,13 @@ pub(super) fn run(args: &SuiteShowArgs) -> Result<ExitCode> {
     show(&path, args.json.json)
 }
 
-/// Shows a record; the answer is no when not one program could be compared, unless runs were only to be counted.
+/// Shows a record; the answer is no when not one program could be compared, unless runs were only to be
+/// counted.
 pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
-    let lines = record::read(path).map_err(super::hinted)?;
-    let summary = Summary::of(&lines, &record::dropped(path).map_err(super::hinted)?, SEED);
+    let bytes = std::fs::read(path)
+        .map_err(|source| super::hinted(SuiteError::File { path: path.to_owned(), source }))?;
+    let Sessions { runs: lines, dropped, .. } = Sessions::of(&String::from_utf8_lossy(&bytes));
+    let summary = SuiteSummary::of(&lines, &dropped, SEED);
     if as_json {
         let value = json!({ "schema": 1, "runs": lines.len(), "record": path, "summary": summary });
         output::json(&value)?;
@@ -45,11 +49,11 @@ pub(super) fn show(path: &Path, as_json: bool) -> Result<ExitCode> {
     }
     let compared = summary.programs.iter().any(|program| program.rounds > 0);
     let only_counted =
-        lines.iter().any(|line| line.ok) && lines.iter().all(|line| line.kind == Kind::Counted);
+        lines.iter().any(|line| line.ok) && lines.iter().all(|line| line.kind == RunKind::Counted);
     Ok(if compared || only_counted { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn text(summary: &Summary) -> String {
+fn text(summary: &SuiteSummary) -> String {
     let names: Vec<&str> = summary.overall.iter().map(|overall| overall.candidate.as_str()).collect();
     let head = ["program", "rounds", "CPU", "+-", "MiB"].into_iter().chain(names.iter().copied());
     let head: Vec<&str> = head.collect();
@@ -74,7 +78,7 @@ fn text(summary: &Summary) -> String {
 }
 
 /// Everything that is in no figure, or was dropped on the way, with the reason; nothing when all is.
-fn left_out(summary: &Summary) -> String {
+fn left_out(summary: &SuiteSummary) -> String {
     let rounds_of = |name: &str| summary.programs.iter().find(|p| p.name == name).map_or(0, |p| p.rounds);
     let programs = summary.left_out.iter().map(|(name, why)| {
         let why = match rounds_of(name) {
@@ -84,8 +88,8 @@ fn left_out(summary: &Summary) -> String {
         vec![name.clone(), "all".to_owned(), why]
     });
     let candidates = summary.troubles.iter().map(|trouble| {
-        let Trouble { why, runs, of, said, .. } = trouble;
-        let why = format!("{why} in {runs} of {of} runs: {said}");
+        let Trouble { why, runs, of, message, .. } = trouble;
+        let why = format!("{why} in {runs} of {of} runs: {message}");
         vec![trouble.program.clone(), trouble.candidate.clone(), why]
     });
     let rows: Vec<Vec<String>> = programs.chain(candidates).collect();
@@ -127,7 +131,7 @@ fn cell(result: &CandidateResult) -> String {
     format!("{cpu} / {memory}")
 }
 
-fn remarks(summary: &Summary, path: &Path) {
+fn remarks(summary: &SuiteSummary, path: &Path) {
     if let Some(noise) = summary.noise.filter(|noise| *noise > NOISY) {
         message::warning(&format!(
             "the machine is noisy: CPU time under system alone is certain to +-{:.1} % only (median over the programs)\nhint: run it on a quiet machine, or make more rounds with --resume --rounds N",

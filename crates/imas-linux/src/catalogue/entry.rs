@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A catalogue file as it is written, and what may stand in it.
+//! A catalogue file as it is written, and what it may contain.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Candidate, installed};
+use super::{CatalogueCandidate, installed};
 
 /// The file.
 #[derive(Deserialize)]
@@ -34,10 +34,14 @@ pub(super) struct Entry {
     summary: String,
     #[serde(default)]
     default: bool,
+    #[serde(default)]
+    service_default: bool,
     page_size: Option<u64>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
     withheld: Option<String>,
+    #[serde(default)]
+    accept: Vec<String>,
     #[serde(default)]
     dlopen: bool,
     // For people and for the conformance kit.
@@ -66,13 +70,16 @@ impl Entry {
                 let shown = library.display();
                 Err(format!("candidate '{name}': library '{shown}' is a relative path: give the whole one"))
             }
+            _ if !added && !self.accept.is_empty() => {
+                Err(format!("candidate '{name}': 'accept' is for added candidates only"))
+            }
             None if self.needs.is_some() => Err(format!("candidate '{name}': 'needs' is for a library")),
             _ => Ok(()),
         }
     }
 
     /// The candidate; `None` when it needs a library that this machine does not have.
-    pub(super) fn into_candidate(self, file: &Path, line: usize, added: bool) -> Option<Candidate> {
+    pub(super) fn into_candidate(self, file: &Path, line: usize, added: bool) -> Option<CatalogueCandidate> {
         let needs = match &self.needs {
             Some(soname) => Some(installed::find(soname)?),
             None => None,
@@ -80,7 +87,7 @@ impl Entry {
         let name = self.name;
         let folder = file.parent().unwrap_or_else(|| Path::new("/"));
         let allocator = self.allocator.unwrap_or_else(|| name.split(':').next().unwrap_or(&name).to_owned());
-        Some(Candidate {
+        Some(CatalogueCandidate {
             allocator,
             library: self.library.map(|library| folder.join(library)),
             version: self.version.or_else(|| needs.as_deref().and_then(installed::build_of)),
@@ -88,10 +95,12 @@ impl Entry {
             licence: self.licence,
             summary: self.summary,
             default: self.default,
+            service_default: self.service_default,
             page_size: self.page_size,
             environment: self.environment,
             needs,
             withheld: self.withheld,
+            accept: self.accept,
             opens: self.dlopen,
             added,
             defined: (file.to_owned(), line),

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::elf;
 
-/// The folders of the common distributions, in the order of glibc's loader: multiarch first, then the plain ones.
+/// The folders of the common distributions, in the order of glibc's loader: multiarch first, then the plain
+/// ones.
 fn folders() -> impl Iterator<Item = PathBuf> {
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
     let usual =
@@ -19,7 +20,8 @@ pub(super) fn find(soname: &str) -> Option<PathBuf> {
     folders().map(|folder| folder.join(soname)).find(|file| file.is_file())
 }
 
-/// `build` and the first 12 digits of its build-id: the version that changes whenever the library does. `None` without one.
+/// `build` and the first 12 digits of its build-id: the version that changes whenever the library does.
+/// `None` without one.
 #[must_use]
 pub fn build_of(library: &Path) -> Option<String> {
     let id = elf::build_id(library).ok()??;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a candidate cannot be used here, as far as files tell.
+//! Why a candidate cannot be used here, judged from files alone.
 
 use std::path::Path;
 
-use super::Candidate;
-use crate::elf::{Class, Executable};
+use super::CatalogueCandidate;
+use crate::elf::{Class, ElfImage};
 
-/// Why the candidate is not offered although it may load: the catalogue's word, or the conformance kit's. Changes
-/// without the library changing, so it is asked each time.
+/// Why the candidate is not offered although it may load: the catalogue's word, or the conformance kit's.
+/// Changes without the library changing, so it is asked each time.
 #[must_use]
-pub fn withheld(candidate: &Candidate) -> Option<String> {
+pub fn withheld(candidate: &CatalogueCandidate) -> Option<String> {
     let stated = candidate.withheld.as_ref().map(|reason| format!("withheld: {reason}"));
     stated.or_else(|| failed_conformance(&candidate.name, candidate.library.as_ref()?))
 }
 
 /// Why a candidate cannot be used here, found without starting anything.
 ///
-/// A finding of `None` says that nothing speaks against it, not that it loads: see [`crate::process::probe`].
+/// A finding of `None` means that no obstacle was found, not that it loads: see [`crate::process::probe`].
 #[must_use]
-pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
+pub fn obstacle(candidate: &CatalogueCandidate, page_size: u64) -> Option<String> {
     if candidate.page_size.is_some_and(|built_for| built_for < page_size) {
         return Some(format!("built for smaller pages than this machine's {page_size} bytes"));
     }
     let library = candidate.library.as_ref()?;
-    match Executable::read(library) {
+    match ElfImage::read(library) {
         Ok(elf) if elf.class != Class::Native => Some("built for another architecture".to_owned()),
         Ok(_) => None,
         Err(_) if !library.exists() => Some(why_missing(candidate, library)),
@@ -32,7 +32,7 @@ pub fn obstacle(candidate: &Candidate, page_size: u64) -> Option<String> {
 }
 
 /// The build leaves the reason of a failed recipe beside where the library should be (`NAME.failed`).
-fn why_missing(candidate: &Candidate, library: &Path) -> String {
+fn why_missing(candidate: &CatalogueCandidate, library: &Path) -> String {
     if candidate.added {
         return format!("its library {} is missing", library.display());
     }
@@ -44,8 +44,8 @@ fn why_missing(candidate: &Candidate, library: &Path) -> String {
     }
 }
 
-/// The conformance kit leaves what was failed beside the library (`libNAME.so.withheld`, a line `CANDIDATE<tab>REASON` each,
-/// for settings share libraries); a new build takes the note away.
+/// The conformance kit leaves what was failed beside the library (`libNAME.so.withheld`, a line
+/// `CANDIDATE<tab>REASON` each, for settings share libraries); a new build takes the note away.
 fn failed_conformance(name: &str, library: &Path) -> Option<String> {
     let mut note = library.as_os_str().to_owned();
     note.push(".withheld");
@@ -59,15 +59,19 @@ fn failed_conformance(name: &str, library: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(library: &Path) -> Candidate {
-        Candidate { name: "x".into(), library: Some(library.to_owned()), ..Candidate::default() }
+    fn of(library: &Path) -> CatalogueCandidate {
+        CatalogueCandidate {
+            name: "x".into(),
+            library: Some(library.to_owned()),
+            ..CatalogueCandidate::default()
+        }
     }
 
     #[test]
     fn each_obstacle_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libx.so");
-        let why = |candidate: &Candidate| obstacle(candidate, 4096);
+        let why = |candidate: &CatalogueCandidate| obstacle(candidate, 4096);
         assert_eq!(why(&of(&library)).unwrap(), "its library is missing (run 'make build')");
         std::fs::write(folder.path().join("x.failed"), "no compiler\n").unwrap();
         assert_eq!(why(&of(&library)).unwrap(), "not built: no compiler");
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_withheld_says_why() {
+    fn a_withheld_candidate_has_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libx.so");
         std::fs::copy(std::env::current_exe().unwrap(), &library).unwrap();
@@ -91,10 +95,10 @@ mod tests {
             .unwrap();
         let why = withheld(&of(&library)).unwrap();
         assert_eq!(why, "withheld: it failed conformance: forks: child-works");
-        let stated = Candidate { withheld: Some("eats data".into()), ..of(&library) };
+        let stated = CatalogueCandidate { withheld: Some("eats data".into()), ..of(&library) };
         assert_eq!(withheld(&stated).unwrap(), "withheld: eats data");
-        assert_eq!(withheld(&Candidate { name: "x:other".into(), ..of(&library) }), None);
-        let small = Candidate { page_size: Some(4096), ..of(&library) };
+        assert_eq!(withheld(&CatalogueCandidate { name: "x:other".into(), ..of(&library) }), None);
+        let small = CatalogueCandidate { page_size: Some(4096), ..of(&library) };
         assert!(obstacle(&small, 65536).unwrap().contains("65536"));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of which only so much is read: its own numbers say where and how long its parts are, and nobody vouches for them.
+//! Reads a limited part of a file. The offsets and sizes in the file are not trusted.
 
 use std::cell::Cell;
 use std::io::{Read, Seek};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a program calls functions of an allocator's own beside malloc: `free(mallocx(n, 0))` is right by jemalloc's manual, and a
-//! crash where another malloc serves. `abi/imas_interface.h` says which functions those are; the hook asks the same of what is loaded
-//! (`hook/interface.c`), and so finds what a look at the files does not show.
+//! Whether a program calls functions of an allocator's own beside malloc: `free(mallocx(n, 0))` is right by
+//! jemalloc's manual, and a crash where another malloc serves. `abi/imas_interface.h` says which functions
+//! those are; the hook asks the same of what is loaded (`hook/interface.c`), and so finds what a look at the
+//! files does not show.
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -10,9 +11,9 @@ use super::headers::Headers;
 use super::{MOST_BYTES, symbols};
 use crate::program_file::ProgramFile;
 
-/// Of the libraries of one program so many are looked at; what calls an allocator in others, the hook finds.
+/// At most this number of a program's libraries is read; the hook finds calls of an allocator in others.
 const MOST_LIBRARIES: usize = 64;
-/// Of the folders that a program names so many are searched.
+/// At most this number of the folders that a program names is searched.
 const MOST_FOLDERS: usize = 32;
 
 /// An allocator with an interface of its own.
@@ -107,8 +108,9 @@ impl Interface {
     }
 }
 
-/// Whether the program, or a library that it is linked with, calls an allocator's own functions, and that allocator's malloc is the
-/// program's: its library is named before libc. Where libc's malloc comes first, the other's blocks are a heap apart.
+/// Whether the program, or a library that it is linked with, calls an allocator's own functions, and that
+/// allocator's malloc is the program's: its library is named before libc. Where libc's malloc comes first,
+/// the other's blocks are a heap apart.
 ///
 /// What cannot be read is no call: the hook looks again when the program starts.
 pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path: &Path) -> bool {
@@ -122,6 +124,35 @@ pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path
         program.needed.iter().filter(|name| !name.starts_with(interface.library)).take(MOST_LIBRARIES);
     let mut files = others.filter_map(|name| find(name, path, &program.folders));
     files.any(|library| is_called_by(interface, &library, &mut left))
+}
+
+/// Libraries that are known to define `malloc` for the whole program: a preload takes their place.
+const ALLOCATORS: [&str; 10] = [
+    "libc.so",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+    "libtbbmalloc",
+    "libhoard",
+    "libsnmalloc",
+    "librpmalloc",
+    "libscudo",
+    "libmtmalloc",
+];
+
+/// Whether a library that the program is linked with, other than an allocator, defines `malloc`. Such a
+/// library is often linked so that it uses its own malloc whatever comes before it, and what it returns is
+/// then freed by another: rspamd crashes so. Whether it is linked so is not written in the file.
+pub(super) fn library_defines_malloc(program: &Headers, path: &Path) -> bool {
+    let others = program.needed.iter().filter(|name| !ALLOCATORS.iter().any(|known| name.starts_with(known)));
+    let mut files = others.take(MOST_LIBRARIES).filter_map(|name| find(name, path, &program.folders));
+    files.any(|library| defines_malloc(&library).unwrap_or(false))
+}
+
+fn defines_malloc(library: &Path) -> Result<bool, super::ElfError> {
+    let opened = ProgramFile::open(library)?;
+    let (headers, mut source, left) = super::headers(opened.file())?;
+    Ok(symbols::read(&mut source, headers.table, left)?.malloc)
 }
 
 /// The interface of the first allocator whose library is named before libc.
@@ -144,8 +175,8 @@ fn calls(interface: &Interface, source: &mut (impl Read + Seek), file: &Headers,
     called
 }
 
-/// The library's file where ld.so would look first: in the folders that the program names, then in the usual ones. What is elsewhere, the
-/// hook finds.
+/// The library's file where ld.so would look first: in the folders that the program names, then in the usual
+/// ones. What is elsewhere, the hook finds.
 fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
     let origin = program.parent().unwrap_or_else(|| Path::new("/")).to_string_lossy().into_owned();
     let named =
@@ -161,7 +192,7 @@ fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::{Executable, Unfit};
+    use crate::elf::{ElfImage, Unfit};
     use std::process::Command;
 
     #[test]
@@ -220,7 +251,7 @@ mod tests {
         }
 
         fn unfit(&self, source: &str, flags: &[&str]) -> Option<Unfit> {
-            Executable::read(&self.compile("t", source, flags)).unwrap().unfit()
+            ElfImage::read(&self.compile("t", source, flags)).unwrap().unfit()
         }
     }
 
@@ -228,7 +259,7 @@ mod tests {
     const JE: &str = "-l:libjemalloc.so.2";
 
     #[test]
-    fn who_calls_an_allocators_own_functions_is_unfit() {
+    fn a_caller_of_an_allocators_own_functions_is_ineligible() {
         let made = Made::new();
         assert_eq!(made.unfit(CALLS, &[JE]), Some(Unfit::AllocatorInterface));
         let asks = "int mallctl(void); int main(void){return mallctl();}";
@@ -251,11 +282,23 @@ mod tests {
         assert_eq!(made.unfit(program, &["-l:libmixed.so"]), None, "libc's malloc is the program's");
     }
 
+    /// As rspamd's librspamd-server.so.
+    #[test]
+    fn a_library_with_its_own_malloc_makes_its_program_ineligible() {
+        let made = Made::new();
+        let server = "void *malloc(unsigned long n){(void)n;return 0;} void serve(void){malloc(1);}";
+        made.compile("libserver.so", server, &["-shared", "-fPIC", "-Wl,-Bsymbolic"]);
+        let program = "void serve(void); int main(void){serve(); return 0;}";
+        assert_eq!(made.unfit(program, &["-l:libserver.so"]), Some(Unfit::LibraryMalloc));
+        made.compile("libjemalloc.so.2", server, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+        assert_eq!(made.unfit(program, &[JE]), None, "an allocator for the whole program");
+    }
+
     #[test]
     fn redis_stays_a_program_that_can_be_tried() {
-        match Executable::read(Path::new("/usr/bin/redis-server")) {
+        match ElfImage::read(Path::new("/usr/bin/redis-server")) {
             Ok(redis) => assert_eq!(redis.unfit(), None),
-            Err(error) => println!("SKIPPED: redis-server: {error}"),
+            Err(error) => imas_testing::skipped(&format!("redis-server: {error}")),
         }
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dynamic symbols, looked through in small pieces: however many a file has or claims to have, the memory for it stays the same.
+//! Dynamic symbols, looked through in small pieces: however many a file has or claims to have, the memory for
+//! it stays the same.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,9 +14,11 @@ use super::headers::{Part, Table};
 
 /// So much is read at once; a multiple of the size of a symbol, be it of 32 or 64 bits.
 const PIECE_BYTES: usize = 48 << 10;
-/// A linker stores a name once, or at the end of a longer one. More occurrences than this have another purpose.
+/// A linker stores a name once, or at the end of a longer one. More occurrences than this have another
+/// purpose.
 const MOST_NAMES: usize = 4096;
-/// What is looked for. The sanitizers are present as a definition with a static runtime, as a reference with a shared one.
+/// What is looked for. The sanitizers are present as a definition with a static runtime, as a reference with
+/// a shared one.
 const NAMES: [&[u8]; 6] =
     [b"malloc", b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
 /// Bytes of the longest of them.
@@ -53,10 +56,12 @@ pub(super) fn read(
     Ok(found)
 }
 
-/// Names of one file beyond this number of bytes are not looked through for a match; a thousand times what programs have.
+/// Names of one file beyond this number of bytes are not looked through for a match; a thousand times what
+/// programs have.
 const MOST_NAME_BYTES: u64 = 4 << 20;
 
-/// Whether the file refers to a symbol that it does not define and whose name `matches`. No more than `left` bytes are read.
+/// Whether the file refers to a symbol that it does not define and whose name `matches`. No more than `left`
+/// bytes are read.
 pub(super) fn refers(
     source: &mut (impl Read + Seek),
     table: Option<Table>,
@@ -81,8 +86,8 @@ pub(super) fn refers(
     Ok(found)
 }
 
-/// A symbol with a longer name is not one that anybody looks for. Without this bound a file of few pages, whose table of names has
-/// no end, would be read for an hour.
+/// A symbol with a longer name is not one that anybody looks for. Without this bound a file of few pages,
+/// whose table of names has no end, would be read for an hour.
 const LONGEST_NAME: usize = 128;
 
 /// Names of the undefined symbols in a piece of the table.
@@ -164,7 +169,7 @@ fn pieces(
     Ok(())
 }
 
-/// Shorter than its header says: damaged, or truncated while it was read.
+/// The file is shorter than its header claims: damaged, or truncated while it was read.
 fn beyond_the_end(error: io::Error) -> ElfError {
     if error.kind() == io::ErrorKind::UnexpectedEof { ElfError::Truncated } else { error.into() }
 }
@@ -174,7 +179,8 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    /// Without the bound on a name's length each of these symbols reads four million bytes: the test would take ten minutes.
+    /// Without the bound on a name's length each of these symbols reads four million bytes: the test would
+    /// take ten minutes.
     #[test]
     fn names_without_an_end_cost_no_time() {
         const SYMBOLS: u64 = 200_000;

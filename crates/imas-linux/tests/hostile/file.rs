@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of any length, zero beyond its bytes as a sparse one is, that counts what is read of it. Shared with `fuzz/`.
+//! A file of any length, zero beyond its bytes as a sparse one is, that counts what is read of it. Shared
+//! with `fuzz/`.
 
 use std::io::{Read, Result, Seek, SeekFrom};
 use std::path::Path;
 
-use imas_linux::elf::{Executable, MOST_BYTES};
+use imas_linux::elf::{ElfImage, MOST_BYTES};
 
 /// What the reader may ask for beyond its bound, at its last read.
 const SLACK_BYTES: u64 = 64 << 10;
@@ -41,10 +42,11 @@ impl Seek for File<'_> {
     }
 }
 
-/// Reads it as an executable: whatever it is, no more than the bound is read and no large memory is taken for it. What was found.
-pub(crate) fn check(bytes: &[u8], length: u64) -> Option<Executable> {
+/// Reads it as an executable: whatever it is, no more than the bound is read and no large memory is taken for
+/// it. What was found.
+pub(crate) fn check(bytes: &[u8], length: u64) -> Option<ElfImage> {
     let mut file = File { bytes, length, at: 0, read: 0, largest: 0 };
-    let found = Executable::of(&mut file, Path::new("/nonexistent/program")).ok();
+    let found = ElfImage::of(&mut file, Path::new("/nonexistent/program")).ok();
     assert!(file.read <= MOST_BYTES + SLACK_BYTES, "{} bytes were read", file.read);
     assert!(file.largest <= 2 << 20, "{} bytes at once", file.largest);
     found

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real executables, changed by somebody who wants to hurt their reader. `fuzz/fuzz_targets/elf.rs` makes the same check with guided
-//! changes.
+//! Real executables, changed to attack their reader. `fuzz/fuzz_targets/elf.rs` makes the
+//! same check with guided changes.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -30,7 +30,8 @@ fn number(bytes: &[u8], at: usize) -> usize {
     usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }
 
-/// Where the numbers are that say where and how large everything is: headers of the file, its segments and its sections.
+/// Where the numbers are that say where and how large everything is: headers of the file, its segments and
+/// its sections.
 fn headers(bytes: &[u8]) -> Vec<usize> {
     let (segments, sections) = (number(bytes, 32), number(bytes, 40));
     let count = |at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
@@ -82,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn the_honest_one_is_read() {
+fn the_unchanged_file_is_read() {
     let found = file::check(honest(), honest().len() as u64).unwrap();
     assert!(found.defines_malloc && found.build_id.is_some() && found.interpreter.is_some(), "{found:?}");
 }
@@ -110,7 +111,8 @@ fn tables_of_any_claimed_size_are_not_read() {
 #[test]
 fn a_name_across_two_pieces_is_found() {
     const DYNSYM: u32 = 11;
-    // The table of names grows into the hole beyond the file, so far that `malloc` begins in one piece and ends in the next.
+    // The table of names grows into the hole beyond the file, so far that `malloc` begins in one piece and
+    // ends in the next.
     for end_of_name in 48 * 1024 - 8..48 * 1024 + 8 {
         let mut bytes = honest().to_vec();
         let symbols = section(&bytes, DYNSYM);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the paper says of the policies in general, judged by the tests that tell them apart.
+//! The paper's claims about the policies in general, judged by the tests in which they differ.
 
 use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Reproduction};
 use crate::wording::{per_cent_of_ppm, ratio, whole};
 
-/// "In general": in at least this share of the seeds.
+/// "In general" means in at least this share of the seeds.
 pub(crate) const MOST: f64 = 0.75;
 
 const FRAGMENTATION: (usize, &str) = (5, "fragmentation_ppm");
@@ -28,7 +28,7 @@ pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
     ]
 }
 
-/// In at least [`MOST`] seeds the figure of `less` is below that of each of `others`.
+/// Whether in at least [`MOST`] seeds the figure of `less` is below that of each of `others`.
 fn below(runs: &Runs, (test, key): (usize, &str), less: Subject, others: &[Subject]) -> bool {
     others.iter().all(|more| runs.share_below(test, key, less, *more) >= MOST)
 }
@@ -54,7 +54,7 @@ fn system_is_faster(runs: &Runs) -> Finding {
         claim: "The system's malloc is superior in performance".to_owned(),
         printed: "faster than all four".to_owned(),
         ours: format!("time an operation over the system's: {}", ratios.join(", ")),
-        verdict: Verdict::holds(below(runs, TIME, Subject::System, &Subject::POLICIES)),
+        verdict: Reproduction::holds(below(runs, TIME, Subject::System, &Subject::POLICIES)),
         remark: "Test 8: size classes against a walk over a list.".to_owned(),
     }
 }
@@ -65,7 +65,7 @@ fn first_is_fastest(runs: &Runs) -> Finding {
         claim: "The best policy for speed is first fit".to_owned(),
         printed: "up to a certain extent".to_owned(),
         ours: times(runs),
-        verdict: Verdict::holds(below(runs, TIME, Subject::First, &others)),
+        verdict: Reproduction::holds(below(runs, TIME, Subject::First, &others)),
         remark: "First fit walks over the crumbs at the start of the heap each time; next fit does not go back to \
                  them."
             .to_owned(),
@@ -77,7 +77,7 @@ fn next_is_fast(runs: &Runs) -> Finding {
         claim: "Next fit allocates as fast as first fit, or faster".to_owned(),
         printed: "12 against 13 ms in test 2".to_owned(),
         ours: times(runs),
-        verdict: Verdict::holds(below(runs, TIME, Subject::Next, &[Subject::First])),
+        verdict: Reproduction::holds(below(runs, TIME, Subject::Next, &[Subject::First])),
         remark: "Test 8, where there is a list to search.".to_owned(),
     }
 }
@@ -88,9 +88,9 @@ fn next_fragments(runs: &Runs) -> Finding {
         printed: "no figure".to_owned(),
         ours: each(runs, FRAGMENTATION, per_cent_of_ppm),
         verdict: if below(runs, FRAGMENTATION, Subject::First, &[Subject::Next]) {
-            Verdict::Differs
+            Reproduction::Differs
         } else {
-            Verdict::Reproduced
+            Reproduction::Reproduced
         },
         remark: "Differs when it is more prone: it cuts into every part of the heap in turn.".to_owned(),
     }
@@ -101,7 +101,7 @@ fn best_is_slow(runs: &Runs) -> Finding {
         claim: "Best fit takes longer to allocate than first and next fit".to_owned(),
         printed: "13 ms, as first fit, in test 2".to_owned(),
         ours: times(runs),
-        verdict: Verdict::holds(above(runs, TIME, Subject::Best, &[Subject::First, Subject::Next])),
+        verdict: Reproduction::holds(above(runs, TIME, Subject::Best, &[Subject::First, Subject::Next])),
         remark: "It walks the whole list unless a block fits exactly.".to_owned(),
     }
 }
@@ -112,9 +112,9 @@ fn best_is_leanest(runs: &Runs) -> Finding {
     let wins = [FRAGMENTATION, GROWTH, MAX_HEAP].map(leanest);
     let count = wins.iter().filter(|won| **won).count();
     let verdict = match count {
-        3 => Verdict::Reproduced,
-        0 => Verdict::NotReproduced,
-        _ => Verdict::Differs,
+        3 => Reproduction::Reproduced,
+        0 => Reproduction::NotReproduced,
+        _ => Reproduction::Differs,
     };
     Finding {
         claim: "The best policy for memory is best fit".to_owned(),
@@ -135,7 +135,7 @@ fn worst_fragments(runs: &Runs) -> Finding {
         claim: "Worst fit is extremely likely to suffer from fragmentation".to_owned(),
         printed: "no figure".to_owned(),
         ours: each(runs, FRAGMENTATION, per_cent_of_ppm),
-        verdict: Verdict::holds(most.iter().all(|m| *m)),
+        verdict: Reproduction::holds(most.iter().all(|m| *m)),
         remark: "Largest of the four in tests 5, 6 and 7: no large block survives.".to_owned(),
     }
 }
@@ -146,7 +146,7 @@ fn worst_is_slow(runs: &Runs) -> Finding {
         claim: "Worst fit is unfavourable to speed".to_owned(),
         printed: "12 ms, the quickest, in test 2".to_owned(),
         ours: times(runs),
-        verdict: Verdict::holds(above(runs, TIME, Subject::Worst, &others)),
+        verdict: Reproduction::holds(above(runs, TIME, Subject::Worst, &others)),
         remark: "Every request walks the whole list, and the list is the longest of the four.".to_owned(),
     }
 }

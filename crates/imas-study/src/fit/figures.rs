@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One drawing for each test that has a size: median and band of the five allocators.
 
+use imas_report::chart::{Axis, Distribution, DistributionRow};
+
 use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
-use crate::chart::intervals;
-use crate::error::Result;
-use crate::study::Figure;
-use crate::table::Table;
+use crate::study::StudyFigure;
+use imas_report::table::Table;
 
-/// A drawn figure: test, the driver's name of it, and what turns it into the drawn unit.
+/// A drawn figure: test, the driver's name of it, and the factor to the drawn unit.
 struct Drawn {
     test: usize,
     id: &'static str,
@@ -57,11 +57,11 @@ const DRAWN: [Drawn; 4] = [
     },
 ];
 
-pub(crate) fn figures(runs: &Runs) -> Result<Vec<Figure>> {
+pub(crate) fn figures(runs: &Runs) -> Vec<StudyFigure> {
     DRAWN.iter().map(|drawn| figure(runs, drawn)).collect()
 }
 
-fn figure(runs: &Runs, drawn: &Drawn) -> Result<Figure> {
+fn figure(runs: &Runs, drawn: &Drawn) -> StudyFigure {
     let band = |s: &Subject| runs.band(drawn.test, *s, drawn.key).map(|b| (s.name(), b.scaled(drawn.factor)));
     let bands: Vec<(&str, Band)> = Subject::ALL.iter().filter_map(band).collect();
     let columns = ["allocator", "median", "low", "high", "unit"];
@@ -70,9 +70,26 @@ fn figure(runs: &Runs, drawn: &Drawn) -> Result<Figure> {
         let numbers = [b.median, b.low, b.high].map(|v| format!("{v:.3}"));
         data.push([vec![(*name).to_owned()], numbers.to_vec(), vec![drawn.unit.to_owned()]].concat());
     }
-    Ok(Figure {
-        caption: format!("Test {}. Line: median over the seeds; box: central nine tenths.", drawn.test),
-        svg: intervals(drawn.unit, &bands)?,
-        data,
-    })
+    let chart = Distribution {
+        title: format!("{}, {}", drawn.title, drawn.unit),
+        caption: format!("Test {}. {CAPTION}", drawn.test),
+        axis: Axis::new(drawn.unit).from_zero(),
+        rows: bands.iter().map(|(name, band)| row(name, *band)).collect(),
+    };
+    StudyFigure { caption: chart.caption.clone(), chart: chart.draw(), data }
+}
+
+const CAPTION: &str = "Mark: median over the seeds; box: quartiles; line: central nine tenths.";
+
+fn row(name: &str, band: Band) -> DistributionRow {
+    DistributionRow {
+        group: String::new(),
+        name: name.to_owned(),
+        low: band.low,
+        lower: band.lower_quartile,
+        middle: band.median,
+        upper: band.upper_quartile,
+        high: band.high,
+        text: if band.median < 100.0 { format!("{:.1}", band.median) } else { format!("{:.0}", band.median) },
+    }
 }

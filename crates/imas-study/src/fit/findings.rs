@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The paper's results judged by our runs; its claims about the policies as such are in `claims`.
+//! The paper's results, judged by our runs. Its general claims about the policies are in `claims`.
 
 use super::claims;
 use super::printed::{PrintedRun, RUNS, STATISTICS, TEST2_QUICKER_MS, TEST2_SLOWER_MS, TEST2_SYSTEM_MS};
 use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Reproduction};
 use crate::wording::ratio;
 
 pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
@@ -27,14 +27,14 @@ fn printed_run(runs: &Runs, printed: &PrintedRun) -> Finding {
         claim: format!("Test {}, {}: nine statistics, the same under all policies", printed.test, printed.what),
         printed: printed.statistics.map(|n| n.to_string()).join(" "),
         ours: format!("the same digits under {matching} of 4 policies"),
-        verdict: Verdict::holds(matching == Subject::POLICIES.len()),
+        verdict: Reproduction::holds(matching == Subject::POLICIES.len()),
         remark: "Mallocs, frees, reuses, grows, splits, coalesces, blocks, requested, max heap; stdio's buffer of \
                  1,024 bytes, which a terminal gets, is one of the mallocs."
             .to_owned(),
     }
 }
 
-/// The four policies have four different medians of the figure.
+/// Whether the four policies have four different medians of the figure.
 fn all_differ(runs: &Runs, test: usize, key: &str) -> bool {
     let median = |policy| runs.band(test, policy, key).map_or(0, |b| b.median.to_bits());
     let mut medians = Subject::POLICIES.map(median).to_vec();
@@ -50,7 +50,7 @@ fn indistinguishable(runs: &Runs) -> Finding {
         claim: "Whatever the policy, the statistics of all eight tests are the same".to_owned(),
         printed: "identical statistics".to_owned(),
         ours: format!("identical in the paper's tests; four different medians in {telling} of tests 4 to 7"),
-        verdict: Verdict::holds(telling == 0),
+        verdict: Reproduction::holds(telling == 0),
         remark: "In the printed tests at most one free block fits at any time, so there is nothing to choose; where \
                  there is, the policies part."
             .to_owned(),
@@ -66,7 +66,7 @@ fn slower_than_system(runs: &Runs) -> Finding {
         claim: "Test 2 takes longer with the custom malloc than with the system's".to_owned(),
         printed: format!("12 to 13 against 8 ms, ratio {printed:.2}"),
         ours: format!("ratio {}", ratio(ours)),
-        verdict: ours.map_or(Verdict::NotReproduced, |band| Verdict::of_ratio(printed, band)),
+        verdict: ours.map_or(Reproduction::NotReproduced, |band| Reproduction::of_ratio(printed, band)),
         remark:
             "One system call for each of 1,026 grows, where the system's malloc asks for 132 KiB at a time, \
                  beside the start of a process that both pay."
@@ -90,7 +90,7 @@ fn order_in_test_2(runs: &Runs) -> Finding {
         ours: format!(
             "quicker in {text} % of the seeds (next over first, over best, worst over first, over best)"
         ),
-        verdict: Verdict::holds(shares.iter().all(|s| *s >= claims::MOST)),
+        verdict: Reproduction::holds(shares.iter().all(|s| *s >= claims::MOST)),
         remark:
             "The four do the same work in test 2: one search of a list of 513 blocks or fewer; a millisecond \
                  between single runs is noise."

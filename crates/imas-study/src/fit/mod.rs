@@ -10,25 +10,27 @@ mod runs;
 mod subject;
 mod tables;
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
+use crate::page;
 use crate::progress::Progress;
 use crate::study::Study;
 use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;
 
-/// What to run, and how often.
+/// The options of the study.
 #[derive(Clone, Debug)]
 pub struct FitOptions {
-    /// The installed tree: `lib/imas`, in which `study/` and `allocators/` are.
+    /// The installed tree `lib/imas`, with the folders `study/` and `allocators/`.
     pub library_dir: PathBuf,
-    /// Runs of each of the eight programs under each allocator; seeds 1 to this. The paper made one.
+    /// Number of runs of each of the eight programs under each allocator; the seeds count from 1. The paper
+    /// made one run.
     pub seeds: u32,
     /// Called after each program run.
     pub progress: Progress,
 }
 
 impl FitOptions {
-    /// 20 seeds, about a minute.
+    /// The default: 20 seeds, about a minute.
     pub fn new(library_dir: impl Into<PathBuf>) -> Self {
         Self { library_dir: library_dir.into(), seeds: 20, progress: Progress::default() }
     }
@@ -37,13 +39,14 @@ impl FitOptions {
 /// Runs the eight programs under system, first, next, best and worst fit and judges the paper's findings.
 ///
 /// # Errors
-/// When a program or library of the study is missing, fails or prints something else than its figures; when
-/// there is no pseudo-terminal to run on.
-pub fn fit(options: &FitOptions) -> Result<Study> {
+/// When a program or library of the study is missing, fails or prints unusable output; when there is no
+/// pseudo-terminal.
+pub fn fit(options: &FitOptions) -> StudyResult<Study> {
     if options.seeds == 0 {
         return Err(StudyError::NoRuns { option: "seeds" });
     }
     let runs = runs::Runs::make(options)?;
+    let (findings, figures) = (findings::findings(&runs), figures::figures(&runs));
     Ok(Study {
         id: "fit".to_owned(),
         title: "First, next, best and worst fit".to_owned(),
@@ -53,9 +56,11 @@ pub fn fit(options: &FitOptions) -> Result<Study> {
                 .to_owned(),
         method: method(options),
         rule: RULE_OF_BANDS.to_owned(),
-        findings: findings::findings(&runs),
+        result: page::verdicts(&findings),
+        picture: figures.first().and_then(|figure| figure.chart.clone()),
+        findings,
         tables: tables::tables(&runs),
-        figures: figures::figures(&runs)?,
+        figures,
     })
 }
 

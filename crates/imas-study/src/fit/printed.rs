@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the paper prints.
+//! The figures that the paper prints.
 
 /// The nine statistics in the paper's order, under the names of the driver.
 pub(crate) const STATISTICS: [&str; 9] =
@@ -28,7 +28,7 @@ pub(crate) const RUNS: [PrintedRun; 3] = [
 
 /// Test 2, "real": the system 8 ms, next and worst fit 12 ms, first and best fit 13 ms.
 pub(crate) const TEST2_SYSTEM_MS: f64 = 8.0;
-/// The slower of the two printed times of the policies.
+/// The higher of the policies' two printed times.
 pub(crate) const TEST2_SLOWER_MS: f64 = 13.0;
-/// The quicker.
+/// The lower one.
 pub(crate) const TEST2_QUICKER_MS: f64 = 12.0;

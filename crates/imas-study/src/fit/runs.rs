@@ -4,7 +4,7 @@
 use super::FitOptions;
 use super::subject::{SUBJECTS, Subject};
 use crate::band::Band;
-use crate::error::Result;
+use crate::error::StudyResult;
 use crate::program::{figures, locate, rows};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,18 +27,19 @@ struct Programs {
 }
 
 impl Programs {
-    fn locate(library_dir: &Path) -> Result<Self> {
-        // A preloaded path is looked up from the working directory of the program: it has to be absolute.
+    fn locate(library_dir: &Path) -> StudyResult<Self> {
+        // LD_PRELOAD resolves a relative path from the program's working directory, so the path must be
+        // absolute.
         let absolute = std::path::absolute(library_dir).unwrap_or_else(|_| library_dir.to_owned());
         let test = |number| locate(&absolute, &format!("study/fit-test{number}"));
         Ok(Self {
             driver: locate(&absolute, "study/fit-driver")?,
-            tests: (1..=TESTS).map(test).collect::<Result<_>>()?,
-            libraries: Subject::ALL.iter().map(|s| s.library(&absolute)).collect::<Result<_>>()?,
+            tests: (1..=TESTS).map(test).collect::<StudyResult<_>>()?,
+            libraries: Subject::ALL.iter().map(|s| s.library(&absolute)).collect::<StudyResult<_>>()?,
         })
     }
 
-    fn run(&self, program: &Path, library: Option<&PathBuf>, seed: u32) -> Result<Figures> {
+    fn run(&self, program: &Path, library: Option<&PathBuf>, seed: u32) -> StudyResult<Figures> {
         let mut arguments: Vec<OsString> = Vec::new();
         if let Some(library) = library {
             arguments.extend(["--preload".into(), library.into()]);
@@ -54,7 +55,7 @@ impl Programs {
 }
 
 impl Runs {
-    pub(crate) fn make(options: &FitOptions) -> Result<Self> {
+    pub(crate) fn make(options: &FitOptions) -> StudyResult<Self> {
         let programs = Programs::locate(&options.library_dir)?;
         let mut runs: [[Vec<Figures>; SUBJECTS]; TESTS] = Default::default();
         let all = u64::from(options.seeds) * (TESTS * SUBJECTS) as u64;
@@ -71,32 +72,32 @@ impl Runs {
         Ok(Self(runs))
     }
 
-    /// The runs of `test`, counted from 1; none for a test that there is not.
+    /// The runs of `test`, counted from 1. Empty if there is no such test.
     fn of(&self, test: usize, subject: Subject) -> &[Figures] {
         let position = Subject::ALL.iter().position(|s| *s == subject);
         let of_test = test.checked_sub(1).and_then(|i| self.0.get(i));
         of_test.zip(position).and_then(|(t, p)| t.get(p)).map_or(&[], Vec::as_slice)
     }
 
-    /// The figure, where every seed gave the same; None where they differ or have none.
+    /// The figure, if it is the same for every seed. None otherwise.
     pub(crate) fn exact(&self, test: usize, subject: Subject, key: &str) -> Option<u64> {
         let mut values = self.of(test, subject).iter().map(|f| f.get(key).copied());
         let first = values.next()??;
         values.all(|v| v == Some(first)).then_some(first)
     }
 
-    /// The figure over the seeds.
+    /// The band of the figure over the seeds.
     pub(crate) fn band(&self, test: usize, subject: Subject, key: &str) -> Option<Band> {
         Band::of(&self.values(test, subject, key))
     }
 
-    /// The figure under `subject` over that under the system, seed by seed.
+    /// The ratios of the figure under `subject` to that under the system, seed by seed.
     pub(crate) fn ratios(&self, test: usize, subject: Subject, key: &str) -> Vec<f64> {
         let system = self.values(test, Subject::System, key);
         self.values(test, subject, key).iter().zip(system).map(|(ours, base)| ours / base.max(1.0)).collect()
     }
 
-    /// The share of the seeds in which `less` has the smaller figure of the two.
+    /// The share of the seeds in which `less` has the lower figure.
     pub(crate) fn share_below(&self, test: usize, key: &str, less: Subject, more: Subject) -> f64 {
         let pairs = self.values(test, less, key).into_iter().zip(self.values(test, more, key));
         crate::mean::mean(pairs.map(|(l, m)| if l < m { 1.0 } else { 0.0 }))

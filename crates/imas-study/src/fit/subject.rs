@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The allocators of the study.
 
-use crate::error::Result;
+use crate::error::StudyResult;
 use crate::program::locate;
 use std::path::{Path, PathBuf};
 
 /// Number of [`Subject`]s.
 pub(crate) const SUBJECTS: usize = 5;
 
-/// An allocator under which the programs run; the order is that of every table.
+/// An allocator under which the programs run. All tables have this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     System,
@@ -32,8 +32,8 @@ impl Subject {
         }
     }
 
-    /// What is preloaded: nothing for the system.
-    pub(crate) fn library(self, library_dir: &Path) -> Result<Option<PathBuf>> {
+    /// The library to preload; None for the system.
+    pub(crate) fn library(self, library_dir: &Path) -> StudyResult<Option<PathBuf>> {
         let policy = match self {
             Self::System => return Ok(None),
             Self::First => "first",

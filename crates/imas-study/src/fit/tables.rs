@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The eight tests under the five allocators, and the printed runs digit by digit.
+//! The eight tests under the five allocators, and the printed runs compared digit by digit.
 
 use super::printed::{RUNS, STATISTICS};
 use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
-use crate::table::Table;
 use crate::wording::{milliseconds_of_us, per_cent_of_ppm, ratio, whole};
+use imas_report::table::Table;
 
-/// A row of the table of eight: test, what is shown, the driver's name, how it is worded.
+/// A row of the table of eight: test, label, the driver's name, and the formatting of the figure.
 type Shown = (usize, &'static str, &'static str, fn(Option<Band>) -> String);
 
 const SHOWN: [Shown; 14] = [

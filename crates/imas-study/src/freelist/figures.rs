@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The paper's four figures, as medians and bands.
 
+use imas_report::chart::{Axis, Chart, CurveLine, Curves, ReferenceLine, Spacing};
+
 use super::runs::Runs;
 use super::walk::Walks;
 use super::writing::SETTLED_SESSION;
 use crate::band::Band;
-use crate::chart::{BLUE_LINE, Curve, GREEN_LINE, Mark, Panel, RED_LINE, curves};
-use crate::error::Result;
-use crate::study::Figure;
-use crate::table::Table;
+use crate::study::StudyFigure;
+use imas_report::table::Table;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// What the paper reads off a walk: a value and from which iteration on.
+/// A value that the paper reads off a walk, and the iteration from which it holds.
 struct Printed {
     from_iteration: f64,
     blocks: f64,
@@ -26,7 +26,7 @@ struct WalkFigure<'a> {
     printed: Option<Printed>,
 }
 
-pub(crate) fn figures(runs: &Runs) -> Result<Vec<Figure>> {
+pub(crate) fn figures(runs: &Runs) -> Vec<StudyFigure> {
     let plain = WalkFigure { id: "figure1", title: "Without merging", walks: &runs.plain, printed: None };
     let merging = WalkFigure {
         id: "figure2",
@@ -40,73 +40,80 @@ pub(crate) fn figures(runs: &Runs) -> Result<Vec<Figure>> {
         walks: &runs.small_head,
         printed: Some(Printed { from_iteration: 300.0, blocks: 20.0, mean_bytes: 2000.0 }),
     };
-    let mut figures = [plain, merging, small_head].iter().map(walk_figure).collect::<Result<Vec<_>>>()?;
-    figures.push(write_figure(runs)?);
-    Ok(figures)
+    let walks = [plain, merging, small_head];
+    walks.iter().map(walk_figure).chain([write_figure(runs)]).collect()
 }
 
-fn walk_figure(figure: &WalkFigure<'_>) -> Result<Figure> {
+/// A line of medians in the band of the central nine tenths. The first point is at `first_x`; the distance of
+/// the points is 1.
+fn line(name: &str, first_x: u32, bands: &[Band]) -> CurveLine {
+    CurveLine {
+        name: name.to_owned(),
+        points: (first_x..).map(f64::from).zip(bands.iter().map(|band| band.median)).collect(),
+        band: bands.iter().map(|band| (band.low, band.high)).collect(),
+        dots: false,
+    }
+}
+
+/// A printed value for the curve `of`.
+fn printed(name: &str, of: &str, value: f64, from_x: f64) -> ReferenceLine {
+    ReferenceLine { name: name.to_owned(), of: of.to_owned(), value, from_x }
+}
+
+fn walk_figure(figure: &WalkFigure<'_>) -> StudyFigure {
     let blocks = figure.walks.bands(|r| r.free_blocks);
     let means = figure.walks.bands(|r| r.mean_free_bytes);
-    let mark = |of: fn(&Printed) -> f64, name| {
-        figure
-            .printed
-            .iter()
-            .map(move |p| Mark { name, colour: RED_LINE, value: of(p), from_x: p.from_iteration })
-            .collect()
+    let panel = |title: &str, y: Axis, bands: &[Band], of: fn(&Printed) -> f64| {
+        let mark = |p: &Printed| printed("printed", "", of(p), p.from_iteration);
+        Curves {
+            title: title.to_owned(),
+            x: Axis::new("iteration"),
+            y,
+            lines: vec![line("median", 0, bands)],
+            references: figure.printed.iter().map(mark).collect(),
+            ..Curves::default()
+        }
     };
-    let list = Panel {
-        x_name: "iteration",
-        y_name: "free blocks",
-        logarithmic: false,
-        curves: vec![Curve {
-            name: "length of the free list",
-            colour: BLUE_LINE,
-            first_x: 0.0,
-            bands: &blocks,
-        }],
-        marks: mark(|p| p.blocks, "printed"),
-    };
-    let size = Panel {
-        x_name: "iteration",
-        y_name: "mean bytes (log)",
-        logarithmic: true,
-        curves: vec![Curve {
-            name: "mean size of a free block",
-            colour: GREEN_LINE,
-            first_x: 0.0,
-            bands: &means,
-        }],
-        marks: mark(|p| p.mean_bytes, "printed"),
-    };
-    let svg = curves(&[list, size])?;
+    let panels = [
+        panel("Length of the free list, blocks", Axis::new("free blocks").from_zero(), &blocks, |p| p.blocks),
+        panel(
+            "Mean size of a free block, bytes",
+            Axis::new("bytes").spaced(Spacing::Logarithmic),
+            &means,
+            |p| p.mean_bytes,
+        ),
+    ];
     let names = ["iteration", "free_blocks", "mean_free_bytes"];
     let data = series(figure.id, figure.title, &names, 0, &[&blocks, &means]);
-    Ok(Figure { caption: caption("seeds"), svg, data })
+    let charts: Vec<Chart> = panels.iter().filter_map(Curves::draw).collect();
+    let caption = caption("seeds");
+    StudyFigure { chart: Chart::stacked(figure.title, &caption, &charts), caption, data }
 }
 
-fn write_figure(runs: &Runs) -> Result<Figure> {
+fn write_figure(runs: &Runs) -> StudyFigure {
+    const LARGE: &str = "24-byte headers";
+    const SMALL: &str = "8-byte headers";
     let ms = |bands: Vec<Band>| -> Vec<Band> { bands.iter().map(|b| b.scaled(1.0 / NS_PER_MS)).collect() };
     let large = ms(runs.writing.bands(|s| s.large_header_ns));
     let small = ms(runs.writing.bands(|s| s.small_header_ns));
     #[expect(clippy::cast_precision_loss, reason = "30")]
     let from_x = SETTLED_SESSION as f64;
-    let svg = curves(&[Panel {
-        x_name: "session",
-        y_name: "milliseconds",
-        logarithmic: false,
-        curves: vec![
-            Curve { name: "24-byte headers", colour: BLUE_LINE, first_x: 1.0, bands: &large },
-            Curve { name: "8-byte headers", colour: GREEN_LINE, first_x: 1.0, bands: &small },
+    let title = "Time of a write session";
+    let chart = Curves {
+        title: format!("{title}, milliseconds"),
+        caption: caption("runs"),
+        x: Axis::new("session").spaced(Spacing::Whole),
+        y: Axis::new("milliseconds").from_zero(),
+        lines: vec![line(LARGE, 1, &large), line(SMALL, 1, &small)],
+        references: vec![
+            printed("printed, 24 bytes", LARGE, 8.0, from_x),
+            printed("printed, 8 bytes", SMALL, 6.0, from_x),
         ],
-        marks: vec![
-            Mark { name: "printed, 24 bytes", colour: BLUE_LINE, value: 8.0, from_x },
-            Mark { name: "printed, 8 bytes", colour: GREEN_LINE, value: 6.0, from_x },
-        ],
-    }])?;
+        ..Curves::default()
+    };
     let names = ["session", "header24_ms", "header8_ms"];
-    let data = series("figure4", "Time of a write session", &names, 1, &[&large, &small]);
-    Ok(Figure { caption: caption("runs"), svg, data })
+    let data = series("figure4", title, &names, 1, &[&large, &small]);
+    StudyFigure { caption: caption("runs"), chart: chart.draw(), data }
 }
 
 fn caption(over: &str) -> String {

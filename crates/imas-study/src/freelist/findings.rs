@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The paper's findings (sections 3 to 5) judged by our runs.
+//! The paper's findings (sections 3 to 5), judged by our runs.
 
 use super::runs::Runs;
 use super::walk::{Row, Walks};
 use crate::band::Band;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Reproduction};
 use crate::wording::{milliseconds, ratio, whole};
 
-/// "Levels off": over the rest of the walk the median moves by no more than this share of itself.
+/// "Levels off": for the rest of the walk the median changes by at most this share.
 const LEVEL: f64 = 0.15;
-/// "Flattens": in the last 200 iterations the list grows by less than this share of the first 200's growth.
+/// "Flattens": the list grows in the last 200 iterations by less than this share of its growth in the first
+/// 200.
 const FLAT: f64 = 0.5;
 /// "Shorter in general": in at least this share of the seeds.
 const MOST: f64 = 0.75;
@@ -49,7 +50,7 @@ fn first_block(runs: &Runs) -> Finding {
         claim: "The first free block is 64 KiB less two headers".to_owned(),
         printed: "65,488 bytes with 24-byte headers".to_owned(),
         ours: ours.iter().map(u64::to_string).collect::<Vec<_>>().join(", ") + " bytes",
-        verdict: Verdict::holds(ours.starts_with(&[65_488, 65_488])),
+        verdict: Reproduction::holds(ours.starts_with(&[65_488, 65_488])),
         remark: "The third is the version with 8-byte headers: 64 KiB less 16.".to_owned(),
     }
 }
@@ -60,7 +61,7 @@ fn grows(plain: &Walks) -> Finding {
         claim: "Without merging the free list grows all the time".to_owned(),
         printed: "a steady increase".to_owned(),
         ours: format!("1 to {} free blocks", whole(plain.band_at(1000, free_blocks))),
-        verdict: Verdict::holds(medians.is_sorted_by(|a, b| a < b)),
+        verdict: Reproduction::holds(medians.is_sorted_by(|a, b| a < b)),
         remark: "Judged by the median at every hundredth iteration: each above the one before.".to_owned(),
     }
 }
@@ -72,7 +73,7 @@ fn flattens(plain: &Walks) -> Finding {
         claim: "Without merging the growth pans out at the end".to_owned(),
         printed: "flatter at the end".to_owned(),
         ours: format!("+{early:.0} blocks in the first 200 iterations, +{late:.0} in the last"),
-        verdict: Verdict::holds(late < early * FLAT),
+        verdict: Reproduction::holds(late < early * FLAT),
         remark: format!(
             "The list stops growing because requests are refused, not because it is in balance: {} of about 500 \
              are, and {} blocks are in use at the end.",
@@ -88,12 +89,12 @@ fn shrinks(plain: &Walks) -> Finding {
         claim: "Without merging the mean free block gets smaller all the time".to_owned(),
         printed: "a steady decrease".to_owned(),
         ours: format!("to {} bytes", whole(plain.band_at(1000, mean_free_bytes))),
-        verdict: Verdict::holds(medians.is_sorted_by(|a, b| a > b)),
+        verdict: Reproduction::holds(medians.is_sorted_by(|a, b| a > b)),
         remark: "Judged by the median at every hundredth iteration: each below the one before.".to_owned(),
     }
 }
 
-/// A printed value as the paper words it, and the number that it is judged as.
+/// A printed value in the paper's words, and the number that is judged.
 type Worded<'a> = (&'a str, f64);
 
 fn level(walks: &Walks, version: &str, from: usize, blocks: Worded<'_>, bytes: Worded<'_>) -> Vec<Finding> {
@@ -111,7 +112,7 @@ fn levels_off(walks: &Walks, version: &str, from: usize) -> Finding {
         claim: format!("With {version} the free list is stable after about {from} iterations"),
         printed: format!("stable from iteration {from}"),
         ours: format!("median {least:.0} to {most:.0} from there to the end"),
-        verdict: Verdict::holds(most - least <= (most + least) * LEVEL),
+        verdict: Reproduction::holds(most - least <= (most + least) * LEVEL),
         remark:
             "The median is stable after the first hundred already; a single walk goes on wandering with the \
                  number of live blocks."
@@ -147,8 +148,8 @@ fn size(walks: &Walks, version: &str, from: usize, (printed, value): Worded<'_>)
     }
 }
 
-fn judged(printed: f64, ours: Option<Band>) -> Verdict {
-    ours.map_or(Verdict::NotReproduced, |band| Verdict::of_value(printed, band))
+fn judged(printed: f64, ours: Option<Band>) -> Reproduction {
+    ours.map_or(Reproduction::NotReproduced, |band| Reproduction::of_value(printed, band))
 }
 
 fn shorter(runs: &Runs) -> Finding {
@@ -161,7 +162,7 @@ fn shorter(runs: &Runs) -> Finding {
         claim: "Smaller headers give a shorter free list and larger free blocks".to_owned(),
         printed: "20 against 30 blocks".to_owned(),
         ours: format!("a shorter list in {:.0} % of {} seeds", share * 100.0, large.len()),
-        verdict: Verdict::holds(share >= MOST),
+        verdict: Reproduction::holds(share >= MOST),
         remark:
             "Both versions walk the same coin tosses here; the paper's had one walk each, and the difference \
                  between two walks is far larger than that of the headers."
@@ -177,7 +178,7 @@ fn footprint(runs: &Runs) -> Finding {
         claim: "1,000 blocks of 16 bytes take 40 % less memory with small headers".to_owned(),
         printed: "40,000 against 24,000 bytes".to_owned(),
         ours: format!("{large} against {small} bytes"),
-        verdict: Verdict::holds((large, small) == (40_000, 24_000)),
+        verdict: Reproduction::holds((large, small) == (40_000, 24_000)),
         remark: "From the first header to the end of the last block, by address.".to_owned(),
     }
 }
@@ -194,7 +195,7 @@ fn faster(runs: &Runs) -> Finding {
             milliseconds(runs.writing.settled(|s| s.small_header_ns)),
             milliseconds(runs.writing.settled(|s| s.large_header_ns))
         ),
-        verdict: ours.map_or(Verdict::NotReproduced, |band| Verdict::of_ratio(0.75, band)),
+        verdict: ours.map_or(Reproduction::NotReproduced, |band| Reproduction::of_ratio(0.75, band)),
         remark: format!(
             "To be expected where 40,000 bytes and the table of 8,000 exceed the first-level data cache and 24,000 \
              do not, as with 32 KiB; this machine's has {cache_kib} KiB (0: not known)."
@@ -208,7 +209,7 @@ fn settles(runs: &Runs) -> Finding {
         claim: "The time of a session settles after about 30 sessions".to_owned(),
         printed: "slower before session 30".to_owned(),
         ours: format!("first 30 sessions over the rest: {}", ratio(ours)),
-        verdict: Verdict::holds(ours.is_some_and(|b| b.median > SETTLED_RATIO)),
+        verdict: Reproduction::holds(ours.is_some_and(|b| b.median > SETTLED_RATIO)),
         remark: "A clock that was still speeding up would show it; nothing in the allocator does.".to_owned(),
     }
 }

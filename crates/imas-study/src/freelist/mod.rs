@@ -8,27 +8,31 @@ mod tables;
 mod walk;
 mod writing;
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
+use crate::page;
 use crate::progress::Progress;
 use crate::study::Study;
 use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;
 
-/// What to run, and how often.
+/// Index of the figure that shows the result of the study.
+const WITH_MERGING: usize = 1;
+
+/// The options of the study.
 #[derive(Clone, Debug)]
 pub struct FreelistOptions {
-    /// The installed tree: `lib/imas`, in which `study/freelist-driver` is.
+    /// The installed tree `lib/imas`, with `study/freelist-driver`.
     pub library_dir: PathBuf,
-    /// Random walks per version of the allocator; seeds 1 to this. The paper made one.
+    /// Number of random walks for each version of the allocator; the seeds count from 1. The paper made one.
     pub seeds: u32,
-    /// Runs of the timed experiment, each of 100 sessions per header size. The paper made one.
+    /// Number of runs of the timed experiment, each with 100 sessions per header size. The paper made one.
     pub write_runs: u32,
     /// Called after each program run.
     pub progress: Progress,
 }
 
 impl FreelistOptions {
-    /// 200 walks and 10 timed runs, about half a minute.
+    /// The default: 200 walks and 10 timed runs, about half a minute.
     pub fn new(library_dir: impl Into<PathBuf>) -> Self {
         Self { library_dir: library_dir.into(), seeds: 200, write_runs: 10, progress: Progress::default() }
     }
@@ -37,8 +41,8 @@ impl FreelistOptions {
 /// Runs the experiments of the paper and judges its findings.
 ///
 /// # Errors
-/// When a program of the study is missing, fails or prints something else than its figures.
-pub fn freelist(options: &FreelistOptions) -> Result<Study> {
+/// When a program of the study is missing, fails or prints unusable output.
+pub fn freelist(options: &FreelistOptions) -> StudyResult<Study> {
     if options.seeds == 0 {
         return Err(StudyError::NoRuns { option: "seeds" });
     }
@@ -46,15 +50,18 @@ pub fn freelist(options: &FreelistOptions) -> Result<Study> {
         return Err(StudyError::NoRuns { option: "write_runs" });
     }
     let runs = runs::Runs::make(options)?;
+    let (findings, figures) = (findings::findings(&runs), figures::figures(&runs));
     Ok(Study {
         id: "freelist".to_owned(),
         title: "Free lists in a 64 KiB arena".to_owned(),
         paper: "F. Öberg, Malloc, KTH Royal Institute of Technology, ID1206, 2021".to_owned(),
         method: method(options),
         rule: RULE_OF_BANDS.to_owned(),
-        findings: findings::findings(&runs),
+        result: page::verdicts(&findings),
+        picture: figures.get(WITH_MERGING).and_then(|figure| figure.chart.clone()),
+        findings,
         tables: tables::tables(&runs),
-        figures: figures::figures(&runs)?,
+        figures,
     })
 }
 

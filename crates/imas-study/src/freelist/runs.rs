@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that is run for the study.
+//! All runs of the study.
 
 use super::FreelistOptions;
 use super::walk::{self, Walks};
 use super::writing::{self, Footprint, Writing};
-use crate::error::Result;
+use crate::error::StudyResult;
 use crate::program::locate;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) struct Runs {
     pub(crate) footprints: Vec<Footprint>,
 }
 
-/// Counts program runs for the caller.
+/// Counts the program runs for the caller.
 struct Counter<'a> {
     options: &'a FreelistOptions,
     done: u64,
@@ -35,7 +35,7 @@ impl Counter<'_> {
 }
 
 impl Runs {
-    pub(crate) fn make(options: &FreelistOptions) -> Result<Self> {
+    pub(crate) fn make(options: &FreelistOptions) -> StudyResult<Self> {
         let driver = locate(&options.library_dir, "study/freelist-driver")?;
         let mut counter = Counter { options, done: 0 };
         let [plain, merging, small_head] = VERSIONS.map(|version| walks(&driver, version, &mut counter));
@@ -55,7 +55,7 @@ impl Runs {
     }
 }
 
-fn walks(driver: &Path, version: &str, counter: &mut Counter<'_>) -> Result<Walks> {
+fn walks(driver: &Path, version: &str, counter: &mut Counter<'_>) -> StudyResult<Walks> {
     let mut walks = Vec::new();
     for seed in 1..=counter.options.seeds {
         walks.push(walk::one(driver, version, seed)?);
@@ -64,7 +64,7 @@ fn walks(driver: &Path, version: &str, counter: &mut Counter<'_>) -> Result<Walk
     Ok(Walks(walks))
 }
 
-fn timed(driver: &Path, counter: &mut Counter<'_>) -> Result<Writing> {
+fn timed(driver: &Path, counter: &mut Counter<'_>) -> StudyResult<Writing> {
     let mut runs = Vec::new();
     for _ in 0..counter.options.write_runs {
         runs.push(writing::one(driver)?);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Timing and footprint of the versions, and their state along the walk.
+//! Timing and footprint of the versions, and their state during the walk.
 
 use super::runs::Runs;
-use crate::table::Table;
 use crate::wording::{milliseconds, whole};
+use imas_report::table::Table;
 
-/// Iterations that the table shows.
+/// The iterations in the table.
 const SHOWN: [usize; 6] = [0, 200, 400, 600, 800, 1000];
 
 pub(crate) fn tables(runs: &Runs) -> Vec<Table> {

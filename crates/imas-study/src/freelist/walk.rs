@@ -2,13 +2,13 @@
 //! Random walks of one version of the allocator, over the seeds.
 
 use crate::band::Band;
-use crate::error::Result;
+use crate::error::StudyResult;
 use crate::mean::mean;
 use crate::program::{figures, rows};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Iterations of a walk after the 40 requests of its start.
+/// Number of iterations of a walk, after the 40 requests at its start.
 pub(crate) const ITERATIONS: usize = 1000;
 
 /// The state of the arena after an iteration.
@@ -21,18 +21,18 @@ pub(crate) struct Row {
     pub(crate) refused: f64,
 }
 
-/// Walks of one version; walk `i` has seed `i + 1`, each has rows 0 to [`ITERATIONS`].
+/// The walks of one version. Walk `i` has seed `i + 1`, and rows 0 to [`ITERATIONS`].
 #[derive(Debug)]
 pub(crate) struct Walks(pub(crate) Vec<Vec<Row>>);
 
-pub(crate) fn one(driver: &Path, version: &str, seed: u32) -> Result<Vec<Row>> {
+pub(crate) fn one(driver: &Path, version: &str, seed: u32) -> StudyResult<Vec<Row>> {
     let walk: Vec<Row> = rows(driver, &["walk", version, &seed.to_string()])?;
     let complete = walk.len() == ITERATIONS + 1 && walk.iter().enumerate().all(|(i, r)| r.iteration == i);
     if complete { Ok(walk) } else { Err(figures(driver, "a walk without its 1,001 rows")) }
 }
 
 impl Walks {
-    /// The figure over the seeds after each iteration.
+    /// The band of the figure over the seeds, after each iteration.
     pub(crate) fn bands(&self, of: fn(&Row) -> f64) -> Vec<Band> {
         (0..=ITERATIONS).filter_map(|i| self.band_at(i, of)).collect()
     }
@@ -46,7 +46,8 @@ impl Walks {
         self.band_at(iteration, of).map_or(0.0, |b| b.median)
     }
 
-    /// Mean of the figure from `iteration` to the end, per seed: what one reads off one walk's curve.
+    /// For each seed, the mean of the figure from `iteration` to the end: the value that one reads off a
+    /// curve.
     pub(crate) fn levels(&self, iteration: usize, of: fn(&Row) -> f64) -> Vec<f64> {
         self.0.iter().map(|walk| mean(walk.iter().skip(iteration).map(of))).collect()
     }

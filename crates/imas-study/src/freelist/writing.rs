@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The timed write sessions and the memory under them.
+//! The timed write sessions, and the memory that they write to.
 
 use crate::band::Band;
-use crate::error::Result;
+use crate::error::StudyResult;
 use crate::mean::mean;
 use crate::program::{figures, rows};
 use serde::Deserialize;
 use std::path::Path;
 
-/// Sessions a run, and rounds over the 1,000 blocks a session; both as the paper has them.
+/// Sessions of a run, and rounds over the 1,000 blocks in a session, as in the paper.
 pub(crate) const SESSIONS: usize = 100;
 const ROUNDS: &str = "10000";
-/// From here on the paper reads its times off.
+/// The paper's times hold from this session on.
 pub(crate) const SETTLED_SESSION: usize = 30;
 
-/// One session, both headers one after the other, in nanoseconds.
+/// One session: times with both headers, nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Session {
     #[serde(rename = "session")]
@@ -23,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) small_header_ns: f64,
 }
 
-/// One version's memory.
+/// Memory of one version.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Footprint {
     pub(crate) version: String,
@@ -31,7 +31,7 @@ pub(crate) struct Footprint {
     pub(crate) first_free_bytes: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) footprint_bytes: u64,
-    /// First-level, of this machine; 0: not known.
+    /// Size of this machine's first-level data cache; 0 if unknown.
     pub(crate) data_cache_bytes: u64,
 }
 
@@ -39,32 +39,33 @@ pub(crate) struct Footprint {
 #[derive(Debug)]
 pub(crate) struct Writing(pub(crate) Vec<Vec<Session>>);
 
-pub(crate) fn one(driver: &Path) -> Result<Vec<Session>> {
+pub(crate) fn one(driver: &Path) -> StudyResult<Vec<Session>> {
     let sessions: Vec<Session> = rows(driver, &["write", &SESSIONS.to_string(), ROUNDS])?;
     let complete = sessions.len() == SESSIONS && sessions.iter().all(|s| s.large_header_ns > 0.0);
     if complete { Ok(sessions) } else { Err(figures(driver, "a timed run without its 100 sessions")) }
 }
 
-pub(crate) fn footprints(driver: &Path) -> Result<Vec<Footprint>> {
+pub(crate) fn footprints(driver: &Path) -> StudyResult<Vec<Footprint>> {
     let footprints: Vec<Footprint> = rows(driver, &["footprint"])?;
     if footprints.len() == 3 { Ok(footprints) } else { Err(figures(driver, "not three versions")) }
 }
 
 impl Writing {
-    /// The figure over the runs, session by session.
+    /// The band of the figure over the runs, session by session.
     pub(crate) fn bands(&self, of: fn(&Session) -> f64) -> Vec<Band> {
         let at = |i: usize| self.0.iter().filter_map(move |run| run.get(i)).map(of).collect::<Vec<_>>();
         (0..SESSIONS).filter_map(|i| Band::of(&at(i))).collect()
     }
 
-    /// The figure over all sessions of all runs from the settled one on.
+    /// The band of the figure over the settled sessions of all runs.
     pub(crate) fn settled(&self, of: fn(&Session) -> f64) -> Option<Band> {
         let values: Vec<f64> =
             self.0.iter().flat_map(|run| run.iter().skip(SETTLED_SESSION)).map(of).collect();
         Band::of(&values)
     }
 
-    /// Time with the small header over that with the large one, run by run: medians of the settled sessions.
+    /// For each run, the ratio of the time with the small header to that with the large one: medians of the
+    /// settled sessions.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         let median = |run: &[Session], of: fn(&Session) -> f64| {
             Band::of(&run.iter().skip(SETTLED_SESSION).map(of).collect::<Vec<_>>()).map(|b| b.median)
@@ -75,7 +76,8 @@ impl Writing {
         self.0.iter().filter_map(ratio).collect()
     }
 
-    /// Time of the first sessions over that of the settled ones, small header, per run.
+    /// For each run, the ratio of the time of the first sessions to that of the settled ones, with the small
+    /// header.
     pub(crate) fn warm_up(&self) -> Vec<f64> {
         let small = |s: &Session| s.small_header_ns;
         let ratio = |run: &Vec<Session>| {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures of the use case that follow from the captured ones: what changed since the capture before.
+//! Figures of the use case that are computed from captured ones: changes since the capture before.
 
 use std::collections::BTreeMap;
 
 use super::sample::{MobilePart, Samples};
 
-/// When the use case looks at memory, after the look before.
+/// The captures of memory after the first one.
 pub(crate) const STATES: [&str; 2] = ["running", "idle"];
 /// Free blocks of order `n` are of `2^n` pages.
 pub(crate) const ORDERS: usize = 11;
-/// 4, 8 and 16 KiB with pages of 4 KiB.
+/// Orders of blocks of 4, 8 and 16 KiB, with pages of 4 KiB.
 const LOW_ORDERS: std::ops::Range<usize> = 0..3;
-/// 32 KiB and more.
+/// Orders of blocks of 32 KiB and more.
 const HIGH_ORDERS: std::ops::Range<usize> = 3..ORDERS;
 
 /// Name of the count of free blocks of an order, without the state.

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One candidate against another, round by round.
+//! Compares one candidate with another, round by round.
 
 use imas_core::stats::{Interval, bootstrap, median};
 use statrs::statistics::Statistics;
 
 use super::sample::Samples;
-use crate::verdict::Verdict;
+use crate::verdict::Reproduction;
 
 const RESAMPLES: usize = 2_000;
 const SEED: u64 = 1;
-/// With fewer the percentile interval of a median cannot hold 95 %.
+/// With fewer rounds, the percentile interval of a median cannot reach 95 %.
 pub(crate) const FEWEST_ROUNDS: usize = 6;
 
-/// A figure of one candidate against that of another: the 95 % interval, and the value that means no difference.
+/// A figure of one candidate compared with that of another: the 95 % interval, and the value that means no
+/// difference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Contrast {
     pub(crate) interval: Interval,
@@ -20,12 +21,12 @@ pub(crate) struct Contrast {
     pub(crate) rounds: usize,
 }
 
-/// On which side of no difference a contrast lies.
+/// The side of no difference on which a contrast lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Below,
     Above,
-    /// The interval holds no difference, or the rounds are too few for one.
+    /// The interval includes no difference, or there are too few rounds for one.
     Open,
 }
 
@@ -39,7 +40,7 @@ impl Contrast {
         }
     }
 
-    /// Median and interval, and that there are too few rounds where there are.
+    /// Median and interval as text, with a note if there are too few rounds.
     pub(crate) fn text(&self, decimals: usize, unit: &str) -> String {
         let Interval { lo, mid, hi } = self.interval;
         let signed = self.neutral == 0.0;
@@ -66,8 +67,8 @@ impl Samples {
         Some(Contrast { interval, neutral: 1.0, rounds: ratios.len() })
     }
 
-    /// Median of the differences of `a` and `b` in the same round: one round in which the machine did something else besides, as it
-    /// does now and then with hundreds of megabytes, hardly moves it.
+    /// Median of the differences of `a` and `b` in the same round. The median is hardly affected by a single
+    /// round in which the machine did other work, which may take hundreds of megabytes.
     pub(crate) fn difference(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
         let pairs = self.pairs(test, figure, a, b);
         let differences: Vec<f64> = pairs.iter().map(|(a, b)| a - b).collect();
@@ -75,8 +76,8 @@ impl Samples {
         Some(Contrast { interval, neutral: 0.0, rounds: differences.len() })
     }
 
-    /// Ratio of the median absolute deviations over the rounds. One such round makes a standard deviation several times as large, and
-    /// Fisher's interval sure of it.
+    /// Ratio of the median absolute deviations over the rounds. A standard deviation would be several times
+    /// as large after one disturbed round, and Fisher's interval would not show it.
     pub(crate) fn deviation_ratio(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
         let pairs = self.pairs(test, figure, a, b);
         let interval = bootstrap(&pairs, RESAMPLES, SEED, |rounds| {
@@ -87,7 +88,7 @@ impl Samples {
     }
 }
 
-/// Median of the distances from the median.
+/// Median of the absolute distances from the median.
 fn median_deviation(values: Vec<f64>) -> Option<f64> {
     let middle = median(&values)?;
     median(&values.into_iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
@@ -98,16 +99,16 @@ pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     Some(values.iter().std_dev()).filter(|deviation| deviation.is_finite())
 }
 
-/// What becomes of a claim that every one of the contrasts lies on `claimed`.
-pub(crate) fn judged(contrasts: &[Option<Contrast>], claimed: Side) -> Verdict {
+/// The verdict on the claim that every contrast lies on the side `claimed`.
+pub(crate) fn judged(contrasts: &[Option<Contrast>], claimed: Side) -> Reproduction {
     let sides: Vec<Side> = contrasts.iter().map(|c| c.map_or(Side::Open, |c| c.side())).collect();
     let holds = sides.iter().filter(|side| **side == claimed).count();
     let against = sides.iter().filter(|side| **side != claimed && **side != Side::Open).count();
     match (holds, against) {
-        (0, 0) => Verdict::Undecided,
-        (all, 0) if all == sides.len() => Verdict::Reproduced,
-        (0, _) => Verdict::NotReproduced,
-        _ => Verdict::Differs,
+        (0, 0) => Reproduction::Undecided,
+        (all, 0) if all == sides.len() => Reproduction::Reproduced,
+        (0, _) => Reproduction::NotReproduced,
+        _ => Reproduction::Differs,
     }
 }
 
@@ -158,12 +159,12 @@ mod tests {
     fn a_claim_needs_all_of_its_contrasts() {
         let at =
             |mid| Some(Contrast { interval: Interval { lo: mid, mid, hi: mid }, neutral: 1.0, rounds: 9 });
-        assert_eq!(judged(&[at(0.5), at(0.9)], Side::Below), Verdict::Reproduced);
-        assert_eq!(judged(&[at(0.5), at(1.1)], Side::Below), Verdict::Differs);
-        assert_eq!(judged(&[at(1.0), at(1.1)], Side::Below), Verdict::NotReproduced);
-        assert_eq!(judged(&[at(0.5), None], Side::Below), Verdict::Differs);
-        assert_eq!(judged(&[at(1.0), None], Side::Below), Verdict::Undecided);
-        assert_eq!(judged(&[], Side::Below), Verdict::Undecided);
+        assert_eq!(judged(&[at(0.5), at(0.9)], Side::Below), Reproduction::Reproduced);
+        assert_eq!(judged(&[at(0.5), at(1.1)], Side::Below), Reproduction::Differs);
+        assert_eq!(judged(&[at(1.0), at(1.1)], Side::Below), Reproduction::NotReproduced);
+        assert_eq!(judged(&[at(0.5), None], Side::Below), Reproduction::Differs);
+        assert_eq!(judged(&[at(1.0), None], Side::Below), Reproduction::Undecided);
+        assert_eq!(judged(&[], Side::Below), Reproduction::Undecided);
     }
 
     /// Noise of a percent.
@@ -178,9 +179,9 @@ mod tests {
         let ratio = |a, b| all.deviation_ratio("t", "f", a, b).unwrap();
         assert_eq!(ratio("wild", "calm").side(), Side::Above);
         assert!((ratio("wild", "calm").interval.mid - 100.0).abs() < 1e-6);
-        assert_eq!(ratio("once", "calm").side(), Side::Open, "one round is no habit");
+        assert_eq!(ratio("once", "calm").side(), Side::Open, "one round must not decide");
         let same = samples(&[("a", &CALM), ("b", &[50.0; 12])]);
-        assert!(same.deviation_ratio("t", "f", "a", "b").is_none(), "what never deviates divides nothing");
+        assert!(same.deviation_ratio("t", "f", "a", "b").is_none(), "without deviation there is no ratio");
         assert_eq!(deviation(&[1.0]), None);
     }
 

@@ -3,39 +3,39 @@
 
 use imas_core::candidate::SYSTEM;
 use imas_core::stats::{Interval, median};
+use imas_report::chart::{BarRow, Bars};
 
 use super::contrast::deviation;
 use super::sample::{MobilePart, Samples};
-use crate::bars::{Bars, bars};
-use crate::error::Result;
 use crate::mean::mean;
-use crate::study::Figure;
-use crate::table::Table;
+use crate::study::StudyFigure;
+use imas_report::table::Table;
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1_048_576.0;
 const PER_CENT: f64 = 100.0;
 
-pub(crate) fn figures(samples: &Samples) -> Result<Vec<Figure>> {
-    let mut figures = vec![sizes(samples)?, chunks(samples)?, threads(samples)?, timed(samples)?];
+pub(crate) fn figures(samples: &Samples) -> Vec<StudyFigure> {
+    let mut figures = vec![sizes(samples), chunks(samples), threads(samples), timed(samples)];
     if !samples.tests(MobilePart::UseCase).is_empty() {
-        figures.extend([taken(samples)?, programs(samples)?]);
+        figures.extend([taken(samples), programs(samples)]);
     }
     figures.retain(|figure| !figure.data.rows.is_empty());
-    Ok(figures)
+    figures
 }
 
-/// One drawing: for each candidate as many bars as there are series.
+/// One drawing. Each candidate has a bar for each series.
 struct Drawn<'a> {
     id: &'a str,
     title: &'a str,
     caption: &'a str,
+    unit: &'a str,
     series: Vec<&'a str>,
     rows: Vec<(String, Vec<Interval>)>,
 }
 
 impl Drawn<'_> {
-    fn figure(self) -> Result<Figure> {
+    fn figure(self) -> StudyFigure {
         let mut data = Table::new(self.id, self.title, &["candidate", "series", "low", "middle", "high"]);
         for (name, intervals) in &self.rows {
             for (series, interval) in self.series.iter().zip(intervals) {
@@ -43,8 +43,16 @@ impl Drawn<'_> {
                 data.push([name.clone(), (*series).to_owned()].into_iter().chain(numbers).collect());
             }
         }
-        let panel = Bars { title: self.title, series: &self.series, rows: self.rows, signed: false };
-        Ok(Figure { caption: self.caption.to_owned(), svg: bars(&[panel])?, data })
+        let chart = Bars {
+            title: self.title.to_owned(),
+            caption: self.caption.to_owned(),
+            unit: self.unit.to_owned(),
+            decimals: 1,
+            series: self.series.into_iter().map(str::to_owned).collect(),
+            rows: self.rows.into_iter().map(|(name, bars)| BarRow { name, bars }).collect(),
+            ..Bars::default()
+        };
+        StudyFigure { caption: chart.caption.clone(), chart: chart.draw(), data }
     }
 }
 
@@ -56,7 +64,7 @@ fn scaled(interval: Interval, factor: f64) -> Interval {
     Interval { lo: interval.lo * factor, mid: interval.mid * factor, hi: interval.hi * factor }
 }
 
-/// A row for each candidate that has all of its bars.
+/// The rows of the candidates that have all of their bars.
 fn rows<'a>(
     samples: &'a Samples,
     of: impl Fn(&'a str) -> Option<Vec<Interval>>,
@@ -64,7 +72,7 @@ fn rows<'a>(
     samples.candidates().into_iter().filter_map(|name| Some((name.to_owned(), of(name)?))).collect()
 }
 
-fn sizes(samples: &Samples) -> Result<Figure> {
+fn sizes(samples: &Samples) -> StudyFigure {
     let of = |name| {
         let loaded = samples.values("library", name, "loaded").first()? / KIB;
         let private = |name| median(&samples.values("minimal", name, "first.Private_Dirty"));
@@ -74,6 +82,7 @@ fn sizes(samples: &Samples) -> Result<Figure> {
         id: "size",
         title: "Size, KiB",
         caption: "Loaded bytes of the library, and the private memory that it adds to a process with one block.",
+        unit: " KiB",
         series: vec!["library", "minimal process"],
         rows: rows(samples, of),
     }
@@ -91,20 +100,21 @@ fn ratios(samples: &Samples, pairs: &[(&str, &str)]) -> Vec<(String, Vec<Interva
 const OF_SYSTEM: &str =
     "Median of the ratios to system in the same round and its 95 % interval; 100 is system, less is faster.";
 
-fn chunks(samples: &Samples) -> Result<Figure> {
+fn chunks(samples: &Samples) -> StudyFigure {
     let shown =
         [("chunks", "few-linear.malloc"), ("chunks", "many-random.malloc"), ("chunks", "many-random.all")];
     Drawn {
         id: "chunks",
         title: "Chunks: CPU time, per cent of system's",
         caption: OF_SYSTEM,
+        unit: " %",
         series: vec!["few, linear: malloc", "many, random: malloc", "many, random: all"],
         rows: ratios(samples, &shown),
     }
     .figure()
 }
 
-fn threads(samples: &Samples) -> Result<Figure> {
+fn threads(samples: &Samples) -> StudyFigure {
     let tests = samples.tests(MobilePart::Benchmarks);
     let mut counts: Vec<u32> =
         tests.iter().filter_map(|test| test.strip_prefix("threads-")?.parse().ok()).collect();
@@ -117,25 +127,27 @@ fn threads(samples: &Samples) -> Result<Figure> {
         id: "threads",
         title: "Threads with random sizes: elapsed time, per cent of system's",
         caption: OF_SYSTEM,
+        unit: " %",
         series: names.iter().map(String::as_str).collect(),
         rows,
     }
     .figure()
 }
 
-fn timed(samples: &Samples) -> Result<Figure> {
+fn timed(samples: &Samples) -> StudyFigure {
     let series = ["malloc", "realloc", "free"];
     Drawn {
         id: "timed",
         title: "Until a time is up: mean CPU time of a call, per cent of system's",
         caption: OF_SYSTEM,
+        unit: " %",
         series: series.to_vec(),
         rows: ratios(samples, &series.map(|figure| ("timed", figure))),
     }
     .figure()
 }
 
-/// Mean and one standard deviation to both sides.
+/// Mean, and one standard deviation to both sides.
 fn spread(values: &[f64], unit: f64) -> Option<Interval> {
     let mid = mean(values.iter().copied()) / unit;
     let around = deviation(values).unwrap_or(0.0) / unit;
@@ -144,7 +156,7 @@ fn spread(values: &[f64], unit: f64) -> Option<Interval> {
 
 const DEVIATION: &str = "Mean over the iterations; the line is one standard deviation to both sides.";
 
-fn taken(samples: &Samples) -> Result<Figure> {
+fn taken(samples: &Samples) -> StudyFigure {
     let of = |name| {
         let state = |figure| {
             let taken: Vec<f64> =
@@ -157,13 +169,14 @@ fn taken(samples: &Samples) -> Result<Figure> {
         id: "taken",
         title: "Use case: memory taken, MiB of MemAvailable",
         caption: DEVIATION,
+        unit: " MiB",
         series: vec!["running", "idle"],
         rows: rows(samples, of),
     }
     .figure()
 }
 
-fn programs(samples: &Samples) -> Result<Figure> {
+fn programs(samples: &Samples) -> StudyFigure {
     let known = samples.figures("use-case");
     let names: Vec<&str> = ["browser", "gallery", "video"]
         .into_iter()
@@ -178,6 +191,7 @@ fn programs(samples: &Samples) -> Result<Figure> {
         id: "programs-memory",
         title: "Use case: resident anonymous memory of the programs, MiB",
         caption: DEVIATION,
+        unit: " MiB",
         series: names.clone(),
         rows: rows(samples, of),
     }

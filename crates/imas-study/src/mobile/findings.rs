@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the paper says, judged by our samples.
+//! The claims of the paper, judged by our samples.
 
 use imas_core::candidate::SYSTEM;
 use imas_core::stats::median;
@@ -7,9 +7,9 @@ use imas_core::stats::median;
 use super::change::STATES;
 use super::contrast::{Contrast, Side, judged};
 use super::sample::Samples;
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Reproduction};
 
-/// Those of the paper that we have, by their names in the catalogue.
+/// The candidates of the paper that are available here, by their names in the catalogue.
 const PAPERS: [&str; 7] =
     ["tlsf", "musl-mallocng", "musl-oldmalloc", "tcmalloc", "nedmalloc", "dlmalloc", "jemalloc"];
 const MIB: f64 = 1_048_576.0;
@@ -31,7 +31,7 @@ pub(crate) fn findings(samples: &Samples) -> Vec<Finding> {
     all
 }
 
-/// A claim that `who` is on `claimed` of each of `others`, as contrasts.
+/// A claim that `who` is on the side `claimed` of each of `others`, as contrasts.
 struct Claim<'a> {
     who: &'a str,
     claimed: Side,
@@ -39,7 +39,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Reproduction {
         judged(&self.contrasts.iter().map(|(_, contrast)| *contrast).collect::<Vec<_>>(), self.claimed)
     }
 
@@ -57,13 +57,15 @@ impl Claim<'_> {
 }
 
 /// The verdict on several claims that belong to one sentence.
-fn together(claims: &[Claim<'_>]) -> Verdict {
-    let verdicts: Vec<Verdict> = claims.iter().map(Claim::verdict).collect();
+fn together(claims: &[Claim<'_>]) -> Reproduction {
+    let verdicts: Vec<Reproduction> = claims.iter().map(Claim::verdict).collect();
     let all = |verdict| verdicts.iter().all(|v| *v == verdict);
     match verdicts.first() {
         Some(first) if all(*first) => *first,
-        _ if verdicts.iter().any(|v| matches!(v, Verdict::Reproduced | Verdict::Differs)) => Verdict::Differs,
-        _ => Verdict::NotReproduced,
+        _ if verdicts.iter().any(|v| matches!(v, Reproduction::Reproduced | Reproduction::Differs)) => {
+            Reproduction::Differs
+        }
+        _ => Reproduction::NotReproduced,
     }
 }
 
@@ -75,7 +77,7 @@ fn kib(bytes: f64) -> String {
     format!("{:.0} KiB", bytes / 1024.0)
 }
 
-/// Of those that were measured: candidate and loaded bytes, smallest first.
+/// Candidate and loaded bytes of those that were measured, smallest first.
 fn by_size(samples: &Samples) -> Vec<(&'static str, f64)> {
     let mut sizes: Vec<(&str, f64)> =
         PAPERS.iter().filter_map(|name| Some((*name, library(samples, name, "loaded")?))).collect();
@@ -86,8 +88,8 @@ fn by_size(samples: &Samples) -> Vec<(&'static str, f64)> {
 fn smallest_library(samples: &Samples) -> Finding {
     let sizes = by_size(samples);
     let verdict = match sizes.first() {
-        _ if sizes.len() < 2 || !sizes.iter().any(|(name, _)| *name == "tlsf") => Verdict::Undecided,
-        first => Verdict::holds(first.is_some_and(|(name, _)| *name == "tlsf")),
+        _ if sizes.len() < 2 || !sizes.iter().any(|(name, _)| *name == "tlsf") => Reproduction::Undecided,
+        first => Reproduction::holds(first.is_some_and(|(name, _)| *name == "tlsf")),
     };
     let listed: Vec<String> = sizes.iter().map(|(name, bytes)| format!("{name} {}", kib(*bytes))).collect();
     Finding {
@@ -105,9 +107,9 @@ fn static_size(samples: &Samples) -> Finding {
     let (ours, verdict) = match (of("dlmalloc"), of("tcmalloc"), of("jemalloc")) {
         (Some(dl), Some(tc), Some(je)) => (
             format!("{}, {:.2} of tcmalloc's, {:.2} of jemalloc's", kib(dl), dl / tc, dl / je),
-            Verdict::holds(dl < tc && dl < je),
+            Reproduction::holds(dl < tc && dl < je),
         ),
-        _ => ("no figure".to_owned(), Verdict::Undecided),
+        _ => ("no figure".to_owned(), Reproduction::Undecided),
     };
     Finding {
         claim: "dlmalloc is considerably smaller than tcmalloc and jemalloc".to_owned(),
@@ -199,8 +201,8 @@ fn browser(samples: &Samples) -> Finding {
             .to_owned(),
         printed: "about 10 KB less".to_owned(),
         ours: contrast.map_or_else(|| "no figure".to_owned(), |c| c.text(2, " MiB")),
-        // Nothing that either of them did can show in it.
-        verdict: if own { Verdict::Undecided } else { judged(&[contrast], Side::Below) },
+        // The allocator cannot show an effect if the browser uses its own.
+        verdict: if own { Reproduction::Undecided } else { judged(&[contrast], Side::Below) },
         remark: if own {
             "This browser serves itself, so neither allocator can show; the difference is that of noise and of an unused library.".to_owned()
         } else {
@@ -215,7 +217,8 @@ fn scaled(contrast: Contrast, unit: f64) -> Contrast {
     Contrast { interval, ..contrast }
 }
 
-/// `who` against the others of the three that the paper took into its use case: jemalloc, nedmalloc, tcmalloc.
+/// Contrasts of `who` with the others of the three allocators in the paper's use case: jemalloc, nedmalloc,
+/// tcmalloc.
 fn in_use_case<'a>(
     samples: &Samples,
     who: &'a str,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Allocators for a phone: size, three benchmarks and the memory of a whole machine, after a published comparison for Android.
+//! Allocators for a phone: size, three benchmarks and the memory of a whole machine, after a published
+//! comparison for Android.
 //!
 //! ```text
 //! `imas-lab study mobile` runs things and appends samples (sample) -> paired intervals (contrast) -> findings, tables, figures
@@ -14,29 +15,33 @@ mod tables;
 
 use std::path::PathBuf;
 
-use crate::error::Result;
-use crate::study::Study;
+use imas_report::chart::Chart;
+
+use crate::error::StudyResult;
+use crate::page;
+use crate::study::{Study, StudyFigure};
 use sample::Samples;
-pub use sample::{MobileHeader, MobileKey, MobilePart, MobileRecord, MobileSample};
+pub use sample::{MOBILE, MobileKey, MobilePart, MobileSample, mobile_samples};
 
 const RULE: &str = "Reproduced: the 95 % interval of ours lies wholly on the side that is claimed, against each of those it is claimed against; sizes are \
                     exact. Not reproduced: it lies on the other side. Differs: the claim holds against some of them only. Undecided: our runs cannot \
                     tell (the interval holds no difference, or there are fewer than 6 rounds). In brackets: 95 % intervals (bootstrap over the rounds) of the median ratio \
                     or difference in the same round, or of the ratio of median absolute deviations.";
 
-/// What to judge.
+/// The options of the study.
 #[derive(Clone, Debug)]
 pub struct MobileOptions {
     /// Files of raw samples, JSON lines.
     pub data: Vec<PathBuf>,
 }
 
-/// Judges the printed findings on raw samples.
+/// Judges the printed findings by raw samples.
 ///
 /// # Errors
 /// When a file cannot be read or holds no samples.
-pub fn mobile(options: &MobileOptions) -> Result<Study> {
+pub fn mobile(options: &MobileOptions) -> StudyResult<Study> {
     let samples = change::derived(Samples::read(&options.data)?);
+    let (findings, figures) = (findings::findings(&samples), figures::figures(&samples));
     Ok(Study {
         id: "mobile".to_owned(),
         title: "Allocators for a phone".to_owned(),
@@ -45,10 +50,18 @@ pub fn mobile(options: &MobileOptions) -> Result<Study> {
             .to_owned(),
         method: method(&samples),
         rule: RULE.to_owned(),
-        findings: findings::findings(&samples),
+        result: page::verdicts(&findings),
+        picture: picture(&figures),
+        findings,
         tables: tables::tables(&samples),
-        figures: figures::figures(&samples)?,
+        figures,
     })
+}
+
+/// Memory of the programs, the scarcest resource of a phone. If it was not measured, the first figure.
+fn picture(figures: &[StudyFigure]) -> Option<Chart> {
+    let memory = figures.iter().find(|figure| figure.data.id == "programs-memory");
+    memory.or_else(|| figures.first())?.chart.clone()
 }
 
 fn method(samples: &Samples) -> Vec<String> {

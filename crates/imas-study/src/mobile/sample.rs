@@ -2,13 +2,12 @@
 //! The raw samples: JSON lines, appended one by one and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use imas_core::simulate::data::{DataHeader, RawRun};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
 
 /// Which part of the study a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
@@ -23,16 +22,33 @@ pub enum MobilePart {
     UseCase,
 }
 
-/// What one run under one candidate gave.
+impl MobilePart {
+    /// The name of the part in the record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Benchmarks => "benchmarks",
+            Self::UseCase => "use-case",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [Self::Size, Self::Benchmarks, Self::UseCase].into_iter().find(|part| part.name() == name)
+    }
+}
+
+/// The figures of one run under one candidate. This is also the format of lines that were written before
+/// samples became records like all others ([`RawRun`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct MobileSample {
     /// The part.
     pub part: MobilePart,
-    /// What was run: `library`, `minimal`, `chunks`, `threads-N`, `timed` or `use-case`.
+    /// The test: `library`, `minimal`, `chunks`, `threads-N`, `timed` or `use-case`.
     pub test: String,
     /// Name in the catalogue.
     pub candidate: String,
-    /// Runs of one round are compared with each other; from 0.
+    /// Round, from 0. Runs of one round are compared with each other.
     pub round: u32,
     /// When it began, seconds since 1970.
     #[serde(default)]
@@ -40,111 +56,67 @@ pub struct MobileSample {
     /// Load of the machine before it, one-minute average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
-    /// By name: bytes, nanoseconds an operation, free blocks of an order.
+    /// The figures by name: bytes, nanoseconds an operation, free blocks of an order.
     #[serde(default)]
     pub figures: BTreeMap<String, f64>,
-    /// Use case: who served the malloc calls of each program.
+    /// Use case: the allocator that served each program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
-    /// Why it does not count.
+    /// The reason why it is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// What names a sample.
+/// The key that identifies a sample.
 pub type MobileKey = (MobilePart, String, String, u32);
 
 impl MobileSample {
-    /// What names this sample.
+    /// Converts a record to a sample. None if it is not one.
+    #[must_use]
+    pub fn of(run: RawRun) -> Option<Self> {
+        let part = MobilePart::named(run.part.as_deref()?)?;
+        let failed = (!run.ok).then(|| run.message.or(run.why).unwrap_or_default());
+        Some(Self {
+            part,
+            test: run.program,
+            candidate: run.candidate,
+            round: run.round,
+            at_s: run.at_s,
+            load1: run.load1,
+            figures: run.figures,
+            served: run.served,
+            failed,
+        })
+    }
+
+    /// The key of this sample.
     #[must_use]
     pub fn key(&self) -> MobileKey {
         (self.part, self.test.clone(), self.candidate.clone(), self.round)
     }
 }
 
-/// First line of each session; holds for those after it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MobileHeader {
-    /// Always "mobile".
-    pub imas: String,
-    /// 1.
-    pub schema: u32,
-    /// When the session began, seconds since 1970.
-    pub began_unix_s: f64,
-    /// Seed of the orders.
-    pub seed: u64,
-    /// The machine.
-    pub host: serde_json::Value,
-    /// Version of each candidate.
-    pub versions: BTreeMap<String, String>,
-    /// Load of the machine before the first run, one-minute average.
-    pub load1: Option<f64>,
+/// The samples in a text, each key once.
+#[must_use]
+pub fn mobile_samples(text: &str) -> Vec<MobileSample> {
+    Samples::parse(text).samples
 }
 
-/// The file of raw samples, open for appending.
-#[derive(Debug)]
-pub struct MobileRecord {
-    path: PathBuf,
-    file: File,
-}
+/// Value of [`DataHeader::imas`] in a file of samples.
+pub const MOBILE: &str = "mobile";
 
-/// Name of the file in the folder of the study.
-const FILE: &str = "mobile.jsonl";
-
-impl MobileRecord {
-    /// Opens the file for appending and reads what is in it; a last line that a kill cut short is cut off.
-    ///
-    /// # Errors
-    /// When it has samples and `resume` is not set, or it cannot be read or written.
-    pub fn open(folder: &Path, resume: bool) -> Result<(Self, Vec<MobileSample>)> {
-        let path = folder.join(FILE);
-        let fail = |source| StudyError::Write { path: path.clone(), source };
-        std::fs::create_dir_all(folder).map_err(fail)?;
-        let mut file = File::options().read(true).append(true).create(true).open(&path).map_err(fail)?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(fail)?;
-        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        let samples = Samples::parse(&String::from_utf8_lossy(&text[..whole])).samples;
-        if !samples.is_empty() && !resume {
-            return Err(StudyError::HasSamples { path });
-        }
-        if whole < text.len() {
-            file.set_len(whole as u64).map_err(fail)?;
-            file.seek(SeekFrom::End(0)).map_err(fail)?;
-        }
-        Ok((Self { path, file }, samples))
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Appends one line by a single write.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn append(&mut self, line: &impl Serialize) -> Result<()> {
-        let fail = |source| StudyError::Write { path: self.path.clone(), source };
-        let mut text = serde_json::to_vec(line).map_err(|error| fail(std::io::Error::other(error)))?;
-        text.push(b'\n');
-        self.file.write_all(&text).map_err(fail)
-    }
-}
-
-/// What the files hold.
+/// The contents of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    pub(crate) headers: Vec<MobileHeader>,
-    /// Each key once, the first that was written.
+    pub(crate) headers: Vec<DataHeader>,
+    /// The samples. Of several with the same key, the first one.
     pub(crate) samples: Vec<MobileSample>,
-    /// Lines that are neither.
+    /// Number of lines that are neither sample nor header.
     pub(crate) unreadable: usize,
 }
 
 impl Samples {
-    pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn read(files: &[PathBuf]) -> StudyResult<Self> {
         let mut samples = Self::default();
         for path in files {
             let text = std::fs::read_to_string(path)
@@ -157,13 +129,14 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Rounds of another file are other rounds: they are numbered on. What is there already, made in the same instant, counts once.
+    /// Adds the samples of another file. Its rounds are different rounds, so they get the next numbers. A
+    /// sample that is there already, made at the same instant, is added once.
     fn join(&mut self, mut other: Self) {
         let next = self.samples.iter().map(|sample| sample.round.saturating_add(1)).max().unwrap_or(0);
         let instant =
             |sample: &MobileSample| (sample.test.clone(), sample.candidate.clone(), sample.at_s.to_bits());
         let seen: BTreeSet<_> = self.samples.iter().map(instant).collect();
-        // Without a time nothing tells two samples apart.
+        // Two samples without a time cannot be distinguished.
         other.samples.retain(|sample| sample.at_s == 0.0 || !seen.contains(&instant(sample)));
         for sample in &mut other.samples {
             sample.round = sample.round.saturating_add(next);
@@ -177,11 +150,11 @@ impl Samples {
         let mut all = Self::default();
         let mut seen = BTreeSet::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            if let Ok(sample) = serde_json::from_str::<MobileSample>(line) {
+            if let Some(sample) = sample(line) {
                 if seen.insert(sample.key()) {
                     all.samples.push(sample);
                 }
-            } else if let Ok(header) = serde_json::from_str::<MobileHeader>(line) {
+            } else if let Some(header) = header(line) {
                 all.headers.push(header);
             } else {
                 all.unreadable += 1;
@@ -190,7 +163,7 @@ impl Samples {
         all
     }
 
-    /// Candidates that have a sample: `system` first, then as they came.
+    /// Candidates with a sample: `system` first, then in the order of the file.
     pub(crate) fn candidates(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for sample in &self.samples {
@@ -198,7 +171,8 @@ impl Samples {
                 names.push(&sample.candidate);
             }
         }
-        // Rounds are in random order: the order of the study is that of the catalogue, by which the libraries were measured.
+        // The rounds are in random order. The order of the study is that of the catalogue, in which the
+        // libraries were measured.
         names.sort_by_key(|name| *name != imas_core::candidate::SYSTEM);
         names
     }
@@ -214,7 +188,7 @@ impl Samples {
         of_test.flat_map(|sample| sample.figures.keys().map(String::as_str)).collect()
     }
 
-    /// A figure of a candidate by round, of the samples that count.
+    /// A figure of a candidate by round, from valid samples.
     pub(crate) fn by_round(&self, test: &str, candidate: &str, figure: &str) -> BTreeMap<u32, f64> {
         let counts = |sample: &&MobileSample| {
             sample.failed.is_none() && sample.test == test && sample.candidate == candidate
@@ -232,6 +206,15 @@ impl Samples {
     }
 }
 
+fn sample(line: &str) -> Option<MobileSample> {
+    let old = serde_json::from_str::<MobileSample>(line).ok();
+    old.or_else(|| MobileSample::of(serde_json::from_str::<RawRun>(line).ok()?))
+}
+
+fn header(line: &str) -> Option<DataHeader> {
+    serde_json::from_str::<DataHeader>(line).ok().filter(|header| header.imas == MOBILE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,22 +230,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_back_and_a_torn_end_is_cut_off() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut record, before) = MobileRecord::open(folder.path(), false).unwrap();
-        assert!(before.is_empty());
-        record.append(&sample(0)).unwrap();
-        let path = record.path().to_owned();
-        drop(record);
-        File::options().append(true).open(&path).unwrap().write_all(b"{\"part\":\"si").unwrap();
-        let refused = MobileRecord::open(folder.path(), false).unwrap_err();
-        assert!(matches!(refused, StudyError::HasSamples { .. }) && refused.hint().is_some());
-        let (mut record, before) = MobileRecord::open(folder.path(), true).unwrap();
-        assert_eq!(before, [sample(0)]);
-        record.append(&sample(1)).unwrap();
-        let all = Samples::read(&[path]).unwrap();
-        assert_eq!((all.samples.len(), all.unreadable), (2, 0));
-        assert_eq!(all.values("timed", "tlsf", "malloc"), [7.5, 7.5]);
+    fn a_record_and_a_line_of_before_give_the_same_sample() {
+        let record = RawRun {
+            part: Some("size".into()),
+            program: "timed".into(),
+            candidate: "tlsf".into(),
+            ok: true,
+            figures: sample(0).figures,
+            ..RawRun::default()
+        };
+        let failed = RawRun { ok: false, message: Some("crash".into()), round: 1, ..record.clone() };
+        let lines = [
+            serde_json::to_string(&sample(0)).unwrap(),
+            serde_json::to_string(&record).unwrap(),
+            serde_json::to_string(&failed).unwrap(),
+            r#"{"imas":"mobile","schema":1,"versions":{"tlsf":"3.1"}}"#.to_owned(),
+            r#"{"part":"si"#.to_owned(),
+        ];
+        let all = Samples::parse(&lines[1..].join("\n"));
+        assert_eq!((all.samples.len(), all.headers.len(), all.unreadable), (2, 1, 1));
+        assert_eq!(all.samples[0], sample(0));
+        assert_eq!(all.samples[1].failed.as_deref(), Some("crash"));
+        assert_eq!(Samples::parse(&lines[0]).samples, [sample(0)], "as it was written before");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::change::{ORDERS, STATES, order_name};
 use super::contrast::deviation;
 use super::sample::{MobilePart, Samples};
 use crate::mean::mean;
-use crate::table::Table;
+use imas_report::table::Table;
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1_048_576.0;
@@ -82,7 +82,7 @@ fn benchmarks(samples: &Samples) -> Table {
     table
 }
 
-/// Mean and standard deviation, in the unit.
+/// Mean and standard deviation, in the given unit.
 fn spread(values: &[f64], unit: f64, decimals: usize) -> String {
     if values.is_empty() {
         return NOTHING.to_owned();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the project set itself, and what the default policy reaches.
+//! The project's aims, and what the default policy reaches.
 
 use super::Judged;
 use super::judge::Outcomes;
 use super::strategy::{Aim, Strategy};
 use super::total::{Metric, ahead, total, with_interval};
-use crate::table::Table;
+use imas_report::table::Table;
 
-/// A gain to reach under one pick.
+/// A gain that is to be reached by one kind of pick.
 struct Wanted {
     text: &'static str,
     aim: Aim,
@@ -112,7 +112,7 @@ fn ahead_of_all(judged: &Judged, outcomes: &Outcomes) -> Vec<String> {
             }
         }
     }
-    let said = |title: &str, list: &[String]| match list {
+    let list = |title: &str, names: &[String]| match names {
         [] => String::new(),
         list => format!("{title}: {}. ", list.join(", ")),
     };
@@ -121,6 +121,6 @@ fn ahead_of_all(judged: &Judged, outcomes: &Outcomes) -> Vec<String> {
         "all".to_owned(),
         format!("behind {}, within the interval of {}", behind.len(), unsure.len()),
         if behind.is_empty() { "yes" } else { "no" }.to_owned(),
-        format!("{}{}", said("Behind", &behind), said("Within the interval", &unsure)).trim_end().to_owned(),
+        format!("{}{}", list("Behind", &behind), list("Within the interval", &unsure)).trim_end().to_owned(),
     ]
 }

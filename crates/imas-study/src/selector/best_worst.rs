@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The programs that gain and lose most, by name.
+//! The programs with the largest gains and losses, by name.
 
 use super::Judged;
 use super::strategy::{Aim, Strategy};
 use super::total::{Metric, signed};
-use crate::table::Table;
+use imas_report::table::Table;
 
-/// Programs shown at each end.
+/// Number of programs shown at each end.
 const SHOWN: usize = 6;
 
 pub(crate) fn table(judged: &Judged) -> Table {
@@ -36,7 +36,7 @@ fn shown() -> Vec<(Strategy, Metric)> {
     ]
 }
 
-/// The first and the last of the programs in order of gain, best first; all when there are few.
+/// The first and last programs in the order of their gains, best first. All of them if there are few.
 fn ends<'a>(judged: &'a Judged, strategy: &Strategy, metric: Metric) -> Vec<(&'a str, f64, String)> {
     let Some(outcomes) = judged.outcomes.get(strategy) else { return vec![] };
     let line = |(&i, outcome): (&usize, &super::judge::Outcome)| {

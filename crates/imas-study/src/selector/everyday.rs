@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that people use, apart from those of the allocator literature.
+//! The programs without those of the allocator literature.
 //!
-//! The literature's programs do little but allocate, so their gains are many times those of others: a mean over both says nothing of either.
+//! The programs of the literature do little but allocate, so their gains are many times those of others. A
+//! mean over both describes neither.
 
 use std::collections::BTreeMap;
 
 use super::Judged;
 use super::judge::Outcomes;
 
-/// Of the tables that leave them out.
+/// Title of the tables without them.
 pub(crate) const TITLE: &str = "The same without the programs of the allocator literature";
-/// Their names in `workloads/suite.toml` begin so.
+/// Prefix of their names in `workloads/suite.toml`.
 const LITERATURE: &str = "lit-";
 
-/// Outcomes without the programs of the literature; None when there are no such programs, or no others.
+/// Outcomes without the programs of the literature. None if there are no such programs, or no others.
 pub(crate) fn outcomes(judged: &Judged) -> Option<Outcomes> {
     let is_everyday = |program: usize| !judged.source.programs[program].name.starts_with(LITERATURE);
     let all = judged.source.programs.len();

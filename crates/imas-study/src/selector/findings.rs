@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every figure that the paper prints beside ours.
+//! Every figure that the paper prints, beside ours.
 
+use imas_core::plural::counted;
 use imas_core::stats::Interval;
 
 use super::Judged;
 use super::strategy::{Aim, PAPERS_FOUR, Strategy, analyse};
 use super::total::{Metric, ahead, total, with_interval};
-use crate::verdict::{Finding, Verdict};
+use crate::verdict::{Finding, Reproduction};
 
 pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
     vec![
@@ -28,10 +29,10 @@ pub(crate) fn findings(judged: &Judged) -> Vec<Finding> {
     ]
 }
 
-/// The four and the balanced pick are what the paper's figures are of.
+/// The strategy of the paper's figures: the paper's four candidates and the balanced pick.
 const BALANCED: Strategy = Strategy::PaperFour(Aim::Balanced);
 
-/// A claim about the four where not all of them were counted.
+/// The finding for a claim about the four, if not all of them have counted runs.
 fn missing(claim: &str, printed: &str, lacking: &[&str]) -> Finding {
     let remark = match lacking {
         [] => "No program has two counted rounds of system, Hoard, TCMalloc and jemalloc.".to_owned(),
@@ -41,19 +42,19 @@ fn missing(claim: &str, printed: &str, lacking: &[&str]) -> Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
         ours: "no figure".to_owned(),
-        verdict: Verdict::Undecided,
+        verdict: Reproduction::Undecided,
         remark,
     }
 }
 
-/// Of the paper's four those without counted runs.
+/// Those of the paper's four that have no counted runs.
 fn lacking(judged: &Judged) -> Vec<&'static str> {
     let of =
         |name: &str| total(&judged.outcomes, &Strategy::Always(name.to_owned()), Metric::Frag, judged.by);
     PAPERS_FOUR.into_iter().filter(|name| of(name).is_none()).collect()
 }
 
-/// The finding, unless what it speaks of was not measured.
+/// The finding, unless one of the four allocators that it is about was not measured.
 fn unless_lacking(
     judged: &Judged,
     (claim, printed): (&str, &str),
@@ -79,9 +80,9 @@ fn most_of(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Option
         printed: text,
         ours: format!("{gain:.1} % ({})", judged.source.programs[*program].name),
         verdict: match gain {
-            gain if gain >= printed => Verdict::Reproduced,
-            gain if gain > 0.0 => Verdict::Differs,
-            _ => Verdict::NotReproduced,
+            gain if gain >= printed => Reproduction::Reproduced,
+            gain if gain > 0.0 => Reproduction::Differs,
+            _ => Reproduction::NotReproduced,
         },
         remark: format!(
             "The program that gains most in {}, balanced picks among the paper's four.",
@@ -90,12 +91,13 @@ fn most_of(judged: &Judged, metric: Metric, claim: &str, printed: f64) -> Option
     })
 }
 
-/// Reproduced when the printed mean lies in our interval, or ours lies above it; differs when a gain shows.
-fn of_mean(printed: f64, ours: &Interval) -> Verdict {
+/// The verdict on a printed mean. Reproduced: it lies in our interval, or ours is higher. Differs: there is a
+/// gain of another size.
+fn of_mean(printed: f64, ours: &Interval) -> Reproduction {
     match ours {
-        ours if ours.lo > printed || (ours.contains(printed) && ours.lo > 0.0) => Verdict::Reproduced,
-        ours if ours.lo > 0.0 || ours.contains(printed) => Verdict::Differs,
-        _ => Verdict::NotReproduced,
+        ours if ours.lo > printed || (ours.contains(printed) && ours.lo > 0.0) => Reproduction::Reproduced,
+        ours if ours.lo > 0.0 || ours.contains(printed) => Reproduction::Differs,
+        _ => Reproduction::NotReproduced,
     }
 }
 
@@ -137,12 +139,14 @@ fn hoard_of(judged: &Judged, claim: &str, printed: &str) -> Option<Finding> {
     Some(Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
-        ours: format!("{} points more ({programs} programs)", with_interval(&lead)),
+        ours: format!("{} points more ({})", with_interval(&lead), counted(programs, "program")),
         verdict: match lead.lo > 0.0 {
-            // Where both lose, who loses less has not saved anything.
-            true if imas.mean.mid > 0.0 && (hoard.mean.mid <= 0.0 || ratio >= 0.23) => Verdict::Reproduced,
-            true => Verdict::Differs,
-            false => Verdict::NotReproduced,
+            // If both have a loss, the smaller loss is not a gain.
+            true if imas.mean.mid > 0.0 && (hoard.mean.mid <= 0.0 || ratio >= 0.23) => {
+                Reproduction::Reproduced
+            }
+            true => Reproduction::Differs,
+            false => Reproduction::NotReproduced,
         },
         remark: format!(
             "Gains against system, in points: IMAS {}, Hoard {}.{}",
@@ -153,7 +157,7 @@ fn hoard_of(judged: &Judged, claim: &str, printed: &str) -> Option<Finding> {
     })
 }
 
-/// Share of the programs by candidate, of one pick of Algorithm 9 over all counted runs.
+/// Share of the programs for each candidate, with one pick of Algorithm 9 over all counted runs.
 pub(crate) fn paper_shares(judged: &Judged, aim: Aim, may: impl Fn(&str) -> bool) -> Vec<(String, f64)> {
     let mut counts = vec![0.0; judged.source.candidates.len()];
     for program in &judged.source.programs {
@@ -185,15 +189,15 @@ fn worded(shares: &[(String, f64)]) -> String {
 }
 
 fn evenly(judged: &Judged) -> Finding {
-    let said = ("The fastest picks are spread almost evenly over the four (figure 7)", "no winner");
+    let published = ("The fastest picks are spread almost evenly over the four (figure 7)", "no winner");
     let shares = among_four(judged, Aim::Fastest);
     let even = |(_, share): &(String, f64)| (0.15..=0.35).contains(share);
-    unless_lacking(judged, said, || {
+    unless_lacking(judged, published, || {
         Some(Finding {
-            claim: said.0.to_owned(),
-            printed: said.1.to_owned(),
+            claim: published.0.to_owned(),
+            printed: published.1.to_owned(),
             ours: worded(&shares),
-            verdict: Verdict::holds(shares.len() == 4 && shares.iter().all(even)),
+            verdict: Reproduction::holds(shares.len() == 4 && shares.iter().all(even)),
             remark: "Evenly: each of the four between 15 and 35 % of the programs. All counted runs, as the paper has it."
                 .to_owned(),
         })
@@ -201,11 +205,11 @@ fn evenly(judged: &Judged) -> Finding {
 }
 
 fn dominated(judged: &Judged) -> Finding {
-    let said = (
+    let published = (
         "The leanest and balanced picks are mostly Hoard and system; TCMalloc and jemalloc lose (figure 7)",
         "dominated by Hoard and system",
     );
-    unless_lacking(judged, said, || Some(dominated_of(judged, said)))
+    unless_lacking(judged, published, || Some(dominated_of(judged, published)))
 }
 
 fn dominated_of(judged: &Judged, (claim, printed): (&str, &str)) -> Finding {
@@ -218,7 +222,7 @@ fn dominated_of(judged: &Judged, (claim, printed): (&str, &str)) -> Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
         ours: format!("leanest: {}; balanced: {}", worded(&both[0]), worded(&both[1])),
-        verdict: Verdict::holds(most),
+        verdict: Reproduction::holds(most),
         remark: "By virtual sizes, in which those two reserve more than they use. In resident memory see figure 7's third panel."
             .to_owned(),
     }
@@ -246,9 +250,9 @@ fn slower_of(judged: &Judged, claim: &str, printed: &str) -> Finding {
         printed: printed.to_owned(),
         ours: listed(&singles, "%"),
         verdict: match () {
-            () if singles.iter().all(|(_, gain)| gain.hi < 0.0) => Verdict::Reproduced,
-            () if singles.iter().all(|(_, gain)| gain.mid < 0.0) => Verdict::Differs,
-            () => Verdict::NotReproduced,
+            () if singles.iter().all(|(_, gain)| gain.hi < 0.0) => Reproduction::Reproduced,
+            () if singles.iter().all(|(_, gain)| gain.mid < 0.0) => Reproduction::Differs,
+            () => Reproduction::NotReproduced,
         },
         remark: format!(
             "Gain in ns per operation, mean over the programs. In CPU time of the whole program: {}.",
@@ -268,7 +272,9 @@ fn only_hoard_of(judged: &Judged, claim: &str, printed: &str) -> Finding {
         claim: claim.to_owned(),
         printed: printed.to_owned(),
         ours: listed(&singles, "points"),
-        verdict: Verdict::holds(singles.iter().all(|(name, gain)| (*name == "hoard") == (gain.mid > 0.0))),
+        verdict: Reproduction::holds(
+            singles.iter().all(|(name, gain)| (*name == "hoard") == (gain.mid > 0.0)),
+        ),
         remark: format!(
             "By virtual sizes. In resident memory: {}.",
             listed(&self::singles(judged, Metric::Memory), "%")

@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every strategy on every program, each pick judged on rounds that did not choose it.
+//! Applies every strategy to every program. Each pick is judged on rounds that did not choose it.
 //!
-//! Which rounds judge and which are seen is as in `imas-lab simulate` ([`imas_core::simulate::turns`]).
+//! The choosing and the judging rounds are those of `imas-lab simulate` ([`imas_core::simulate::turns()`]).
 
 use std::collections::BTreeMap;
 
-use imas_core::simulate::{Program, cost, shuffled, turns};
+use imas_core::simulate::{SimulatedProgram, cost, shuffled, turns};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use super::cost::paper_gain;
 use super::strategy::{Parts, Strategy};
 
-/// What became of one program under one strategy: means over the splits. Logarithms of ratios to `system`; below 0 is a gain.
+/// The outcome of one program under one strategy: means over the splits, as logarithms of ratios to `system`.
+/// Below 0 is a gain.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) cpu: f64,
     pub(crate) memory: f64,
-    /// In the paper's figures; None without counted rounds enough.
+    /// In the paper's figures. None without enough counted rounds.
     pub(crate) paper: Option<super::cost::PaperGain>,
-    /// Share of the splits by candidate picked, most frequent first.
+    /// Share of the splits for each picked candidate, most frequent first.
     pub(crate) picks: Vec<(String, f64)>,
 }
 
-/// Outcomes by strategy, then program; a program that a strategy has nothing to say about is missing.
+/// Outcomes by strategy, then by program. A program without an outcome for the strategy is missing.
 pub(crate) type Outcomes = BTreeMap<Strategy, BTreeMap<usize, Outcome>>;
 
-/// How often and from which seed.
+/// Number of splits, and seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) splits: u32,
     pub(crate) seed: u64,
 }
 
-/// Judges all; `done` is called after each program.
+/// Judges all programs. `done` is called after each.
 pub(crate) fn judge(
-    programs: &[Program],
+    programs: &[SimulatedProgram],
     strategies: &[Strategy],
     plan: Plan,
     mut done: impl FnMut(usize),
@@ -51,7 +52,7 @@ pub(crate) fn judge(
 }
 
 fn judge_program(
-    program: &Program,
+    program: &SimulatedProgram,
     number: u64,
     strategies: &[Strategy],
     plan: Plan,
@@ -78,7 +79,7 @@ fn judge_program(
     strategies.iter().cloned().zip(sums).filter_map(|(s, sum)| Some((s, sum.outcome(program)?))).collect()
 }
 
-/// Over the splits.
+/// Sums over the splits.
 struct Sum {
     judged: f64,
     cpu: f64,
@@ -95,7 +96,7 @@ impl Sum {
         Self { judged: 0.0, cpu: 0.0, memory: 0.0, paper_judged: 0.0, time: 0.0, frag: 0.0, picks }
     }
 
-    fn add(&mut self, program: &Program, parts: &Parts<'_>, strategy: &Strategy, seed: u64) {
+    fn add(&mut self, program: &SimulatedProgram, parts: &Parts<'_>, strategy: &Strategy, seed: u64) {
         let Some(pick) = strategy.pick(program, parts, seed) else { return };
         if let Some(point) = cost(program, parts.judging, pick) {
             self.judged += 1.0;
@@ -110,7 +111,7 @@ impl Sum {
         }
     }
 
-    fn outcome(self, program: &Program) -> Option<Outcome> {
+    fn outcome(self, program: &SimulatedProgram) -> Option<Outcome> {
         let n = self.judged;
         let paper = (self.paper_judged > 0.0).then(|| super::cost::PaperGain {
             time: self.time / self.paper_judged,
@@ -129,19 +130,27 @@ mod tests {
     use crate::selector::strategy::Aim;
     use imas_core::adaptive::Point;
 
-    /// Candidates that are all alike, with noise: whoever is best is so by luck.
-    fn alike(seed: u64) -> Program {
+    /// Candidates without a true difference, with noise. The best one is best by chance.
+    fn alike(seed: u64) -> SimulatedProgram {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let candidates: Vec<String> = ["system", "a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
         let mut point = || Some(Point { cpu: random.random_range(-0.2..0.2), memory: 0.0 });
         let rounds = (0..12).map(|_| (0..candidates.len()).map(|_| point()).collect()).collect();
-        Program { name: seed.to_string(), candidates, rounds, counted: vec![], same_runs: false, truth: None }
+        SimulatedProgram {
+            name: seed.to_string(),
+            candidates,
+            rounds,
+            counted: vec![],
+            same_runs: false,
+            truth: None,
+        }
     }
 
-    /// The winner's curse: without a difference there is nothing to gain, and only judging on the rounds that chose finds some.
+    /// The winner's curse: without a true difference there is no gain. A gain appears only if the rounds that
+    /// chose also judge.
     #[test]
     fn picks_are_judged_on_rounds_that_did_not_choose_them() {
-        let programs: Vec<Program> = (0..60).map(alike).collect();
+        let programs: Vec<SimulatedProgram> = (0..60).map(alike).collect();
         let strategies = [
             Strategy::Best(Aim::Fastest),
             Strategy::Hindsight(Aim::Fastest),

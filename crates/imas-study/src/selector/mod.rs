@@ -22,26 +22,28 @@ mod total;
 
 use std::path::PathBuf;
 
+use imas_core::plural::counted;
 use imas_core::stats::RESAMPLES;
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
 use crate::progress::Progress;
 use crate::study::Study;
 use judge::{Outcomes, Plan, judge};
 use noise::Noise;
 use source::Source;
-use strategy::Strategy;
-use total::Resampling;
+use strategy::{Aim, Strategy};
+use total::{Metric, Resampling, total};
 
 const RULE: &str = "Reproduced: our figures say the same; a printed mean lies in our 95 % interval, which does not reach down to 0, or ours is higher. \
-                    Differs: a gain shows, but not the printed one, or ours cannot be told from either. Not reproduced: our runs do not show it.";
+                    Differs: a gain shows, but not the printed one, or ours is compatible with both. Not reproduced: our runs do not show it.";
 
-/// What to judge, and how.
+/// The options of the study.
 #[derive(Clone, Debug)]
 pub struct SelectorOptions {
     /// Files of raw runs, JSON lines.
     pub data: Vec<PathBuf>,
-    /// Times that the rounds of each program are cut into those that are seen and a third that judges.
+    /// Number of splits. A split divides the rounds of each program into those that choose and a third that
+    /// judges.
     pub splits: u32,
     /// Seed of splits and resamples.
     pub seed: u64,
@@ -50,13 +52,13 @@ pub struct SelectorOptions {
 }
 
 impl SelectorOptions {
-    /// 20 splits.
+    /// The default: 20 splits.
     pub fn new(data: Vec<PathBuf>) -> Self {
         Self { data, splits: 20, seed: 1, progress: Progress::default() }
     }
 }
 
-/// What everything that is shown is made of.
+/// The input of all tables and figures.
 pub(crate) struct Judged {
     pub(crate) source: Source,
     pub(crate) outcomes: Outcomes,
@@ -64,18 +66,18 @@ pub(crate) struct Judged {
     pub(crate) by: Resampling,
 }
 
-/// Judges IMAS under both policies beside every single candidate, and the paper's findings.
+/// Judges IMAS under both policies, every single candidate, and the paper's findings.
 ///
 /// # Errors
-/// When a file cannot be read or no program has rounds enough.
-pub fn selector(options: &SelectorOptions) -> Result<Study> {
+/// When a file cannot be read, or no program has enough rounds.
+pub fn selector(options: &SelectorOptions) -> StudyResult<Study> {
     if options.splits == 0 {
         return Err(StudyError::NoRuns { option: "splits" });
     }
     study(Source::read(&options.data)?, options)
 }
 
-fn study(source: Source, options: &SelectorOptions) -> Result<Study> {
+fn study(source: Source, options: &SelectorOptions) -> StudyResult<Study> {
     let strategies = Strategy::all(&source.candidates);
     let plan = Plan { splits: options.splits, seed: options.seed };
     let all = source.programs.len() as u64;
@@ -89,12 +91,36 @@ fn study(source: Source, options: &SelectorOptions) -> Result<Study> {
         title: "The intelligent memory allocator selector".to_owned(),
         paper: "E. Ülgen and M. Avci, The intelligent memory allocator selector, Computer Languages, Systems & Structures 44, 2015"
             .to_owned(),
+        result: result(&judged),
+        picture: figures::picture(&judged),
         method: method(&judged, options),
         rule: RULE.to_owned(),
         findings: findings::findings(&judged),
         tables: tables::tables(&judged),
-        figures: figures::figures(&judged)?,
+        figures: figures::figures(&judged),
     })
+}
+
+/// The gain of IMAS with each kind of pick, in one sentence.
+fn result(judged: &Judged) -> String {
+    let gain = |aim, metric| {
+        let total = total(&judged.outcomes, &Strategy::Adaptive(aim), metric, judged.by)?;
+        let gain = total.geometric?;
+        Some((total.programs, format!("{:+.1} % [{:+.1}, {:+.1}]", gain.mid, gain.lo, gain.hi)))
+    };
+    let gains = (
+        gain(Aim::Fastest, Metric::Cpu),
+        gain(Aim::Leanest, Metric::Memory),
+        gain(Aim::Balanced, Metric::Balance),
+    );
+    let (Some((programs, cpu)), Some((_, memory)), Some((_, both))) = gains else {
+        return "These runs give no gain of the adaptive policy.".to_owned();
+    };
+    format!(
+        "Over {} IMAS gains {both} against system in CPU time and memory together with its balanced picks, \
+         {cpu} in CPU time with its fastest and {memory} in memory with its leanest picks.",
+        counted(programs, "program")
+    )
 }
 
 fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
@@ -102,10 +128,10 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
     let noises: Vec<Noise> = judged.noises.iter().flatten().copied().collect();
     vec![
         format!(
-            "{} programs, {} raw runs, {} candidates; {}. {}{}",
-            source.programs.len(),
-            source.data.runs.len(),
-            source.candidates.len(),
+            "{}, {}, {}; {}. {}{}",
+            counted(source.programs.len(), "program"),
+            counted(source.data.runs.len(), "raw run"),
+            counted(source.candidates.len(), "candidate"),
             left_out(source.left_out.len()),
             machine(source),
             unreadable(source),
@@ -113,7 +139,7 @@ fn method(judged: &Judged, options: &SelectorOptions) -> Vec<String> {
         format!(
             "Every pick is judged on rounds that did not choose it: the rounds of each program are cut at random {} times (seed {}), one third \
              (two at least) judges what the others chose, then another third does. A candidate's cost is the median over the judging rounds of its ratio to \
-             system in the same round, CPU time at even pace where the runs tell it (docs/decisions/0012). Intervals are 95 %, by resampling the programs. A gain is per cent of system; above 0 is better. A candidate that \
+             system in the same round, normalised CPU time where the runs allow it (docs/decisions/0012). Intervals are 95 %, by resampling the programs. A gain is per cent of system; above 0 is better. A candidate that \
              failed with a program has no figure there; a mean names the programs it rests on.",
             options.splits, options.seed
         ),

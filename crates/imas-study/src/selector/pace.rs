@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the probe that tells how fast the CPU was is itself moved by the candidate it runs beside: it should not be.
+//! Checks whether a candidate changes the result of the CPU speed probe during its runs. It should not.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use imas_core::stats::{bootstrap, more};
 
 use super::Judged;
 use super::total::{average, with_interval};
-use crate::table::Table;
+use imas_report::table::Table;
 
-/// One kind of the probe's work, or both: logarithm of its time.
+/// The time of one kind of the probe's work, or of both, as a logarithm.
 type Kind = fn(&Pace) -> Option<f64>;
 
 const KINDS: [Kind; 3] =
     [|pace| Some(pace.arithmetic_ns.ln()), |pace| Some(pace.branches_ns.ln()), Pace::slowness];
 
-/// A program's round.
+/// Program and round.
 type Place<'a> = (&'a str, u32);
 
-/// Slowness of the CPU beside each candidate, over that beside `system` in the same round; None when the runs have no pace.
+/// The probe's time during the runs of each candidate, relative to that during `system` in the same round.
+/// None if the runs have no pace.
 pub(crate) fn table(judged: &Judged) -> Option<Table> {
     let mut paces: BTreeMap<&str, BTreeMap<Place<'_>, Pace>> = BTreeMap::new();
     for run in judged.source.data.runs.iter().filter(|run| run.ok && run.kind == RunKind::Measured) {

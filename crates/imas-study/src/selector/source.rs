@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The raw runs as the study looks at them: programs that can be judged, and why others or some candidates cannot.
+//! The raw runs prepared for the study: the programs that can be judged, and the reasons why other programs
+//! and candidates cannot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
-use imas_core::simulate::Program;
+use imas_core::simulate::SimulatedProgram;
 use imas_core::simulate::data::{self, Data, RawRun, RunKind};
-use imas_core::simulate::program::{LeftOut, programs};
+use imas_core::simulate::program::{ExcludedProgram, programs};
 
-use crate::error::{Result, StudyError};
+use crate::error::{StudyError, StudyResult};
 
-/// All that the files hold.
+/// The contents of the files.
 pub(crate) struct Source {
     pub(crate) data: Data,
-    /// Programs with rounds enough, by name.
-    pub(crate) programs: Vec<Program>,
-    /// The others.
-    pub(crate) left_out: Vec<LeftOut>,
+    /// Programs with enough rounds, by name.
+    pub(crate) programs: Vec<SimulatedProgram>,
+    /// Programs that were left out.
+    pub(crate) left_out: Vec<ExcludedProgram>,
     /// Candidates of any program, `system` first.
     pub(crate) candidates: Vec<String>,
-    /// Runs that do not count, by program and candidate.
+    /// Invalid runs, by program and candidate.
     pub(crate) failures: BTreeMap<(String, String), Failure>,
 }
 
-/// Runs of one program under one candidate that do not count.
+/// Invalid runs of one program under one candidate.
 #[derive(Default)]
 pub(crate) struct Failure {
     pub(crate) runs: usize,
@@ -32,23 +33,23 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// As in tables: `3 x crash`.
+    /// Text for tables: `3 x crash`.
     pub(crate) fn text(&self) -> String {
         format!("{} x {}", self.runs, self.reasons.iter().cloned().collect::<Vec<_>>().join(", "))
     }
 }
 
 impl Source {
-    /// Reads and joins the files.
-    pub(crate) fn read(files: &[PathBuf]) -> Result<Self> {
+    /// Reads and merges the files.
+    pub(crate) fn read(files: &[PathBuf]) -> StudyResult<Self> {
         let text = |path: &PathBuf| {
             imas_runs::packed::read(path).map_err(|source| StudyError::Read { path: path.clone(), source })
         };
-        let texts: Vec<String> = files.iter().map(text).collect::<Result<_>>()?;
+        let texts: Vec<String> = files.iter().map(text).collect::<StudyResult<_>>()?;
         Self::of(data::read_all(texts.iter().map(String::as_str)))
     }
 
-    pub(crate) fn of(data: Data) -> Result<Self> {
+    pub(crate) fn of(data: Data) -> StudyResult<Self> {
         let (programs, left_out) = programs(&data);
         if programs.is_empty() {
             let why = left_out.first().map_or_else(
@@ -60,7 +61,7 @@ impl Source {
         Ok(Self { candidates: candidates(&data), failures: failures(&data), programs, left_out, data })
     }
 
-    /// Runs that count, of one program under one candidate.
+    /// Valid runs of one program under one candidate.
     pub(crate) fn runs<'a>(
         &'a self,
         program: &'a str,
@@ -73,8 +74,8 @@ impl Source {
         self.data.runs.iter().filter(is_it)
     }
 
-    /// Why a candidate takes no part in a program; None when it does.
-    pub(crate) fn excluded(&self, program: &Program, candidate: &str) -> Option<String> {
+    /// The reason why a candidate is left out of a program. None if it is not.
+    pub(crate) fn excluded(&self, program: &SimulatedProgram, candidate: &str) -> Option<String> {
         if program.candidates.iter().any(|name| name == candidate) {
             return None;
         }
@@ -83,7 +84,8 @@ impl Source {
     }
 }
 
-/// `system` first, then in the order of the published tables (not that of today's default set), then by name.
+/// `system` first, then in the order of the published tables (which is not that of today's default set), then
+/// by name.
 fn candidates(data: &Data) -> Vec<String> {
     const ORDER: [&str; 7] =
         [SYSTEM, "glibc:arena1", "glibc:arena2", "jemalloc", "tcmalloc", "hoard", "mimalloc"];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What might decide which candidate a program gets.
+//! The strategies that choose a candidate for each program.
 
 use imas_core::adaptive::Settings;
-use imas_core::candidate::{Counted, SYSTEM};
-use imas_core::paper::{self, Limits, Picks, Summary};
-use imas_core::simulate::{Contender, Program, best, in_all};
+use imas_core::candidate::{CountedSample, SYSTEM};
+use imas_core::paper::{self, Limits, Picks, TrialSummary};
+use imas_core::simulate::{Contender, SimulatedProgram, best, in_all};
 
-/// What a pick is for.
+/// The objective of a pick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum Aim {
     Fastest,
@@ -25,7 +25,7 @@ impl Aim {
         }
     }
 
-    /// Weight of CPU; memory has the rest.
+    /// Weight of CPU; memory has the rest of 1.
     pub(crate) fn weight(self) -> f64 {
         match self {
             Self::Fastest => 1.0,
@@ -43,10 +43,10 @@ impl Aim {
     }
 }
 
-/// The collection of the paper.
+/// The candidates of the paper.
 pub(crate) const PAPERS_FOUR: [&str; 4] = [SYSTEM, "hoard", "tcmalloc", "jemalloc"];
 
-/// One way to decide.
+/// One strategy.
 #[derive(Clone, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum Strategy {
     /// One candidate for every program.
@@ -55,17 +55,17 @@ pub(crate) enum Strategy {
     Paper(Aim),
     /// Algorithm 9 over the paper's four.
     PaperFour(Aim),
-    /// Algorithm 9 over the paper's four, judged on the runs that chose, which is how the paper judges.
+    /// Algorithm 9 over the paper's four, judged on the same runs that chose, as in the paper.
     PaperAsPrinted(Aim),
     /// The default policy.
     Adaptive(Aim),
-    /// The best of the rounds seen, without margin or proof.
+    /// The best candidate of the rounds seen, without margin or proof.
     Best(Aim),
-    /// The best of the very rounds that judge it: what no selector can reach.
+    /// The best candidate of the judging rounds. No selector can do better.
     Hindsight(Aim),
 }
 
-/// Rounds by what they are used for; indices into those of the program.
+/// The rounds by their use, as indices into those of the program.
 pub(crate) struct Parts<'a> {
     pub(crate) seen: &'a [usize],
     pub(crate) judging: &'a [usize],
@@ -74,7 +74,15 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Strategy {
-    /// As in tables.
+    /// The name of its line in a chart. It selects the colour: that of the allocator, or that of IMAS.
+    pub(crate) fn policy(&self, name: &str) -> String {
+        match self {
+            Self::Always(candidate) => candidate.clone(),
+            _ => format!("IMAS {name}"),
+        }
+    }
+
+    /// Text for tables.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Always(candidate) => format!("{candidate} for all"),
@@ -89,7 +97,7 @@ impl Strategy {
         }
     }
 
-    /// All that the study compares.
+    /// All strategies that the study compares.
     pub(crate) fn all(candidates: &[String]) -> Vec<Self> {
         let always = candidates.iter().cloned().map(Self::Always);
         let by_aim: [fn(Aim) -> Self; 6] =
@@ -97,8 +105,9 @@ impl Strategy {
         always.chain(by_aim.iter().flat_map(|of| Aim::ALL.map(of))).collect()
     }
 
-    /// Index of its candidate for the program. None where it has nothing to go by, or its candidate does not run.
-    pub(crate) fn pick(&self, program: &Program, parts: &Parts<'_>, seed: u64) -> Option<usize> {
+    /// Index of the strategy's candidate for the program. None if it has no data, or if its candidate does
+    /// not run.
+    pub(crate) fn pick(&self, program: &SimulatedProgram, parts: &Parts<'_>, seed: u64) -> Option<usize> {
         match self {
             Self::Always(name) => program.candidates.iter().position(|candidate| candidate == name),
             Self::Paper(aim) => analyse(program, parts.counted_seen, |_| true).map(|p| aim.of(&p)),
@@ -120,11 +129,15 @@ fn is_papers(candidate: &str) -> bool {
     PAPERS_FOUR.contains(&candidate)
 }
 
-/// Algorithms 8 and 9 on these counted rounds.
-pub(crate) fn analyse(program: &Program, rounds: &[usize], may: impl Fn(&str) -> bool) -> Option<Picks> {
+/// Applies algorithms 8 and 9 to these counted rounds.
+pub(crate) fn analyse(
+    program: &SimulatedProgram,
+    rounds: &[usize],
+    may: impl Fn(&str) -> bool,
+) -> Option<Picks> {
     let limits = Limits { retest_s: 0.0, ..Limits::default() };
-    let mut summaries = vec![Summary::default(); program.candidates.len()];
-    let rounds: Vec<&[Option<Counted>]> =
+    let mut summaries = vec![TrialSummary::default(); program.candidates.len()];
+    let rounds: Vec<&[Option<CountedSample>]> =
         rounds.iter().map(|&round| program.counted[round].as_slice()).collect();
     let counted = in_all(&rounds, program.candidates.len());
     for (round, time_s) in rounds.iter().zip(0u32..) {

@@ -2,7 +2,7 @@
 //! Totals, leads, every program under every candidate, and what was left out.
 
 use imas_core::simulate::data::{RawRun, RunKind};
-use imas_core::simulate::{Program, cost};
+use imas_core::simulate::{SimulatedProgram, cost};
 use imas_core::stats::{median, more};
 
 use super::Judged;
@@ -13,7 +13,7 @@ use super::judge::Outcomes;
 use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, signed, total, with_interval};
-use crate::table::Table;
+use imas_report::table::Table;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -21,7 +21,7 @@ pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
     let of_all = three(judged, &judged.outcomes, ["aims", "totals", "leads"], TITLES);
     let both: Vec<Table> = match everyday::outcomes(judged) {
         None => of_all.into(),
-        // Each beside its like: they are to be read together.
+        // Related tables follow each other.
         Some(outcomes) => {
             let ids = ["aims-everyday", "totals-everyday", "leads-everyday"];
             let everyday = three(judged, &outcomes, ids, [everyday::TITLE; 3]);
@@ -44,7 +44,7 @@ const TITLES: [&str; 3] = [
     "IMAS against every single candidate (geometric means over the programs under which it runs, paired)",
 ];
 
-/// Aims, totals and leads.
+/// The tables of aims, totals and leads.
 fn three(judged: &Judged, outcomes: &Outcomes, ids: [&str; 3], titles: [&str; 3]) -> [Table; 3] {
     [
         aims::table(judged, outcomes, ids[0], titles[0]),
@@ -53,7 +53,7 @@ fn three(judged: &Judged, outcomes: &Outcomes, ids: [&str; 3], titles: [&str; 3]
     ]
 }
 
-/// Strategies with an outcome, in the order they are compared.
+/// Strategies with an outcome, in the order of comparison.
 pub(crate) fn strategies(judged: &Judged) -> Vec<Strategy> {
     let is_judged = |s: &Strategy| judged.outcomes.contains_key(s);
     Strategy::all(&judged.source.candidates).into_iter().filter(is_judged).collect()
@@ -136,7 +136,7 @@ fn leads(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     table
 }
 
-/// The candidates that stand for a setting people know by another name.
+/// For a candidate that is also known as a setting: the name of that setting.
 fn against(candidate: &str) -> String {
     match candidate {
         "glibc:arena1" => "glibc:arena1 (MALLOC_ARENA_MAX=1)".to_owned(),
@@ -186,7 +186,7 @@ fn programs(judged: &Judged) -> Table {
     table
 }
 
-/// Tables 2 and 3 of the paper, with our figures beside.
+/// Tables 2 and 3 of the paper, with our figures.
 fn measurements(judged: &Judged) -> Table {
     let columns = [
         "program",
@@ -215,7 +215,7 @@ fn measurements(judged: &Judged) -> Table {
 
 fn measurement(
     judged: &Judged,
-    program: &Program,
+    program: &SimulatedProgram,
     candidate: &str,
     picks: Option<&imas_core::paper::Picks>,
 ) -> Vec<String> {
@@ -261,7 +261,7 @@ fn left_out(judged: &Judged) -> Table {
     table
 }
 
-/// Programs that the paper's policy and metric have no outcome of, where others do.
+/// Programs without an outcome for the paper's policy and metric, but with one for others.
 fn without_the_papers_figures(judged: &Judged) -> Vec<(&str, String)> {
     let judged_by_it = judged.outcomes.get(&Strategy::Paper(Aim::Balanced));
     let has = |i: &usize| judged_by_it.is_some_and(|o| o.get(i).is_some_and(|o| o.paper.is_some()));
@@ -270,7 +270,7 @@ fn without_the_papers_figures(judged: &Judged) -> Vec<(&str, String)> {
     if without.len() == judged.source.programs.len() {
         return vec![];
     }
-    let why = |program: &Program| {
+    let why = |program: &SimulatedProgram| {
         let all = judged.source.data.runs.iter();
         match all.filter(|run| run.kind == RunKind::Counted && run.program == program.name).count() {
             0 => "it was not run counted".to_owned(),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One figure over all programs, with its interval.
 
+use imas_core::plural::counted;
 use imas_core::stats::{Interval, bootstrap, more};
 
 use super::judge::{Outcome, Outcomes};
 use super::strategy::Strategy;
 
-/// What gains are counted in. `Cpu`, `Memory` and `Balance` are ours, the others the paper's.
+/// The metrics of gains. `Cpu`, `Memory` and `Balance` are ours; the others are the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Metric {
     /// User and system CPU time.
@@ -34,7 +35,12 @@ impl Metric {
         }
     }
 
-    /// ln of the ratio to `system`; of the fragmentation minus the gain in points.
+    /// The unit of a gain, as printed after the figure.
+    pub(crate) fn unit(self) -> &'static str {
+        if self == Self::Frag { " points" } else { " %" }
+    }
+
+    /// Logarithm of the ratio to `system`; for fragmentation, minus the gain in points.
     pub(crate) fn of(self, outcome: &Outcome) -> Option<f64> {
         match self {
             Self::Cpu => Some(outcome.cpu),
@@ -45,7 +51,7 @@ impl Metric {
         }
     }
 
-    /// Gain of one program, per cent of `system` (fragmentation: percentage points).
+    /// Gain of one program in per cent of `system`; for fragmentation, in percentage points.
     pub(crate) fn gain(self, value: f64) -> f64 {
         match self {
             Self::Frag => 0.0 - value * 100.0,
@@ -59,25 +65,25 @@ impl Metric {
 pub(crate) struct Total {
     pub(crate) programs: usize,
     pub(crate) mean: Interval,
-    /// Of the ratios; None for fragmentation, which has none.
+    /// The geometric mean of the ratios. None for fragmentation, which is a difference.
     pub(crate) geometric: Option<Interval>,
 }
 
 impl Total {
-    /// The mean, and the programs that it rests on.
+    /// The mean and the number of its programs.
     pub(crate) fn mean_and_count(&self) -> String {
-        format!("{} ({} programs)", with_interval(&self.mean), self.programs)
+        format!("{} ({})", with_interval(&self.mean), counted(self.programs, "program"))
     }
 }
 
-/// Resamples and seed of the intervals; programs are resampled.
+/// Number of resamples and seed of the intervals. The programs are resampled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resampling {
     pub(crate) resamples: usize,
     pub(crate) seed: u64,
 }
 
-/// Over the programs that the strategy has an outcome for; None without any.
+/// The gains over the programs for which the strategy has an outcome. None without any.
 pub(crate) fn total(
     outcomes: &Outcomes,
     strategy: &Strategy,
@@ -94,8 +100,8 @@ pub(crate) fn total(
     Some(Total { programs: values.len(), mean, geometric })
 }
 
-/// How far `one` is ahead of `other` over the programs that both have, paired: per cent of the other's (geometric mean of
-/// the ratios), points for fragmentation.
+/// The lead of `one` over `other`, paired by the programs that both have: in per cent of the other's
+/// (geometric mean of the ratios), in points for fragmentation.
 pub(crate) fn ahead(
     outcomes: &Outcomes,
     (one, other): (&Strategy, &Strategy),

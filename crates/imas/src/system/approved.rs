@@ -21,7 +21,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of the file behind the path, links followed.
+    /// The identity of the file at the path; links are followed.
     pub(super) fn of(path: &Path) -> std::io::Result<Self> {
         let facts = std::fs::metadata(path)?;
         Ok(Self {

@@ -31,13 +31,13 @@ pub(crate) enum SystemAction {
     /// Let every program of this machine find its allocator by itself
     Enable(Consent),
     /// Take IMAS out of the machine; every file is as it was before
-    Disable,
+    Disable(JsonArgs),
     /// What is in place, what is really mapped, and which allocators serve
     Status(JsonArgs),
     /// Start a battery of programs with and without the library and compare; before `enable`, a rehearsal
     Verify(VerifyArgs),
     /// What imas-boot.service does: verify, then put the library in place; what fails is taken out
-    Boot,
+    Boot(JsonArgs),
     /// Rehearse in a mount namespace of its own; `verify` and `enable` start it
     #[command(hide = true)]
     Stage {
@@ -55,6 +55,8 @@ pub(crate) struct Consent {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 #[derive(Debug, Clone, Copy, Args)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The battery: programs of every kind that loads a preload differently. Each runs without the library and with it, and must
-//! end, print and complain the same.
+//! The battery: programs of every kind that loads a preload differently. Each runs without the library and
+//! with it, and must end, print and complain the same.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::machine::Machine;
 
 /// A program that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// `nobody`: a program with the set-user-ID bit runs in secure-execution mode only when somebody else than its owner starts it.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
+/// The user `nobody`. A set-user-ID program runs in secure-execution mode only if another user than its owner
+/// starts it.
 const NOBODY: u32 = 65534;
 
 /// One program of the battery.
@@ -27,7 +28,7 @@ struct Case {
     name: &'static str,
     command: Vec<String>,
     as_nobody: bool,
-    /// Whether LD_PRELOAD with this machine's own library says anything about it.
+    /// Whether LD_PRELOAD with this machine's own library is a valid test for it.
     native: bool,
 }
 
@@ -57,14 +58,14 @@ pub(super) struct Verdict {
 /// What the library is loaded by.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By<'a> {
-    /// Whatever `/etc/ld.so.preload` says now.
+    /// The present contents of `/etc/ld.so.preload`.
     Machine,
     /// The variable LD_PRELOAD.
     Variable(&'a Path),
 }
 
-/// Runs the battery; programs that are not installed are left out. After one that hangs the others are not tried: at boot
-/// people wait for this.
+/// Runs the battery; programs that are not installed are left out. After one that hangs the others are not
+/// tried: at boot people wait for this.
 pub(super) fn run(machine: &Machine, by: By<'_>) -> Result<Vec<Outcome>> {
     let wanted = |case: &&Case| case.native || matches!(by, By::Machine);
     let mut outcomes = vec![];
@@ -210,14 +211,15 @@ fn contents(file: &mut File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts it and waits: how it ended, in words, and whether it hung. What cannot be started is an outcome too.
+/// Starts it and waits: how it ended, in words, and whether it hung. What cannot be started is an outcome
+/// too.
 fn end_of(command: &mut Command) -> (String, bool) {
     match wait(command) {
         Ok(Some(status)) => match status.signal() {
             Some(signal) => (format!("died of {}", imas_linux::process::signal_name(signal)), false),
             None => (format!("exit status {}", status.code().unwrap_or_default()), false),
         },
-        Ok(None) => (format!("did not end within {} s", PATIENCE.as_secs()), true),
+        Ok(None) => (format!("did not end within {} s", CHECK_TIMEOUT.as_secs()), true),
         Err(error) => (format!("could not be started: {error}"), false),
     }
 }
@@ -226,7 +228,7 @@ fn wait(command: &mut Command) -> std::io::Result<Option<ExitStatus>> {
     const LOOK_AGAIN: Duration = Duration::from_millis(2);
     let mut child = command.spawn()?;
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < CHECK_TIMEOUT {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

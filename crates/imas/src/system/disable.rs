@@ -4,12 +4,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::flags::JsonArgs;
 
 use super::machine::{Machine, need_root};
 use super::{place, units};
 use crate::message::{self, say};
 
-pub(super) fn run(machine: &Machine) -> Result<ExitCode> {
+pub(super) fn run(json: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system disable")?;
     place::edit(machine, "remove", &[])?;
     place::clear(machine);
@@ -21,6 +22,7 @@ pub(super) fn run(machine: &Machine) -> Result<ExitCode> {
     say(
         "Disabled. Programs that start from now on are untouched; those that run keep what they have until they end.",
     );
+    super::answer(json, false, &[])?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,11 +18,13 @@ pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
     tell_plan(machine);
     if !consent.yes && !asked()? {
         say("imas: nothing was changed");
+        super::answer(consent.json, false, &[])?;
         return Ok(ExitCode::from(1));
     }
     say("Rehearsing: a battery of programs with and without the library...");
     let wrong = verify::rehearsal(machine)?.wrong();
     if !wrong.is_empty() {
+        super::answer(consent.json, false, &wrong)?;
         return refuse(&wrong);
     }
     prepare_units(machine)?;
@@ -30,6 +32,7 @@ pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
         Ok(true) => {}
         other => {
             take_back(machine);
+            super::answer(consent.json, false, &["a program behaves differently".to_owned()])?;
             return other.map(|_| ExitCode::from(1));
         }
     }
@@ -41,6 +44,7 @@ pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
     }
     say("Enabled. Programs that start from now on look themselves up; those that run stay as they are.");
     say("hint: 'imas system status' shows what is in place, 'imas system disable' takes it out");
+    super::answer(consent.json, true, &[])?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -63,7 +67,7 @@ fn tell_plan(machine: &Machine) {
 
 fn asked() -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        return Err(Hinted::error("nobody is there to be asked", "say --yes"));
+        return Err(Hinted::error("no terminal to ask for confirmation", "add --yes"));
     }
     let _ = write!(anstream::stderr(), "Type yes to go on: "); // without a terminal to write to, the answer is no
     let mut answer = String::new();
@@ -99,7 +103,7 @@ fn put_in_place(machine: &Machine) -> Result<bool> {
     place::put_library(machine)?;
     place::put_catalogue(machine)?;
     for off in [machine.disabled(), machine.emergency()] {
-        let _ = std::fs::remove_file(off); // of an earlier rescue; this command says the opposite
+        let _ = std::fs::remove_file(off); // left by an earlier rescue
     }
     say("The same on the machine itself...");
     let run_dir = format!("--run-dir={}", machine.run_dir.display());
@@ -112,7 +116,8 @@ fn put_in_place(machine: &Machine) -> Result<bool> {
 fn take_back(machine: &Machine) {
     place::clear(machine);
     if machine.is_live() && units::systemd_runs() {
-        let _ = units::systemctl(&["disable", units::BOOT]); // what made us take it back is said already
+        // The reason for taking it back is printed already.
+        let _ = units::systemctl(&["disable", units::BOOT]);
     }
 }
 

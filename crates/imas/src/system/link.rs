@@ -44,7 +44,7 @@ pub(super) fn remove_all(machine: &Machine) {
         let folder = machine.run_dir.join(&loader.lib);
         let _ = std::fs::remove_file(folder.join("libimas-preload.so")); // not there: as wished
         for empty in folder.ancestors().take_while(|folder| *folder != machine.run_dir) {
-            let _ = std::fs::remove_dir(empty); // somebody else's files in it stay
+            let _ = std::fs::remove_dir(empty); // fails if there are other files in it, which must stay
         }
     }
 }

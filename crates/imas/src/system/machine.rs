@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where everything of the machine is: the file, the run folder, the static tools, the libraries to be linked.
+//! Where everything of the machine is: the file, the run folder, the static tools, the libraries to be
+//! linked.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +11,11 @@ use super::args::Where;
 use crate::message::Hinted;
 use imas_engine::flags::Places;
 
-/// What the dynamic linker reads; it cannot be told to read another.
+/// The file that the dynamic linker reads. Its path is fixed.
 pub(super) const PRELOAD_FILE: &str = "/etc/ld.so.preload";
 const STUB: &str = "libimas-preload.so";
 
-/// One machine as `imas system` sees it.
+/// The machine, or the system below a folder, that `imas system` works on.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) preload_file: PathBuf,
@@ -80,7 +81,7 @@ impl Machine {
         })
     }
 
-    /// What is to be linked: one library for each kind of program whose dynamic linker is here.
+    /// The libraries to link: one for each kind of program whose dynamic linker is installed.
     pub(super) fn placements(&self) -> Result<Vec<Placement>> {
         let lib_dir = self.lib_dir()?;
         let placements: Vec<_> = loader::all()

@@ -22,22 +22,31 @@ mod verify;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::json;
 
 use args::SystemAction;
 pub(crate) use args::SystemArgs;
 use machine::Machine;
 
-use imas_engine::flags::Places;
+use imas_engine::flags::{JsonArgs, Places};
+
+/// The answer of `enable`, `disable` and `boot` in JSON, where that is asked for; what they do meanwhile is on standard error.
+fn answer(json: JsonArgs, is_enabled: bool, wrong: &[String]) -> Result<()> {
+    if json.json {
+        crate::output::json(&json!({ "schema": 1, "enabled": is_enabled, "wrong": wrong }))?;
+    }
+    Ok(())
+}
 
 /// Does what was asked.
 pub(crate) fn run(args: &SystemArgs, places: &Places) -> Result<ExitCode> {
     let machine = Machine::new(&args.where_, places)?;
     match &args.action {
         SystemAction::Enable(consent) => enable::run(*consent, &machine),
-        SystemAction::Disable => disable::run(&machine),
+        SystemAction::Disable(json) => disable::run(*json, &machine),
         SystemAction::Status(json) => status::run(*json, &machine),
         SystemAction::Verify(args) => verify::run(*args, &machine),
-        SystemAction::Boot => place::boot(&machine),
+        SystemAction::Boot(json) => place::boot(*json, &machine),
         SystemAction::Stage { before } => {
             stage::run(if *before { stage::Scope::Before } else { stage::Scope::All }, &machine)
         }

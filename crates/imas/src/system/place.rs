@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use imas_engine::flags::JsonArgs;
 use imas_linux::catalogue_table::{Owners, Refusal, write_catalogue_table};
 
 use super::machine::{Machine, need_root};
@@ -69,7 +70,7 @@ pub(super) fn edit(machine: &Machine, verb: &str, check: &[&Path]) -> Result<boo
         command.stdin(Stdio::null()).output().with_context(|| tool.display().to_string())?;
     for line in [stdout, stderr]
         .iter()
-        .flat_map(|said| String::from_utf8_lossy(said).lines().map(str::to_owned).collect::<Vec<_>>())
+        .flat_map(|printed| String::from_utf8_lossy(printed).lines().map(str::to_owned).collect::<Vec<_>>())
     {
         message::say(&line);
     }
@@ -81,7 +82,7 @@ pub(super) fn edit(machine: &Machine, verb: &str, check: &[&Path]) -> Result<boo
 }
 
 /// `imas system boot`. Between the kernel's start and this, programs say that the library is not there, and run.
-pub(super) fn boot(machine: &Machine) -> Result<ExitCode> {
+pub(super) fn boot(json: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system boot")?;
     let text = preload_file::read(&machine.preload_file)?;
     if !preload_file::entries(&text).iter().any(|&(_, entry)| entry == machine.entry()) {
@@ -89,13 +90,15 @@ pub(super) fn boot(machine: &Machine) -> Result<ExitCode> {
             "imas: {} does not name our library; nothing to do",
             machine.preload_file.display()
         ));
+        super::answer(json, false, &[])?;
         return Ok(ExitCode::SUCCESS);
     }
-    match try_boot(machine) {
-        Ok(wrong) if wrong.is_empty() => Ok(ExitCode::SUCCESS),
-        Ok(wrong) => withdraw(machine, &wrong),
-        Err(error) => withdraw(machine, &[format!("{error:#}")]),
+    let wrong = try_boot(machine).unwrap_or_else(|error| vec![format!("{error:#}")]);
+    if !wrong.is_empty() {
+        withdraw(machine, &wrong)?;
     }
+    super::answer(json, wrong.is_empty(), &wrong)?;
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Answers what is wrong.
@@ -117,11 +120,11 @@ fn try_boot(machine: &Machine) -> Result<Vec<String>> {
 }
 
 /// The links go first: without them every program starts, with one line about it. Then the entry.
-fn withdraw(machine: &Machine, wrong: &[String]) -> Result<ExitCode> {
+fn withdraw(machine: &Machine, wrong: &[String]) -> Result<()> {
     clear(machine);
     message::say("imas: the library failed its verification and is taken out:");
     wrong.iter().for_each(|line| message::say(&format!("imas:   {line}")));
     edit(machine, "remove", &[])?;
     message::say("hint: install the package again, then 'imas system enable'");
-    Ok(ExitCode::from(1))
+    Ok(())
 }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-/// Its entries in order with their line numbers, as the dynamic linker reads them: separated by blank, tab, newline or colon,
-/// comments left out as it leaves them out.
+/// Its entries in order with their line numbers, as the dynamic linker reads them: separated by blank, tab,
+/// newline or colon, comments left out as it leaves them out.
 pub(super) fn entries(text: &str) -> Vec<(usize, &str)> {
     let seen = without_comments(text.as_bytes());
     let separates = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b':');
@@ -12,7 +12,8 @@ pub(super) fn entries(text: &str) -> Vec<(usize, &str)> {
     let (mut at, mut line) = (0, 1);
     for word in seen.split(|&byte| separates(byte)) {
         let end = at + word.len();
-        // Comments are blanked to their line's end or to nowhere: a word is never cut out of the midst of a character.
+        // Comments are blanked to their line's end or to nowhere: a word is never cut out of the midst of a
+        // character.
         if let Some(entry) = text.get(at..end).filter(|entry| !entry.is_empty()) {
             found.push((line, entry));
         }
@@ -22,8 +23,9 @@ pub(super) fn entries(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Blanks for what glibc takes for comments. After each one it looks for the next from the begin of the file, but only as far as
-/// there are bytes behind the comment: it overlooks later ones, and loads what they name.
+/// Replaces by blanks what glibc takes for comments. After each comment, glibc searches for the next from the
+/// beginning of the file, but only as many bytes as follow the comment. So it misses later comments and loads
+/// the libraries in them.
 fn without_comments(text: &[u8]) -> Vec<u8> {
     let mut seen = text.to_vec();
     let mut rest = seen.len();
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_what_the_linker_sees() {
+    fn entries_are_parsed_as_by_the_linker() {
         let text = "/a.so /b.so:/c.so # /no.so\n\t/d.so\n";
         assert_eq!(entries(text), [(1, "/a.so"), (1, "/b.so"), (1, "/c.so"), (2, "/d.so")]);
         let overlooked = "# a long first comment, longer than the rest\n/a.so\n# /no.so\n";

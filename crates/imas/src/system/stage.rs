@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rehearsal: the battery in a mount namespace of its own, where `/etc/ld.so.preload` really names the library.
+//! The rehearsal: the battery in a mount namespace of its own, where `/etc/ld.so.preload` really names the
+//! library.
 //!
-//! A child of this command makes the namespace; nothing outside it changes, and with the child it is gone. Its `/etc` is a
-//! folder in memory full of links to the real one, so that ld.so.preload can be there or not, whatever the machine has.
+//! A child of this command makes the namespace; nothing outside it changes, and with the child it is gone.
+//! Its `/etc` is a folder in memory full of links to the real one, so that ld.so.preload can be there or not,
+//! whatever the machine has.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -53,10 +55,10 @@ pub(super) fn rehearse(machine: &Machine, scope: Scope) -> Result<Rehearsal> {
         let _ = std::fs::remove_dir(&machine.run_dir); // a rehearsal leaves nothing behind
     }
     let output = output.context("the rehearsal could not be started")?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let said = said.trim().trim_start_matches("imas: ");
-        bail!("the rehearsal could not be held ({}): {said}", output.status);
+        let printed = printed.trim().trim_start_matches("imas: ");
+        bail!("the rehearsal could not run ({}): {printed}", output.status);
     }
     serde_json::from_slice(&output.stdout).context("the rehearsal's report")
 }
@@ -92,7 +94,8 @@ fn try_library(machine: &Machine, others: &str, rehearsal: &mut Rehearsal) -> Re
     Ok(())
 }
 
-/// Leaves the machine's mounts: an empty run folder, and an `/etc` that only this process and its children see.
+/// Leaves the machine's mounts: an empty run folder, and an `/etc` that only this process and its children
+/// see.
 fn enter(run_dir: &Path) -> Result<()> {
     const NOTHING: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS)?;

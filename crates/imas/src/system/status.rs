@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas system status`: what is in place, compared with what was approved, and what running processes have really mapped.
+//! `imas system status`: what is in place, compared with what was approved, and what running processes have
+//! really mapped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use anyhow::Result;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{self, Index};
 use imas_linux::process;
+use imas_report::format::counted;
 use serde::Serialize;
 
 use super::approved::{self, Identity};
@@ -128,7 +130,7 @@ impl Status {
         let index = IndexFacts::now(machine, table.as_ref().ok().map(CatalogueTable::id));
         let disabled = machine.disabled().exists();
         let native = links.iter().find(|link| link.native);
-        let daemon = imas_engine::daemon_status::daemon(&machine.run_dir);
+        let daemon = imas_engine::daemon_status::DaemonStatus::read(&machine.run_dir);
         Self {
             schema: 1,
             works: entry.line.is_some() && !disabled && native.is_some_and(|link| link.state == "approved"),
@@ -138,7 +140,7 @@ impl Status {
             index,
             disabled,
             emergency: emergency(&machine.emergency()),
-            daemon: daemon.and_then(|status| u32::try_from(status["pid"].as_u64()?).ok()),
+            daemon: daemon.map(|status| status.pid),
             units: unit_states(),
             processes: Processes::now(table.as_ref().ok()),
         }
@@ -341,12 +343,12 @@ impl Status {
     fn catalogue_line(&self) -> String {
         match (&self.catalogue.error, self.catalogue.changed.as_slice()) {
             (Some(error), _) => format!("catalogue  {error}"),
-            (None, []) => format!("catalogue  {} candidates", self.catalogue.candidates),
+            (None, []) => format!("catalogue  {}", counted(self.catalogue.candidates, "candidate")),
             (None, changed) => {
                 let names: Vec<_> = changed.iter().map(|path| path.display().to_string()).collect();
                 format!(
-                    "catalogue  {} candidates; changed since, so not used: {}. 'imas system boot' approves them anew",
-                    self.catalogue.candidates,
+                    "catalogue  {}; changed since, so not used: {}. 'imas system boot' approves them anew",
+                    counted(self.catalogue.candidates, "candidate"),
                     names.join(", ")
                 )
             }

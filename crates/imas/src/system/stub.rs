@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be true of a file before every program of the machine may load it, seen without loading it.
+//! Checks of a file before every program of the machine may load it. The file is not loaded for them.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use imas_linux::trust::untrusted;
 
 use super::machine::Machine;
 
-/// What speaks against the machine's own files: the libraries to be linked and the static tools. Empty: nothing.
+/// Faults of the machine's own files: the libraries to be linked and the static tools.
 pub(super) fn faults(machine: &Machine) -> anyhow::Result<Vec<String>> {
     let mut faults = vec![];
     for placement in machine.placements()? {
@@ -22,12 +23,12 @@ pub(super) fn faults(machine: &Machine) -> anyhow::Result<Vec<String>> {
 }
 
 fn library_fault(path: &Path) -> Option<String> {
-    let why = untrusted(path).or_else(|| imas_linux::elf::preload_fault(path).err());
+    let why = unsafe_to_use(path).or_else(|| imas_linux::elf::preload_fault(path).err());
     why.map(|why| format!("{}: {why}", path.display()))
 }
 
 fn tool_fault(path: &Path) -> Option<String> {
-    let why = untrusted(path).or_else(|| match imas_linux::elf::Executable::read(path) {
+    let why = unsafe_to_use(path).or_else(|| match imas_linux::elf::ElfImage::read(path) {
         Ok(elf) if elf.interpreter.is_some() => {
             Some("it is not static: it would not run when it is needed".to_owned())
         }
@@ -37,19 +38,7 @@ fn tool_fault(path: &Path) -> Option<String> {
     why.map(|why| format!("{}: {why}", path.display()))
 }
 
-/// Why others than root could change the file, or put another in its place. Links are followed first: what they point to counts.
-fn untrusted(path: &Path) -> Option<String> {
-    let real = match std::fs::canonicalize(path) {
-        Ok(real) => real,
-        Err(error) => return Some(error.to_string()),
-    };
-    real.ancestors().find_map(|part| {
-        let facts = std::fs::symlink_metadata(part).ok()?;
-        let what = if part == real { "it".to_owned() } else { format!("its folder {}", part.display()) };
-        match facts {
-            _ if facts.uid() != 0 => Some(format!("{what} is not root's")),
-            _ if facts.mode() & 0o022 != 0 => Some(format!("{what} can be written to by others than root")),
-            _ => None,
-        }
-    })
+/// Why others than root could change the file, or put another in its place.
+fn unsafe_to_use(path: &Path) -> Option<String> {
+    untrusted(path, 0).map(|why| format!("not safe to use: {why}"))
 }

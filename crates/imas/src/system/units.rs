@@ -21,7 +21,7 @@ pub(super) fn systemd_runs() -> bool {
 /// `systemctl` with these words.
 ///
 /// # Errors
-/// What it said.
+/// The message of systemctl.
 pub(super) fn systemctl(words: &[&str]) -> Result<(), String> {
     run("systemctl", words)
 }
@@ -29,7 +29,7 @@ pub(super) fn systemctl(words: &[&str]) -> Result<(), String> {
 /// The daemon's folders below the run folder, as after a boot.
 ///
 /// # Errors
-/// What `systemd-tmpfiles` said.
+/// The message of `systemd-tmpfiles`.
 pub(super) fn make_folders() -> Result<(), String> {
     run("systemd-tmpfiles", &["--create", "imas.conf"])
 }
@@ -40,8 +40,8 @@ fn run(program: &str, words: &[&str]) -> Result<(), String> {
     match output.status.success() {
         true => Ok(()),
         false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("{program} {}: {}", words.join(" "), said.trim()))
+            let printed = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{program} {}: {}", words.join(" "), printed.trim()))
         }
     }
 }

@@ -63,7 +63,8 @@ fn is_in_place(machine: &Machine) -> Result<bool> {
     Ok(machine.is_live() && preload_file::entries(&text).iter().any(|&(_, other)| other == entry))
 }
 
-/// Looks at the files, then rehearses: first by LD_PRELOAD, which hurts nobody else, then as the machine would do it.
+/// Checks the files, then rehearses: first by LD_PRELOAD, which affects no other process, then as on the
+/// enabled machine.
 pub(super) fn rehearsal(machine: &Machine) -> Result<Finding> {
     let faults = stub::faults(machine)?;
     if !faults.is_empty() {

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user may add to the catalogue, and what of it is not offered: each with file and line.
+//! Entries that a user may add to the catalogue. A rejected entry is reported with file and line.
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{World, build, candidate, lib_dir, list, output, said, stderr, stdout, text};
+use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, stdout, text};
 use crate::who;
 
-/// The world's only added catalogue, with one entry on line 2 of it.
+/// Writes a catalogue with one entry, which begins on line 2.
 fn add(world: &World, entry: &str) {
     world.add_catalogue("mine.toml", &format!("schema = 1\n[[candidate]]\nname = \"mine\"\n{entry}\n"));
 }
 
-/// What `imas list` says of it: everything on standard error, and the row, if there is one.
+/// The output of `imas list` for the entry: all of standard error, and the row, if there is one.
 fn listed(world: &World, entry: &str) -> (String, Option<serde_json::Value>) {
     add(world, entry);
     let listed = output(&mut world.imas(["list", "--json"]));
-    assert!(listed.status.success(), "{}", said(&listed));
+    assert!(listed.status.success(), "{}", describe(&listed));
     let listing: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let row = list(&listing, "/candidates").iter().find(|row| row["name"] == "mine").cloned();
-    assert_eq!(candidate(&listing, "mimalloc")["available"], true, "the rest is used: {listing:#}");
+    assert_eq!(
+        candidate(&listing, "mimalloc")["available"],
+        true,
+        "the valid entries must be used: {listing:#}"
+    );
     (stderr(&listed), row)
 }
 
@@ -34,7 +38,7 @@ fn installed(soname: &str) -> PathBuf {
 }
 
 #[test]
-fn each_fault_of_an_entry_is_told_with_its_place() {
+fn each_fault_of_an_entry_is_reported_with_its_place() {
     let world = World::new();
     let foreign = world.work().join("libforeign.so");
     let mut bytes = std::fs::read(lib_dir().join("libimas.so")).unwrap();
@@ -56,10 +60,11 @@ fn each_fault_of_an_entry_is_told_with_its_place() {
         ("withheld = \"too slow for us\"".into(), "withheld: too slow for us"),
     ];
     for (entry, says) in cases {
-        let (said, row) = listed(&world, &entry);
-        let line =
-            said.lines().find(|line| line.starts_with("imas: warning: catalogue: ") && line.contains(says));
-        let line = line.unwrap_or_else(|| panic!("{entry}: {said}"));
+        let (printed, row) = listed(&world, &entry);
+        let line = printed
+            .lines()
+            .find(|line| line.starts_with("imas: warning: catalogue: ") && line.contains(says));
+        let line = line.unwrap_or_else(|| panic!("{entry}: {printed}"));
         assert!(line.contains("mine.toml:2: "), "{entry}: {line}");
         assert!(row.is_none_or(|row| row["available"] == false), "{entry}");
     }
@@ -67,29 +72,54 @@ fn each_fault_of_an_entry_is_told_with_its_place() {
         "mine.toml",
         "schema = 1\n[[candidate]]\nname = \"two\"\n[[candidate]]\nname = \"two\"\n[[candidate]]\nname = \"hoard\"\n",
     );
-    let said = stderr(&output(&mut world.imas(["list"])));
-    assert!(said.contains("mine.toml:4: candidate 'two' is defined already: "), "{said}");
-    assert!(said.contains("mine.toml:2\n"), "it names the first place: {said}");
-    assert!(said.contains("mine.toml:6: candidate 'hoard' is defined already: "), "{said}");
+    let printed = stderr(&output(&mut world.imas(["list"])));
+    assert!(printed.contains("mine.toml:4: candidate 'two' is defined already: "), "{printed}");
+    assert!(printed.contains("mine.toml:2\n"), "the first definition must be named: {printed}");
+    assert!(printed.contains("mine.toml:6: candidate 'hoard' is defined already: "), "{printed}");
 }
 
-/// jemalloc as it is, without glue, gives blocks of 8 bytes an alignment of 8: programs compiled for 16 would notice.
+/// Without glue, jemalloc aligns blocks of 8 bytes to 8. Programs that were compiled for an alignment of 16
+/// can fail.
 #[test]
 fn a_library_that_breaks_the_contract_is_withheld() {
     let world = World::new();
-    let (said, row) = listed(&world, &library(&installed("libjemalloc.so.2")));
+    let (printed, row) = listed(&world, &library(&installed("libjemalloc.so.2")));
     let row = row.unwrap();
     assert_eq!(row["available"], false, "{row:#}");
     let reason = text(&row, "/reason");
     assert!(reason.starts_with("withheld: it breaks malloc's contract: sizes: "), "{reason}");
-    assert!(said.contains("mine.toml:2: candidate 'mine': withheld"), "{said}");
+    assert!(printed.contains("mine.toml:2: candidate 'mine': withheld"), "{printed}");
     let forced = output(world.imas(["run", "--candidate", "mine", "--"]).arg(who(&world)));
     assert_eq!(
         stdout(&forced),
         "libc\n",
         "the program is started untouched: {}",
-        crate::support::said(&forced)
+        crate::support::describe(&forced)
     );
+}
+
+/// For Debian's own library, the message describes what it breaks. A user who accepts these facts can use it.
+#[test]
+fn a_broken_rule_of_a_library_can_be_accepted() {
+    let world = World::new();
+    let of_debian = library(&installed("libjemalloc.so.2"));
+    let (printed, _) = listed(&world, &of_debian);
+    assert!(
+        printed.contains("malloc-0-aligned: malloc(0) gives a block that is not aligned to 16 bytes"),
+        "{printed}"
+    );
+    let accept = printed.split("put ").nth(1).and_then(|rest| rest.split(" into its entry").next()).unwrap();
+    assert!(accept.starts_with("accept = [") && accept.contains("\"malloc-0-aligned\""), "{printed}");
+    let (printed, row) = listed(&world, &format!("{of_debian}\n{accept}"));
+    assert_eq!(row.unwrap()["available"], true, "{printed}");
+    assert!(
+        printed.contains("mine is used although it may break malloc's contract: malloc-0-aligned: "),
+        "{printed}"
+    );
+    let ran = output(&mut world.imas(["run", "--candidate", "mine", "--", "cat", "/proc/self/maps"]));
+    assert!(stdout(&ran).contains("/libjemalloc.so.2"), "{}", crate::support::describe(&ran));
+    let (printed, row) = listed(&world, &format!("{of_debian}\naccept = [\"free-null\"]"));
+    assert_eq!(row.unwrap()["available"], false, "another fact must not help: {printed}");
 }
 
 #[test]
@@ -97,11 +127,11 @@ fn a_library_that_keeps_the_contract_is_offered() {
     let world = World::new();
     let copy = world.work().join("libmine.so");
     std::fs::copy(lib_dir().join("allocators/libmimalloc.so"), &copy).unwrap();
-    let (said, row) = listed(&world, &library(&copy));
-    assert_eq!((said.as_str(), row.unwrap()["available"].as_bool()), ("", Some(true)));
+    let (printed, row) = listed(&world, &library(&copy));
+    assert_eq!((printed.as_str(), row.unwrap()["available"].as_bool()), ("", Some(true)));
 }
 
-/// One whose child hangs after fork, whose realloc loses bytes, ...: here one that crashes at once.
+/// A library that fails conformance: here it crashes at once.
 #[test]
 fn a_library_that_crashes_is_withheld() {
     let world = World::new();
@@ -113,7 +143,7 @@ fn a_library_that_crashes_is_withheld() {
     .unwrap();
     let made = world.work().join("libcrash.so");
     let compiled = output(world.command("cc").args(["-shared", "-fPIC", "-o"]).arg(&made).arg(&source));
-    assert!(compiled.status.success(), "{}", said(&compiled));
+    assert!(compiled.status.success(), "{}", describe(&compiled));
     let (_, row) = listed(&world, &library(&made));
     let row = row.unwrap();
     assert!(text(&row, "/reason").contains("contract: "), "{row:#}");
@@ -121,7 +151,7 @@ fn a_library_that_crashes_is_withheld() {
 }
 
 #[test]
-fn what_failed_the_conformance_kit_is_not_offered_until_it_passes() {
+fn a_library_that_fails_the_conformance_kit_is_not_offered_until_it_passes() {
     let world = World::new();
     let lib = world.work().join("lib");
     std::fs::create_dir_all(lib.join("allocators")).unwrap();
@@ -151,9 +181,10 @@ fn what_failed_the_conformance_kit_is_not_offered_until_it_passes() {
     assert_eq!(candidate(&rows(), "mimalloc:keep")["available"], true);
 }
 
-/// The distribution's libraries, behind their glue: offered where they are installed and keep the contract, each known by its build.
+/// The distribution's libraries with their glue. They are offered where they are installed and keep the
+/// contract, and each is identified by its build.
 #[test]
-fn what_the_distribution_brings_is_a_candidate() {
+fn a_library_of_the_distribution_is_a_candidate() {
     let world = World::new();
     let listing = world.json(["list", "--json"]);
     for (name, soname) in [
@@ -165,14 +196,14 @@ fn what_the_distribution_brings_is_a_candidate() {
         let row = candidate(&listing, name);
         assert_eq!(row["available"], true, "{row:#}");
         assert!(text(row, "/version").contains("build "), "{row:#}");
-        // It serves, it is not only mapped; and a trial of it counts.
+        // The library must serve the program, not only be mapped. A trial of it must count.
         let started = output(world.imas(["run", "--candidate", name, "--"]).arg(who(&world)));
-        assert_eq!(stdout(&started), format!("{name} installed\n"), "{}", said(&started));
+        assert_eq!(stdout(&started), format!("{name} installed\n"), "{}", describe(&started));
         let maps = output(
             world.imas(["run", "--candidate", name, "--", "cat", "/proc/self/maps"]).env("LC_ALL", "C"),
         );
         let file = std::fs::canonicalize(&real).unwrap();
-        assert!(stdout(&maps).contains(&*file.to_string_lossy()), "{name}: {}", said(&maps));
+        assert!(stdout(&maps).contains(&*file.to_string_lossy()), "{name}: {}", describe(&maps));
     }
     let program = build::program("who", &world.work());
     world.configure("candidates = [\"distro-jemalloc\"]\nmax_tests = 1\nretest_s = 0");
@@ -183,7 +214,8 @@ fn what_the_distribution_brings_is_a_candidate() {
     assert!(trial.allocator_version.starts_with("build "), "{trial:?}");
     let shown = world.json(["show", &program.to_string_lossy(), "--json"]);
     let row = list(&shown, "/candidates").iter().find(|row| row["name"] == "distro-jemalloc").unwrap();
-    // So few calls that often none is among the timed ones; then the trial is shown as left out for that reason.
+    // The program makes so few calls that often none is timed. Then the trial is listed as left out for that
+    // reason.
     let untimed = row["left_out"].as_array().unwrap().iter().filter(|left| left["why"] == "nothing-timed");
     assert_eq!(row["summary"]["count"].as_u64().unwrap() + untimed.count() as u64, 1, "{shown:#}");
 }

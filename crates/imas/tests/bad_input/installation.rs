@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Broken catalogues, settings and installations, and surroundings that lack something.
+//! Broken catalogues, settings and installations, and missing parts of the environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use imas_core::sample::Ended;
 
 use crate::support::{
-    World, assert_hinted, candidate, lib_dir, list, output, said, stderr, stdout, text, wait_until,
+    World, assert_hinted, candidate, describe, lib_dir, list, output, stderr, stdout, text, wait_until,
 };
 use crate::{assert_started_untouched, who};
 
@@ -25,7 +25,7 @@ fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {
     );
     world.add_catalogue("ignored.txt", "not looked at");
     let listed = output(&mut world.imas(["list", "--json"]));
-    assert!(listed.status.success(), "{}", said(&listed));
+    assert!(listed.status.success(), "{}", describe(&listed));
     let listing: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let problems: Vec<_> = list(&listing, "/problems").iter().map(|p| p.as_str().unwrap()).collect();
     for (problem, place) in
@@ -35,7 +35,7 @@ fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {
         assert!(
             stderr(&listed).contains(&format!("imas: warning: catalogue: {problem}")),
             "{}",
-            said(&listed)
+            describe(&listed)
         );
     }
     assert_eq!(problems.len(), 6, "{problems:?}");
@@ -43,14 +43,14 @@ fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {
     assert!(text(candidate(&listing, "gone"), "/reason").contains("missing"));
     assert_eq!(candidate(&listing, "hoard")["available"], true);
     let started = output(world.imas(["run", "--candidate", "hoard", "--"]).arg(who(&world)));
-    assert!(stdout(&started).starts_with("hoard "), "{}", said(&started));
+    assert!(stdout(&started).starts_with("hoard "), "{}", describe(&started));
     let doctor = output(&mut world.imas(["doctor"]));
-    assert_eq!(doctor.status.code(), Some(1), "{}", said(&doctor));
-    assert!(stdout(&doctor).contains("hint: correct or remove the entry"), "{}", said(&doctor));
+    assert_eq!(doctor.status.code(), Some(1), "{}", describe(&doctor));
+    assert!(stdout(&doctor).contains("hint: correct or remove the entry"), "{}", describe(&doctor));
 }
 
 #[test]
-fn a_candidate_whose_library_is_missing_is_never_given() {
+fn a_candidate_without_its_library_is_never_used() {
     let world = World::new();
     let program = who(&world);
     world.add_catalogue(
@@ -64,7 +64,7 @@ fn a_candidate_whose_library_is_missing_is_never_given() {
             (stdout(&started).as_str(), stderr(&started).as_str()),
             ("libc\n", ""),
             "{}",
-            said(&started)
+            describe(&started)
         );
     }
     assert!(world.trials().iter().all(|trial| trial.sample.candidate == "system"));
@@ -92,15 +92,15 @@ fn a_bad_configuration_is_named_and_does_not_stop_the_program() {
         assert_started_untouched(&started, "imas.toml");
         assert_hinted(&started, "imas.toml");
         let shown = output(&mut world.imas(["show"]));
-        assert_eq!(shown.status.code(), Some(2), "{text}: {}", said(&shown));
-        assert!(stderr(&shown).contains("imas.toml"), "{text}: {}", said(&shown));
+        assert_eq!(shown.status.code(), Some(2), "{text}: {}", describe(&shown));
+        assert!(stderr(&shown).contains("imas.toml"), "{text}: {}", describe(&shown));
     }
     world.configure("candidates = [\"nonsense\"]");
     let doctor = output(&mut world.imas(["doctor"]));
-    assert!(stdout(&doctor).contains("nonsense"), "{}", said(&doctor));
+    assert!(stdout(&doctor).contains("nonsense"), "{}", describe(&doctor));
 }
 
-/// An installation like the built one, of which parts can be broken.
+/// A copy of the built installation, of which parts can be broken.
 fn installation(folder: &Path) -> PathBuf {
     let to = folder.join("lib");
     std::fs::create_dir_all(to.join("allocators")).unwrap();
@@ -136,7 +136,7 @@ fn a_broken_installation_does_not_stop_the_program() {
     assert_hinted(&listed, "no catalogue.toml");
 
     for part in ["libimas.so", "libimas-guard.so", "allocators/libhoard.so"] {
-        // Without hoard the others go on; without what is ours nothing does.
+        // Without hoard, the other candidates still work. Without a library of IMAS itself, none does.
         let is_right = |served: &str| match part.contains("hoard") {
             true => !served.starts_with("hoard"),
             false => served == "libc\n",
@@ -149,8 +149,8 @@ fn a_broken_installation_does_not_stop_the_program() {
                 for _ in 0..2 {
                     let started =
                         output(world.imas(arguments).arg("--").arg(&program).env("IMAS_LIB_DIR", &lib));
-                    assert_eq!(started.status.code(), Some(0), "{part} {how}: {}", said(&started));
-                    assert!(is_right(&stdout(&started)), "{part} {how}: {}", said(&started));
+                    assert_eq!(started.status.code(), Some(0), "{part} {how}: {}", describe(&started));
+                    assert!(is_right(&stdout(&started)), "{part} {how}: {}", describe(&started));
                 }
             }
             let doctor = output(world.imas(["doctor"]).env("IMAS_LIB_DIR", &lib));
@@ -158,13 +158,13 @@ fn a_broken_installation_does_not_stop_the_program() {
                 stdout(&doctor).contains(part.rsplit('/').next().unwrap())
                     || stdout(&doctor).contains("hoard"),
                 "{part} {how}: {}",
-                said(&doctor)
+                describe(&doctor)
             );
         }
     }
 }
 
-/// Spaces everywhere but where LD_PRELOAD cannot have them.
+/// Spaces in all paths, but not in those that go into LD_PRELOAD.
 #[test]
 fn a_world_of_spaces() {
     let world = World::named("imas test, with spaces ");
@@ -177,13 +177,14 @@ fn a_world_of_spaces() {
     let trials = world.trials();
     assert_eq!(trials.len(), 6);
     assert!(trials.iter().all(|trial| trial.sample.pass_reason.is_none() && trial.sample.malloc.calls > 0));
-    // An installation with spaces cannot be preloaded: said, and the program starts.
+    // An installation with spaces in its path cannot be preloaded. A message must be printed, and the program
+    // must start.
     let lib = installation(&world.work());
     let started =
         output(world.imas(["run", "--candidate", "hoard", "--"]).arg(&program).env("IMAS_LIB_DIR", &lib));
     assert_started_untouched(&started, "a path with a space");
     let trial = output(world.imas(["run", "--retest", "0", "--"]).arg(&program).env("IMAS_LIB_DIR", &lib));
-    assert_eq!((trial.status.code(), stdout(&trial).as_str()), (Some(0), "libc\n"), "{}", said(&trial));
+    assert_eq!((trial.status.code(), stdout(&trial).as_str()), (Some(0), "libc\n"), "{}", describe(&trial));
 }
 
 #[test]
@@ -196,10 +197,10 @@ fn no_home_is_no_reason_not_to_start() {
         .env("PATH", crate::support::PATH)
         .env("HOME", "relative");
     let started = output(imas.env("XDG_RUNTIME_DIR", world.runtime()));
-    assert!(started.status.success(), "{}", said(&started));
+    assert!(started.status.success(), "{}", describe(&started));
 }
 
-/// A reader that goes away is no error.
+/// If the reader of the output goes away, that is not an error.
 #[test]
 fn a_closed_pipe_is_quiet() {
     let world = World::new();
@@ -207,10 +208,10 @@ fn a_closed_pipe_is_quiet() {
         world.imas(["list", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(imas.stdout.take());
     let output = imas.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{}", said(&output));
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{}", describe(&output));
 }
 
-/// The program is in the store's way: the start waits for nobody who is gone.
+/// A start must not wait for a lock of a killed process.
 #[test]
 fn a_killed_imas_leaves_no_lock() {
     let world = World::new();
@@ -222,22 +223,24 @@ fn a_killed_imas_leaves_no_lock() {
         let _ = imas.kill();
         let _ = imas.wait();
     }
-    // Had a lock been left, it would be said.
+    // A remaining lock would be reported.
     let started = world.start([&program]);
-    assert!(started.status.success() && stderr(&started).is_empty(), "{}", said(&started));
-    // One that was killed while it made its page has left half of one: that is set aside when it is a minute old.
+    assert!(started.status.success() && stderr(&started).is_empty(), "{}", describe(&started));
+    // A start that was killed while it made its page leaves half a page. That is set aside when it is a
+    // minute old.
     wait_until("the pages", || {
         world.trials();
         world.page_files().iter().all(|name| name.ends_with(".damaged"))
     });
     let explained = world.json(["explain", &program.to_string_lossy(), "--json"]);
-    // Between its exec and its first instruction, a start that is killed cannot be told from a library that dies early.
+    // A start that is killed between its exec and its first instruction looks the same as a library that dies
+    // early.
     let trials = world.trials();
     let never_entered = trials.iter().filter(|trial| trial.sample.ended == Ended::NeverEntered);
     let never_entered: Vec<_> = never_entered.map(|trial| trial.sample.candidate.as_str()).collect();
     let mut quarantined = list(&explained, "/quarantined").iter().map(|one| text(one, "/candidate"));
     assert!(
         quarantined.all(|candidate| never_entered.contains(&candidate)),
-        "a start that was killed is nobody's crash: {explained:#}"
+        "a killed start must not count as a crash: {explained:#}"
     );
 }

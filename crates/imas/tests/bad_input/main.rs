@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever is wrong with IMAS, its files or its surroundings: a clear message with a way out, and the program starts.
+//! Faults of IMAS, its files or its environment. The message must be clear and have a hint, and the program
+//! must start.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
@@ -16,16 +17,20 @@ mod words;
 use std::path::PathBuf;
 use std::process::Output;
 
-use support::{World, build, said, stderr, stdout};
+use support::{World, build, describe, stderr, stdout};
 
-/// The program started as if IMAS did not exist, and something was said about why.
+/// The program started as if IMAS did not exist, and a message gave the reason.
 pub(crate) fn assert_started_untouched(output: &Output, says: &str) {
-    assert_eq!((output.status.code(), stdout(output).as_str()), (Some(0), "libc\n"), "{}", said(output));
+    assert_eq!((output.status.code(), stdout(output).as_str()), (Some(0), "libc\n"), "{}", describe(output));
     let text = stderr(output);
-    assert!(text.lines().any(|line| line.starts_with("imas: ") && line.contains(says)), "{}", said(output));
+    assert!(
+        text.lines().any(|line| line.starts_with("imas: ") && line.contains(says)),
+        "{}",
+        describe(output)
+    );
 }
 
-/// A program that tells what serves it.
+/// A program that prints which allocator serves it.
 pub(crate) fn who(world: &World) -> PathBuf {
     build::program("who", &world.work())
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pages that are damaged, foreign or no files at all.
+//! Pages that are damaged, belong to another user, or are not files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::support::{World, list, output, said, stderr, stdout, text};
+use crate::support::{World, describe, list, output, stderr, stdout, text};
 use crate::{assert_started_untouched, who};
 
-/// The only page there is.
+/// Path of the only page.
 pub(crate) fn page(world: &World) -> PathBuf {
     let names = world.page_files();
     let [name] = &names[..] else { panic!("{names:?}") };
@@ -48,24 +48,24 @@ fn damaged_pages_are_set_aside_with_a_message() {
         age(&file);
     }
     let started = world.start([&program]);
-    assert_eq!(stdout(&started), "libc\n", "{}", said(&started));
+    assert_eq!(stdout(&started), "libc\n", "{}", describe(&started));
     for (name, bytes) in &hostile {
         let aside = world.pages().join(format!("{name}.page.damaged"));
-        assert_eq!(&std::fs::read(&aside).unwrap(), bytes, "{name} is kept as it was");
-        assert!(stderr(&started).contains(&format!("{name}.page.damaged")), "{name}: {}", said(&started));
+        assert_eq!(&std::fs::read(&aside).unwrap(), bytes, "{name} must be kept unchanged");
+        assert!(stderr(&started).contains(&format!("{name}.page.damaged")), "{name}: {}", describe(&started));
     }
     let quiet = world.start([&program]);
-    assert_eq!(stderr(&quiet), "", "said once");
+    assert_eq!(stderr(&quiet), "", "the message must appear once");
     let doctor = world.json(["doctor", "--json"]);
     let pages = list(&doctor, "/findings").iter().find(|finding| finding["what"] == "trial pages").unwrap();
     assert_eq!(pages["state"], "note");
     assert!(text(pages, "/says").contains("7 damaged"), "{pages:#}");
-    assert_eq!(world.trials().len(), 3, "the good pages were stored all the same");
+    assert_eq!(world.trials().len(), 3, "the good pages must be stored");
 }
 
-/// Things that are no files must neither block nor be followed.
+/// An entry that is not a file must neither block nor be followed.
 #[test]
-fn what_is_no_file_is_not_read_as_a_page() {
+fn only_a_regular_file_is_read_as_a_page() {
     let world = World::new();
     let program = who(&world);
     world.tests_six("");
@@ -79,27 +79,27 @@ fn what_is_no_file_is_not_read_as_a_page() {
     let made = output(world.command("mkfifo").arg(pages.join("pipe.page")));
     assert!(made.status.success());
     let started = world.start([&program]);
-    assert!(started.status.success(), "{}", said(&started));
-    assert!(stdout(&started).starts_with("libc"), "{}", said(&started));
+    assert!(started.status.success(), "{}", describe(&started));
+    assert!(stdout(&started).starts_with("libc"), "{}", describe(&started));
     assert_eq!(world.trials().len(), 2);
     assert!(Path::new("/etc/passwd").is_file());
 }
 
-/// A page in the name of another user, or that says so, is nobody's evidence.
+/// A page that belongs to another user, or claims to, must not count.
 #[test]
-fn a_page_of_somebody_else_is_not_believed() {
+fn a_page_of_another_user_is_rejected() {
     let world = World::new();
     let program = who(&world);
     world.tests_six("");
     world.start([&program]);
     let file = page(&world);
     let mut bytes = std::fs::read(&file).unwrap();
-    // Bytes 24 to 27: the user.
+    // Bytes 24 to 27 hold the uid.
     bytes[24..28].copy_from_slice(&12_345_u32.to_ne_bytes());
     std::fs::write(&file, bytes).unwrap();
     age(&file);
     let started = world.start([&program]);
-    assert!(stderr(&started).contains("could not be read"), "{}", said(&started));
+    assert!(stderr(&started).contains("could not be read"), "{}", describe(&started));
     assert_eq!(world.trials().len(), 1);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A store that is damaged, in the way, of a later version or locked.
+//! A store that is damaged, inaccessible, of a later version, or locked.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::support::{Running, World, assert_hinted, output, real, said, stderr, stdout};
+use crate::support::{Running, World, assert_hinted, describe, output, real, stderr, stdout};
 use crate::{assert_started_untouched, who};
 
 #[test]
@@ -19,10 +19,10 @@ fn a_corrupt_store_is_set_aside_and_kept() {
     let folder = world.store_path().parent().unwrap().to_owned();
     let names: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().map(|e| e.file_name()).collect();
     assert!(names.iter().any(|name| name.to_string_lossy().contains(".corrupt-")), "{names:?}");
-    assert_eq!(world.trials().len(), 1, "the new store works");
+    assert_eq!(world.trials().len(), 1, "the new store must work");
 }
 
-/// Damage in the middle shows only when the page is read.
+/// Damage in the middle of the file is only found when that page is read.
 #[test]
 fn a_store_damaged_inside_does_not_stop_the_program() {
     let world = World::new();
@@ -44,10 +44,14 @@ fn a_store_damaged_inside_does_not_stop_the_program() {
             }
             std::fs::write(world.store_path(), &bytes).unwrap();
             let started = output(world.imas(["run", "--"]).arg(&program));
-            assert!(started.status.success(), "{damage} {kept}: {}", said(&started));
+            assert!(started.status.success(), "{damage} {kept}: {}", describe(&started));
             assert!(!stdout(&started).is_empty());
             let doctor = output(&mut world.imas(["doctor"]));
-            assert!([Some(0), Some(1)].contains(&doctor.status.code()), "{damage} {kept}: {}", said(&doctor));
+            assert!(
+                [Some(0), Some(1)].contains(&doctor.status.code()),
+                "{damage} {kept}: {}",
+                describe(&doctor)
+            );
         }
     }
 }
@@ -65,8 +69,13 @@ fn a_store_that_cannot_be_opened_does_not_stop_the_program() {
         let started = output(world.imas(["run", "--"]).arg(&program).env("IMAS_STORE", &place));
         assert_started_untouched(&started, "");
         assert_hinted(&started, "store");
+        let stored = output(world.imas(["harvest"]).env("IMAS_STORE", &place));
+        assert_eq!(stored.status.code(), Some(2), "{}", describe(&stored));
+        assert_hinted(&stored, "store");
+    }
+    for place in [world.work(), PathBuf::from("/dev/full/imas.db"), PathBuf::from("/dev/null")] {
         let shown = output(world.imas(["show"]).env("IMAS_STORE", &place));
-        assert_eq!(shown.status.code(), Some(2), "{}", said(&shown));
+        assert_eq!(shown.status.code(), Some(2), "{}", describe(&shown));
         assert_hinted(&shown, "store");
     }
 }
@@ -75,17 +84,20 @@ fn a_store_that_cannot_be_opened_does_not_stop_the_program() {
 fn a_store_of_a_later_imas_is_left_alone() {
     let world = World::new();
     let program = who(&world);
-    world.check(["show"]).success();
+    world.check(["harvest"]).success();
     let store = world.store_path();
     let set = output(world.command(real("sqlite3")).arg(&store).arg("PRAGMA user_version = 9999"));
-    assert!(set.status.success(), "{}", said(&set));
+    assert!(set.status.success(), "{}", describe(&set));
     let started = world.start([&program]);
     assert_started_untouched(&started, "does not fit this version");
     let version = output(world.command(real("sqlite3")).arg(&store).arg("PRAGMA user_version"));
     assert_eq!(stdout(&version), "9999\n");
+    let shown = output(&mut world.imas(["show"]));
+    assert_eq!(shown.status.code(), Some(2), "{}", describe(&shown));
+    assert_hinted(&shown, "does not fit this version");
 }
 
-/// A process that holds the store for ever.
+/// A process that keeps the store locked.
 fn hold(world: &World) -> Running {
     let mut command = world.command(real("sqlite3"));
     command.arg("-batch").arg(world.store_path()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -106,9 +118,14 @@ fn a_locked_store_delays_but_does_not_stop_the_program() {
     assert!(world.start([&program]).status.success());
     let holder = hold(&world);
     let started = world.start([&program]);
-    assert_eq!((started.status.code(), stdout(&started).as_str()), (Some(0), "libc\n"), "{}", said(&started));
-    assert!(stderr(&started).contains("locked"), "{}", said(&started));
+    assert_eq!(
+        (started.status.code(), stdout(&started).as_str()),
+        (Some(0), "libc\n"),
+        "{}",
+        describe(&started)
+    );
+    assert!(stderr(&started).contains("locked"), "{}", describe(&started));
     drop(holder);
     let trials = world.trials();
-    assert_eq!(trials.len(), 1, "the finished trial was kept for later");
+    assert_eq!(trials.len(), 1, "the finished trial must be kept for later");
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words and numbers that mean nothing.
+//! Invalid words and numbers on the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::support::{World, assert_hinted, output, real, said, stderr, stdout};
+use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout};
 use crate::{assert_started_untouched, who};
 
 #[test]
@@ -14,11 +14,11 @@ fn unknown_words_are_refused() {
         [&["frobnicate"][..], &["show", "--frobnicate"], &["bench", "-n", "0", "--", "true"], &["bench"], &[]]
     {
         let output = output(&mut world.imas(words));
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
         assert!(
             stderr(&output).contains("--help") || stderr(&output).contains("Usage"),
             "{words:?}: {}",
-            said(&output)
+            describe(&output)
         );
     }
     for (words, says) in [
@@ -36,12 +36,13 @@ fn unknown_words_are_refused() {
         (&["report", "--html", "/no/such/page.html", "no-such-program"], "no-such-program: not found"),
     ] {
         let output = output(&mut world.imas(words));
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
         assert_hinted(&output, says);
     }
 }
 
-/// Whatever follows them: their options are another command's now.
+/// A verb that moved gives the same message with any arguments, because its options belong to the other
+/// command.
 #[test]
 fn the_verbs_of_the_laboratory_say_where_they_went() {
     let world = World::new();
@@ -54,7 +55,7 @@ fn the_verbs_of_the_laboratory_say_where_they_went() {
             with(&["--data", "f", "--", "y"]),
         ] {
             let output = output(&mut world.imas(&words));
-            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", said(&output));
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
             let wanted = format!("imas: {verb} moved to imas-lab: run 'imas-lab {verb} ...'\n");
             assert_eq!((stderr(&output), stdout(&output)), (wanted, String::new()), "{words:?}");
         }
@@ -62,15 +63,15 @@ fn the_verbs_of_the_laboratory_say_where_they_went() {
     assert!(!stdout(&output(&mut world.imas(["--help"]))).contains("simulate"));
 }
 
-/// What `sh look.sh` ran is asked for as `look.sh`, though that is neither in PATH nor executable.
+/// A script that ran as `sh look.sh` is found as `look.sh`, although it is neither in PATH nor executable.
 #[test]
 fn a_script_of_this_folder_is_found_by_its_bare_name() {
     let world = World::new();
     std::fs::write(world.work().join("look.sh"), ":\n").unwrap();
     let run = output(world.imas(["run", "--", "sh", "look.sh"]).current_dir(world.work()));
-    assert!(run.status.success(), "{}", said(&run));
+    assert!(run.status.success(), "{}", describe(&run));
     let shown = output(world.imas(["explain", "look.sh"]).current_dir(world.work()));
-    assert!(shown.status.success() && stdout(&shown).contains("/look.sh"), "{}", said(&shown));
+    assert!(shown.status.success() && stdout(&shown).contains("/look.sh"), "{}", describe(&shown));
 }
 
 #[test]
@@ -78,15 +79,15 @@ fn numbers_out_of_range_are_usage_errors() {
     let world = World::new();
     for number in ["-1", "nan", "inf", "1e300", "x"] {
         let bench = output(world.imas(["bench"]).arg(format!("--timeout={number}")).args(["--", "true"]));
-        assert_eq!(bench.status.code(), Some(2), "--timeout={number}: {}", said(&bench));
+        assert_eq!(bench.status.code(), Some(2), "--timeout={number}: {}", describe(&bench));
     }
     for number in ["-1", "nan", "x"] {
         let run = output(world.imas(["run"]).arg(format!("--retest={number}")).args(["--", "true"]));
-        assert_eq!(run.status.code(), Some(125), "--retest={number}: {}", said(&run));
+        assert_eq!(run.status.code(), Some(125), "--retest={number}: {}", describe(&run));
     }
 }
 
-/// An unknown candidate is our trouble, not the program's.
+/// An unknown candidate must not keep the program from starting.
 #[test]
 fn an_unknown_candidate_does_not_stop_the_program() {
     let world = World::new();
@@ -106,7 +107,7 @@ fn bytes_that_are_no_text_pass_through() {
     world.configure("max_tests = 1\nretest_s = 0");
     for _ in 0..8 {
         let output = output(world.imas(["run", "--"]).arg(&program).arg("%s|").arg(odd).env("ODD", odd));
-        assert_eq!(output.stdout, [odd.as_bytes(), b"|"].concat(), "{}", said(&output));
+        assert_eq!(output.stdout, [odd.as_bytes(), b"|"].concat(), "{}", describe(&output));
         assert!(output.status.success());
     }
     world.check(["show"]).success();

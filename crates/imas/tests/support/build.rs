@@ -11,7 +11,7 @@ pub(crate) fn program(source: &str, folder: &Path) -> PathBuf {
     program_with("cc", source, &[], &folder.join(source))
 }
 
-/// The same with a compiler, flags and a name of one's own.
+/// The same with a given compiler, flags and name.
 pub(crate) fn program_with(compiler: &str, source: &str, flags: &[&str], to: &Path) -> PathBuf {
     compile(compiler, source, &[&["-pthread", "-Wl,--build-id"], flags].concat(), to)
 }
@@ -26,6 +26,6 @@ fn compile(compiler: &str, source: &str, flags: &[&str], to: &Path) -> PathBuf {
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(to);
     command.arg(workspace().join(format!("tests/programs/{source}.c"))).args(flags);
     let output = super::output(&mut command);
-    assert!(output.status.success(), "{compiler} {source}: {}", super::said(&output));
+    assert!(output.status.success(), "{compiler} {source}: {}", super::describe(&output));
     to.to_owned()
 }

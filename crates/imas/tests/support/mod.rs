@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A world of its own for each test: store, pages, configuration and home lie in temporary folders, the environment is
-//! made from nothing. Nothing of the machine's is touched and nothing of the developer's leaks in.
+//! A private environment for each test. Store, pages, configuration and home are in temporary folders. The
+//! environment variables start empty. So nothing on the machine is changed, and nothing of the developer's
+//! has an effect.
 
 #![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
@@ -15,20 +16,21 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
-use imas_linux::catalogue::{Candidate, Catalogue};
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_store::Store;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A set for tests that must know whom they meet, in the catalogue's order: [`World::tests_six`] puts it in the place of the catalogue's
-/// default set, of which no test may assume who is in it ([`default_set`] says).
+/// A fixed candidate set, in the catalogue's order, for tests that need certain candidates.
+/// [`World::tests_six`] sets it in place of the catalogue's default set. No test may assume what the default
+/// set contains ([`default_set`] reads it).
 pub(crate) const SIX: [&str; 6] = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
 /// Those of the six with a library of their own.
 pub(crate) const LIBRARIES: [&str; 4] = ["jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
-/// What is tested when the user names nobody, as the catalogue has it.
-pub(crate) fn default_set() -> Vec<Candidate> {
+/// The catalogue's default set: the candidates that are tested if the user names none.
+pub(crate) fn default_set() -> Vec<CatalogueCandidate> {
     let catalogue = Catalogue::read(&[lib_dir().join("catalogue.toml")]);
     assert!(catalogue.problems().is_empty(), "{:?}", catalogue.problems());
     let set: Vec<_> = catalogue.candidates().iter().filter(|candidate| candidate.default).cloned().collect();
@@ -36,18 +38,19 @@ pub(crate) fn default_set() -> Vec<Candidate> {
     set
 }
 
-/// How a candidate's library names itself, up to the version: after its file, of which an allocator may have several.
-pub(crate) fn calls_itself(candidate: &Candidate) -> String {
+/// The name that a candidate's library reports, up to the version. It begins with the file name, because an
+/// allocator may have several files.
+pub(crate) fn calls_itself(candidate: &CatalogueCandidate) -> String {
     let file = candidate.library.as_deref().and_then(Path::file_stem).unwrap_or_default().to_string_lossy();
     format!("{} ", file.trim_start_matches("lib"))
 }
 
-/// Their names.
-pub(crate) fn names_of(set: &[Candidate]) -> Vec<&str> {
+/// The names of candidates.
+pub(crate) fn names_of(set: &[CatalogueCandidate]) -> Vec<&str> {
     set.iter().map(|candidate| candidate.name.as_str()).collect()
 }
 
-/// Programs come from here, so that a developer's own tools before them change nothing.
+/// PATH for the tests. It has the system's folders only, so that a developer's own tools change nothing.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Root of the workspace.
@@ -64,7 +67,8 @@ pub(crate) fn lib_dir() -> PathBuf {
     folder
 }
 
-/// A command of ours. Cargo builds the one whose tests these are; the other one must be built beside it.
+/// A command of the project. Cargo builds the one that these tests belong to. The other one must be built
+/// before.
 pub(crate) fn built(name: &str) -> PathBuf {
     let ours = option_env!("CARGO_BIN_EXE_imas").or(option_env!("CARGO_BIN_EXE_imas-lab"));
     let command = Path::new(ours.unwrap()).with_file_name(name);
@@ -72,7 +76,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
     command
 }
 
-/// A program of the system, or a word on how to get it.
+/// Path of a program of the system. If it is missing, the test fails with the command that installs it.
 pub(crate) fn real(name: &str) -> PathBuf {
     let found = std::env::split_paths(PATH).map(|folder| folder.join(name)).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("{name} is missing: run 'make setup-test'"))
@@ -93,7 +97,7 @@ impl World {
         Self::named("imas-test-")
     }
 
-    /// A world whose folders' names begin with that.
+    /// A world whose folder names begin with `prefix`.
     pub(crate) fn named(prefix: &str) -> Self {
         let named = |parent: &Path| tempfile::Builder::new().prefix(prefix).tempdir_in(parent).unwrap();
         // Pages belong on tmpfs.
@@ -106,7 +110,7 @@ impl World {
         world
     }
 
-    /// An empty folder, the working directory of all that is started here.
+    /// An empty folder, the working directory of every command.
     pub(crate) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -129,7 +133,7 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/imas.toml"), text).unwrap();
     }
 
-    /// The same, with [`SIX`] as the candidates to test.
+    /// The same, with [`SIX`] as the candidate set.
     pub(crate) fn tests_six(&self, text: &str) {
         self.configure(&format!("candidates = {SIX:?}\n{text}"));
     }
@@ -139,7 +143,7 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/catalogue.d").join(name), text).unwrap();
     }
 
-    /// Any program in this world's environment.
+    /// Any program, with this world's environment.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let below = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(program);
@@ -154,7 +158,8 @@ impl World {
             .env("XDG_CONFIG_HOME", below("config"))
             .env("XDG_RUNTIME_DIR", self.runtime.path())
             .env("IMAS_LIB_DIR", lib_dir())
-            // The loop is told step by step, which the paper's round robin makes possible; `adaptive.rs` sets its own.
+            // The paper's round robin makes every step predictable, so tests can check each. `adaptive.rs`
+            // sets its own policy.
             .env("IMAS_POLICY", "paper")
             .env("IMAS_STORE", self.store_path())
             .current_dir(self.work())
@@ -169,7 +174,7 @@ impl World {
         command
     }
 
-    /// `imas-lab`, likewise.
+    /// `imas-lab` with these arguments, not yet started.
     pub(crate) fn lab<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.command(built("imas-lab"));
         command.args(arguments);
@@ -184,22 +189,22 @@ impl World {
         assert_cmd::Command::from_std(self.imas(arguments)).assert()
     }
 
-    /// `imas run --retest 0 -- COMMAND`: a trial as long as one is due.
+    /// `imas run --retest 0 -- COMMAND`: a trial if one is due.
     pub(crate) fn start<S: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = S>) -> Output {
         let mut imas = self.imas(["run", "--retest", "0", "--"]);
         output(imas.args(command))
     }
 
-    /// Standard output of a reading command, which must succeed, as JSON.
+    /// Standard output of a command that only reads and must succeed, as JSON.
     pub(crate) fn json<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Value {
         let output = output(&mut self.imas(arguments));
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", describe(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Every trial stored, of all programs, in the order of programs and time; what is finished is harvested first.
+    /// All stored trials, ordered by program and time. Finished pages are harvested first.
     pub(crate) fn trials(&self) -> Vec<TrialRecord> {
-        self.check(["show"]).success();
+        self.check(["harvest"]).success();
         let store = Store::open_read_only(&self.store_path()).unwrap();
         let programs = store.programs().unwrap();
         programs.iter().flat_map(|program| store.trials(program.id).unwrap()).collect()
@@ -212,20 +217,20 @@ impl World {
     }
 }
 
-/// Makes an executable file of what is in another one. Another process writes it: what this one has open for writing, the child of
-/// another thread has open too until it has called exec, and so long nobody may execute it.
+/// Copies a file to an executable file. Another process does the writing: a file that is open for writing
+/// cannot be executed (ETXTBSY), and a child that another thread forks holds the open file until its exec.
 pub(crate) fn install(from: &Path, to: &Path) {
     let made = output(Command::new("install").args(["-m", "755"]).arg(from).arg(to));
-    assert!(made.status.success(), "{}", said(&made));
+    assert!(made.status.success(), "{}", describe(&made));
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// How a command ended and all it said, for the message of a failed assertion.
-pub(crate) fn said(output: &Output) -> String {
+/// Exit status and output of a command, for the message of a failed assertion.
+pub(crate) fn describe(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\nstdout: {}\nstderr: {}", output.status, text(&output.stdout), text(&output.stderr))
 }
@@ -238,21 +243,26 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The message has the form every message to people has: `imas: ...`, and a `hint: ...` on its own line.
+/// The message must have the form of all messages to users: `imas: ...`, and a `hint: ...` on a line of its
+/// own.
 pub(crate) fn assert_hinted(output: &Output, what: &str) {
     let text = stderr(output);
-    assert!(text.lines().any(|line| line.starts_with("imas: ") && line.contains(what)), "{}", said(output));
-    assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", said(output));
+    assert!(
+        text.lines().any(|line| line.starts_with("imas: ") && line.contains(what)),
+        "{}",
+        describe(output)
+    );
+    assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", describe(output));
 }
 
-/// How long anything may take before a test gives up on it; never a figure.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit of every wait. No result depends on it.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Waits until it holds; a test that waits for ever says nothing.
+/// Waits until the condition holds. Fails after [`WAIT_TIMEOUT`], because a test that hangs gives no message.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come");
+        assert!(start.elapsed() < WAIT_TIMEOUT, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -283,7 +293,7 @@ pub(crate) fn list<'a>(value: &'a Value, pointer: &str) -> &'a Vec<Value> {
         .unwrap_or_else(|| panic!("no list at {pointer} in {value:#}"))
 }
 
-/// The candidate of that name in a document that has a list of them.
+/// The candidate of that name in a document that has a list of candidates.
 pub(crate) fn candidate<'a>(value: &'a Value, name: &str) -> &'a Value {
     let found = list(value, "/candidates").iter().find(|candidate| candidate["name"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {value:#}"))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A trial as if it had been made: what a test needs to know of a program beforehand.
+//! Trials made up for a test that needs a program history.
 
 use imas_core::TrialRecord;
-use imas_core::sample::{Ended, Memory, OpFigures, Sample, Usage};
+use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 
-/// A trial that counts: so many resident bytes, and one CPU second for a million operations times `cost`.
+/// A valid trial with that number of resident bytes, and `cost` CPU seconds for a million operations.
 pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, resident: u64, cost: f64) -> TrialRecord {
-    let memory = Memory {
+    let memory = MemoryFigures {
         snapshots: 9,
         heap_mean: resident,
         heap_peak: resident,

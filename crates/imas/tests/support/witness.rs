@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `tests/programs/witness.c` says of the processes it was loaded into.
+//! The records that `tests/programs/witness.c` writes about the processes that load it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use imas_linux::catalogue::Candidate;
+use imas_linux::catalogue::CatalogueCandidate;
 
 use super::build;
 
@@ -16,16 +16,16 @@ pub(crate) struct Testimony {
     pub(crate) executable: String,
     /// Base name of the file that its malloc comes from.
     pub(crate) serving: String,
-    /// What that file calls itself; `-` if it does not.
+    /// The name that this file reports; `-` without one.
     pub(crate) name: String,
-    /// Variables of allocators with which it was started, `NAME=value` each, between spaces; empty without.
+    /// Allocator variables in the environment, each as `NAME=value ` with a space after it; may be empty.
     pub(crate) settings: String,
 }
 
 impl Testimony {
-    /// Whether this process ran under the candidate, with its settings and no others. Whatever serves is right for one without a library,
-    /// as long as it is none of ours.
-    pub(crate) fn is_under(&self, candidate: &Candidate) -> bool {
+    /// Whether this process ran under the candidate, with its settings and no others. For a candidate without
+    /// a library, any malloc is right that is not from a library of IMAS.
+    pub(crate) fn is_under(&self, candidate: &CatalogueCandidate) -> bool {
         let settings: Vec<_> =
             candidate.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
         let served = match &candidate.library {
@@ -39,7 +39,7 @@ impl Testimony {
     }
 }
 
-/// The witness, ready to be preloaded.
+/// The witness library, ready to be preloaded.
 pub(crate) struct Witness {
     library: PathBuf,
     notes: PathBuf,
@@ -50,16 +50,17 @@ impl Witness {
         Self { library: build::library("witness", folder), notes: folder.join("witness.txt") }
     }
 
-    /// Makes the command, and all it starts, testify. What the user preloads comes behind what imas preloads.
+    /// Preloads the witness into the command and all that it starts. In `LD_PRELOAD` the user's libraries
+    /// come after those of imas.
     pub(crate) fn watch<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("LD_PRELOAD", &self.library).env("IMAS_TEST_WITNESS", &self.notes)
     }
 
-    /// What was said since the last time, imas itself left out.
+    /// The new records since the last call, without those of imas itself.
     pub(crate) fn take(&self) -> Vec<Testimony> {
         let text = std::fs::read_to_string(&self.notes).unwrap_or_default();
         let _ = std::fs::remove_file(&self.notes);
-        text.lines().map(testimony).filter(|said| said.executable != "imas").collect()
+        text.lines().map(testimony).filter(|printed| printed.executable != "imas").collect()
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small world for each test: a run folder, a store and an imasd of its own, programs that carry the real libimas-preload.so.
-//! Nothing of the machine's is touched.
+//! A private environment for each test: a run folder, a store, an imasd, and programs that carry the real
+//! libimas-preload.so. Nothing on the machine itself is changed.
 
 #![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
-use imas_store::samples::Program;
+use imas_store::samples::StoredProgram;
+use imas_testing::skipped;
 
-/// How long anything may take before a test gives up on it; never a figure.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of every wait. No result depends on it.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What `make build` has built.
 pub(crate) fn lib_dir() -> PathBuf {
@@ -36,6 +37,8 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     polls: bool,
+    /// imasd runs with an option that sets the waiting time between two tests to 0.
+    retests_at_once: bool,
     lib: PathBuf,
 }
 
@@ -47,9 +50,9 @@ impl World {
     }
 
     pub(crate) fn with(config: &str) -> Self {
-        // Pages belong on tmpfs; but a library there may not be approved, so those stay where they were built.
+        // Pages belong on tmpfs. Libraries on tmpfs may not be approved, so those stay where they were built.
         let folder = tempfile::Builder::new().prefix("imasd-test-").tempdir_in("/dev/shm").unwrap();
-        let world = Self { folder, daemon: None, polls: false, lib: lib_dir() };
+        let world = Self { folder, daemon: None, polls: false, retests_at_once: true, lib: lib_dir() };
         for name in ["run", "db", "work"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
@@ -57,13 +60,20 @@ impl World {
         world
     }
 
-    /// The same with an imasd that the kernel tells nothing.
+    /// The same with an imasd that reads the waiting time between two tests from its configuration.
+    pub(crate) fn with_configured_retests(mut self) -> Self {
+        self.retests_at_once = false;
+        self
+    }
+
+    /// The same with an imasd that gets no process events of the kernel.
     pub(crate) fn polling(mut self) -> Self {
         self.polls = true;
         self
     }
 
-    /// Another package is installed: the same libraries in that folder, under a catalogue with this default set (`system` apart).
+    /// Simulates the installation of another package: the same libraries in that folder, and a catalogue with
+    /// this default set (without `system`).
     pub(crate) fn install(&mut self, folder: &Path, set: &[&str]) {
         std::fs::create_dir_all(folder).unwrap();
         for file in ["libimas.so", "libimas-guard.so", "libimas-preload.so"] {
@@ -117,7 +127,8 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imasd"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         command
-            .args(["--user", "--retest", "0"])
+            .arg("--user")
+            .args(self.retests_at_once.then_some(["--retest", "0"]).into_iter().flatten())
             .args(self.polls.then_some("--poll"))
             .arg("--run-dir")
             .arg(self.path("run"))
@@ -159,14 +170,14 @@ impl World {
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
-    /// imasd gets no CPU any more, until it gets SIGCONT.
+    /// Stops imasd until it gets SIGCONT.
     pub(crate) fn freeze(&self) {
         self.signal("-STOP");
         let stat = format!("/proc/{}/stat", self.daemon_pid());
         self.wait("imasd stands still", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
     }
 
-    /// Ends imasd with that signal; its exit status.
+    /// Ends imasd with that signal. Returns its exit status.
     pub(crate) fn stop(&mut self, signal: &str) -> std::process::ExitStatus {
         self.signal(signal);
         self.daemon.take().unwrap().wait().unwrap()
@@ -187,7 +198,7 @@ impl World {
     pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let begin = Instant::now();
         while !holds() {
-            assert!(begin.elapsed() < PATIENCE, "in vain: {what}\n{}", self.log());
+            assert!(begin.elapsed() < WAIT_TIMEOUT, "timed out: {what}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -199,7 +210,7 @@ impl World {
         file
     }
 
-    /// A command that carries the library, as a line in /etc/ld.so.preload would make all do.
+    /// A command that carries the stub, as every program does when /etc/ld.so.preload names it.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -215,14 +226,14 @@ impl World {
         self.command(&python()).arg(script).output().unwrap()
     }
 
-    /// The program that a script is, once the store knows it.
-    pub(crate) fn program(&self, script: &Path) -> Option<Program> {
+    /// The script's program in the store, if it is there.
+    pub(crate) fn program(&self, script: &Path) -> Option<StoredProgram> {
         let script = script.to_string_lossy().into_owned();
         self.store().programs().unwrap().into_iter().find(|p| p.detail == script || p.path == script)
     }
 
-    /// Lets a script live until it is noticed, and waits for its first trial to be on offer.
-    pub(crate) fn notice(&self, script: &Path) -> Program {
+    /// Runs a script until it is noticed, and waits until its first trial is on offer.
+    pub(crate) fn notice(&self, script: &Path) -> StoredProgram {
         let mut child =
             self.command(&python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
         self.wait("the program is noticed", || self.program(script).is_some());
@@ -233,28 +244,28 @@ impl World {
         program
     }
 
-    /// Candidate id and token of the trial that the index offers.
-    pub(crate) fn offer(&self, program: &Program) -> Option<(u16, u64)> {
+    /// Candidate id and token of the trial on offer in the index.
+    pub(crate) fn offer(&self, program: &StoredProgram) -> Option<(u16, u64)> {
         let id = u64::try_from(program.id).unwrap();
         let index = self.index();
         let entry = index.entries().find(|entry| entry.program_id == id && entry.trial_candidate != 0)?;
         Some((entry.trial_candidate, entry.trial_token))
     }
 
-    /// Candidate of a start in production, 1 for `system`.
-    pub(crate) fn production(&self, program: &Program) -> u16 {
+    /// Candidate of a production start, 1 for `system`.
+    pub(crate) fn production(&self, program: &StoredProgram) -> u16 {
         let id = u64::try_from(program.id).unwrap();
         let index = self.index();
         index.entries().find(|entry| entry.program_id == id).map_or(1, |entry| entry.candidate)
     }
 
-    /// A candidate's number in the catalogue that programs read.
+    /// A candidate's number in the catalogue table of the index.
     pub(crate) fn id_of(&self, candidate: &str) -> u16 {
         CatalogueTable::read(&self.path("run/catalogue")).unwrap().id_of(candidate).unwrap()
     }
 
     /// Pins the program, and waits until that is published.
-    pub(crate) fn pin(&self, program: &Program, candidate: &str) {
+    pub(crate) fn pin(&self, program: &StoredProgram, candidate: &str) {
         self.store().pin(program.id, candidate, 1.0).unwrap();
         let wanted = self.id_of(candidate);
         self.wait("the pin is published", || {
@@ -262,10 +273,11 @@ impl World {
         });
     }
 
-    /// Waits until the store says what comes next and the index what the store does; the candidate that is to be tried, if one is.
-    pub(crate) fn next_trial(&self, program: &Program) -> Option<u16> {
+    /// Waits until the store has the next decision and the index agrees with it. Returns the candidate of the
+    /// next trial, if one is due.
+    pub(crate) fn next_trial(&self, program: &StoredProgram) -> Option<u16> {
         let mut next = None;
-        self.wait("it is decided and published what comes next", || {
+        self.wait("the next decision is stored and published", || {
             let store = self.store();
             let stored = store.offers().unwrap().into_iter().find(|offer| offer.program == program.id);
             let offered = self.offer(program);
@@ -281,9 +293,9 @@ impl World {
         next.map(|(candidate, _)| candidate)
     }
 
-    /// Starts the script as it was decided, when nothing more is to be tried; what it says, and the candidate. Conditions may change the
-    /// decision meanwhile: then it is started again.
-    pub(crate) fn as_decided(&self, script: &Path, program: &Program) -> (String, String) {
+    /// Starts a script that has no trials left, by its decision. Returns its output and the candidate. If the
+    /// decision changes during the start, it starts the script again.
+    pub(crate) fn as_decided(&self, script: &Path, program: &StoredProgram) -> (String, String) {
         for _ in 0..20 {
             self.settle(script, program);
             let decided = self.store().latest(program.id).unwrap().unwrap();
@@ -292,17 +304,17 @@ impl World {
                 is_published && self.offer(program).is_none()
             };
             let held = !decided.trial && holds();
-            let said = String::from_utf8(self.python(script).stdout).unwrap();
+            let printed = String::from_utf8(self.python(script).stdout).unwrap();
             if held && holds() {
-                return (said, decided.candidate);
+                return (printed, decided.candidate);
             }
         }
-        panic!("the decision never held\n{}", self.log());
+        panic!("the decision changed during every start\n{}", self.log());
     }
 
-    /// Runs the script as the trial on offer, and waits for it to be stored. On a busy machine a life so short may be missed;
-    /// the trial is then on offer again, under another token.
-    pub(crate) fn run_trial(&self, script: &Path, program: &Program, stored: impl Fn() -> bool) {
+    /// Runs the script as the trial on offer, and waits until the trial is stored. A busy imasd may miss so
+    /// short a life. The trial is then on offer again, with another token.
+    pub(crate) fn run_trial(&self, script: &Path, program: &StoredProgram, stored: impl Fn() -> bool) {
         let mut token = self.offer(program).map(|(_, token)| token);
         self.python(script);
         self.wait("the trial is stored", || {
@@ -315,15 +327,15 @@ impl World {
         });
     }
 
-    /// Starts the script until no more trial is offered; how many starts that took.
-    pub(crate) fn settle(&self, script: &Path, program: &Program) -> u32 {
+    /// Starts the script until no more trial is on offer. Returns the number of starts.
+    pub(crate) fn settle(&self, script: &Path, program: &StoredProgram) -> u32 {
         let mut starts = 0;
         let stored = || self.store().trials(program.id).unwrap().len();
         while self.next_trial(program).is_some() {
             let before = stored();
             self.run_trial(script, program, || stored() > before);
             starts += 1;
-            assert!(starts < 50, "never settled\n{}", self.log());
+            assert!(starts < 50, "the program does not settle\n{}", self.log());
         }
         starts
     }
@@ -342,8 +354,8 @@ impl Drop for World {
     }
 }
 
-/// Runs the ignored test of that name in a mount namespace of its own, with more namespaces as `unshare` is to be told. Where there are
-/// none to be had, there is nothing to see, and it says so.
+/// Runs the ignored test of that name in a mount namespace. `more` has the `unshare` options for further
+/// namespaces. Skipped if none can be created.
 pub(crate) fn alone(test: &str, more: &[&str]) {
     let unshare = |command: &Path| {
         let mut unshare = Command::new("unshare");
@@ -351,14 +363,13 @@ pub(crate) fn alone(test: &str, more: &[&str]) {
         unshare
     };
     if !unshare(Path::new("true")).status().is_ok_and(|status| status.success()) {
-        eprintln!("{test}: skipped, there are no namespaces to be had");
-        return;
+        return skipped("mount namespaces cannot be made here");
     }
     let myself = std::env::current_exe().unwrap();
     let output = unshare(&myself).args(["--ignored", "--exact", test]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("1 passed"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("1 passed"), "{printed}");
 }
 
 /// The command, built beside the daemon.
@@ -375,7 +386,8 @@ pub(crate) fn python() -> PathBuf {
     std::fs::canonicalize(found.expect("python3 is missing: run 'make setup-test'")).unwrap()
 }
 
-/// A program that says which libraries of ours it has, and stays for a while when told to.
+/// A program that prints which of IMAS's libraries it has loaded. With an argument it keeps running for a
+/// while.
 pub(crate) const WORKER: &str = "
 import sys, time
 kept = [str(i) * 3 for i in range(60000)]
@@ -384,7 +396,7 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// The same, but it dies of SIGSEGV as soon as jemalloc serves it.
+/// The same, but it dies of SIGSEGV when jemalloc serves it.
 pub(crate) const VICTIM: &str = "
 import os, signal, sys, time
 if 'libjemalloc' in open('/proc/self/maps').read():

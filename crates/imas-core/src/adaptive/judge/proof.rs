@@ -1,49 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What it takes to replace the incumbent, and whether it will still come to that.
+//! What replacing the incumbent takes, and whether it can still be reached.
 //!
-//! Two things are asked of a challenger. It **differs** from the incumbent for the better, proven by the program's own trials with the confidence of the settings over
-//! all candidates, all looks and both directions: in the score, or in memory alone. And it is **believed** to be better on the whole with the same confidence, each axis by
-//! what its rounds show drawn towards no difference, and by the margin as measured. Memory is steady where CPU is not: asking the score alone for
-//! proof lets the noise of CPU hide a quarter of the memory (docs/decisions/0013). A program to which all candidates are alike is protected by the first
-//! question, one that pays for memory with CPU by the second.
+//! A challenger must pass two tests. First, it **differs** from the incumbent for the better. The program's
+//! own trials prove this in the score, or in memory alone, with the confidence of the settings over all
+//! candidates, all looks and both directions. Second, its **posterior** is better on the whole with the same
+//! confidence: each axis is what its rounds show, shrunk towards no difference; the measured lead is at least
+//! the margin.
+//!
+//! Memory varies less than CPU. A proof by the score alone would let the noise of CPU hide a quarter of the
+//! memory gains (docs/decisions/0013). The first test protects a program for which all candidates are alike,
+//! the second one that would pay for memory with CPU.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::noise::{Noise, Spread};
 use super::{Judge, Role, VOID_TRIALS};
+use crate::stats::look_share;
 
-/// The same price as that of a candidate given up, for the gain to be expected from its still being proven better than the incumbent.
+/// As for an eliminated candidate: the price of a trial against the expected gain from a later proof over the
+/// incumbent.
 const HOPE: f64 = 0.005;
-/// Exponent of the share of the error that is spent by a round (K. Kim and D. L. DeMets, "Design and analysis of group sequential tests based on the type I error
-/// spending rate function", Biometrika 74, 1987): the first rounds can prove little whatever they get.
-const SPENDING: f64 = 2.0;
-/// Looks at the same growing set of rounds are lucky together: their shares may sum to more than the error allowed. By as much more as leaves the incumbent in place
-/// in 95 % of runs at the worst of 32 kinds of pure noise (docs/decisions/0013).
+/// Repeated looks at the same growing set of rounds are correlated, so their shares may sum to more than the
+/// allowed error. This factor keeps the incumbent in 95 % of runs at the worst of 32 kinds of pure noise
+/// (docs/decisions/0013).
 const TOGETHER: f64 = 1.15;
-/// So many standard deviations of what is believed a challenger must be ahead: 95 %, one-sided.
+/// Posterior standard deviations by which a challenger must be ahead: 95 %, one-sided.
 const SURE: f64 = 1.645;
 
-/// In what a candidate is proven to differ for the better.
+/// The figure by which a candidate is proven better.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Proof {
-    /// In the score.
+    /// The score.
     Score,
-    /// In memory, while the score alone would not prove it.
+    /// Memory, where the score alone does not prove it.
     Memory,
 }
 
-/// A way to prove a difference.
+/// A test that can prove a difference.
 pub(super) struct Direction {
     proof: Proof,
     /// Weight of CPU.
     w: f64,
-    /// Of the error allowed.
+    /// Its share of the allowed error.
     share: f64,
     noise: Noise,
 }
 
-/// The score; and memory alone, where it is not the score already and counts at all.
+/// The score, and memory alone where that counts and is not already the score.
 pub(super) fn directions(w: f64, score: Noise, memory: Noise) -> Vec<Direction> {
     let of = |proof, w, share, noise| Direction { proof, w, share, noise };
     if w <= 0.0 || w >= 1.0 {
@@ -53,7 +57,7 @@ pub(super) fn directions(w: f64, score: Noise, memory: Noise) -> Vec<Direction> 
 }
 
 impl Judge<'_> {
-    /// How it is proven to beat the incumbent; None where it is not.
+    /// The test by which it is proven to beat the incumbent; None where there is none.
     pub(super) fn proof(&self, i: usize) -> Option<Proof> {
         let rounds = self.common_rounds(i, self.incumbent);
         let belief = self.belief(i, self.incumbent);
@@ -73,7 +77,7 @@ impl Judge<'_> {
         self.proof(i).is_some()
     }
 
-    /// The gain to be expected from its being proven in the rounds that are left is not worth them.
+    /// Whether the expected gain from a proof in the remaining rounds is below their cost.
     pub(super) fn is_hopeless(&self, i: usize) -> bool {
         let rounds = self.common_rounds(i, self.incumbent);
         let most = self.settings.max_rounds;
@@ -87,7 +91,8 @@ impl Judge<'_> {
         belief.gain_if_proven(rounds, self.lead(i, self.w), more, spread.sigma, needed) < HOPE
     }
 
-    /// Lead in score that is needed after the last round to differ in this direction. In memory it is what has been seen that counts: it hardly moves any more.
+    /// Lead in score that is needed after the last round to be proven by this test. In memory the measured
+    /// lead is taken, for it hardly moves any more.
     fn needed(&self, i: usize, direction: &Direction, more: u32) -> f64 {
         let most = self.settings.max_rounds;
         let pairs = &self.board.pairs[i];
@@ -101,42 +106,39 @@ impl Judge<'_> {
         }
     }
 
-    /// Degrees of freedom that a further round adds: one for each candidate in it beside `system`.
+    /// Degrees of freedom that one more round adds: one for each candidate in it except `system`.
     fn freedom_a_round(&self) -> f64 {
         let may_come = |&i: &usize| i != self.board.system && self.may(i) && self.board.void[i] < VOID_TRIALS;
         let is_in = |&i: &usize| self.rounds(i) == 0 || self.out(i).is_none();
         (0..self.board.pairs.len()).filter(may_come).filter(is_in).count().max(1) as f64
     }
 
-    /// Over the incumbent, at weight `a` of CPU.
+    /// Lead over the incumbent at weight `a` of CPU.
     fn lead(&self, i: usize, a: f64) -> f64 {
         let over_system =
             |i: usize| if i == self.board.system { 0.0 } else { -self.board.pairs[i].mean(a, 1.0 - a) };
         over_system(i) - over_system(self.incumbent)
     }
 
-    /// Candidates that could replace the incumbent, by whom the error is shared. One that left the set was proven among those that were there then: who comes
-    /// later takes nothing of its proof away.
+    /// Number of candidates that could replace the incumbent; they share the error. One that left the set was
+    /// proven among the candidates of that time: later ones do not weaken its proof.
     fn rivals(&self, i: usize) -> f64 {
         if self.roles[i] != Role::Kept {
             return self.challengers;
         }
         let came_after = &self.board.came_after;
         let was_there = |&j: &usize| {
-            j != self.incumbent && self.roles[j] != Role::Barred && came_after[j] <= came_after[i]
+            j != self.incumbent && self.roles[j] != Role::Ineligible && came_after[j] <= came_after[i]
         };
         let rivals = (0..self.roles.len()).filter(was_there).count();
         (rivals.max(1) as f64).min(self.challengers)
     }
 
-    /// Share of the error that the look at one candidate after so many rounds may spend. Candidates count for n / (2 - 1/n) instead of n: they are measured
-    /// against the same runs of `system`, so that they are lucky together.
+    /// Share of the error that one look at one candidate may spend after this number of rounds. n candidates
+    /// count as n / (2 - 1/n): they share the runs of `system`, so their errors are correlated.
     fn tail(&self, i: usize, rounds: u32) -> f64 {
-        let most = self.settings.max_rounds.max(1);
-        let rounds = rounds.min(most);
-        let spent = |rounds: u32| (f64::from(rounds) / f64::from(most)).powf(SPENDING);
-        let before = if rounds <= self.settings.min_rounds { 0.0 } else { spent(rounds - 1) };
+        let share = look_share(rounds, self.settings.min_rounds, self.settings.max_rounds);
         let n = self.rivals(i);
-        TOGETHER * (1.0 - self.settings.confidence) * (spent(rounds) - before) * (2.0 - 1.0 / n) / n
+        TOGETHER * (1.0 - self.settings.confidence) * share * (2.0 - 1.0 / n) / n
     }
 }

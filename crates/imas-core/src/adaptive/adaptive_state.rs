@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The state of the adaptive policy, computed from a program's stored trials.
+
+use crate::candidate::{Candidate, Cost, CountedSample, NotCounted, cost, count};
+use crate::history::{History, trials};
+use crate::paper::Limits;
+use crate::record::TrialRecord;
+
+use super::board::{JudgedTrial, RECENT};
+use super::judge::next_beside;
+use super::{Board, Judgement, Point, Role, Settings, judge};
+
+/// Once `system` has this number of trials, a candidate without any is taken to have joined later.
+const FIRST_ROUNDS: u32 = 2;
+
+/// Ratio up to which the number of allocation calls may differ between trials of the same work.
+const SAME_WORK: f64 = 1.02;
+
+/// Everything the policy needs, apart from the machine's conditions.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AdaptiveState {
+    /// Rounds and pairs.
+    pub board: Board,
+    /// The user's settings.
+    pub settings: Settings,
+    /// By candidate: whether it may be tried and used. One above the memory limit may not.
+    pub roles: Vec<Role>,
+    /// Whether the trials did different amounts of work. Their figures are then taken per call and per live
+    /// byte.
+    pub per_operation: bool,
+    /// Trials that no longer count.
+    pub expired: Expired,
+    /// By candidate: time of the latest trial, seconds since the epoch.
+    last_s: Vec<Option<f64>>,
+    limits: Limits,
+    now_s: f64,
+}
+
+impl AdaptiveState {
+    /// State from the history. `roles` says whether each candidate may be tried and used; the memory limit is
+    /// applied here.
+    pub fn new(history: &History<'_>, roles: &[Role], settings: &Settings) -> Self {
+        let len = history.candidates.len();
+        let made = made(history, settings);
+        let per_operation = !same_work(&made);
+        let mut last_s = vec![None; len];
+        // After a clock was set back, trials with a time in the future would put off every retest until then.
+        for one in made.iter().filter(|one| one.record.sample.made_unix_s <= history.now_unix_s) {
+            last_s[one.candidate] = Some(one.record.sample.made_unix_s);
+        }
+        let peak = |i: usize| {
+            let peaks = made.iter().filter(|one| one.candidate == i).filter_map(|one| one.cost);
+            peaks.map(|cost| cost.peak_bytes).max().unwrap_or(0)
+        };
+        let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
+        let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+        let mut board = Board::cut(
+            &points(&made, per_operation),
+            |from, at| ends(&made, (from, at), system, settings),
+            len,
+            system,
+        );
+        let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
+        let first_of_round = made.len().saturating_sub(board.in_round.len());
+        let is_stale =
+            made.get(first_of_round).is_some_and(|one| is_pause(one, history.now_unix_s, settings));
+        if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
+            board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
+        }
+        Self {
+            board,
+            settings: *settings,
+            roles: (0..len).map(|i| if fits(i) { roles[i] } else { Role::Ineligible }).collect(),
+            per_operation,
+            expired: expired(history, settings),
+            last_s,
+            limits: history.limits,
+            now_s: history.now_unix_s,
+        }
+    }
+
+    /// The judgement at weight `w`. Its `next` is the trial that is due now. There is none while the
+    /// candidate's waiting time lasts. Once the answer is settled, `system` and the pick are retested from
+    /// time to time.
+    pub fn judge(&self, w: f64) -> Judgement {
+        let mut judgement = self.judge_at_leisure(w);
+        judgement.next = self.due(&judgement, w).filter(|due| due.is_now).map(|due| due.candidate);
+        judgement
+    }
+
+    /// The next trial at weight `w`, due now or later; None where the answer is settled and nothing is to be
+    /// watched.
+    pub fn next_trial(&self, w: f64) -> Option<Due> {
+        self.due(&self.judge_at_leisure(w), w)
+    }
+
+    /// The trial that is due at weight `w` beside those that run: another candidate of their round.
+    pub fn next_beside(&self, w: f64, running: &[usize]) -> Option<usize> {
+        let next = next_beside(&self.board, &self.roles, w, &self.settings, running)?;
+        self.limits.wait_is_over(self.last_s[next], self.now_s).then_some(next)
+    }
+
+    /// The judgement without waiting times.
+    fn judge_at_leisure(&self, w: f64) -> Judgement {
+        if self.roles.is_empty() {
+            return Judgement { standings: vec![], next: None, pick: 0 };
+        }
+        judge(&self.board, &self.roles, self.board.system, w, &self.settings)
+    }
+
+    fn due(&self, judgement: &Judgement, w: f64) -> Option<Due> {
+        let of = |candidate: usize, is_watch| Due {
+            candidate,
+            is_watch,
+            at_s: self.last_s[candidate].map_or(self.now_s, |last_s| last_s + self.limits.retest_s),
+            is_now: self.limits.wait_is_over(self.last_s[candidate], self.now_s),
+        };
+        if let Some(next) = judgement.next {
+            return Some(of(next, false));
+        }
+        let watch_at_s = self.watch_at_s(judgement.pick, w)?;
+        let due = of(self.older(judgement.pick), true);
+        Some(Due { at_s: due.at_s.max(watch_at_s), is_now: due.is_now && self.now_s >= watch_at_s, ..due })
+    }
+
+    /// When the settled answer is retested, seconds since the epoch; None where nothing is to be watched.
+    fn watch_at_s(&self, pick: usize, w: f64) -> Option<f64> {
+        if pick == self.board.system {
+            return None;
+        }
+        let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
+        let last_s = last_s.fold(None, least).unwrap_or(f64::NEG_INFINITY); // a clock that was set back: a look is due
+        Some(if self.is_unproven(pick, w) { last_s } else { last_s + self.settings.watch_s })
+    }
+
+    /// Where the newest retest was worse, the next ones follow without delay: three of them make the pick
+    /// step back. Retests that yield no figures decide nothing; after three of these the usual interval
+    /// applies again.
+    fn is_unproven(&self, pick: usize, w: f64) -> bool {
+        let is_worse = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
+        is_worse && (self.board.unanswered[pick] as usize) < RECENT
+    }
+
+    /// Of `system` and the pick, the one with the older last trial; the other follows by the same rule.
+    fn older(&self, pick: usize) -> usize {
+        let last_s = |i: usize| self.last_s[i].unwrap_or(0.0);
+        if last_s(pick) < last_s(self.board.system) { pick } else { self.board.system }
+    }
+}
+
+/// A future trial.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Due {
+    /// Its candidate.
+    pub candidate: usize,
+    /// Earliest time, seconds since the epoch.
+    pub at_s: f64,
+    /// Whether that time has come.
+    pub is_now: bool,
+    /// Whether it is a retest of a settled answer.
+    pub is_watch: bool,
+}
+
+fn least(least: Option<f64>, one: f64) -> Option<f64> {
+    Some(least.map_or(one, |least| least.min(one)))
+}
+
+/// The trials as the policy sees them, in order of time, each with the paper's figures where it has them. For
+/// the simulator, which replays them.
+pub(crate) fn replayed(
+    history: &History<'_>,
+    settings: &Settings,
+) -> Vec<(JudgedTrial, Option<CountedSample>)> {
+    let made = made(history, settings);
+    let counted =
+        |one: &Made<'_>| count(one.record, &history.candidates[one.candidate], history.build_id).ok();
+    points(&made, !same_work(&made)).into_iter().zip(made.iter().map(counted)).collect()
+}
+
+/// A trial of a candidate, and what it cost if it yielded figures.
+struct Made<'a> {
+    candidate: usize,
+    record: &'a TrialRecord,
+    cost: Option<Cost>,
+}
+
+/// Whether an older round ends before a trial: that of a candidate that joined later. Paired with last week's
+/// run of `system`, a new candidate would be charged with everything that has changed since.
+fn ends(made: &[Made<'_>], (from, at): (usize, usize), system: usize, settings: &Settings) -> bool {
+    let of_system = made[..at].iter().filter(|one| one.candidate == system).count();
+    let is_first = made[..at].iter().all(|one| one.candidate != made[at].candidate);
+    is_first
+        && of_system >= FIRST_ROUNDS as usize
+        && is_pause(&made[from], made[at].record.sample.made_unix_s, settings)
+}
+
+fn is_pause(one: &Made<'_>, until_s: f64, settings: &Settings) -> bool {
+    until_s - one.record.sample.made_unix_s > settings.watch_s / 2.0
+}
+
+/// Trials that are valid for the program as it is now, in order of time.
+fn made<'a>(history: &History<'a>, settings: &Settings) -> Vec<Made<'a>> {
+    let machine = machine(history);
+    let of = |record: &'a TrialRecord| {
+        if !is_fresh(record, history, settings) || !is_of_machine(record, machine) {
+            return None;
+        }
+        let candidate = history.candidates.iter().position(|c| c.name == record.sample.candidate)?;
+        match cost(record, &history.candidates[candidate], history.build_id) {
+            Ok(cost) => Some(Made { candidate, record, cost: Some(cost) }),
+            Err(NotCounted::OtherVersion | NotCounted::OtherBuild) => None,
+            Err(why) => why.is_candidates_doing().then_some(Made { candidate, record, cost: None }),
+        }
+    };
+    trials(history).into_iter().filter_map(of).collect()
+}
+
+fn is_fresh(record: &TrialRecord, history: &History<'_>, settings: &Settings) -> bool {
+    history.now_unix_s - record.sample.made_unix_s <= settings.max_age_s
+}
+
+/// Trials under other page settings or another number of CPUs do not count. Where the present ones are
+/// unknown, those of the newest trial are taken.
+fn machine<'a>(history: &History<'a>) -> &'a str {
+    match history.machine {
+        "" => trials(history).last().map_or("", |record| record.sample.machine.as_str()),
+        now => now,
+    }
+}
+
+/// Trials of this build that no longer count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Expired {
+    /// Too old.
+    pub by_age: usize,
+    /// Made under other page settings or CPUs.
+    pub by_machine: usize,
+}
+
+fn expired(history: &History<'_>, settings: &Settings) -> Expired {
+    let machine = machine(history);
+    trials(history).into_iter().fold(Expired::default(), |sum, record| {
+        let (is_fresh, is_of_machine) = (is_fresh(record, history, settings), is_of_machine(record, machine));
+        Expired {
+            by_age: sum.by_age + usize::from(!is_fresh),
+            by_machine: sum.by_machine + usize::from(is_fresh && !is_of_machine),
+        }
+    })
+}
+
+fn is_of_machine(record: &TrialRecord, machine: &str) -> bool {
+    record.sample.machine.is_empty() || machine.is_empty() || record.sample.machine == machine
+}
+
+fn same_work(made: &[Made<'_>]) -> bool {
+    let calls = || made.iter().filter_map(|one| one.cost).map(|cost| cost.calls as f64);
+    let (least, most) = (calls().fold(f64::INFINITY, f64::min), calls().fold(0.0, f64::max));
+    most <= least * SAME_WORK
+}
+
+fn points(made: &[Made<'_>], per_operation: bool) -> Vec<JudgedTrial> {
+    let of = |one: &Made<'_>| one.cost.and_then(|cost| point(&cost, per_operation));
+    made.iter().map(|one| JudgedTrial { candidate: one.candidate, point: of(one) }).collect()
+}
+
+fn point(cost: &Cost, per_operation: bool) -> Option<Point> {
+    if per_operation {
+        Point::new(cost.cpu_s / cost.calls as f64, cost.bytes / cost.live_bytes as f64)
+    } else {
+        Point::new(cost.cpu_s, cost.bytes)
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the runs say as a whole: by the same ratios and picks as the table.
+
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use super::pairs::{Criterion, Ratio, more_runs};
+use super::picks::{BenchPicks, Entrant};
+use super::verdict::is_better;
+use crate::candidate::SYSTEM;
+use crate::stats::{attainable_confidence, rounds_to_prove};
+
+/// What the runs say as a whole.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outlook {
+    /// A candidate is better than `system`: the picks name it.
+    Settled,
+    /// A candidate is better in these runs, which are too few or too noisy to prove it.
+    LooksBetter {
+        /// Which.
+        candidate: String,
+        /// Rounds that it was compared in.
+        rounds: usize,
+        /// Confidence that this number of rounds can reach, 0 to 0.95.
+        confidence: f64,
+        /// Rough number of further rounds that would prove it; None where none would.
+        more_rounds: Option<u32>,
+    },
+    /// No candidate is shown to be better, and some may be.
+    Open {
+        /// Rough number of further rounds that would settle it; None where it is too close to call.
+        more_rounds: Option<u32>,
+    },
+    /// The runs show that none is better by more than the margin.
+    NoneBetter,
+    /// There is nothing to compare.
+    Unknown,
+}
+
+/// The outlook of candidates that can be picked; their ratios rest on as many rounds as there are.
+pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Options) -> Outlook {
+    let all = [&picks.fastest, &picks.leanest, &picks.balanced];
+    if all.into_iter().any(|pick| pick != SYSTEM) {
+        return Outlook::Settled;
+    }
+    if entrants.iter().all(|entrant| entrant.cpu.is_none() && entrant.memory.is_none()) {
+        return Outlook::Unknown;
+    }
+    if let Some((entrant, ratio)) = best_of_better(entrants, options) {
+        return Outlook::LooksBetter {
+            candidate: entrant.name.to_owned(),
+            rounds: ratio.rounds,
+            confidence: attainable_confidence(ratio.rounds),
+            more_rounds: rounds_to_be_sure(ratio, entrants.len(), options),
+        };
+    }
+    let open: Vec<Option<u32>> = entrants.iter().filter_map(|entrant| open(entrant, options)).collect();
+    match open.iter().flatten().max() {
+        _ if open.is_empty() => Outlook::NoneBetter,
+        Some(&more) => Outlook::Open { more_rounds: Some(more) },
+        None => Outlook::Open { more_rounds: None },
+    }
+}
+
+/// Of the candidates that are better than `system` in these runs the one that is best in both, else in CPU
+/// time, else in memory; and the ratio by which it is.
+fn best_of_better<'a, 'b>(
+    entrants: &'a [Entrant<'b>],
+    options: &Options,
+) -> Option<(&'a Entrant<'b>, Ratio)> {
+    let within = |ratio: Option<Ratio>, margin| ratio.is_none_or(|ratio| ratio.interval.mid <= 1.0 + margin);
+    let is_balanced = |entrant: &&Entrant<'b>| {
+        within(entrant.cpu, options.cpu_margin) && within(entrant.memory, options.memory_margin)
+    };
+    let better = |criterion: Criterion, all: bool| {
+        let those = entrants.iter().filter(move |entrant| all || is_balanced(entrant));
+        let ratios = those.filter_map(move |entrant| Some((entrant, entrant.ratio(criterion)?)));
+        ratios
+            .filter(move |(_, ratio)| is_better(ratio.interval, criterion.margin(options)))
+            .min_by(|(_, a), (_, b)| a.interval.mid.total_cmp(&b.interval.mid))
+    };
+    let both = [Criterion::Balance, Criterion::Cpu, Criterion::Memory].map(|criterion| (criterion, false));
+    let one = [Criterion::Cpu, Criterion::Memory].map(|criterion| (criterion, true));
+    both.into_iter().chain(one).find_map(|(criterion, all)| better(criterion, all))
+}
+
+/// At least as many as the full confidence takes.
+fn rounds_to_be_sure(ratio: Ratio, of: usize, options: &Options) -> Option<u32> {
+    const FULL_CONFIDENCE: usize = 6;
+    let missing = FULL_CONFIDENCE.max(options.min_runs).saturating_sub(ratio.rounds);
+    let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+    if ratio.rounds < 2 {
+        return Some(missing); // nothing is known of the noise yet
+    }
+    let last = options.looks.map_or(ratio.rounds, |looks| looks.most as usize);
+    let proof = rounds_to_prove(ratio.log, ratio.rounds, options.chance(last) / of.max(1) as f64)?;
+    Some(proof.max(missing).max(1))
+}
+
+/// Whether it may be better than `system` although the runs do not show it, and how many further rounds would
+/// settle that.
+fn open(entrant: &Entrant<'_>, options: &Options) -> Option<Option<u32>> {
+    let axes = [(entrant.cpu, options.cpu_margin), (entrant.memory, options.memory_margin)];
+    let may_be = axes.into_iter().filter_map(|(ratio, margin)| {
+        let ratio = ratio?;
+        let cannot_be_better = ratio.is_above(1.0 - margin, options);
+        (!cannot_be_better).then(|| more_runs(ratio.interval, ratio.rounds, margin, options.min_runs))
+    });
+    let more: Vec<Option<u32>> = may_be.collect();
+    (!more.is_empty()).then(|| more.into_iter().flatten().max())
+}

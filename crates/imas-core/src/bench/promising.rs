@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which candidates of a prediction are worth live runs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::Interval;
+
+/// Predicted figures of a candidate, as ratios to `system`. The intervals are those of earlier predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PredictedRatios {
+    /// CPU time.
+    pub cpu: Interval,
+    /// Mean of resident memory.
+    pub memory: Interval,
+    /// Its peak. Nothing is decided by it.
+    pub peak: Interval,
+}
+
+/// Below this a predicted ratio says no more than "very small".
+const LEAST: f64 = 1e-3;
+
+/// The share of CPU in the score: 1 for CPU alone, 0 for memory alone, 0.5 for both alike.
+fn score(cpu: f64, memory: f64, cpu_weight: f64) -> f64 {
+    cpu_weight * cpu.max(LEAST).ln() + (1.0 - cpu_weight) * memory.max(LEAST).ln()
+}
+
+/// The places of at most `most` candidates with the best predicted scores, best first.
+///
+/// The first is always among them: a prediction alone excludes nothing. A further one is left out when it
+/// would be worse than `system` even at the good ends of its intervals.
+#[must_use]
+pub fn promising(predicted: &[PredictedRatios], cpu_weight: f64, most: usize) -> Vec<usize> {
+    let scores =
+        predicted.iter().map(|ratios| score(ratios.cpu.mid, ratios.memory.mid, cpu_weight)).enumerate();
+    let mut by_score: Vec<(usize, f64)> = scores.collect();
+    by_score.sort_by(|a, b| a.1.total_cmp(&b.1)); // stable: the catalogue's order decides between equals
+    let may_gain = |at: usize| score(predicted[at].cpu.lo, predicted[at].memory.lo, cpu_weight) < 0.0;
+    let places = by_score.into_iter().map(|(at, _)| at).enumerate();
+    places.filter(|&(rank, at)| rank == 0 || may_gain(at)).map(|(_, at)| at).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(mid: f64) -> Interval {
+        Interval { lo: mid * 0.9, mid, hi: mid * 1.1 }
+    }
+
+    fn ratios(cpu: f64, memory: f64) -> PredictedRatios {
+        PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }
+    }
+
+    #[test]
+    fn each_objective_has_its_own_best() {
+        let all = [ratios(0.7, 2.0), ratios(1.0, 0.8), ratios(0.85, 0.9), ratios(1.0, 1.0)];
+        assert_eq!(promising(&all, 1.0, 2), [0, 2]);
+        assert_eq!(promising(&all, 0.0, 2), [1, 2]);
+        assert_eq!(promising(&all, 0.5, 2), [2, 1]);
+    }
+
+    #[test]
+    fn what_cannot_gain_is_measured_only_as_the_first() {
+        let all = [ratios(1.5, 1.5), ratios(1.3, 1.3)];
+        assert_eq!(promising(&all, 0.5, 2), [1]);
+        assert_eq!(promising(&[], 0.5, 2), [0; 0]);
+    }
+
+    #[test]
+    fn equals_keep_the_order_of_the_catalogue() {
+        assert_eq!(promising(&[ratios(0.9, 0.9); 3], 0.5, 2), [0, 1]);
+    }
+
+    #[test]
+    fn a_figure_of_zero_is_no_trouble() {
+        assert_eq!(promising(&[ratios(0.5, 0.5), ratios(0.0, 1.0)], 1.0, 1), [1]);
+    }
+}

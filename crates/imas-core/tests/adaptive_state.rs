@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the default policy promises of a program's life: when trials expire, when a settled answer is looked
+//! at again, when the pick steps back.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use imas_core::adaptive::{AdaptiveState, Expired, Role, Settings, Status};
+use imas_core::candidate::Candidate;
+use imas_core::paper::Limits;
+use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
+use imas_core::{History, TrialRecord};
+
+const DAY_S: f64 = 24.0 * 3600.0;
+const HERE: &str = "pages 4096, huge madvise, cpus 0-1";
+/// Of CPU: both alike.
+const W: f64 = 0.5;
+
+struct Life {
+    records: Vec<TrialRecord>,
+    candidates: Vec<Candidate>,
+    build_id: &'static str,
+    machine: &'static str,
+    retest_s: f64,
+    now_s: f64,
+}
+
+impl Life {
+    fn new() -> Self {
+        let candidates = vec![
+            Candidate::system("2.36"),
+            Candidate::new("lean", "1", &[]),
+            Candidate::new("fat", "1", &[]),
+        ];
+        Self { records: vec![], candidates, build_id: "b1", machine: HERE, retest_s: 0.0, now_s: 1e9 }
+    }
+
+    /// `lean` takes 20 % less memory, proven in the fewest rounds.
+    fn settled() -> Self {
+        let mut life = Self::new();
+        while let Some(next) = life.next() {
+            life.trial(next, [100.0, 80.0, 130.0][next]);
+            assert!(life.records.len() < 30, "no answer");
+        }
+        assert_eq!(life.pick(), 1);
+        life
+    }
+
+    /// The same, and good looks at it for that number of weeks.
+    fn watched(weeks: u32) -> Self {
+        let mut life = Self::settled();
+        (0..weeks).for_each(|_| life.look(80.0));
+        life
+    }
+
+    /// A week later both are looked at.
+    fn look(&mut self, lean: f64) {
+        self.now_s += 7.0 * DAY_S;
+        for _ in 0..2 {
+            let next = self.next().unwrap();
+            self.trial(next, [100.0, lean][next]);
+        }
+    }
+
+    /// A trial, a minute after what was before.
+    fn trial(&mut self, candidate: usize, mebibytes: f64) {
+        self.now_s += 60.0;
+        let off = 1.0 + 0.001 * f64::from(u8::try_from(self.records.len() % 5).unwrap());
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size")]
+        let bytes = (mebibytes * off * f64::from(1 << 20)) as u64;
+        let candidate = &self.candidates[candidate];
+        let memory = MemoryFigures {
+            snapshots: 1,
+            resident_over_time: bytes,
+            live_mean: 1 << 20,
+            ..MemoryFigures::default()
+        };
+        self.records.push(TrialRecord {
+            sample: Sample {
+                trial_id: format!("t{}", self.records.len()),
+                candidate: candidate.name.clone(),
+                made_unix_s: self.now_s,
+                malloc: OpFigures { calls: 1000, sampled: 9, mean_ns: 20.0, ..OpFigures::default() },
+                memory,
+                usage: Some(Usage { user_s: off, ..Usage::default() }),
+                machine: self.machine.to_owned(),
+                ..Sample::default()
+            },
+            build_id: self.build_id.to_owned(),
+            allocator_version: candidate.version.clone(),
+            retest_s: None,
+        });
+    }
+
+    fn known(&self) -> AdaptiveState {
+        let none = BTreeMap::new();
+        let history = History {
+            records: &self.records,
+            candidates: &self.candidates,
+            build_id: self.build_id,
+            pinned: None,
+            excluded: false,
+            unblocked_at: &none,
+            limits: Limits { retest_s: self.retest_s, ..Limits::default() },
+            now_unix_s: self.now_s,
+            machine: self.machine,
+        };
+        AdaptiveState::new(&history, &[Role::Tested; 3], &Settings::default())
+    }
+
+    fn next(&self) -> Option<usize> {
+        self.known().judge(W).next
+    }
+
+    fn pick(&self) -> usize {
+        self.known().judge(W).pick
+    }
+}
+
+#[test]
+fn an_answer_stands_until_something_changes() {
+    let life = Life::settled();
+    assert_eq!((life.next(), life.known().expired), (None, Expired::default()));
+    assert_eq!(life.records.iter().filter(|record| record.sample.candidate == "fat").count(), 1);
+}
+
+#[test]
+fn a_new_build_begins_anew() {
+    let mut life = Life::settled();
+    life.build_id = "b2";
+    assert_eq!((life.pick(), life.next().is_some(), life.known().board.trials()), (0, true, 0));
+}
+
+/// At once, not when some later trial happens to be made there.
+#[test]
+fn other_pages_or_cpus_begin_anew() {
+    let mut life = Life::settled();
+    let trials = life.records.len();
+    life.machine = "pages 4096, huge madvise, cpus 0-63";
+    assert_eq!((life.pick(), life.next().is_some()), (0, true));
+    assert_eq!(life.known().expired, Expired { by_age: 0, by_machine: trials });
+    life.machine = HERE;
+    assert_eq!(life.pick(), 1, "back again: what was measured here counts again");
+    life.machine = "";
+    assert_eq!(life.pick(), 1, "the state of the machine is unknown");
+}
+
+#[test]
+fn trials_of_a_settled_program_expire_by_age() {
+    let mut life = Life::settled();
+    let trials = life.records.len();
+    life.now_s += 91.0 * DAY_S;
+    assert_eq!((life.pick(), life.next().is_some()), (0, true));
+    assert_eq!(life.known().expired, Expired { by_age: trials, by_machine: 0 });
+}
+
+#[test]
+fn a_settled_answer_is_watched_every_week() {
+    let mut life = Life::settled();
+    let due = life.known().next_trial(W).unwrap();
+    assert!(due.is_watch && !due.is_now && due.at_s > life.now_s + 6.9 * DAY_S, "{due:?}");
+    life.look(80.0);
+    assert_eq!((life.next(), life.pick()), (None, 1), "both had their look, and it holds");
+}
+
+/// Two more looks follow the first bad one at once, not in two and three weeks.
+#[test]
+fn a_pick_that_has_become_worse_steps_back_within_three_looks() {
+    let mut life = Life::watched(6);
+    life.now_s += 7.0 * DAY_S;
+    let before_s = life.now_s;
+    let mut looks = 0;
+    while let Some(next) = life.next() {
+        life.trial(next, [100.0, 125.0][next]);
+        looks += 1;
+        assert!(looks <= 7, "it goes on and on");
+    }
+    assert_eq!(life.pick(), 0, "{looks} looks");
+    assert_eq!(life.known().judge(W).standings[1].status, Status::Regressed);
+    assert!(life.now_s - before_s < 3600.0, "{} s", life.now_s - before_s);
+}
+
+#[test]
+fn a_bad_look_causes_exactly_one_further_look() {
+    let mut life = Life::watched(6);
+    life.look(125.0);
+    for _ in 0..2 {
+        let next = life.next().unwrap();
+        life.trial(next, [100.0, 80.0][next]);
+    }
+    assert_eq!((life.next(), life.pick()), (None, 1));
+}
+
+#[test]
+fn looks_without_figures_come_to_an_end() {
+    let mut life = Life::watched(6);
+    life.look(125.0);
+    let mut looks = 0;
+    while let Some(next) = life.next() {
+        life.trial(next, 100.0);
+        if next == 1 {
+            life.records.last_mut().unwrap().sample.memory.snapshots = 0;
+        }
+        looks += 1;
+        assert!(looks <= 8, "it goes on and on");
+    }
+    assert!(looks >= 2 && life.pick() == 1, "{looks}");
+}
+
+/// Weeks of looks have used up the rounds of those that were there from the beginning, not those of an
+/// allocator that comes later.
+#[test]
+fn a_new_version_of_an_allocator_is_tried_however_many_rounds_were_made() {
+    let mut life = Life::watched(9);
+    assert_eq!((life.next(), life.pick()), (None, 1));
+    life.candidates[2].version = "2".to_owned();
+    let mut tried = vec![];
+    while let Some(next) = life.next() {
+        tried.push(next);
+        life.trial(next, [100.0, 80.0, 40.0][next]);
+        assert!(tried.len() < 30, "no answer: {tried:?}");
+    }
+    assert!(tried.contains(&2) && life.pick() == 2, "{tried:?}");
+    // An upgrade of the pick itself: trials of the old version do not count for the new one.
+    life.candidates[2].version = "3".to_owned();
+    assert_eq!(life.pick(), 1);
+    assert!(life.next().is_some());
+}
+
+/// The host is slower than when the settled answer was last looked at: that is no doing of an allocator that
+/// is tried for the first time now.
+#[test]
+fn a_new_candidate_is_compared_with_recent_rounds() {
+    let slow = |life: &mut Life, next: usize| {
+        life.trial(next, [100.0, 80.0, 40.0][next]);
+        life.records.last_mut().unwrap().sample.usage.as_mut().unwrap().user_s *= 1.5;
+    };
+    let mut life = Life::watched(3);
+    life.candidates[2].version = "2".to_owned();
+    life.now_s += 6.0 * DAY_S;
+    // Whoever comes first: here it is the newcomer itself.
+    slow(&mut life, 2);
+    assert_eq!(life.known().judge(W).standings[2].rounds, 0, "its round waits for system");
+    let mut tried = vec![];
+    while let Some(next) = life.next() {
+        tried.push(next);
+        slow(&mut life, next);
+        let newcomer = life.known().judge(W).standings[2];
+        assert!(newcomer.cpu.abs() < 0.1, "{tried:?}: {newcomer:?}");
+        assert!(tried.len() < 30, "no answer: {tried:?}");
+    }
+    assert_eq!(life.pick(), 2, "{tried:?}");
+}
+
+#[test]
+fn open_questions_are_distinguished_from_answered_ones() {
+    let mut life = Life::new();
+    life.retest_s = 3600.0;
+    for candidate in [0, 1, 2] {
+        life.trial(candidate, [100.0, 80.0, 130.0][candidate]);
+    }
+    let due = life.known().next_trial(W).unwrap();
+    assert!(!due.is_now && !due.is_watch && due.at_s > life.now_s, "{due:?}");
+    assert_eq!(life.next(), None);
+    life.now_s += 3600.0;
+    assert!(life.known().next_trial(W).unwrap().is_now);
+}

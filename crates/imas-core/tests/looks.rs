@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs that are looked at while they are made: how often noise is taken for a gain, and when they end.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use imas_core::bench::{
+    CandidateRuns, CountedExits, LookOutcome, Looks, MeasuredRun, Options, Outlook, look,
+};
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+
+/// Nearly normal, with a standard deviation of 1.
+fn normal(random: &mut ChaCha8Rng) -> f64 {
+    (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
+}
+
+/// One more round: `system` and candidates with these ratios of CPU and memory, 4 and 2 % of noise.
+fn round(candidates: &mut Vec<CandidateRuns>, ratios: &[(f64, f64)], random: &mut ChaCha8Rng) {
+    let all = std::iter::once(&(1.0, 1.0)).chain(ratios);
+    for (at, (cpu, memory)) in all.enumerate() {
+        if candidates.len() <= at {
+            let name = if at == 0 { "system".to_owned() } else { format!("c{at}") };
+            candidates.push(CandidateRuns { name, runs: vec![] });
+        }
+        let runs = &mut candidates[at].runs;
+        let user_s = cpu * (1.0 + 0.04 * normal(random));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+        let mean_bytes = (1e8 * memory * (1.0 + 0.02 * normal(random))) as u64;
+        let round = u32::try_from(runs.len()).unwrap();
+        runs.push(MeasuredRun { round, user_s, wall_s: user_s, mean_bytes, ..MeasuredRun::default() });
+    }
+}
+
+/// Rounds that were made, and whether a candidate was picked.
+fn session(ratios: &[(f64, f64)], looks: Option<Looks>, seed: u64) -> (usize, bool, Outlook) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let options = Options { resamples: 50, seed, looks, ..Options::default() };
+    let mut candidates = vec![];
+    loop {
+        round(&mut candidates, ratios, &mut random);
+        let made = candidates[0].runs.len();
+        if made < 5 {
+            continue;
+        }
+        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options);
+        if progress != LookOutcome::Open || made == 30 {
+            let picks = &comparison.picks;
+            let picked =
+                [&picks.fastest, &picks.leanest, &picks.balanced].iter().any(|pick| *pick != "system");
+            return (made, picked, comparison.outlook);
+        }
+    }
+}
+
+/// Candidates that are all alike: the error of the whole session stays what one test may have on each of the
+/// two axes.
+#[test]
+fn looking_again_and_again_does_not_make_noise_a_gain() {
+    let alike = [(1.0, 1.0); 4];
+    let picked = |looks| (0..80).filter(|&seed| session(&alike, looks, seed).1).count();
+    let honest = picked(Some(Looks::AUTO));
+    // 5 % of 80 sessions are 4 on each of the two axes.
+    assert!(honest <= 8, "{honest} of 80");
+    let naive = picked(None);
+    assert!(naive > 2 * honest.max(3), "the same looks with the full error at each: {naive} of 80");
+}
+
+#[test]
+fn a_clear_gain_ends_the_runs_early() {
+    let ratios = [(0.7, 0.7), (1.0, 1.0), (1.3, 1.0)];
+    let ended: Vec<_> = (0..10).map(|seed| session(&ratios, Some(Looks::AUTO), seed)).collect();
+    assert!(ended.iter().all(|(made, picked, _)| *picked && *made < 15), "{ended:?}");
+    assert!(ended.iter().all(|(_, _, outlook)| *outlook == Outlook::Settled), "{ended:?}");
+}
+
+#[test]
+fn a_clearly_worse_candidate_needs_few_rounds() {
+    let (made, picked, outlook) = session(&[(1.5, 1.5)], Some(Looks::AUTO), 1);
+    assert!(made < 15 && !picked, "{made}");
+    assert_eq!(outlook, Outlook::NoneBetter);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The candidates of a comparison: what `--with` names, or the default set, and why one cannot be used here.
+
+use anyhow::Result;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_report::message;
+use imas_store::Store;
+
+use crate::context::Context;
+use crate::inline_candidate::has_settings;
+
+/// A candidate to be measured, or why it cannot be.
+#[derive(Debug, Clone)]
+pub struct ComparedCandidate<'a> {
+    /// Its entry in the catalogue.
+    pub candidate: &'a CatalogueCandidate,
+    /// Why it cannot be used here.
+    pub obstacle: Option<String>,
+}
+
+/// What is compared without `--with`.
+#[derive(Debug, Clone, Copy)]
+pub enum DefaultComparison<'a> {
+    /// The catalogue's default set.
+    DefaultSet,
+    /// These, in this order; those that the catalogue lacks are left out with a warning.
+    These(&'a [&'a str]),
+}
+
+/// `system` and the candidates that are named (`all`: every one), in the order of the catalogue.
+///
+/// # Errors
+/// When the catalogue lacks a name; the error lists those there are.
+pub fn compared<'a>(
+    names: &[String],
+    default: DefaultComparison<'_>,
+    context: &'a Context,
+    store: Option<&Store>,
+) -> Result<Vec<ComparedCandidate<'a>>> {
+    compared_with_inline(names, &[], default, context, store)
+}
+
+/// The same, followed by candidates with settings of the command line; names with settings are those of them.
+///
+/// # Errors
+/// When the catalogue lacks a name; the error lists those there are.
+pub fn compared_with_inline<'a>(
+    names: &[String],
+    inline: &'a [CatalogueCandidate],
+    default: DefaultComparison<'_>,
+    context: &'a Context,
+    store: Option<&Store>,
+) -> Result<Vec<ComparedCandidate<'a>>> {
+    let all = names.iter().any(|name| name == "all");
+    for name in names.iter().filter(|name| *name != "all" && !has_settings(name)) {
+        context.candidate(name)?;
+    }
+    let chosen: Vec<&CatalogueCandidate> = match default {
+        DefaultComparison::These(these) if names.is_empty() => in_this_order(these, context),
+        _ => {
+            let is_chosen = |candidate: &&CatalogueCandidate| {
+                let named = names.contains(&candidate.name);
+                candidate.is_system() || all || if names.is_empty() { candidate.default } else { named }
+            };
+            context.catalogue.candidates().iter().filter(is_chosen).collect()
+        }
+    };
+    let with_obstacle =
+        |candidate| ComparedCandidate { obstacle: context.obstacle(candidate, store), candidate };
+    Ok(chosen.into_iter().chain(inline).map(with_obstacle).collect())
+}
+
+/// The same without those that cannot be used here. A warning gives the reason for each.
+///
+/// # Errors
+/// When the catalogue lacks a name; the error lists those there are.
+pub fn usable<'a>(
+    names: &[String],
+    default: DefaultComparison<'_>,
+    context: &'a Context,
+) -> Result<Vec<&'a CatalogueCandidate>> {
+    let store = context.open_store().ok(); // only a cache here
+    let mut usable = Vec::new();
+    for ComparedCandidate { candidate, obstacle } in compared(names, default, context, store.as_ref())? {
+        match obstacle {
+            None => usable.push(candidate),
+            Some(why) => message::warning(&format!("{} is left out: {why}", candidate.name)),
+        }
+    }
+    Ok(usable)
+}
+
+fn in_this_order<'a>(these: &[&str], context: &'a Context) -> Vec<&'a CatalogueCandidate> {
+    let mut found: Vec<&CatalogueCandidate> = Vec::new();
+    for name in these {
+        match context.catalogue.find(name) {
+            Some(candidate) => found.push(candidate),
+            None => message::warning(&format!("{name} is left out: it is not in the catalogue")),
+        }
+    }
+    found
+}

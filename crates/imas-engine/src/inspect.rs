@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inspection of an executable: its build, and whether anything may be preloaded into it.
+//!
+//! `imas` reads the file of a program that its user names ([`command`]). `imasd` reads files of users. A user
+//! may have made such a file to attack imasd, so it is read only if it is the file that was seen running
+//! ([`running`]).
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use imas_linux::elf::{ElfError, ElfImage, Unfit};
+use imas_linux::index::Executable;
+use imas_linux::program::Command;
+use imas_linux::program_file::ProgramFile;
+use imas_store::Store;
+use serde::{Deserialize, Serialize};
+
+/// Name of what `imas` found, in the store.
+const FOUND: &str = "executable, its libraries";
+/// Name of what `imasd` found, in the store.
+const FOUND_BY_DAEMON: &str = "imasd-executable-libraries";
+/// Name of the count of readings that `imasd` began and did not end.
+const BEGUN: &str = "imasd-executable-begun";
+/// After this number of them, the file is not read any more.
+const MOST_DEATHS: u32 = 2;
+
+/// What was found in an executable; kept in the store until the file changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutableFacts {
+    /// Why nothing may be preloaded into it, as a sentence.
+    pub unfit: Option<String>,
+    /// Hexadecimal; empty if it has none.
+    pub build_id: String,
+}
+
+impl ExecutableFacts {
+    fn unfit(why: String) -> Self {
+        Self { unfit: Some(why), build_id: String::new() }
+    }
+
+    fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
+        let elf = ElfImage::of(file.file(), path)?;
+        let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
+        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default() })
+    }
+}
+
+/// The facts of a command's executable, from the store where it has them.
+///
+/// # Errors
+/// When the file cannot be read or is not an ELF file.
+pub fn command(command: &Command, store: Option<&Store>) -> Result<ExecutableFacts> {
+    let path = &command.program.path;
+    // Privileges depend on the script as well as on the interpreter, so they are not a fact of one file.
+    if command.privileged {
+        return Ok(ExecutableFacts::unfit(Unfit::Privileged.why().to_owned()));
+    }
+    if let Some(known) = store.and_then(|store| store.recall(path, FOUND).ok().flatten()) {
+        return Ok(known);
+    }
+    let read = ProgramFile::open(path).map_err(ElfError::from);
+    let read = read.and_then(|file| ExecutableFacts::read(&file, path));
+    let found = read.with_context(|| path.display().to_string())?;
+    if let Some(store) = store {
+        let _ = store.remember(path, FOUND, &found); // without it the file is read again
+    }
+    Ok(found)
+}
+
+/// The facts of an executable that was seen running, from the store where it has them. A file during whose
+/// reading this process died twice is not read a third time.
+///
+/// # Errors
+/// When another file is at the path by now, it cannot be read, or the store fails.
+pub fn running(store: &Store, path: &Path, executable: Executable) -> Result<ExecutableFacts> {
+    let file = ProgramFile::open_executable(path, executable)?;
+    if let Some(known) = store.recall_of(path, file.about(), FOUND_BY_DAEMON)? {
+        return Ok(known);
+    }
+    let begun: u32 = store.recall_of(path, file.about(), BEGUN)?.unwrap_or(0);
+    if begun >= MOST_DEATHS {
+        let why =
+            format!("imasd has died {begun} times while it read this file: it is not read until it changes");
+        return Ok(ExecutableFacts::unfit(why));
+    }
+    // Stored before the first byte is read. If this process dies while it reads, the next one finds which
+    // file was the cause.
+    store.remember_of(path, file.about(), BEGUN, &(begun + 1))?;
+    let found = read_whatever_it_is(&file, path);
+    store.remember_of(path, file.about(), BEGUN, &begun)?;
+    let found = found?;
+    store.remember_of(path, file.about(), FOUND_BY_DAEMON, &found)?;
+    Ok(found)
+}
+
+/// Whether [`running`] has read the file that is at the path, and it has not changed since.
+#[must_use]
+pub fn was_read(store: &Store, path: &Path) -> bool {
+    let about = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    let found = about.map(|about| store.recall_of::<ExecutableFacts>(path, &about, FOUND_BY_DAEMON));
+    matches!(found, Some(Ok(Some(_))))
+}
+
+/// A fault of the file itself is a fact like any other, and is kept; only a failed reading is an error.
+fn read_whatever_it_is(file: &ProgramFile, path: &Path) -> Result<ExecutableFacts, ElfError> {
+    match ExecutableFacts::read(file, path) {
+        Err(error) if error.is_of_the_file() => Ok(ExecutableFacts::unfit(error.to_string())),
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_at_which_the_reader_died_twice_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let path = folder.path().join("program");
+        std::fs::copy("/proc/self/exe", &path).unwrap();
+        let about = std::fs::metadata(&path).unwrap();
+        let executable = Executable::from(&about);
+        store.remember_of(&path, &about, BEGUN, &1).unwrap();
+        assert!(!was_read(&store, &path));
+        let read = running(&store, &path, executable).unwrap();
+        assert!(read.unfit.is_none() && was_read(&store, &path), "one death may be chance: {read:?}");
+        let other = folder.path().join("other");
+        std::fs::copy("/proc/self/exe", &other).unwrap();
+        let about = std::fs::metadata(&other).unwrap();
+        store.remember_of(&other, &about, BEGUN, &MOST_DEATHS).unwrap();
+        let unread = running(&store, &other, Executable::from(&about)).unwrap();
+        assert!(unread.unfit.unwrap().contains("died 2 times") && !was_read(&store, &other));
+        assert!(running(&store, &other, executable).is_err(), "another file is at the path");
+    }
+}

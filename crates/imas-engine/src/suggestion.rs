@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which name a mistyped one may mean.
+
+/// How alike two names have to be, from 0 to 1: one letter wrong, missing or swapped.
+const ALIKE: f64 = 0.8;
+
+/// The name that is most like the word; None when none is much like it.
+#[must_use]
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |name: &'a str| (strsim::jaro_winkler(word, name), name);
+    let alike = names.into_iter().map(likeness).filter(|(alike, _)| *alike > ALIKE);
+    alike.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_alike_name_is_meant_if_any() {
+        let names = ["jemalloc", "mimalloc", "tcmalloc", "glibc:lean"];
+        assert_eq!(nearest("jmalloc", names), Some("jemalloc"));
+        assert_eq!(nearest("mimaloc", names), Some("mimalloc"));
+        assert_eq!(nearest("glibc-lean", names), Some("glibc:lean"));
+        assert_eq!(nearest("firefox", names), None);
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Arenas of glibc's malloc in a running process, as its mappings show them from outside.
+//!
+//! Every arena but the first lives in heaps of 64 MiB at most, each at an address that is a multiple of 64
+//! MiB: a writable part at the bottom, and the rest reserved without any rights. The first arena lives in
+//! `[heap]`.
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+/// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
+const HEAP_BYTES: u64 = 64 << 20;
+
+/// What one process has of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arenas {
+    /// Heaps of arenas beside the first; an arena above 64 MiB has several.
+    pub heaps: usize,
+    /// Resident bytes in them.
+    pub heap_bytes: u64,
+    /// Resident bytes in `[heap]`.
+    pub main_bytes: u64,
+    /// Threads of the process.
+    pub threads: u64,
+}
+
+impl Arenas {
+    /// Of a process; None when it is gone or not ours to look at. What is resident is only read where there
+    /// are heaps at all.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        let threads = u64::try_from(process.stat().ok()?.num_threads).unwrap_or(0);
+        let plain = process.maps().ok()?.0;
+        if heaps(&plain).next().is_none() {
+            return Some(Self { threads, ..Self::default() });
+        }
+        let maps = process.smaps().ok()?.0;
+        Some(Self { threads, ..counted(&maps) })
+    }
+}
+
+fn counted(maps: &[MemoryMap]) -> Arenas {
+    let main = maps.iter().filter(|map| map.pathname == MMapPath::Heap);
+    Arenas {
+        heaps: heaps(maps).count(),
+        heap_bytes: heaps(maps).map(anonymous).sum(),
+        main_bytes: main.map(anonymous).sum(),
+        threads: 0,
+    }
+}
+
+/// Writable parts of heaps.
+fn heaps(maps: &[MemoryMap]) -> impl Iterator<Item = &MemoryMap> {
+    maps.iter().enumerate().filter(|(at, map)| is_heap(map, maps.get(at + 1))).map(|(_, map)| map)
+}
+
+pub(crate) fn is_heap(map: &MemoryMap, next: Option<&MemoryMap>) -> bool {
+    let (begin, end) = map.address;
+    let writable = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE;
+    let is_candidate = map.pathname == MMapPath::Anonymous
+        && map.perms == writable
+        && begin % HEAP_BYTES == 0
+        && end - begin <= HEAP_BYTES;
+    let reserve_ends =
+        |next: &MemoryMap| next.perms == MMPermissions::PRIVATE && next.address == (end, begin + HEAP_BYTES);
+    is_candidate && (end - begin == HEAP_BYTES || next.is_some_and(reserve_ends))
+}
+
+/// Pages of its own, without those that were given back lazily.
+fn anonymous(map: &MemoryMap) -> u64 {
+    let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
+    (field("Anonymous") + field("Swap")).saturating_sub(field("LazyFree"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use procfs::FromRead;
+    use procfs::process::MemoryMaps;
+
+    #[test]
+    fn a_heap_is_aligned_and_has_its_reserve_above() {
+        let maps = MemoryMaps::from_read(
+            concat!(
+                "00001000-00003000 rw-p 00000000 00:00 0 [heap]\n",
+                "Anonymous: 8 kB\n",
+                "7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n",
+                "Anonymous: 100 kB\nLazyFree: 40 kB\n",
+                "7f0000021000-7f0004000000 ---p 00000000 00:00 0 \n",
+                "7f0008000000-7f000c000000 rw-p 00000000 00:00 0 \n",
+                "Anonymous: 20 kB\n",
+                // Aligned by chance, without the reserve; and one that is not aligned.
+                "7f0010000000-7f0010021000 rw-p 00000000 00:00 0 \n",
+                "7f0020001000-7f0020021000 rw-p 00000000 00:00 0 \n",
+                "7f0020021000-7f0024001000 ---p 00000000 00:00 0 \n",
+            )
+            .as_bytes(),
+        )
+        .unwrap()
+        .0;
+        assert_eq!(
+            counted(&maps),
+            Arenas { heaps: 2, heap_bytes: 80 << 10, main_bytes: 8 << 10, threads: 0 }
+        );
+    }
+
+    /// Python is on glibc's malloc, and its threads get arenas of their own.
+    #[test]
+    fn the_arenas_of_a_real_process_are_counted() {
+        let code = "import threading, ctypes, sys\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nstay = threading.Barrier(5)\n\
+                    def work():\n for _ in range(2000): ctypes.memset(libc.malloc(1000), 1, 1000)\n stay.wait(); stay.wait()\n\
+                    [threading.Thread(target=work).start() for _ in range(4)]\nstay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()";
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", code])
+            .env_remove("LD_PRELOAD")
+            .env_remove("MALLOC_ARENA_MAX")
+            .env_remove("GLIBC_TUNABLES")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let found = Arenas::of(child.id()).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(found.heaps >= 1 && found.heap_bytes > 2_000_000 && found.threads == 5, "{found:?}");
+    }
+}

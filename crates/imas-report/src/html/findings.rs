@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is found out about one program, as the page shows it. The page computes no figure and makes no pick:
+//! they are those of the result that `imas bench` prints, or of the policy that decides.
+
+use std::collections::BTreeMap;
+
+use imas_core::SYSTEM;
+use imas_core::bench::{CandidateRuns, Comparison, IneligibleCandidate, MedianRun, Outlook, Word};
+use imas_core::stats::Interval;
+use serde::Serialize;
+
+use crate::bench::{BenchReport, CandidateReport};
+use crate::chart::{Chart, Plane, PlanePoint};
+use crate::format;
+use crate::table::Table;
+
+const HEADS: [&str; 9] =
+    ["candidate", "picks", "runs", "CPU", "CPU change", "memory MiB", "memory change", "peak MiB", "verdict"];
+
+/// The result for one program.
+#[derive(Debug, Default)]
+pub struct ProgramFindings {
+    /// In one sentence.
+    pub sentence: String,
+    /// The same in a few words.
+    pub short: String,
+    /// Names of the fastest, the leanest and the balanced pick.
+    pub picks: [String; 3],
+    /// The candidates.
+    pub table: Table,
+    /// The candidates in one picture.
+    pub picture: Option<Chart>,
+    /// What to beware of.
+    pub warnings: Vec<String>,
+}
+
+/// The words for the picks, in the order of [`ProgramFindings::picks`].
+const PICKS: [&str; 3] = ["fastest", "leanest", "balanced"];
+
+/// One candidate in table and picture.
+#[derive(Debug, Default)]
+pub struct CandidateFindings {
+    /// Its name.
+    pub name: String,
+    /// Runs, or rounds of trials, that its figures come from.
+    pub runs: usize,
+    /// Medians of its runs.
+    pub median: Option<MedianRun>,
+    /// CPU time as a ratio to that of `system`.
+    pub cpu: Option<Interval>,
+    /// Memory, likewise.
+    pub memory: Option<Interval>,
+    /// Whether it can be picked.
+    pub is_eligible: bool,
+    /// The verdict in words.
+    pub verdict: String,
+}
+
+impl CandidateFindings {
+    fn of(report: &CandidateReport) -> Self {
+        Self {
+            name: report.name.clone(),
+            runs: report.runs.len(),
+            median: report.median.clone(),
+            cpu: report.ratio.cpu,
+            memory: report.ratio.memory,
+            is_eligible: report.ineligible.is_none(),
+            verdict: verdict(report),
+        }
+    }
+
+    /// The change that a ratio means; a dash for `system` itself and where nothing is known.
+    fn change(&self, ratio: Option<Interval>) -> String {
+        let known = ratio.filter(|_| self.name != SYSTEM);
+        known.map_or_else(dash, |ratio| format::change(&ratio))
+    }
+
+    fn cells(&self, picks: &[String; 3]) -> Vec<String> {
+        let median = self.median.as_ref();
+        let mib = |get: fn(&MedianRun) -> u64| median.map_or_else(dash, |run| format::mib(get(run) as f64));
+        let marks = PICKS.iter().zip(picks).filter(|(_, name)| **name == self.name).map(|(word, _)| *word);
+        vec![
+            self.name.clone(),
+            marks.collect::<Vec<_>>().join(", "),
+            self.runs.to_string(),
+            median.map_or_else(dash, |run| format::seconds(run.cpu_s)),
+            self.change(self.cpu),
+            mib(|run| run.mean_bytes),
+            self.change(self.memory),
+            mib(|run| run.peak_bytes),
+            self.verdict.clone(),
+        ]
+    }
+
+    fn point(&self) -> Option<PlanePoint> {
+        let (cpu, memory) = (self.cpu?, self.memory?);
+        let words = |ratio| format::change(&ratio);
+        let text = format!("{}: CPU {}, memory {}", self.name, words(cpu), words(memory));
+        Some(PlanePoint { name: self.name.clone(), cpu, memory, text })
+    }
+}
+
+impl ProgramFindings {
+    /// From the result of a benchmark: the same sentence, picks and figures.
+    #[must_use]
+    pub fn of_bench<Host: Serialize>(report: &BenchReport<Host>) -> Self {
+        let picks = &report.picks;
+        let picks = [&picks.fastest, &picks.leanest, &picks.balanced].map(Clone::clone);
+        let candidates: Vec<_> = report.candidates.iter().map(CandidateFindings::of).collect();
+        let is_known = report.outlook != Some(Outlook::Unknown);
+        Self {
+            sentence: report.sentence(),
+            warnings: report.warnings.iter().map(imas_core::bench::Warning::what).collect(),
+            ..Self::of_candidates(picks, &candidates, is_known)
+        }
+    }
+
+    /// From runs and their comparison: the result as `imas bench` printed it when it made those runs.
+    #[must_use]
+    pub fn of_runs(runs: &[CandidateRuns], comparison: Comparison) -> Self {
+        let rows = runs.iter().zip(comparison.candidates);
+        Self::of_bench(&BenchReport {
+            schema: 1,
+            command: vec![],
+            began_unix_s: 0.0,
+            seed: 0,
+            host: (),
+            candidates: rows
+                .map(|(ready, result)| CandidateReport::measured("", ready.runs.clone(), result, None))
+                .collect(),
+            picks: comparison.picks,
+            outlook: Some(comparison.outlook),
+            kept_on_cpu: None,
+            parameters: BTreeMap::new(),
+            rounds: None,
+            quick: None,
+            checks: vec![],
+            warnings: comparison.warnings,
+            notes: vec![],
+        })
+    }
+
+    /// Table, picture and short words of candidates and picks; the sentence is the caller's.
+    #[must_use]
+    pub fn of_candidates(picks: [String; 3], candidates: &[CandidateFindings], is_known: bool) -> Self {
+        let mut table = Table::new("", "Changes against system, with 95 % intervals", &HEADS);
+        candidates.iter().for_each(|one| table.push(one.cells(&picks)));
+        Self {
+            short: short(&picks[2], candidates, is_known),
+            picture: plane(candidates),
+            table,
+            picks,
+            ..Self::default()
+        }
+    }
+
+    /// The balanced pick.
+    pub(super) fn pick(&self) -> &str {
+        &self.picks[2]
+    }
+}
+
+/// The balanced pick and what it changes.
+fn short(pick: &str, candidates: &[CandidateFindings], is_known: bool) -> String {
+    match candidates.iter().find(|one| one.name == pick && pick != SYSTEM) {
+        Some(one) => format!("{pick}: CPU {}, memory {}", one.change(one.cpu), one.change(one.memory)),
+        None if is_known => "system, no other is better beyond the noise".to_owned(),
+        None => "nothing could be compared".to_owned(),
+    }
+}
+
+/// The candidates in the plane of CPU time and memory.
+fn plane(candidates: &[CandidateFindings]) -> Option<Chart> {
+    let eligible = candidates.iter().filter(|one| one.is_eligible);
+    Plane {
+        title: "Candidates by CPU time and memory".to_owned(),
+        caption: "Ratio to system, with 95 % intervals; logarithmic axes. A hollow mark: another candidate is better \
+                  on both."
+            .to_owned(),
+        points: eligible.filter_map(CandidateFindings::point).collect(),
+    }
+    .draw()
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn verdict(report: &CandidateReport) -> String {
+    match (&report.ineligible, &report.verdict) {
+        (Some(IneligibleCandidate::NoRuns), _) => "no runs that count".to_owned(),
+        (Some(IneligibleCandidate::Crashed { signal }), _) => format!("crashed (signal {signal})"),
+        (Some(IneligibleCandidate::Hung), _) => "hangs".to_owned(),
+        (Some(IneligibleCandidate::TimedOut), _) => "did not end in time".to_owned(),
+        (Some(IneligibleCandidate::ExitDiffers { exit }), _) => {
+            format!("exits with {exit}, not as under system")
+        }
+        (Some(IneligibleCandidate::OutputDiffers), _) => {
+            "output differs from the output under system".to_owned()
+        }
+        (None, Some(words)) if words.cpu == words.memory => words.cpu.to_string(),
+        (None, Some(words)) => format!("{}, {}", on("CPU", words.cpu), on("memory", words.memory)),
+        (None, None) => String::new(),
+    }
+}
+
+/// The word, with what it is about where it does not say so itself.
+fn on(axis: &str, word: Word) -> String {
+    match word {
+        Word::WithinNoise | Word::NotEnoughData => format!("{axis} {word}"),
+        _ => word.to_string(),
+    }
+}

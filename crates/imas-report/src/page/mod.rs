@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One page: the result first, in a sentence and a picture, then a table of contents and the sections, the
+//! method last.
+//!
+//! A page is one file. It loads nothing, it can be read without its script, and it follows the reader's
+//! choice of light or dark. Every text is escaped.
+
+mod cells;
+mod tables;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::chart::{COLOURS, Chart, STYLE};
+use crate::table::Table;
+
+const PAGE_STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A page of results.
+#[derive(Debug, Default)]
+pub struct ResultPage {
+    /// Heading.
+    pub title: String,
+    /// What it is about, below the heading.
+    pub subtitle: String,
+    /// The result in one sentence.
+    pub result: String,
+    /// The result in one picture.
+    pub picture: Option<Chart>,
+    /// In the order shown; the method comes last.
+    pub sections: Vec<PageSection>,
+    /// Whether the picture and all sections show the same candidates: the one under the pointer is marked in
+    /// all.
+    pub is_group: bool,
+}
+
+/// A part of the page with an entry in the table of contents.
+#[derive(Debug, Default)]
+pub struct PageSection {
+    /// Its anchor.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What is in it.
+    pub blocks: Vec<Block>,
+}
+
+/// A part of a section.
+#[derive(Debug)]
+pub enum Block {
+    /// A paragraph.
+    Paragraph(String),
+    /// A paragraph in smaller print.
+    Note(String),
+    /// Short sentences.
+    List(Vec<String>),
+    /// A heading without an entry in the table of contents.
+    Heading(String),
+    /// Charts, beside each other where there is room.
+    Charts(Vec<Chart>),
+    /// A table; it can be sorted, and is folded when it is long.
+    Table(Table),
+    /// A table whose first column leads to places of the page.
+    Index(Table, Vec<String>),
+    /// Names of candidates in their colours.
+    Keys(Vec<String>),
+    /// Parts that show the same candidates: the one under the pointer is marked in all of them.
+    Group(Vec<Self>),
+    /// Parts that are shown after a click.
+    Folded(FoldedPart),
+}
+
+/// What is shown after a click on its title.
+#[derive(Debug, Default)]
+pub struct FoldedPart {
+    /// Its anchor.
+    pub id: String,
+    /// What is clicked on.
+    pub title: String,
+    /// A few words beside the title.
+    pub note: String,
+    /// What is in it.
+    pub blocks: Vec<Block>,
+    /// Whether it is shown at once.
+    pub open: bool,
+}
+
+impl PageSection {
+    /// A section.
+    #[must_use]
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Self {
+        Self { id: id.to_owned(), title: title.to_owned(), blocks }
+    }
+}
+
+impl ResultPage {
+    /// The page as HTML.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let markup = html! {
+            (DOCTYPE)
+            html lang="en" {
+                (self.head())
+                body {
+                    header { h1 { (self.title) } @if !self.subtitle.is_empty() { p.soft { (self.subtitle) } } }
+                    main.group[self.is_group] {
+                        (self.result())
+                        (self.contents())
+                        @for section in &self.sections { (section.render()) }
+                    }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        markup.into_string()
+    }
+
+    fn head(&self) -> Markup {
+        html! {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (self.title) }
+                style { (PreEscaped(COLOURS)) (PreEscaped(STYLE)) (PreEscaped(PAGE_STYLE)) }
+            }
+        }
+    }
+
+    fn result(&self) -> Markup {
+        html! {
+            section.result aria-label="Result" {
+                p { (self.result) }
+                @if self.is_group { (reading()) }
+                @if let Some(picture) = &self.picture { (picture.figure()) }
+            }
+        }
+    }
+
+    fn contents(&self) -> Markup {
+        html! {
+            @if self.sections.len() > 1 {
+                nav aria-label="Contents" {
+                    ol { @for section in &self.sections { li { a href=(format!("#{}", section.id)) { (section.title) } } } }
+                }
+            }
+        }
+    }
+}
+
+impl PageSection {
+    fn render(&self) -> Markup {
+        html! {
+            section id=(self.id) {
+                h2 { (self.title) }
+                @for block in &self.blocks { (block.render()) }
+            }
+        }
+    }
+}
+
+impl Block {
+    fn render(&self) -> Markup {
+        match self {
+            Self::Paragraph(text) => html! { p { (text) } },
+            Self::Note(text) => html! { p.note { (text) } },
+            Self::List(lines) => html! { ul.note { @for line in lines { li { (line) } } } },
+            Self::Heading(text) => html! { h3 { (text) } },
+            Self::Charts(charts) => match charts.as_slice() {
+                [chart] => chart.figure(),
+                charts => html! { div.two { @for chart in charts { div { (chart.figure()) } } } },
+            },
+            Self::Table(table) => tables::table(table, &[]),
+            Self::Index(table, links) => tables::table(table, links),
+            Self::Keys(names) => cells::keys(names),
+            Self::Group(blocks) => html! {
+                div.group { (reading()) @for block in blocks { (block.render()) } }
+            },
+            Self::Folded(part) => part.render(),
+        }
+    }
+}
+
+/// Where the figures of the candidate under the pointer are written.
+fn reading() -> Markup {
+    html! { div.reading aria-live="polite" {} }
+}
+
+impl FoldedPart {
+    fn render(&self) -> Markup {
+        let id = Some(&self.id).filter(|id| !id.is_empty());
+        html! {
+            details id=[id] open[self.open] {
+                summary { (self.title) @if !self.note.is_empty() { span.soft { ": " (self.note) } } }
+                @for block in &self.blocks { (block.render()) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&";
+
+    fn page(text: &str) -> String {
+        let mut table = Table::new("t", text, &["candidate", text]);
+        table.push(vec![text.to_owned(), text.to_owned()]);
+        let text = || text.to_owned();
+        let part = FoldedPart {
+            id: String::new(),
+            title: text(),
+            note: text(),
+            blocks: vec![Block::Note(text())],
+            open: false,
+        };
+        let blocks = vec![
+            Block::Paragraph(text()),
+            Block::List(vec![text()]),
+            Block::Heading(text()),
+            Block::Keys(vec![text()]),
+            Block::Group(vec![Block::Table(table.clone()), Block::Index(table, vec!["#method".into()])]),
+            Block::Folded(part),
+        ];
+        let sections =
+            vec![PageSection::new("a", &text(), blocks), PageSection::new("method", "Method", vec![])];
+        ResultPage {
+            title: text(),
+            subtitle: text(),
+            result: text(),
+            picture: None,
+            sections,
+            is_group: true,
+        }
+        .render()
+    }
+
+    #[test]
+    fn names_are_text() {
+        let page = page(HOSTILE);
+        assert!(!page.contains("<img") && !page.contains("\"'&"), "unescaped");
+        assert_eq!(page.matches("</script>").count(), 1);
+    }
+
+    #[test]
+    fn the_page_stands_alone_and_the_result_is_first() {
+        let page = page("words");
+        for outside in ["http://", "https://", "<link", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("no {part}"));
+        assert!(at("class=\"result\"") < at("<nav") && at("<nav") < at("id=\"a\""));
+        assert!(at("id=\"a\"") < at("id=\"method\""));
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A table in a page. Its first column stays visible on a narrow screen.
+
+use maud::{Markup, html};
+
+use super::cells;
+use crate::table::Table;
+
+/// Rows up to which a table is shown unfolded.
+const UNFOLDED: usize = 60;
+/// Characters from which on a column is kept wide enough to be read.
+const LONG: usize = 48;
+/// Where a dash is sorted: below everything else.
+const LAST: &str = "1e308";
+
+/// How the cells of one column are shown.
+#[derive(Default)]
+struct Column {
+    is_figure: bool,
+    is_long: bool,
+    is_candidate: bool,
+}
+
+impl Column {
+    fn class(&self, tone: Option<&str>) -> Option<String> {
+        let is_words = !self.is_figure && !self.is_long && !self.is_candidate;
+        let own =
+            [(self.is_figure, "n"), (self.is_long, "long"), (self.is_candidate, "who"), (is_words, "words")];
+        let words: Vec<&str> =
+            own.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).chain(tone).collect();
+        (!words.is_empty()).then(|| words.join(" "))
+    }
+}
+
+/// The table; `links` are the targets of the first column, row by row.
+pub(super) fn table(table: &Table, links: &[String]) -> Markup {
+    let count = table.rows.len();
+    match count > UNFOLDED && links.is_empty() {
+        true => html! { details { summary { (table.title) " (" (count) " rows)" } (body(table, links)) } },
+        false => body(table, links),
+    }
+}
+
+fn body(table: &Table, links: &[String]) -> Markup {
+    let columns = columns(table);
+    let id = Some(&table.id).filter(|id| !id.is_empty()).map(|id| format!("table-{id}"));
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(table.title) {
+            table.sortable id=[id] {
+                @if !table.title.is_empty() { caption { span { (table.title) } } }
+                thead { tr {
+                    @for (name, column) in table.columns.iter().zip(&columns) {
+                        th scope="col" class=[column.class(None)] { (name) }
+                    }
+                } }
+                tbody {
+                    @for (at, cells) in table.rows.iter().enumerate() { (row(cells, &columns, links.get(at))) }
+                    @if table.rows.is_empty() { tr { td colspan=(table.columns.len()) { "none" } } }
+                }
+            }
+        }
+    }
+}
+
+fn columns(table: &Table) -> Vec<Column> {
+    let figures = table.figure_columns();
+    let column = |(at, is_figure): (usize, bool)| Column {
+        is_figure: is_figure && at > 0,
+        is_long: table.rows.iter().any(|row| row.get(at).is_some_and(|cell| cell.len() > LONG)),
+        is_candidate: table.columns[at].eq_ignore_ascii_case("candidate"),
+    };
+    figures.into_iter().enumerate().map(column).collect()
+}
+
+fn row(cells: &[String], columns: &[Column], link: Option<&String>) -> Markup {
+    let candidate = cells.iter().zip(columns).find(|(_, column)| column.is_candidate).map(|(name, _)| name);
+    html! {
+        tr data-candidate=[candidate] {
+            @for (at, (text, column)) in cells.iter().zip(columns).enumerate() {
+                @if at == 0 {
+                    th scope="row" class=[column.class(None)] data-sort=[sort(text)] {
+                        @match link { Some(to) => { a href=(to) { (text) } }, None => { (content(text, column)) } }
+                    }
+                } @else {
+                    td class=[column.class(cells::tone(text))] data-sort=[sort(text)] { (content(text, column)) }
+                }
+            }
+        }
+    }
+}
+
+fn content(text: &str, column: &Column) -> Markup {
+    html! { @if column.is_candidate { (cells::mark(text)) } (cells::text(text)) }
+}
+
+fn sort(text: &str) -> Option<String> {
+    if text == "-" { Some(LAST.to_owned()) } else { cells::sort_key(text).map(|key| key.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(rows: usize) -> String {
+        let mut table = Table::new("t", "A table", &["candidate", "gain", "verdict"]);
+        for _ in 0..rows {
+            table.push(["jemalloc", "+1.0 [-2.0, +3.0]", "not reproduced"].map(str::to_owned).to_vec());
+        }
+        super::table(&table, &[]).into_string()
+    }
+
+    #[test]
+    fn a_row_names_its_candidate_and_its_figures_sort() {
+        let html = shown(1);
+        assert!(html.contains("<tr data-candidate=\"jemalloc\">") && html.contains("--c: var(--jemalloc)"));
+        assert!(
+            html.contains("<th scope=\"row\" class=\"who\">") && html.contains("data-sort=\"1\""),
+            "{html}"
+        );
+        assert!(html.contains("class=\"words bad\""), "{html}");
+    }
+
+    #[test]
+    fn a_long_table_is_folded_and_an_empty_one_is_marked() {
+        assert!(shown(61).starts_with("<details>") && !shown(60).starts_with("<details>"));
+        assert!(shown(0).contains("<td colspan=\"3\">none</td>"));
+    }
+}

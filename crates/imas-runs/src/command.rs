@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A command as an executor: measured as in production, or with every call counted.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
+use imas_linux::measure::{RunOutcome, RunRequest};
+use imas_linux::one_cpu::steady_cpu;
+use imas_linux::program::Command;
+
+use crate::counted::{CountedRun, Folder};
+use crate::executor::{Execution, Executor, RunLimits};
+use crate::record::record;
+use crate::schedule::{RoundKind, Step};
+
+/// When runs are kept on one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OneCpuRule {
+    /// When the last warm-up used one CPU at a time.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What warm-ups are recorded with.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    /// The library that records.
+    pub library: PathBuf,
+    /// The file that tells it where to and how much.
+    pub control: PathBuf,
+}
+
+/// Runs one command under candidates.
+#[derive(Debug)]
+pub struct CommandExecutor<'a> {
+    /// What is run.
+    pub command: &'a Command,
+    /// Of the program; empty when it has none.
+    pub build_id: &'a str,
+    /// By the index that steps have.
+    pub candidates: Vec<&'a CatalogueCandidate>,
+    /// What is preloaded beside a candidate.
+    pub libraries: &'a Libraries,
+    /// Standard input; /dev/null when there is none.
+    pub input: Option<PathBuf>,
+    /// Pass on what the command prints.
+    pub show_output: bool,
+    /// When runs are kept on one CPU.
+    pub one_cpu: OneCpuRule,
+    /// Every warm-up is recorded with this.
+    pub recorder: Option<Recorder>,
+    /// The CPU that runs are kept on, once it is known whether they are.
+    cpu: Cell<Option<usize>>,
+}
+
+impl<'a> CommandExecutor<'a> {
+    /// Runs the command under these candidates, without input.
+    #[must_use]
+    pub fn new(
+        command: &'a Command,
+        build_id: &'a str,
+        candidates: Vec<&'a CatalogueCandidate>,
+        libraries: &'a Libraries,
+    ) -> Self {
+        Self {
+            command,
+            build_id,
+            candidates,
+            libraries,
+            input: None,
+            show_output: false,
+            one_cpu: OneCpuRule::Never,
+            recorder: None,
+            cpu: Cell::new(None),
+        }
+    }
+
+    /// The CPU that every run was kept on; None when all could be used.
+    #[must_use]
+    pub fn kept_on(&self) -> Option<usize> {
+        self.cpu.get()
+    }
+
+    /// Keeps the runs on the CPU that an earlier session chose, until a warm-up decides anew.
+    pub fn keep_on(&self, cpu: Option<usize>) {
+        self.cpu.set(cpu);
+    }
+
+    fn counted(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<Execution> {
+        let folder = Folder::new()?;
+        let first = folder.first_page(self.command, candidate, self.build_id)?;
+        let outcome = self.once(candidate, Mode::Trial, Some(&first), self.libraries, limits)?;
+        let mut notes = Vec::new();
+        let counted = folder.counted().inspect_err(|error| {
+            notes.push(format!("{}: its counted run gave no figures: {error:#}", candidate.name));
+        });
+        Ok(Execution { notes, ..self.execution(outcome, counted.ok()) })
+    }
+
+    fn execution(&self, outcome: RunOutcome, counted: Option<CountedRun>) -> Execution {
+        let mut record = record(&outcome, counted.as_ref());
+        record.cpu = self.cpu.get();
+        Execution { record, outcome, counted, notes: vec![] }
+    }
+
+    fn once(
+        &self,
+        candidate: &CatalogueCandidate,
+        mode: Mode,
+        page: Option<&Path>,
+        libraries: &Libraries,
+        limits: &RunLimits,
+    ) -> Result<RunOutcome> {
+        let reach = if mode == Mode::Trial { Reach::Tree } else { Reach::Children };
+        let inherited: Variables = std::env::vars_os().collect();
+        let variables = Injection { candidate, mode, reach, page }.variables(&inherited, libraries)?;
+        let run = RunRequest {
+            file: &self.command.file,
+            argv: &self.command.argv,
+            variables: &variables,
+            input: self.input.as_deref(),
+            folder: None,
+            show_output: self.show_output,
+            timeout: limits.timeout,
+            still: limits.still,
+            cpu: self.cpu.get(),
+            prefault_bytes: limits.prefault_bytes,
+        };
+        Ok(run.measure()?)
+    }
+
+    fn plain(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<RunOutcome> {
+        self.once(candidate, Mode::Production, None, self.libraries, limits)
+    }
+
+    fn recorded(
+        &self,
+        recorder: &Recorder,
+        candidate: &CatalogueCandidate,
+        limits: &RunLimits,
+    ) -> Result<RunOutcome> {
+        // The recorder takes the hook's place, and its control file that of the page.
+        let libraries = Libraries { hook: recorder.library.clone(), ..self.libraries.clone() };
+        self.once(candidate, Mode::Trial, Some(&recorder.control), &libraries, limits)
+    }
+
+    /// Every warm-up may use all CPUs: of one that is kept on one CPU already nothing can be learnt.
+    fn warm_up(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<Execution> {
+        let kept = if self.one_cpu == OneCpuRule::Auto { self.cpu.take() } else { self.cpu.get() };
+        let outcome = match &self.recorder {
+            None => self.plain(candidate, limits)?,
+            Some(recorder) => self.recorded(recorder, candidate, limits)?,
+        };
+        let is_kept = self.one_cpu == OneCpuRule::Auto && outcome.is_serial();
+        self.cpu.set(if is_kept { steady_cpu() } else { kept });
+        Ok(self.execution(outcome, None))
+    }
+}
+
+impl Executor for CommandExecutor<'_> {
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution> {
+        if self.one_cpu == OneCpuRule::Always && self.cpu.get().is_none() {
+            self.cpu.set(steady_cpu());
+        }
+        let candidate = self.candidates[step.candidate];
+        match step.kind {
+            RoundKind::Warmup => self.warm_up(candidate, limits),
+            RoundKind::Counted { .. } => self.counted(candidate, limits),
+            RoundKind::Measured { .. } => {
+                let outcome = self.plain(candidate, limits)?;
+                Ok(self.execution(outcome, None))
+            }
+        }
+    }
+}

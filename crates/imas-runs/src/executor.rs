@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What makes a run: a command, a server under its load, a part of a study, a recording that is replayed.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_core::simulate::data::RawRun;
+use imas_linux::measure::RunOutcome;
+
+use crate::counted::CountedRun;
+use crate::schedule::Step;
+
+/// What the runner allows a run, and prepares for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunLimits {
+    /// The run is ended after this time.
+    pub timeout: Duration,
+    /// The run is ended when it has used no CPU time for this long; None: never for this reason.
+    pub still: Option<Duration>,
+    /// So much free memory is touched before the run, in bytes.
+    pub prefault_bytes: u64,
+}
+
+/// A run that was made.
+#[derive(Debug, Default)]
+pub struct Execution {
+    /// Its figures: the fields that every run has, and others by name. The runner fills in who it was.
+    pub record: RawRun,
+    /// How the process ended; of an executor without one, as it stands by default.
+    pub outcome: RunOutcome,
+    /// What a counted run brought.
+    pub counted: Option<CountedRun>,
+    /// What else was noticed, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// Makes runs, one at a time.
+pub trait Executor {
+    /// Makes the run that the step names. A program that fails is no error: its record has the failure.
+    ///
+    /// # Errors
+    /// When the run could not be made.
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution>;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the journal of earlier sessions says, for one that goes on with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use imas_core::simulate::data::{DataHeader, RawRun, RunKey, RunKind};
+use imas_core::simulate::dropped::{Dropped, NotRun};
+use imas_core::simulate::outputs::Varying;
+
+/// A round of a program.
+pub type BegunRound = (String, RunKind, u32);
+
+/// What a journal says.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// Each run once, the first that was written.
+    pub runs: Vec<RawRun>,
+    /// By round that was begun: the candidates of the session that began it. One that joined later has no run
+    /// in it: hours may lie between, and runs of one round are compared with each other.
+    pub begun: BTreeMap<BegunRound, Rc<BTreeSet<String>>>,
+    /// Programs that were left out as a whole.
+    pub dropped: Dropped,
+    /// Programs whose output varies; no candidate is rejected in their runs.
+    pub varying: Varying,
+    seen: BTreeSet<RunKey>,
+    candidates: Rc<BTreeSet<String>>,
+}
+
+impl Sessions {
+    /// Reads the lines. Those that are neither header nor run are skipped.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut sessions = Self::default();
+        text.lines().for_each(|line| sessions.read(line));
+        for run in &mut sessions.runs {
+            if sessions.varying.accept(&run.program, &mut run.ok, &mut run.why) {
+                run.message = None;
+            }
+        }
+        sessions
+    }
+
+    fn read(&mut self, line: &str) {
+        if let Some(header) = header(line) {
+            self.candidates = Rc::new(header.versions.into_keys().collect());
+        } else if let Some(run) = run(line) {
+            self.ran(run);
+        } else if let Ok(line) = serde_json::from_str::<NotRun>(line) {
+            self.dropped.left_out(line);
+        } else if let Ok(line) = serde_json::from_str(line) {
+            self.varying.record(line);
+        }
+    }
+
+    fn ran(&mut self, run: RawRun) {
+        self.dropped.ran(&run.program, run.at_s);
+        if run.ok {
+            self.varying.saw(&run.program, &run.candidate, run.output.as_deref());
+        }
+        // Lines without a header, put together by hand, do not say who was in.
+        if !self.candidates.is_empty() {
+            let round = (run.program.clone(), run.kind, run.round);
+            self.begun.entry(round).or_insert_with(|| Rc::clone(&self.candidates));
+        }
+        if self.seen.insert(run.key()) {
+            self.runs.push(run);
+        }
+    }
+}
+
+fn header(line: &str) -> Option<DataHeader> {
+    serde_json::from_str::<DataHeader>(line).ok().filter(|header| !header.imas.is_empty())
+}
+
+fn run(line: &str) -> Option<RawRun> {
+    serde_json::from_str::<RawRun>(line).ok().filter(|run| !run.program.is_empty())
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program in a session: its limits, and what its runs showed so far.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use imas_core::candidate::SYSTEM;
+use imas_core::hang::hang_threshold_s;
+use imas_core::output_check::OutputCheck;
+use imas_core::simulate::data::RawRun;
+use imas_core::simulate::outputs::OTHER_OUTPUT;
+
+use crate::executor::{Execution, RunLimits};
+use crate::prefault::Prefault;
+
+/// How long a run may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timeout {
+    /// So long.
+    After(Duration),
+    /// Twenty times as long as the first run, a minute at least; that one a day.
+    ByFirstRun,
+}
+
+/// A run may take at least this long whatever the first one took.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many times as long as the first run.
+const TIMEOUT_FACTOR: u32 = 20;
+/// The first run's limit.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// A program in a session.
+#[derive(Debug)]
+pub struct Subject {
+    /// Its name in the records.
+    pub name: String,
+    /// How long a run may take.
+    pub timeout: Timeout,
+    /// Whether a run is ended that uses no CPU time for far longer than any under `system` took.
+    pub watches_standstill: bool,
+    /// What it wrote under `system`.
+    pub outputs: OutputCheck,
+    /// What its runs took, and what touching free memory showed.
+    pub prefault: Prefault,
+    /// Why its runs do not count, by candidate.
+    pub failures: BTreeMap<String, Vec<String>>,
+    /// Nothing more is done with it.
+    pub(crate) left_out: bool,
+    first_wall_s: Option<f64>,
+    /// Of the runs under system.
+    slowest_s: Option<f64>,
+}
+
+impl Subject {
+    /// A program that was not run yet.
+    #[must_use]
+    pub fn new(name: &str, timeout: Timeout) -> Self {
+        Self {
+            name: name.to_owned(),
+            timeout,
+            watches_standstill: false,
+            outputs: OutputCheck::default(),
+            prefault: Prefault::default(),
+            failures: BTreeMap::new(),
+            left_out: false,
+            first_wall_s: None,
+            slowest_s: None,
+        }
+    }
+
+    /// Nothing more is done with it.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.left_out
+    }
+
+    /// The limits of the next run under that candidate.
+    pub(crate) fn limits(&self, candidate: &str) -> RunLimits {
+        let by_first = |wall_s| SHORTEST_TIMEOUT.max(Duration::from_secs_f64(wall_s) * TIMEOUT_FACTOR);
+        let timeout = match self.timeout {
+            Timeout::After(timeout) => timeout,
+            Timeout::ByFirstRun => self.first_wall_s.map_or(FIRST_TIMEOUT, by_first),
+        };
+        // How long the program takes is known from system alone, and so is how long it is idle by
+        // itself.
+        let still = self.slowest_s.filter(|_| self.watches_standstill && candidate != SYSTEM);
+        let still = still.map(|slowest_s| Duration::from_secs_f64(hang_threshold_s(slowest_s)));
+        RunLimits { timeout, still, prefault_bytes: self.prefault.bytes() }
+    }
+
+    /// A run was made: what it says of the next ones.
+    pub(crate) fn saw(&mut self, candidate: &str, run: &Execution) {
+        let wall_s = run.record.wall_s;
+        self.first_wall_s.get_or_insert(wall_s);
+        if candidate == SYSTEM {
+            self.slowest_s = Some(self.slowest_s.unwrap_or(0.0).max(wall_s));
+        }
+        self.prefault.saw(run.record.peak_bytes, run.outcome.prefaulted);
+    }
+
+    /// Of earlier sessions: what their runs took, wrote and failed by.
+    pub fn resume<'a>(&mut self, runs: impl Iterator<Item = &'a RawRun>) {
+        let name = self.name.clone();
+        for run in runs.filter(|run| run.program == name) {
+            self.prefault.saw(run.peak_bytes, None);
+            if !run.ok {
+                self.failed(&run.candidate, run.why.as_deref().unwrap_or_default());
+            } else if let Some(output) = run.output.as_deref().filter(|_| run.candidate == SYSTEM) {
+                self.outputs.see(output);
+            }
+        }
+    }
+
+    pub(crate) fn failed(&mut self, candidate: &str, why: &str) {
+        self.failures.entry(candidate.to_owned()).or_default().push(why.to_owned());
+    }
+
+    /// The output turned out to vary: no candidate is rejected for a different output.
+    pub(crate) fn accept_outputs(&mut self) {
+        self.failures.values_mut().for_each(|whys| whys.retain(|why| why != OTHER_OUTPUT));
+    }
+
+    pub(crate) fn failures_of(&self, candidate: &str) -> usize {
+        self.failures.get(candidate).map_or(0, Vec::len)
+    }
+}

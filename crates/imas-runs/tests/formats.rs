@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs that were written before there was one record format are read as they were meant.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+use std::path::{Path, PathBuf};
+
+use imas_core::simulate::data::RunKind;
+use imas_runs::journal::Journal;
+use imas_runs::session::Sessions;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+/// `imas-lab suite run` of a program under two candidates: two measured rounds and a counted one.
+#[test]
+fn a_journal_of_the_suite_is_gone_on_with() {
+    let sessions = Sessions::of(&std::fs::read_to_string(fixture("suite.jsonl")).unwrap());
+    assert_eq!(sessions.runs.len(), 6);
+    assert!(sessions.runs.iter().all(|run| run.ok && run.output.is_some() && run.load1.is_some()));
+    let counted: Vec<_> = sessions.runs.iter().filter(|run| run.kind == RunKind::Counted).collect();
+    assert!(counted.iter().all(|run| run.ns_per_op.unwrap() > 0.0 && run.heap_bytes.unwrap() > 0));
+    let round = ("lit-phases".to_owned(), RunKind::Measured, 0);
+    assert_eq!(sessions.begun[&round].iter().collect::<Vec<_>>(), ["mimalloc", "system"]);
+    assert!(sessions.runs[0].measured().voluntary_switches > 0);
+}
+
+/// `imas bench --export-runs` of a command that writes something else under mimalloc.
+#[test]
+fn exported_runs_of_a_bench_are_read() {
+    let data = imas_runs::data::read_data(&[fixture("bench.jsonl")]).unwrap();
+    assert_eq!((data.headers.len(), data.runs.len(), data.unreadable.len()), (1, 6, 0));
+    let rejected: Vec<_> = data.runs.iter().filter(|run| !run.ok).collect();
+    assert!(rejected.iter().all(|run| run.candidate == "mimalloc" && run.why.as_deref() == Some("output")));
+    assert_eq!(rejected.len(), 2);
+}
+
+/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that were left out.
+#[test]
+fn the_published_runs_are_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/suite.jsonl.gz");
+    let text = imas_runs::packed::read(&path).unwrap();
+    let data = imas_core::simulate::data::read(&text);
+    assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+    assert!(data.runs.len() > 1000, "{} runs", data.runs.len());
+}
+
+/// What a program wrote last was called otherwise.
+#[test]
+fn the_message_of_an_old_line_is_read() {
+    let line = r#"{"program":"p","candidate":"a","ok":false,"why":"crash","said":"signal 11"}"#;
+    assert_eq!(Sessions::of(line).runs[0].message.as_deref(), Some("signal 11"));
+}
+
+/// A journal that today's program goes on with keeps every line of before.
+#[test]
+fn an_old_journal_is_appended_to() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let before = std::fs::read_to_string(fixture("suite.jsonl")).unwrap();
+    std::fs::write(file.path(), &before).unwrap();
+    let mut journal = Journal::open(file.path()).unwrap();
+    let mut run = Sessions::of(journal.text()).runs.remove(0);
+    run.round = 9;
+    journal.append(&run).unwrap();
+    let after = std::fs::read_to_string(file.path()).unwrap();
+    assert!(after.starts_with(&before));
+    assert_eq!(Sessions::of(&after).runs.len(), 7);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The figures of one candidate, compared with those of `system`.
+
+use std::collections::BTreeMap;
+
+use imas_core::stats::Interval;
+use serde::{Deserialize, Serialize};
+
+use crate::figure::Better;
+use crate::run::Failure;
+
+/// Fewest common rounds for a verdict: with one or two, the interval is meaningless.
+pub(crate) const FEWEST_ROUNDS: usize = 3;
+
+/// One figure of a candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct ComparedFigure {
+    /// Median over its runs.
+    pub median: f64,
+    /// Unit of the median.
+    pub unit: String,
+    /// Direction.
+    pub better: Better,
+    /// Ratio to `system`: median over the common rounds, with its 95 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Interval>,
+}
+
+impl ComparedFigure {
+    /// The ratio, inverted if necessary so that a value above 1 is worse.
+    #[must_use]
+    pub fn worse(&self) -> Option<Interval> {
+        let turned =
+            |ratio: Interval| Interval { lo: 1.0 / ratio.hi, mid: 1.0 / ratio.mid, hi: 1.0 / ratio.lo };
+        self.ratio.map(|ratio| if self.better == Better::Lower { ratio } else { turned(ratio) })
+    }
+}
+
+/// Figures and verdict of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct CandidateFigures {
+    /// Its name.
+    pub name: String,
+    /// Number of valid runs.
+    pub rounds: usize,
+    /// Its runs that failed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failures: Vec<Failure>,
+    /// By name, as in [`crate::ServiceRun::figures`].
+    pub figures: BTreeMap<String, ComparedFigure>,
+    /// The verdict as a sentence.
+    pub verdict: String,
+    /// The guard rails that it violates.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub exceeds: Vec<String>,
+    /// Proven better than `system` at the goal.
+    pub is_better: bool,
+}
+
+impl CandidateFigures {
+    pub(crate) fn worse(&self, name: &str) -> Option<Interval> {
+        self.figures.get(name)?.worse()
+    }
+}
+
+/// Smallest difference that is reported.
+pub(crate) fn margin(figure: &str) -> f64 {
+    match figure {
+        "cpu" | "rate" | "cycle" | "balance" => 0.02,
+        _ => 0.05,
+    }
+}
+
+/// Better by more than the margin, and the whole interval is on the better side.
+pub(crate) fn proven(worse: Interval, margin: f64) -> bool {
+    worse.hi < 1.0 && worse.mid < 1.0 - margin
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compares the runs of all candidates, paired by round.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use imas_core::SYSTEM;
+use imas_core::bench::{CandidateRuns, MeasuredRun, prepare};
+use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, median};
+use serde::{Deserialize, Serialize};
+
+use crate::candidate_figures::{CandidateFigures, ComparedFigure, FEWEST_ROUNDS, margin, proven};
+use crate::guard_rail::GuardRail;
+use crate::run::ServiceRun;
+use crate::verdict;
+
+/// The figure that the pick is chosen by.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum ServiceGoal {
+    /// Least memory: the usual reason to change a service's allocator.
+    #[default]
+    Memory,
+    /// Least CPU time for the same load.
+    Cpu,
+    /// Least latency at p99.
+    Latency,
+    /// CPU time and memory with equal weight.
+    Balanced,
+}
+
+/// The result of the comparison.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct ServiceComparison {
+    /// The candidates, in the order given.
+    pub candidates: Vec<CandidateFigures>,
+    /// The pick. It is `system` if no candidate is proven better within the guard rails.
+    pub pick: String,
+    /// The answer as a sentence.
+    pub sentence: String,
+    /// The highest confidence that an interval of so few rounds can have.
+    pub confidence: f64,
+    /// CPU time is not comparable, because some lines of the load run for a fixed time.
+    pub by_clock: bool,
+}
+
+/// Compares the runs of one service. `names` gives the order and includes `system`.
+#[must_use]
+pub fn compare_services(
+    names: &[String],
+    runs: &[ServiceRun],
+    goal: ServiceGoal,
+    rails: &[GuardRail],
+    seed: u64,
+) -> ServiceComparison {
+    let even = even_cpu(names, runs);
+    let by_clock = runs.iter().any(|run| run.by_clock);
+    let of = |name: &str| -> Vec<&ServiceRun> {
+        runs.iter().filter(|run| run.candidate == name && run.is_ok()).collect()
+    };
+    let system = of(SYSTEM);
+    let mut candidates: Vec<CandidateFigures> = Vec::new();
+    for name in names {
+        let failures = runs.iter().filter(|run| run.candidate == *name).filter_map(|run| run.failure.clone());
+        let own = of(name);
+        let mut figures = figures(&own, &system, &even, seed);
+        if by_clock && let Some(cpu) = figures.get_mut("cpu") {
+            cpu.ratio = None;
+        }
+        let is_reference = name == SYSTEM;
+        let one = CandidateFigures {
+            name: name.clone(),
+            rounds: own.len(),
+            failures: failures.collect(),
+            is_better: !is_reference
+                && own.len() >= FEWEST_ROUNDS
+                && goal_ratio(goal, &own, &system, &even, &figures, seed)
+                    .is_some_and(|ratio| proven(ratio, margin(goal_figure(goal)))),
+            figures,
+            verdict: String::new(),
+            exceeds: Vec::new(),
+        };
+        candidates.push(one);
+    }
+    for one in &mut candidates {
+        one.exceeds = rails
+            .iter()
+            .filter(|rail| one.worse(&rail.figure).is_some_and(|ratio| !rail.allows(ratio.mid)))
+            .map(ToString::to_string)
+            .collect();
+        one.verdict = verdict::of(one, by_clock);
+    }
+    let rounds = system.len();
+    let pick = pick(&candidates, goal);
+    let sentence = verdict::sentence(&candidates, &pick, rails);
+    ServiceComparison { candidates, pick, sentence, confidence: attainable_confidence(rounds), by_clock }
+}
+
+/// Normalised CPU seconds by candidate and round.
+type EvenCpu = BTreeMap<(String, u32), f64>;
+
+fn even_cpu(names: &[String], runs: &[ServiceRun]) -> EvenCpu {
+    let measured = |run: &ServiceRun| MeasuredRun {
+        round: run.round,
+        user_s: run.cpu_s.0,
+        system_s: run.cpu_s.1,
+        pace: run.pace,
+        ..MeasuredRun::default()
+    };
+    let of = |name: &String| CandidateRuns {
+        name: name.clone(),
+        runs: runs.iter().filter(|run| run.candidate == *name && run.is_ok()).map(measured).collect(),
+    };
+    let mut all: Vec<CandidateRuns> = names.iter().map(of).collect();
+    prepare(&mut all);
+    let pairs = all.into_iter().flat_map(|one| {
+        let name = one.name;
+        one.runs
+            .into_iter()
+            .map(move |run| ((name.clone(), run.round), run.compared_cpu_s()))
+            .collect::<Vec<_>>()
+    });
+    pairs.collect()
+}
+
+fn figures(
+    own: &[&ServiceRun],
+    system: &[&ServiceRun],
+    even: &EvenCpu,
+    seed: u64,
+) -> BTreeMap<String, ComparedFigure> {
+    let names: BTreeSet<&String> = own.iter().flat_map(|run| run.figures.keys()).collect();
+    let one = |name: &String| {
+        let first = own.iter().find_map(|run| run.figures.get(name))?;
+        let values: Vec<f64> = own.iter().filter_map(|run| run.value(name)).collect();
+        let pairs = pairs(own, system, |run| compared(run, name, even));
+        let figure = ComparedFigure {
+            median: median(&values)?,
+            unit: first.unit.clone(),
+            better: first.better,
+            ratio: ratio(&pairs, seed),
+        };
+        Some((name.clone(), figure))
+    };
+    names.into_iter().filter_map(one).collect()
+}
+
+/// The value for the comparison: normalised CPU time, all else as measured.
+fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
+    match name {
+        "cpu" => even.get(&(run.candidate.clone(), run.round)).copied(),
+        _ => run.value(name),
+    }
+}
+
+fn pairs(
+    own: &[&ServiceRun],
+    system: &[&ServiceRun],
+    value: impl Fn(&ServiceRun) -> Option<f64>,
+) -> Vec<(f64, f64)> {
+    let of_round = |round: u32| system.iter().find(|run| run.round == round);
+    let pair = |run: &&ServiceRun| Some((value(run)?, value(of_round(run.round)?)?));
+    own.iter().filter_map(pair).filter(|(one, other)| *one > 0.0 && *other > 0.0).collect()
+}
+
+/// Median over the rounds of the ratio of the first figure to the second.
+fn ratio(pairs: &[(f64, f64)], seed: u64) -> Option<Interval> {
+    bootstrap(pairs, RESAMPLES, seed, |drawn| {
+        median(&drawn.iter().map(|(one, other)| one / other).collect::<Vec<_>>())
+    })
+}
+
+fn goal_figure(goal: ServiceGoal) -> &'static str {
+    match goal {
+        ServiceGoal::Memory => "memory",
+        ServiceGoal::Cpu => "cpu",
+        ServiceGoal::Latency => "p99",
+        ServiceGoal::Balanced => "balance",
+    }
+}
+
+fn goal_ratio(
+    goal: ServiceGoal,
+    own: &[&ServiceRun],
+    system: &[&ServiceRun],
+    even: &EvenCpu,
+    figures: &BTreeMap<String, ComparedFigure>,
+    seed: u64,
+) -> Option<Interval> {
+    match goal {
+        ServiceGoal::Balanced => {
+            let value = |run: &ServiceRun| Some((compared(run, "cpu", even)? * run.value("memory")?).sqrt());
+            ratio(&pairs(own, system, value), seed)
+        }
+        other => figures.get(goal_figure(other))?.worse(),
+    }
+}
+
+fn pick(candidates: &[CandidateFigures], goal: ServiceGoal) -> String {
+    let score = |one: &CandidateFigures| match goal {
+        ServiceGoal::Balanced => Some((one.worse("cpu")?.mid * one.worse("memory")?.mid).sqrt()),
+        other => one.worse(goal_figure(other)).map(|ratio| ratio.mid),
+    };
+    let fit =
+        candidates.iter().filter(|one| one.is_better && one.exceeds.is_empty() && one.failures.is_empty());
+    let best = fit.filter_map(|one| Some((score(one)?, one))).min_by(|a, b| a.0.total_cmp(&b.0));
+    best.map_or_else(|| SYSTEM.to_owned(), |(_, one)| one.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+    use crate::run::Stage;
+
+    fn run(candidate: &str, round: u32, memory: f64, cpu: f64, p99: f64) -> ServiceRun {
+        // The machine's speed changes from round to round. Pairing must remove this.
+        let drift = 1.0 + f64::from(round) / 4.0;
+        let figures = [
+            Figure::lower("memory", memory, "B"),
+            Figure::lower("cpu", cpu * drift, "s"),
+            Figure::lower("p99", p99 * drift, "ms"),
+            Figure::higher("rate", 100.0 / cpu / drift, "1/s"),
+        ];
+        ServiceRun {
+            candidate: candidate.into(),
+            round,
+            cpu_s: (cpu * drift, 0.0),
+            figures: figures.into_iter().map(|figure| (figure.name.clone(), figure)).collect(),
+            ..ServiceRun::default()
+        }
+    }
+
+    fn runs() -> Vec<ServiceRun> {
+        (0..4)
+            .flat_map(|round| {
+                [
+                    run("system", round, 100e6, 1.0, 5.0),
+                    run("lean", round, 60e6, 1.3, 5.0),
+                    run("two", round, 69e6, 1.01, 5.1),
+                ]
+            })
+            .collect()
+    }
+
+    fn compare(runs: &[ServiceRun], goal: ServiceGoal, rails: &[&str]) -> ServiceComparison {
+        let names = ["system", "lean", "two"].map(str::to_owned);
+        let rails: Vec<GuardRail> = rails.iter().map(|rail| rail.parse().unwrap()).collect();
+        compare_services(&names, runs, goal, &rails, 1)
+    }
+
+    #[test]
+    fn the_leanest_within_the_guard_rails_is_picked() {
+        let found = compare(&runs(), ServiceGoal::Memory, &["cpu+2%", "p99+5%"]);
+        assert_eq!(found.pick, "two");
+        assert_eq!(found.candidates[1].exceeds, ["cpu+2%"]);
+        assert_eq!(found.candidates[2].verdict, "31 % less memory, same CPU, same p99");
+        assert_eq!(compare(&runs(), ServiceGoal::Memory, &[]).pick, "lean");
+        assert_eq!(
+            compare(&runs(), ServiceGoal::Memory, &["rate+10%", "cpu+2%"]).candidates[1].exceeds.len(),
+            2
+        );
+        assert_eq!(compare(&runs(), ServiceGoal::Cpu, &[]).pick, "system", "no candidate uses less CPU");
+        assert_eq!(compare(&runs(), ServiceGoal::Balanced, &[]).pick, "two");
+    }
+
+    #[test]
+    fn one_round_proves_nothing() {
+        let one: Vec<ServiceRun> = runs().into_iter().filter(|run| run.round == 0).collect();
+        let found = compare(&one, ServiceGoal::Memory, &[]);
+        assert_eq!(
+            (found.pick.as_str(), found.candidates[1].verdict.as_str()),
+            ("system", "too few rounds (1) to say")
+        );
+        assert!(found.candidates[1].figures["memory"].ratio.is_some());
+    }
+
+    #[test]
+    fn a_failed_candidate_is_not_picked_and_a_clock_hides_the_cpu() {
+        let mut all = runs();
+        let failure = crate::run::Failure {
+            stage: Stage::Died,
+            what: "x".into(),
+            signal: Some(11),
+            server: String::new(),
+        };
+        all.iter_mut().find(|run| run.candidate == "two").unwrap().failure = Some(failure);
+        let found = compare(&all, ServiceGoal::Memory, &["cpu+2%"]);
+        assert_eq!(found.pick, "system");
+        assert!(
+            found.candidates[2].verdict.contains("failed in 1 of 4 runs"),
+            "{}",
+            found.candidates[2].verdict
+        );
+        let mut all = runs();
+        all[0].by_clock = true;
+        let found = compare(&all, ServiceGoal::Memory, &["cpu+2%"]);
+        assert_eq!((found.pick.as_str(), found.candidates[1].exceeds.len()), ("lean", 0));
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Divides the CPUs between server and load.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+/// With fewer CPUs than this, server and load share all of them. A server on one CPU would not show effects
+/// of arenas and caches.
+const FEWEST_TO_SHARE_OUT: usize = 4;
+
+/// The CPUs of server and load. Empty lists: both may use all.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct CpuShare {
+    /// CPUs of the server.
+    pub server: Vec<usize>,
+    /// CPUs of the load.
+    pub load: Vec<usize>,
+}
+
+impl CpuShare {
+    /// With four or more CPUs, the last quarter of this process's CPUs is for the load.
+    #[must_use]
+    pub fn now() -> Self {
+        let allowed = sched_getaffinity(None).ok();
+        let cpus = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+        Self::of(allowed.map(cpus).unwrap_or_default())
+    }
+
+    fn of(mut cpus: Vec<usize>) -> Self {
+        if cpus.len() < FEWEST_TO_SHARE_OUT {
+            return Self::default();
+        }
+        let load = cpus.split_off(cpus.len() - cpus.len() / 4);
+        Self { server: cpus, load }
+    }
+
+    /// Whether the load has CPUs of its own.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        !self.load.is_empty()
+    }
+}
+
+/// While it exists, the processes that this thread starts stay on these CPUs.
+#[derive(Debug)]
+pub(crate) struct KeptOn {
+    before: Option<CpuSet>,
+}
+
+impl KeptOn {
+    /// An empty list, or a refusal by the kernel, leaves all CPUs allowed.
+    pub(crate) fn new(cpus: &[usize]) -> Self {
+        let before = sched_getaffinity(None).ok().filter(|_| !cpus.is_empty());
+        let mut wanted = CpuSet::new();
+        cpus.iter().for_each(|&cpu| wanted.set(cpu));
+        let before = before.filter(|_| sched_setaffinity(None, &wanted).is_ok());
+        Self { before }
+    }
+}
+
+impl Drop for KeptOn {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before); // cannot fail: these CPUs were allowed before
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_is_for_the_load_where_there_are_four() {
+        assert_eq!(CpuShare::of(vec![0, 1]), CpuShare::default());
+        assert_eq!(CpuShare::of(vec![0, 1, 2, 3]), CpuShare { server: vec![0, 1, 2], load: vec![3] });
+        let eight = CpuShare::of((0..8).collect());
+        assert_eq!((eight.server.len(), eight.load), (6, vec![6, 7]));
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Measures servers under load.
+//!
+//! - [`Service`]: how a server is started, tested for readiness, loaded and stopped; from options or a TOML
+//!   file
+//! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a [`ServiceRun`] with named
+//!   figures
+//! - [`ServiceRounds`]: the loop over rounds, services and candidates
+//! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
+//! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
+//!   services
+//!
+//! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
+//! environment.
+
+#![forbid(unsafe_code)]
+
+pub mod adapter;
+pub mod guard_rail;
+pub mod page;
+
+mod candidate_figures;
+mod comparison;
+mod cpus;
+mod definition;
+mod error;
+mod executor;
+mod figure;
+mod group;
+mod line;
+mod load;
+mod ready;
+mod recorder;
+mod rounds;
+mod run;
+mod tree;
+mod variables;
+mod verdict;
+mod work;
+
+pub use candidate_figures::{CandidateFigures, ComparedFigure};
+pub use comparison::{ServiceComparison, ServiceGoal, compare_services};
+pub use cpus::CpuShare;
+pub use definition::{Service, ServiceFileError, StopSignal};
+pub use error::ServiceError;
+pub use executor::ServiceExecutor;
+pub use figure::{Better, Figure};
+pub use guard_rail::GuardRail;
+pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};
+pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One cycle of load: its lines one after the other, and their figures.
+
+use std::collections::BTreeMap;
+
+use crate::adapter::{self, Adapter};
+use crate::figure::{Figure, together};
+use crate::run::{CycleFigures, PhaseFigures};
+
+/// The figures of one line, from its output and from the file that it may have written. The file has
+/// priority.
+pub(crate) fn figures_of(line: &str, output: &str, metrics: &std::path::Path) -> Vec<Figure> {
+    let mut figures = adapter::metrics(metrics);
+    for figure in Adapter::of(line).map(|adapter| adapter.read(output)).unwrap_or_default() {
+        if !figures.iter().any(|known| known.name == figure.name) {
+            figures.push(figure);
+        }
+    }
+    figures
+}
+
+/// Whether one of these lines runs for a fixed time.
+pub(crate) fn is_by_clock(lines: &[String]) -> bool {
+    lines.iter().any(|line| Adapter::of(line).is_some_and(|adapter| adapter.is_by_clock(line)))
+}
+
+/// The figures of all cycles and lines, combined by name.
+pub(crate) fn over_all(cycles: &[CycleFigures]) -> BTreeMap<String, Figure> {
+    let phases = cycles.iter().flat_map(|cycle: &CycleFigures| &cycle.phases);
+    let mut named: BTreeMap<&str, Vec<&Figure>> = BTreeMap::new();
+    for figure in phases.flat_map(|phase: &PhaseFigures| &phase.figures) {
+        named.entry(&figure.name).or_default().push(figure);
+    }
+    let one = |(name, figures): (&str, Vec<&Figure>)| Some((name.to_owned(), together(&figures)?));
+    named.into_iter().filter_map(one).collect()
+}

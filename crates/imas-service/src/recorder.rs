@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server's memory over time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::tree::Tree;
+
+/// The process tree, shared by two threads.
+pub(crate) type SharedTree = Arc<Mutex<Tree>>;
+
+/// Shortest time between two looks. It is longer if a look takes long, because a look delays the server's
+/// page faults.
+const SHORTEST_GAP: Duration = Duration::from_millis(100);
+const LONGEST_GAP: Duration = Duration::from_secs(2);
+/// The time between two looks, as a multiple of the time that a look takes.
+const GAP_PER_LOOK: u32 = 30;
+/// Limit for the points of a stored curve.
+const MOST_POINTS: usize = 600;
+
+/// One look.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Point {
+    /// Seconds since the start.
+    pub(crate) at_s: f64,
+    pub(crate) bytes: u64,
+    pub(crate) threads: u64,
+}
+
+/// All looks of a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recording(pub(crate) Vec<Point>);
+
+/// A thread that looks at intervals until it is stopped or dropped.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Recording>>,
+}
+
+impl Recorder {
+    pub(crate) fn start(tree: &SharedTree, began: Instant) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, tree) = (Arc::clone(&stop), Arc::clone(tree));
+        let thread = std::thread::spawn(move || watch(&seen, &tree, began));
+        Self { stop, thread: Some(thread) }
+    }
+
+    pub(crate) fn stop(mut self) -> Recording {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<Recording> {
+        let thread = self.thread.take()?;
+        self.stop.store(true, Ordering::Relaxed);
+        thread.thread().unpark();
+        thread.join().ok()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn watch(stop: &AtomicBool, tree: &SharedTree, began: Instant) -> Recording {
+    let mut points = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let before = Instant::now();
+        let look = {
+            let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+            tree.refresh();
+            tree.look()
+        };
+        if look.processes > 0 {
+            points.push(Point {
+                at_s: began.elapsed().as_secs_f64(),
+                bytes: look.bytes,
+                threads: look.threads,
+            });
+        }
+        std::thread::park_timeout((before.elapsed() * GAP_PER_LOOK).clamp(SHORTEST_GAP, LONGEST_GAP));
+    }
+    Recording(points)
+}
+
+impl Recording {
+    /// Time-weighted mean over a span. None if the span has no look.
+    pub(crate) fn mean(&self, from_s: f64, to_s: f64) -> Option<f64> {
+        let inside: Vec<&Point> = self.0.iter().filter(|p| (from_s..=to_s).contains(&p.at_s)).collect();
+        let span = inside.last()?.at_s - inside.first()?.at_s;
+        if span <= 0.0 {
+            return Some(inside.first()?.bytes as f64);
+        }
+        let area = |pair: &[&Point]| {
+            (pair[1].at_s - pair[0].at_s) * (pair[0].bytes as f64 + pair[1].bytes as f64) / 2.0
+        };
+        Some(inside.windows(2).map(area).sum::<f64>() / span)
+    }
+
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        self.0.iter().map(|point| point.bytes).max()
+    }
+
+    pub(crate) fn peak_threads(&self) -> Option<u64> {
+        self.0.iter().map(|point| point.threads).max()
+    }
+
+    /// Seconds and bytes, thinned out evenly. Of each stretch, the highest look is kept.
+    pub(crate) fn curve(&self) -> Vec<(f64, u64)> {
+        let stretch = self.0.len().div_ceil(MOST_POINTS).max(1);
+        let highest = |points: &[Point]| points.iter().max_by_key(|point| point.bytes).copied();
+        let kept = self.0.chunks(stretch).filter_map(highest);
+        kept.map(|point| ((point.at_s * 1e3).round() / 1e3, point.bytes)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_weighted_by_time() {
+        let point = |at_s, bytes| Point { at_s, bytes, threads: 1 };
+        let recording = Recording(vec![point(0.0, 1), point(1.0, 100), point(4.0, 100), point(5.0, 300)]);
+        assert_eq!(recording.mean(1.0, 5.0), Some(125.0));
+        assert_eq!((recording.mean(1.0, 1.5), recording.mean(6.0, 7.0)), (Some(100.0), None));
+        assert_eq!(recording.peak_bytes(), Some(300));
+    }
+
+    #[test]
+    fn a_long_curve_is_thinned_out_and_keeps_its_peak() {
+        let points = (0..5000_u32).map(|i| Point {
+            at_s: f64::from(i),
+            bytes: if i == 4321 { 9 } else { 1 },
+            threads: 1,
+        });
+        let curve = Recording(points.collect()).curve();
+        assert!(curve.len() <= MOST_POINTS && curve.contains(&(4321.0, 9)));
+    }
+}

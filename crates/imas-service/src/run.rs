@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The record of one run of a service under one candidate: a line of JSON in a journal.
+
+use std::collections::BTreeMap;
+
+use imas_core::pace::Pace;
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::CpuShare;
+use crate::figure::Figure;
+
+/// One run. Candidates are compared by its `figures`:
+///
+/// | name | what |
+/// | --- | --- |
+/// | `ready` | seconds from the start until it is ready |
+/// | `rate` | requests per second as counted by the load; without such a figure, cycles per second |
+/// | `cycle` | seconds of one cycle, median |
+/// | `cpu` | CPU seconds of the server for one cycle, mean |
+/// | `p50` `p90` `p99` `p99.9` | latency, ms |
+/// | `errors` | requests that failed |
+/// | `memory` | resident anonymous memory, mean under load, bytes |
+/// | `memory_ready`, `memory_peak`, `memory_idle` | when ready, at most, after the pause |
+/// | `memory_slope` | growth per cycle, bytes |
+/// | `threads` | at most |
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct ServiceRun {
+    /// The service.
+    pub service: String,
+    /// The candidate.
+    pub candidate: String,
+    /// Round, from 0.
+    pub round: u32,
+    /// When it began, Unix time in seconds.
+    pub at_s: f64,
+    /// Seconds of the whole run, with its helpers and the cleaning up.
+    pub took_s: f64,
+    /// The reason why it is not valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The figures by name.
+    pub figures: BTreeMap<String, Figure>,
+    /// Cycle by cycle.
+    pub cycles: Vec<CycleFigures>,
+    /// Memory over time: seconds since the start, and bytes.
+    pub curve: Vec<(f64, u64)>,
+    /// CPU seconds of the cycles in user mode and in the kernel.
+    pub cpu_s: (f64, f64),
+    /// Speed of the CPUs during the load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+    /// Some lines of the load run for a fixed time: a faster server gets more work, so CPU time is not
+    /// comparable.
+    pub by_clock: bool,
+    /// The kernel counted the server's CPU time in a control group. Otherwise the process tree was followed.
+    pub control_group: bool,
+    /// For a candidate with a library: number of the server's processes that have loaded it, and number of
+    /// all its processes, at the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<(usize, usize)>,
+    /// The CPUs of server and load.
+    pub cpus: CpuShare,
+    /// Load average of the machine before the run, one minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load1: Option<f64>,
+    /// Further remarks for the reader.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl ServiceRun {
+    /// Whether the run is valid.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// A figure's value.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.figures.get(name).map(|figure| figure.value)
+    }
+}
+
+/// One cycle of load.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct CycleFigures {
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// CPU seconds of the server.
+    pub cpu_s: f64,
+    /// Resident anonymous memory at the end of the cycle, bytes.
+    pub end_bytes: u64,
+    /// The lines of the load.
+    pub phases: Vec<PhaseFigures>,
+}
+
+/// One line of the load.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct PhaseFigures {
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// The figures from its output.
+    pub figures: Vec<Figure>,
+}
+
+/// The stage in which a run failed.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Before the server was started.
+    Prepare,
+    /// Its port or socket was in use.
+    Taken,
+    /// The server was not ready in time, or ended before.
+    Ready,
+    /// The server ended under load.
+    Died,
+    /// The load failed.
+    Load,
+    /// The server ended in the pause.
+    Idle,
+    /// The server crashed when it was asked to end.
+    Stop,
+}
+
+impl Stage {
+    /// Whether the server failed. Under a candidate, that is a failure of the candidate.
+    #[must_use]
+    pub fn is_of_the_server(self) -> bool {
+        !matches!(self, Self::Prepare | Self::Taken)
+    }
+}
+
+/// The reason why a run is not valid.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The stage.
+    pub stage: Stage,
+    /// Description in a sentence.
+    pub what: String,
+    /// The signal that ended the server, unless it was sent by the run itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// The last lines that the server printed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
+}

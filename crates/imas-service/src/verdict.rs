@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Verdicts of a comparison, as sentences for operators of services.
+
+use imas_core::SYSTEM;
+use imas_core::stats::Interval;
+
+use crate::candidate_figures::{CandidateFigures, FEWEST_ROUNDS, margin, proven};
+use crate::guard_rail::GuardRail;
+
+/// Figures of a verdict and their names. Of latency and rate, the first that was measured is used.
+const LATENCIES: [(&str, &str); 4] =
+    [("p99", "p99"), ("p95", "p95"), ("mean", "mean latency"), ("rate", "rate")];
+
+/// The verdict on one candidate.
+pub(crate) fn of(one: &CandidateFigures, by_clock: bool) -> String {
+    let runs = one.rounds + one.failures.len();
+    let failed =
+        (!one.failures.is_empty()).then(|| format!("failed in {} of {runs} runs", one.failures.len()));
+    if one.name == SYSTEM {
+        return failed.map_or_else(|| "reference".to_owned(), |failed| format!("reference; {failed}"));
+    }
+    if one.rounds < FEWEST_ROUNDS {
+        let few = format!("too few rounds ({}) to say", one.rounds);
+        return failed.into_iter().chain(std::iter::once(few)).collect::<Vec<_>>().join(", ");
+    }
+    let latency = LATENCIES.iter().find(|(figure, _)| one.worse(figure).is_some());
+    let part = |figure: &str, word: &str| {
+        one.figures.get(figure).and_then(|found| found.ratio).map(|ratio| words(ratio, margin(figure), word))
+    };
+    let cpu = if by_clock { Some("CPU not comparable".to_owned()) } else { part("cpu", "CPU") };
+    let parts =
+        [failed, part("memory", "memory"), cpu, latency.and_then(|(figure, word)| part(figure, word))];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "not enough data".to_owned() } else { parts.join(", ") }
+}
+
+/// "31 % less memory", "same CPU", or that the difference is open.
+fn words(ratio: Interval, margin: f64, what: &str) -> String {
+    let above = Interval { lo: 1.0 / ratio.hi, mid: 1.0 / ratio.mid, hi: 1.0 / ratio.lo };
+    if proven(ratio, margin) {
+        return format!("{:.0} % less {what}", (1.0 - ratio.mid) * 100.0);
+    }
+    if proven(above, 1.0 - 1.0 / (1.0 + margin)) {
+        return format!("{:.0} % more {what}", (ratio.mid - 1.0) * 100.0);
+    }
+    let is_within = ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin;
+    let is_small = (ratio.mid - 1.0).abs() <= margin;
+    if is_within || is_small && (ratio.lo > 1.0 || ratio.hi < 1.0) {
+        return format!("same {what}");
+    }
+    let percent = |x: f64| (x - 1.0) * 100.0;
+    format!("{what} open ({:+.0} to {:+.0} %)", percent(ratio.lo), percent(ratio.hi))
+}
+
+/// The verdict on all candidates.
+pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[GuardRail]) -> String {
+    let named = |name: &str| candidates.iter().find(|one| one.name == name);
+    let within = || rails.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if named(SYSTEM).is_none_or(|system| system.rounds == 0) {
+        return "No run under system counts: nothing can be compared.".to_owned();
+    }
+    match named(pick).filter(|one| one.name != SYSTEM) {
+        Some(one) => format!("`{pick}`: {}.", one.verdict),
+        None if rails.is_empty() => "Nothing here is proven better than system.".to_owned(),
+        None => format!("Nothing here is proven better than system within {}.", within()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_need_the_interval_and_the_margin() {
+        let of = |lo, mid, hi| words(Interval { lo, mid, hi }, 0.05, "memory");
+        assert_eq!(of(0.6, 0.69, 0.7), "31 % less memory");
+        assert_eq!(of(1.2, 1.31, 1.4), "31 % more memory");
+        assert_eq!(of(0.97, 1.0, 1.02), "same memory");
+        assert_eq!(of(1.01, 1.03, 1.2), "same memory");
+        assert_eq!(of(0.8, 0.9, 1.1), "memory open (-20 to +10 %)");
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Predicts a program's figures under a candidate: the recorded figures plus the difference between the
+//! replays.
+
+use serde::Serialize;
+
+use crate::program::Look;
+use crate::result::Replay;
+
+/// Figures of a program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// CPU seconds.
+    pub cpu_s: f64,
+    /// The highest resident memory of all looks, bytes.
+    pub peak_bytes: f64,
+    /// Mean resident memory over time, bytes.
+    pub mean_bytes: f64,
+    /// Resident memory at the end, bytes.
+    pub end_bytes: f64,
+}
+
+/// A figure with its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PredictedRange {
+    /// The figure.
+    pub value: f64,
+    /// Lower limit. In the check of the predictions, four of five measured figures lay between the limits.
+    pub low: f64,
+    /// Upper limit.
+    pub high: f64,
+}
+
+/// Predicted figures of one candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Prediction {
+    /// CPU seconds.
+    pub cpu_s: PredictedRange,
+    /// Peak bytes.
+    pub peak_bytes: PredictedRange,
+    /// Mean bytes.
+    pub mean_bytes: PredictedRange,
+    /// Bytes at the end.
+    pub end_bytes: PredictedRange,
+}
+
+/// Error of the predictions: four of five measured figures lay within this factor (bench/replay).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reliability {
+    /// For CPU.
+    pub cpu: f64,
+    /// For memory.
+    pub memory: f64,
+}
+
+/// From the first check of the predictions (docs/trace-format.md). The factor for CPU is larger than the
+/// checked error: the allocator also changes the cache misses of the program itself, which a replay does not
+/// show.
+pub const RELIABILITY: Reliability = Reliability { cpu: 1.15, memory: 1.10 };
+
+/// Figures of the recorded program.
+#[must_use]
+pub fn recorded(looks: &[Look]) -> Figures {
+    let curve: Vec<f64> = looks.iter().map(|look| look.bytes as f64).collect();
+    figures(looks, &curve, looks.last().map_or(0.0, |look| look.cpu_ns as f64 / 1e9))
+}
+
+fn figures(looks: &[Look], curve: &[f64], cpu_s: f64) -> Figures {
+    Figures {
+        cpu_s,
+        peak_bytes: curve.iter().copied().fold(0.0, f64::max),
+        mean_bytes: mean(looks, curve),
+        end_bytes: curve.last().copied().unwrap_or(0.0),
+    }
+}
+
+/// Integrates by trapezoids over time. Without elapsed time, the plain mean.
+fn mean(looks: &[Look], curve: &[f64]) -> f64 {
+    let (mut sum, mut span) = (0.0, 0.0);
+    for (pair, bytes) in looks.windows(2).zip(curve.windows(2)) {
+        let ns = pair[1].ns.saturating_sub(pair[0].ns) as f64;
+        sum += ns * (bytes[0] + bytes[1]) / 2.0;
+        span += ns;
+    }
+    if span > 0.0 { sum / span } else { curve.iter().sum::<f64>() / curve.len().max(1) as f64 }
+}
+
+/// The replay with the median CPU time.
+#[must_use]
+pub fn middle(replays: &[Replay]) -> Option<&Replay> {
+    let mut by_cpu: Vec<&Replay> = replays.iter().collect();
+    by_cpu.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
+    by_cpu.get(by_cpu.len().saturating_sub(1) / 2).copied()
+}
+
+/// The lowest CPU time of some replays, because disturbances only add to it.
+fn least_cpu(replays: &[Replay]) -> f64 {
+    replays.iter().map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min)
+}
+
+/// The predicted figures under a candidate. None without a replay under both.
+#[must_use]
+pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<Figures> {
+    let (base, other) = (middle(system)?, middle(candidate)?);
+    let at = |((look, base), other): ((&Look, _), _)| {
+        let (base, other): (&crate::result::ReplayLook, &crate::result::ReplayLook) = (base, other);
+        (look.bytes as f64 + other.bytes as f64 - base.bytes as f64).max(0.0)
+    };
+    let curve: Vec<f64> = looks.iter().zip(&base.looks).zip(&other.looks).map(at).collect();
+    let cpu_s = recorded(looks).cpu_s + least_cpu(candidate) - least_cpu(system);
+    Some(figures(looks, &curve, cpu_s.max(0.0)))
+}
+
+/// The interval around a predicted figure. A figure equal to the recorded one has no error of prediction.
+fn around(value: f64, recorded: f64, factor: f64) -> PredictedRange {
+    let off = if value == recorded { 0.0 } else { value * (factor - 1.0) };
+    PredictedRange { value, low: (value - off).max(0.0), high: value + off }
+}
+
+/// The figures with their intervals.
+#[must_use]
+pub fn with_intervals(figures: &Figures, recorded: &Figures, reliability: Reliability) -> Prediction {
+    let Reliability { cpu, memory } = reliability;
+    Prediction {
+        cpu_s: around(figures.cpu_s, recorded.cpu_s, cpu),
+        peak_bytes: around(figures.peak_bytes, recorded.peak_bytes, memory),
+        mean_bytes: around(figures.mean_bytes, recorded.mean_bytes, memory),
+        end_bytes: around(figures.end_bytes, recorded.end_bytes, memory),
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Observes the running processes that have a page, at each call of `imas`. Only these observations show a hang
+//! ([`imas_core::hang`]): the page of a killed process has no trace of it.
+//!
+//! The last observation is kept in a file beside the page until the page is harvested.
+
+use std::path::{Path, PathBuf};
+
+use imas_core::hang::ProcessActivity;
+use imas_engine::harvest::look_is_due;
+use imas_ingest::ParsedPage;
+use imas_linux::standstill::{age_s, look};
+
+/// A process is first observed at this share of the least time of a hang.
+const FIRST: f64 = 0.5;
+/// Most observations of one call: each takes some 0.1 ms.
+const MOST: usize = 8;
+
+/// The observations of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    made: usize,
+}
+
+impl Looks {
+    /// Observes the running process of the page, unless that was done shortly before.
+    pub(crate) fn at(&mut self, path: &Path, page: &ParsedPage) {
+        let age_s = age_s(page.process_start_ticks).unwrap_or(0.0);
+        // The file beside the page is read only for a process that is old enough.
+        if self.made >= MOST || !look_is_due(&page.candidate, age_s, FIRST, None) {
+            return;
+        }
+        let earlier = of(path);
+        if !look_is_due(&page.candidate, age_s, FIRST, earlier) {
+            return;
+        }
+        self.made += 1;
+        let seen =
+            look(page.pid, page.process_start_ticks).map(|now| ProcessActivity::following(earlier, now));
+        let text = seen.and_then(|seen| serde_json::to_string(&seen).ok());
+        if let Some(text) = text {
+            let _ = std::fs::write(beside(path), text); // without the file, it counts as never observed
+        }
+    }
+}
+
+/// The last observation of the page's process, if any.
+pub(crate) fn of(path: &Path) -> Option<ProcessActivity> {
+    serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
+}
+
+/// Removes the observation of a page that was stored.
+pub(crate) fn forget(path: &Path) {
+    let _ = std::fs::remove_file(beside(path)); // mostly there is none
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("seen")
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Advice without a trial, for running processes with many threads whose glibc keeps much memory in many
+//! arenas.
+//!
+//! The counts are read from outside the process. The saving by a setting is an estimate, and is called one.
+
+use imas_linux::arenas::Arenas;
+use imas_linux::running::{On, Running};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::last_look::{Growth, LastLook};
+
+/// Number of arenas under the advised setting.
+pub(crate) const KEPT: usize = 2;
+/// The advised setting.
+pub(crate) const CANDIDATE: &str = "glibc:arena2";
+/// Estimated share of the memory in the other arenas that is saved: free blocks that threads would reuse in a
+/// common arena.
+const SHARE_SAVED: f64 = 0.3;
+/// A smaller saving does not justify a restart.
+const LEAST_BYTES: f64 = 8.0 * 1024.0 * 1024.0;
+
+/// One process with many arenas.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ArenaRow {
+    pid: u32,
+    program: String,
+    unit: Option<String>,
+    /// Number of arenas in mapped heaps, which the first arena is not.
+    arenas: usize,
+    threads: u64,
+    /// Resident memory in them, bytes.
+    arena_bytes: u64,
+    /// Resident memory in `[heap]`, bytes.
+    heap_bytes: u64,
+    /// Change of this memory since the last look.
+    growth: Option<Growth>,
+    /// What `glibc:arena2` may save, bytes: an estimate, not measured.
+    estimate_bytes: f64,
+    /// The advised command.
+    how: String,
+}
+
+/// The processes that should be restarted, the largest estimate first. Only untouched processes: for the
+/// others a candidate was chosen already.
+pub(crate) fn rows(context: &Context, running: &[Running]) -> Vec<ArenaRow> {
+    let candidates = context.catalogue.candidates();
+    let Some(system) = candidates.iter().find(|candidate| candidate.is_system()) else { return Vec::new() };
+    let untouched = running.iter().filter(|process| process.is_on(system, candidates) != On::No);
+    let mut look = LastLook::beside(&context.store_path);
+    let mut rows: Vec<ArenaRow> =
+        untouched.filter_map(|process| row(process, Arenas::of(process.pid)?, &mut look)).collect();
+    look.keep();
+    rows.sort_by(|a, b| b.estimate_bytes.total_cmp(&a.estimate_bytes));
+    rows
+}
+
+fn row(process: &Running, arenas: Arenas, look: &mut LastLook) -> Option<ArenaRow> {
+    let estimate_bytes = estimate(&arenas)?;
+    let how = match &process.unit {
+        Some(unit) => format!("imas apply {unit} --candidate {CANDIDATE}"),
+        None => format!(
+            "start it again with 'imas run --candidate {CANDIDATE} -- ...', or measure it first: docs/services.md"
+        ),
+    };
+    Some(ArenaRow {
+        pid: process.pid,
+        program: process.program.to_string(),
+        unit: process.unit.clone(),
+        arenas: arenas.heaps,
+        threads: arenas.threads,
+        arena_bytes: arenas.heap_bytes,
+        heap_bytes: arenas.main_bytes,
+        growth: look.growth(process.pid, arenas.heap_bytes + arenas.main_bytes),
+        estimate_bytes,
+        how,
+    })
+}
+
+/// None if the saving is too small to report.
+fn estimate(arenas: &Arenas) -> Option<f64> {
+    let beyond = arenas.heaps.checked_sub(KEPT).filter(|beyond| *beyond > 0)?;
+    let bytes = arenas.heap_bytes as f64 * beyond as f64 / arenas.heaps as f64 * SHARE_SAVED;
+    (bytes >= LEAST_BYTES).then_some(bytes)
+}
+
+/// One sentence for each row.
+pub(crate) fn page(rows: &[ArenaRow]) -> String {
+    let mib = |bytes: f64| format!("{:.0} MiB", bytes / f64::from(1 << 20));
+    let line = |row: &ArenaRow| {
+        format!(
+            "{} (pid {}): {} arenas, {} in them, {} threads{}; {CANDIDATE} may save about {}: {}\n",
+            row.unit.as_deref().unwrap_or(&row.program),
+            row.pid,
+            row.arenas,
+            mib(row.arena_bytes as f64),
+            row.threads,
+            row.growth.map_or_else(String::new, grown),
+            mib(row.estimate_bytes),
+            row.how
+        )
+    };
+    let lines: String = rows.iter().map(line).collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("\nby their arenas alone, without any trial (an estimate, not measured):\n{lines}")
+    }
+}
+
+/// Empty if the memory hardly changed.
+fn grown(growth: Growth) -> String {
+    let mib = growth.bytes as f64 / f64::from(1 << 20);
+    let since = crate::watch::span(growth.seconds);
+    if mib.abs() < 1.0 { String::new() } else { format!(", {mib:+.0} MiB in the last {since}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_many_arenas_with_much_memory_are_reported() {
+        let of =
+            |heaps, mib: u64| estimate(&Arenas { heaps, heap_bytes: mib << 20, main_bytes: 0, threads: 16 });
+        assert_eq!((of(2, 4000), of(0, 0), of(16, 10)), (None, None, None));
+        let many = of(40, 1200).unwrap() / f64::from(1 << 20);
+        assert!((many - 1200.0 * 38.0 / 40.0 * 0.3).abs() < 1.0, "{many}");
+    }
+}

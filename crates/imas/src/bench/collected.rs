@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the runs of `imas bench` brought, by candidate.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use imas_core::Sample;
+use imas_core::bench::{CandidateRuns, MeasuredRun, Observed, Options};
+use imas_core::sample::{Ended, is_crash_signal};
+use imas_engine::compared::ComparedCandidate;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::measure::RunOutcome;
+use imas_report::format::counted;
+use imas_runs::executor::Execution;
+use imas_runs::record::last_line;
+use imas_runs::runner::{NextStep, Observer};
+use imas_runs::schedule::{RoundKind, Step};
+use imas_runs::subject::Subject;
+
+use super::progress::Progress;
+use super::stop::StopRule;
+
+/// What the runs of one candidate brought.
+#[derive(Default)]
+pub(super) struct CollectedRuns {
+    pub(super) runs: Vec<MeasuredRun>,
+    pub(super) counted: Vec<CountedEnd>,
+    signals: Vec<i32>,
+    /// One of its runs hung and was ended.
+    pub(super) hung: bool,
+    /// One of its runs did not end in time.
+    pub(super) timed_out: bool,
+}
+
+/// How a counted run ended, and its figures where it left any.
+pub(super) struct CountedEnd {
+    exit: i32,
+    sample: Option<Sample>,
+}
+
+impl CollectedRuns {
+    /// How its runs of either kind ended.
+    pub(super) fn exits(&self) -> impl Iterator<Item = i32> {
+        self.runs.iter().map(|run| run.exit).chain(self.counted.iter().map(|run| run.exit))
+    }
+
+    /// Of the counted runs that ended in one of these ways.
+    pub(super) fn samples(&self, exits: &BTreeSet<i32>) -> Vec<&Sample> {
+        let ended_so = self.counted.iter().filter(|run| exits.contains(&run.exit));
+        ended_so.filter_map(|run| run.sample.as_ref()).collect()
+    }
+
+    /// Its first crash or hang.
+    fn harm(&self) -> Option<Ended> {
+        let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
+        let crash = signals.find(|&signal| is_crash_signal(signal));
+        crash.map(|signal| Ended::Signal { signal }).or_else(|| self.hung.then_some(Ended::Hung))
+    }
+}
+
+/// Why nothing can be compared: a run under `system` that does not count.
+pub(super) enum Failure {
+    /// It did not end in time.
+    TimedOut { wall_s: f64 },
+    /// It failed.
+    Failed { message: String },
+}
+
+/// Gathers runs as they are made.
+pub(super) struct Collector<'a> {
+    pub(super) compared: &'a [ComparedCandidate<'a>],
+    /// By candidate; empty for one that cannot be used.
+    pub(super) collected: Vec<CollectedRuns>,
+    pub(super) notes: Vec<String>,
+    pub(super) output_varies: bool,
+    /// The command may fail under `system`.
+    pub(super) ignores_failure: bool,
+    pub(super) failure: Option<Failure>,
+    pub(super) progress: Progress,
+    pub(super) stop: StopRule,
+    /// The round that was begun last.
+    begun: u32,
+    /// For the looks at the runs.
+    options: Options,
+}
+
+/// Intervals of looks need not be as exact as those that are printed.
+const RESAMPLES_OF_LOOKS: usize = 2000;
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(
+        compared: &'a [ComparedCandidate<'a>],
+        progress: Progress,
+        stop: StopRule,
+        options: Options,
+    ) -> Self {
+        let collected = compared.iter().map(|_| CollectedRuns::default()).collect();
+        Self {
+            compared,
+            collected,
+            notes: vec![],
+            output_varies: false,
+            ignores_failure: false,
+            failure: None,
+            progress,
+            stop,
+            begun: 0,
+            options: Options { resamples: RESAMPLES_OF_LOOKS, ..options },
+        }
+    }
+
+    /// Rounds in which `system` has a run.
+    pub(super) fn rounds(&self) -> u32 {
+        let runs = self.system().map_or(0, |system| system.runs.len());
+        u32::try_from(runs).unwrap_or(u32::MAX)
+    }
+
+    /// Before a round: whether it is made.
+    fn look(&mut self, rounds: u32) {
+        if rounds > 0 {
+            self.stop.check_time();
+        }
+        if self.stop.ended.is_some() || !self.stop.is_look(rounds) {
+            return;
+        }
+        let options = Options { output_varies: self.output_varies, ..self.options };
+        let (comparison, outcome) = self.observed().look(&options);
+        self.progress.looked(&comparison);
+        self.stop.looked(outcome);
+    }
+
+    fn next(&mut self, kind: RoundKind) -> NextStep {
+        match kind {
+            RoundKind::Warmup => {}
+            RoundKind::Measured { round } if round > self.begun => {
+                self.begun = round;
+                self.look(round);
+            }
+            _ if self.begun > 0 => self.stop.check_time(),
+            _ => {}
+        }
+        if self.stop.ended.is_some() { NextStep::Stop } else { NextStep::Make }
+    }
+
+    pub(super) fn system(&self) -> Option<&CollectedRuns> {
+        self.named().find(|(candidate, _)| candidate.is_system()).map(|(_, runs)| runs)
+    }
+
+    /// Every candidate with its runs.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, &CollectedRuns)> {
+        self.compared.iter().map(|compared| compared.candidate).zip(&self.collected)
+    }
+
+    /// All that is compared.
+    pub(super) fn observed(&self) -> Observed {
+        let of = |(candidate, collected): (&CatalogueCandidate, &CollectedRuns)| CandidateRuns {
+            name: candidate.name.clone(),
+            runs: collected.runs.clone(),
+        };
+        let exits = |collected: &CollectedRuns| collected.counted.iter().map(|run| run.exit).collect();
+        Observed {
+            runs: self.named().map(of).collect(),
+            counted: self.named().map(|(one, collected)| (one.name.clone(), exits(collected))).collect(),
+            hung: self.names_of(|collected| collected.hung),
+            timed_out: self.names_of(|collected| collected.timed_out),
+        }
+    }
+
+    fn names_of(&self, has: fn(&CollectedRuns) -> bool) -> Vec<String> {
+        self.named().filter(|(_, collected)| has(collected)).map(|(one, _)| one.name.clone()).collect()
+    }
+
+    /// First crash or hang of each candidate, `system` included: its crashes are the baseline.
+    pub(super) fn harms(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, Ended)> {
+        self.named().filter_map(|(candidate, collected)| Some((candidate, collected.harm()?)))
+    }
+
+    fn failure_of(&self, run: &Execution) -> Option<Failure> {
+        if run.outcome.timed_out {
+            return Some(Failure::TimedOut { wall_s: run.outcome.wall_s });
+        }
+        let failed = !run.record.ok && !self.ignores_failure;
+        failed.then(|| Failure::Failed { message: run.record.message.clone().unwrap_or_default() })
+    }
+
+    /// Warns if `system` is not glibc's malloc for this program.
+    pub(super) fn system_note(&self) -> Option<String> {
+        let served = &self.system()?.counted.iter().find_map(|run| run.sample.as_ref())?.served;
+        (!served.is_empty() && served != "libc.so.6")
+            .then(|| format!("under system, {served} serves this program"))
+    }
+}
+
+impl Observer for Collector<'_> {
+    fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
+        let next = self.next(step.kind);
+        if next == NextStep::Make {
+            self.progress.step(&self.compared[step.candidate].candidate.name, step.kind);
+        }
+        Ok(next)
+    }
+
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        let candidate = self.compared[step.candidate].candidate;
+        self.failure = Some(&run).filter(|_| candidate.is_system()).and_then(|run| self.failure_of(run));
+        if self.failure.is_some() {
+            return Ok(NextStep::Stop);
+        }
+        let into = &mut self.collected[step.candidate];
+        match step.kind {
+            RoundKind::Warmup => return Ok(NextStep::Make),
+            RoundKind::Counted { .. } => {
+                let sample = run.counted.map(|counted| counted.sample);
+                into.counted.push(CountedEnd { exit: run.outcome.exit, sample });
+            }
+            RoundKind::Measured { .. } => into.runs.push(run.record.measured()),
+        }
+        into.signals.extend(run.outcome.signal);
+        into.hung |= run.outcome.hung;
+        into.timed_out |= run.outcome.timed_out;
+        self.notes.extend(run.notes);
+        self.notes.extend(odd(&run.outcome, candidate));
+        Ok(NextStep::Make)
+    }
+
+    fn output_varies(&mut self, _subject: &Subject) {
+        self.output_varies = true;
+    }
+}
+
+/// What a reader of the figures should know of a run beyond them.
+fn odd(outcome: &RunOutcome, candidate: &CatalogueCandidate) -> Option<String> {
+    let name = &candidate.name;
+    if outcome.hung {
+        return Some(format!(
+            "{name}: a run used no CPU time for far longer than any under system took, and was ended"
+        ));
+    }
+    if outcome.timed_out {
+        return Some(format!("{name}: a run took too long and was ended"));
+    }
+    let failed = candidate.is_system() && outcome.exit != 0;
+    let message = last_line(&outcome.stderr_tail).filter(|_| failed);
+    let were = if outcome.left_running == 1 { "was" } else { "were" };
+    let left = (outcome.left_running > 0 && candidate.is_system()).then(|| {
+        format!("{} outlived the command and {were} ended", counted(outcome.left_running, "process"))
+    });
+    message.map(|message| format!("the program says: {message}")).or(left)
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `--quick`: one recorded run and its replays choose the candidates that are measured live.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use imas_core::bench::{PredictedRatios, promising};
+use imas_core::stats::Interval;
+use imas_engine::compared::ComparedCandidate;
+use imas_linux::measure::RunOutcome;
+use imas_report::bench::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
+use imas_runs::executor::Execution;
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_runs::runner::{NextStep, Observer, SessionEnd};
+use imas_runs::schedule::{self, Step};
+use imas_trace::file::{Trace, TraceHeader, TraceProcess};
+use imas_trace::prediction::{Figures, PredictedRange, Prediction};
+use imas_trace::raw::Stop;
+
+use super::session::{CommandSession, SessionOutcome, Warm};
+use crate::bench_args::{BenchArgs, QuickObjective};
+use crate::message::{self, Hinted};
+use crate::record::recording::{RecordedRun, Recording, RecordingLimits};
+use crate::replay::{self, Answer};
+
+/// Candidates that are measured beside `system`.
+const MEASURED: usize = 2;
+/// Replays of each candidate. Memory is the same in each; of CPU time the least counts.
+const REPLAYS: u32 = 2;
+/// A process that used less of the run's CPU time than this says too little of the program.
+const LEAST_SHARE: f64 = 0.5;
+
+/// Options that do not go with `--quick`.
+pub(super) fn refuse(args: &BenchArgs) -> Result<()> {
+    if args.quick.quick && args.server.is_given() {
+        return Err(Hinted::error(
+            "--quick is for a command, and this is a server",
+            "leave --quick out: a server is measured under every candidate (docs/services.md)",
+        ));
+    }
+    if args.quick.quick && args.baseline.baseline.is_some() {
+        return Err(Hinted::error(
+            "--baseline compares every candidate, and --quick measures two",
+            "leave --quick out, or name the candidates with --with",
+        ));
+    }
+    if args.quick.quick && QuickObjective::of(args.server.objective).is_none() {
+        return Err(Hinted::error(
+            "--objective latency is for a server",
+            "with --quick it is cpu, memory, or balanced",
+        ));
+    }
+    Ok(())
+}
+
+/// Why nothing is predicted.
+struct NoPrediction(String);
+
+/// A prediction or, as no error, why there is none.
+type Predicted<T> = Result<Result<T, NoPrediction>>;
+
+impl CommandSession<'_> {
+    /// Predicts, and measures what looks best; everything where nothing can be predicted.
+    pub(super) fn measure_quickly(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        interruption: &Interruption,
+    ) -> Result<SessionOutcome> {
+        let began = Instant::now();
+        let predicted = match self.predict(compared, interruption) {
+            Ok(predicted) => predicted,
+            Err(error) => match error.downcast_ref::<InterruptedBy>() {
+                Some(by) => return Ok(SessionOutcome::Stopped(ExitCode::from(by.exit_status()))),
+                None => Err(NoPrediction(format!("{error:#}"))),
+            },
+        };
+        let objective = QuickObjective::of(self.args.server.objective).unwrap_or_default();
+        let quick = QuickReport { objective: objective.name().to_owned(), ..QuickReport::default() };
+        let took_s = began.elapsed().as_secs_f64();
+        match predicted {
+            Err(NoPrediction(why)) => {
+                message::say(&format!("imas: note: {}", fallback_text(&why)));
+                let outcome = self.measure(compared, None, interruption)?;
+                Ok(outcome.with_quick(QuickReport { fallback: Some(why), took_s, ..quick }))
+            }
+            Ok((warm, recorded, predicted)) => {
+                let predicted = chosen(predicted, objective.cpu_weight());
+                let is_measured =
+                    |name: &str| predicted.iter().any(|one| one.name == name && one.is_measured);
+                let measured = |one: &&ComparedCandidate<'_>| {
+                    one.candidate.is_system() || is_measured(&one.candidate.name)
+                };
+                let few: Vec<ComparedCandidate<'_>> = compared.iter().filter(measured).cloned().collect();
+                let outcome = self.measure(&few, Some(warm), interruption)?;
+                Ok(outcome.with_quick(QuickReport { recorded: Some(recorded), predicted, took_s, ..quick }))
+            }
+        }
+    }
+
+    /// Records a run and replays it.
+    fn predict(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        interruption: &Interruption,
+    ) -> Predicted<(Warm, RecordedReport, Vec<PredictedCandidate>)> {
+        let usable = compared.iter().filter(|one| one.obstacle.is_none() && !one.candidate.is_system());
+        if usable.count() <= MEASURED {
+            let why = format!("there are no more than {MEASURED} candidates to choose from");
+            return Ok(Err(NoPrediction(why)));
+        }
+        let limits = RecordingLimits { bytes: self.args.quick.trace_limit, duration: None };
+        let folder = tempfile::Builder::new().prefix("imas-quick-").tempdir()?;
+        let recording = Recording::begin(folder.path(), limits)?;
+        let (warm, run) = self.record(compared, &recording, interruption)?;
+        if let Some(why) = self.objection(&run) {
+            return Ok(Err(NoPrediction(why)));
+        }
+        let cpu_s = run.user_s + run.system_s;
+        let file = folder.path().join("trace");
+        let header = recording.write(&file, RecordedRun { cpu_s, wall_s: run.wall_s, exit: run.exit })?;
+        drop(recording);
+        let process = match replayable(&header) {
+            Ok(process) => process,
+            Err(why) => return Ok(Err(NoPrediction(why))),
+        };
+        let recorded = RecordedReport {
+            calls: process.counts.calls,
+            processes: header.processes.len(),
+            cpu_share: cpu_share(&process, &header),
+        };
+        let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
+        let answer = replay::answer(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
+        Ok(predictions(&answer).map(|predicted| (warm, recorded, predicted)))
+    }
+
+    /// One run under `system` with the recorder, made as a warm-up is.
+    fn record(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        recording: &Recording,
+        interruption: &Interruption,
+    ) -> Result<(Warm, RunOutcome)> {
+        let system: Vec<_> = compared.iter().filter(|one| one.candidate.is_system()).cloned().collect();
+        let mut executor = self.executor(&system);
+        executor.recorder = Some(recording.recorder(self.context)?);
+        let mut runner = self.runner(&system, self.subject(), interruption);
+        let steps = schedule::steps(&[0], 0, 0, 1, self.args.seed);
+        let mut seen = LastRun::default();
+        let ended = runner.run(steps, &mut self.around(&mut executor), &mut seen)?;
+        if let SessionEnd::Interrupted(signal) = ended {
+            return Err(InterruptedBy(signal).into());
+        }
+        let subject = runner.subjects.pop().ok_or_else(|| anyhow!("the recorded run was not made"))?;
+        let outcome = seen.outcome.ok_or_else(|| anyhow!("the recorded run was not made"))?;
+        Ok((Warm { subject, cpu: executor.kept_on() }, outcome))
+    }
+
+    /// Why the recorded run says nothing of the others.
+    fn objection(&self, run: &RunOutcome) -> Option<String> {
+        if run.timed_out {
+            return Some("the program did not end in time while it was recorded".to_owned());
+        }
+        if let Some(signal) = run.signal {
+            return Some(format!("the program was ended by signal {signal} while it was recorded"));
+        }
+        let failed = run.exit != 0 && !self.args.ignore_failure;
+        failed.then(|| format!("the program ended with {} while it was recorded", run.exit))
+    }
+}
+
+/// Keeps how the last run ended.
+#[derive(Default)]
+struct LastRun {
+    outcome: Option<RunOutcome>,
+}
+
+impl Observer for LastRun {
+    fn after(&mut self, _step: &Step, run: Execution) -> Result<NextStep> {
+        self.outcome = Some(run.outcome);
+        Ok(NextStep::Make)
+    }
+}
+
+fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
+    process.counts.cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
+}
+
+/// The process with the most calls, or why its replay would say nothing of the program.
+fn replayable(header: &TraceHeader) -> Result<TraceProcess, String> {
+    let process = replay::busiest(&header.processes).filter(|process| process.counts.calls > 0);
+    let Some(process) = process else {
+        return Err(not_recorded(header));
+    };
+    match process.stop {
+        Stop::None => {}
+        Stop::Limit => return Err("the trace reached its limit; --trace-limit raises it".to_owned()),
+        stop => return Err(stopped(stop).to_owned()),
+    }
+    let share = cpu_share(process, header);
+    if share < LEAST_SHARE {
+        return Err(format!(
+            "the process with the most recorded calls ({}) used {:.0} % of the CPU time; the rest is in other \
+             processes, or in static ones, which cannot be recorded",
+            process.counts.calls,
+            share * 100.0
+        ));
+    }
+    Ok(process.clone())
+}
+
+fn not_recorded(header: &TraceHeader) -> String {
+    let stop = header.processes.iter().map(|process| process.stop).find(|stop| *stop != Stop::None);
+    match stop {
+        Some(Stop::Limit) => "the trace reached its limit; --trace-limit raises it".to_owned(),
+        Some(stop) => stopped(stop).to_owned(),
+        None if header.left_out > 0 => {
+            "the trace could not be written: its limit was reached, or the disk is full".to_owned()
+        }
+        None => "no call of malloc was recorded: the program is static, or drops LD_PRELOAD".to_owned(),
+    }
+}
+
+fn stopped(stop: Stop) -> &'static str {
+    match stop {
+        Stop::None => "",
+        Stop::Limit => "the trace reached its limit",
+        Stop::Time => "the recording ended before the program",
+        Stop::File => "the trace could not be written: the disk is full, or files may not grow so large",
+        Stop::Sandbox => "the program entered a sandbox that the recorder cannot write from",
+        Stop::Unfit => "the program has an allocator of its own",
+    }
+}
+
+/// Each candidate's ratios to `system`, or why there are none at all.
+fn predictions(answer: &Answer<'_>) -> Result<Vec<PredictedCandidate>, NoPrediction> {
+    let recorded = answer.recorded();
+    if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 {
+        return Err(NoPrediction("the recorded run was too short".to_owned()));
+    }
+    let all = answer.predictions();
+    let others = all.into_iter().filter(|(one, _)| !one.candidate.candidate.is_system());
+    let predicted: Vec<PredictedCandidate> = others
+        .map(|(one, prediction)| PredictedCandidate {
+            name: one.candidate.candidate.name.clone(),
+            ratio: prediction.map(|prediction| ratios(&prediction, &recorded)),
+            failure: one.failure.clone(),
+            is_measured: false,
+        })
+        .collect();
+    if predicted.iter().all(|one| one.ratio.is_none()) {
+        return Err(NoPrediction("no replay succeeded".to_owned()));
+    }
+    Ok(predicted)
+}
+
+fn ratios(prediction: &Prediction, recorded: &Figures) -> PredictedRatios {
+    let of = |range: &PredictedRange, whole: f64| Interval {
+        lo: range.low / whole,
+        mid: range.value / whole,
+        hi: range.high / whole,
+    };
+    PredictedRatios {
+        cpu: of(&prediction.cpu_s, recorded.cpu_s),
+        memory: of(&prediction.mean_bytes, recorded.mean_bytes),
+        peak: of(&prediction.peak_bytes, recorded.peak_bytes),
+    }
+}
+
+/// Marks the candidates that are measured.
+fn chosen(mut predicted: Vec<PredictedCandidate>, cpu_weight: f64) -> Vec<PredictedCandidate> {
+    let with_ratios: Vec<(usize, PredictedRatios)> =
+        predicted.iter().enumerate().filter_map(|(at, one)| Some((at, one.ratio?))).collect();
+    let ratios: Vec<PredictedRatios> = with_ratios.iter().map(|(_, ratios)| *ratios).collect();
+    for at in promising(&ratios, cpu_weight, MEASURED) {
+        predicted[with_ratios[at].0].is_measured = true;
+    }
+    predicted
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The picks of a program by its stored trials: the same for `show`, `explain` and the page of `report`.
+
+use imas_core::SYSTEM;
+use imas_core::adaptive::{self, AdaptiveState, ExpectedGain};
+use imas_core::paper::{Pick, Picks};
+use imas_core::stats::Interval;
+use imas_report::format::counted;
+use serde_json::{Value, json};
+
+use crate::program_view::State;
+
+/// One of the three picks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoredPick {
+    pub(crate) pick: Pick,
+    /// Name of the candidate; `system` where none is proven better.
+    pub(crate) candidate: String,
+    /// What it is expected to gain; None under `paper`, which has no such figure.
+    gain: Option<ExpectedGain>,
+}
+
+/// The picks by the policy in force: the fastest, the leanest and the balanced one. Empty as long as nothing
+/// is known.
+pub(crate) fn picks(state: &State) -> Vec<StoredPick> {
+    let name = |index: usize| state.profile.candidates[index].name.clone();
+    match (&state.profile.adaptive, &state.profile.picks) {
+        (Some(known), _) => adaptive::expected(known)
+            .into_iter()
+            .map(|gain| StoredPick { pick: gain.pick, candidate: name(gain.candidate), gain: Some(gain) })
+            .collect(),
+        (None, Some(Picks { fastest, leanest, balanced })) => {
+            let all = [(Pick::Fastest, fastest), (Pick::Leanest, leanest), (Pick::Balanced, balanced)];
+            all.map(|(pick, index)| StoredPick { pick, candidate: name(*index), gain: None }).into()
+        }
+        (None, None) => vec![],
+    }
+}
+
+/// The picks that a candidate is.
+pub(crate) fn marks(picks: &[StoredPick], name: &str) -> Vec<&'static str> {
+    picks.iter().filter(|one| one.candidate == name).map(StoredPick::word).collect()
+}
+
+/// `{"fastest": NAME, ...}`; null as long as nothing is known.
+pub(crate) fn names_json(picks: &[StoredPick]) -> Value {
+    match picks.is_empty() {
+        true => Value::Null,
+        false => picks.iter().map(|one| (one.word().to_owned(), json!(one.candidate))).collect(),
+    }
+}
+
+/// The expected gains with their intervals.
+pub(crate) fn gains_json(picks: &[StoredPick]) -> Vec<Value> {
+    let of = |one: &StoredPick| {
+        let gain = one.gain?;
+        Some(json!({
+            "pick": one.pick,
+            "candidate": one.candidate,
+            "gain": gain.gain,
+            "interval": gain.interval,
+            "rounds": gain.rounds,
+        }))
+    };
+    picks.iter().filter_map(of).collect()
+}
+
+/// A line for each pick with an expected gain.
+pub(crate) fn gain_lines(picks: &[StoredPick]) -> Vec<String> {
+    picks.iter().filter_map(StoredPick::gain_line).collect()
+}
+
+/// The picks in one sentence.
+pub(crate) fn sentence(picks: &[StoredPick]) -> String {
+    let [fastest, leanest, balanced] = picks else {
+        return "Nothing is known yet.".to_owned();
+    };
+    let mut sentence = match balanced.candidate.as_str() {
+        SYSTEM => "No candidate is proven better than system in CPU and memory together".to_owned(),
+        name => format!("Use {name} ({})", balanced.gain_words()),
+    };
+    for (pick, when) in [(fastest, "CPU is short"), (leanest, "memory is short")] {
+        if pick.candidate != balanced.candidate && pick.candidate != SYSTEM {
+            sentence.push_str(&format!("; {} when {when} ({})", pick.candidate, pick.gain_words()));
+        }
+    }
+    sentence + "."
+}
+
+impl StoredPick {
+    fn word(&self) -> &'static str {
+        match self.pick {
+            Pick::Fastest => "fastest",
+            Pick::Leanest => "leanest",
+            Pick::Balanced => "balanced",
+        }
+    }
+
+    fn what(&self) -> &'static str {
+        match self.pick {
+            Pick::Fastest => "CPU",
+            Pick::Leanest => "memory",
+            Pick::Balanced => "CPU and memory together",
+        }
+    }
+
+    /// `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only name it.
+    fn gain_words(&self) -> String {
+        let Some(ExpectedGain { gain, interval: Some((lo, hi)), rounds, .. }) = self.gain else {
+            return format!("the {} by the rules of the paper", self.word());
+        };
+        let percent = |fraction: f64| format!("{:+.1}", fraction * 100.0);
+        format!(
+            "{} % [{}, {}] of {}, over {}",
+            percent(gain),
+            percent(lo),
+            percent(hi),
+            self.what(),
+            counted(rounds, "round")
+        )
+    }
+
+    fn gain_line(&self) -> Option<String> {
+        let gain = self.gain?;
+        let (word, name) = (self.word(), &self.candidate);
+        Some(match gain.interval {
+            Some(_) => format!("expected gain of the {word}, {name}: {}", self.gain_words()),
+            None => format!("expected gain of the {word}, {name}: none, as no candidate is proven better"),
+        })
+    }
+}
+
+/// A candidate's CPU time and memory as ratios to those of `system`, by index: the figures of `show`, with 95
+/// % intervals.
+pub(crate) fn ratios(known: &AdaptiveState) -> Vec<[Option<Interval>; 2]> {
+    let [cpu, memory] = [1.0, 0.0].map(|weight| known.judge(weight).standings);
+    let ratio = |standing: &adaptive::Standing| {
+        let is_known = standing.rounds > 0 && standing.within > 0.0 && standing.within.is_finite();
+        let at = |gain: f64| (-gain).exp();
+        let adaptive::Standing { gain, within, .. } = *standing;
+        is_known.then(|| Interval { lo: at(gain + within), mid: at(gain), hi: at(gain - within) })
+    };
+    cpu.iter().zip(&memory).map(|(cpu, memory)| [ratio(cpu), ratio(memory)]).collect()
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Profile and present decision of one program, as every command that shows them needs it.
+
+use anyhow::Result;
+use imas_core::adaptive::{self, Judgement};
+use imas_core::decision::Decision;
+use imas_core::{ProfileView, Reason};
+use imas_engine::inspect;
+use imas_engine::start_plan::untouched;
+use imas_engine::state::ProgramState;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
+
+use crate::cli::RulesArgs;
+use crate::context::Context;
+use crate::profile;
+use crate::start::conditions;
+use crate::under_way::{self, UnderWay};
+
+/// Profile and present decision of a program.
+pub(crate) struct State {
+    pub(crate) known: ProgramState,
+    pub(crate) profile: ProfileView,
+    pub(crate) decision: Decision,
+    /// The trial that another start is making, and that the next start therefore does not make.
+    pub(crate) under_way: Option<UnderWay>,
+    /// How `adaptive` sees the candidates now; None under `paper`.
+    pub(crate) judgement: Option<Judgement>,
+    /// Of CPU in the score, by the machine's state or the user's word.
+    pub(crate) weight: f64,
+    /// Nothing may be preloaded into the program as it is on disk now.
+    pub(crate) unfit: bool,
+}
+
+/// Works both out from the store, for the executable as it is on disk now.
+pub(crate) fn state(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    rules: &RulesArgs,
+) -> Result<State> {
+    let command = imas_linux::program::Command {
+        file: program.path.clone().into(),
+        argv: vec![],
+        program: imas_linux::program::Program {
+            path: program.path.clone().into(),
+            detail: program.detail.clone(),
+        },
+        privileged: false,
+    };
+    // A program that is gone can still be shown, by the build its last trial was of.
+    let executable = inspect::command(&command, Some(store)).ok();
+    let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
+    let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
+    // Before the trials are read: what ends from here on is not looked at.
+    let seen = store.newest_trial()?;
+    let known = profile::state(context, store, program, &build_id)?;
+    let profile = profile::profile(&known, context, rules);
+    // imasd decides by the machine alone, whatever group we are in.
+    let conditions = match context.of_the_system {
+        true => imas_linux::conditions::now()?,
+        false => conditions()?,
+    };
+    let unfit = executable.and_then(|executable| executable.unfit);
+    let (decision, under_way) = match &unfit {
+        Some(why) => (untouched(Reason::NoCandidate, why), None),
+        None => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
+    };
+    let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
+    let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
+    let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
+    Ok(State { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
+}

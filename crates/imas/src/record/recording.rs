@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A recording: the folder of its raw files, what the recorder is told, and the trace that is made of them.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use imas_linux::clock::now_unix_s;
+use imas_runs::command::Recorder;
+use imas_trace::file::{TraceHeader, TraceWriter};
+use imas_trace::raw;
+use nix::time::{ClockId, clock_gettime};
+
+use crate::context::Context;
+use crate::message::{self, Hinted};
+
+const LIBRARY: &str = "libimas-record.so";
+const CONTROL: &str = "record.control";
+
+/// When recording stops before the program does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecordingLimits {
+    /// Bytes of all raw files.
+    pub(crate) bytes: u64,
+    /// Since its begin.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// What is known of the recorded run beside its calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecordedRun {
+    /// CPU seconds of the whole tree.
+    pub(crate) cpu_s: f64,
+    pub(crate) wall_s: f64,
+    /// Exit status, or 128 + signal.
+    pub(crate) exit: i32,
+}
+
+/// A hidden folder, for the raw files. It is deleted with this value.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    folder: tempfile::TempDir,
+    began_unix_s: f64,
+}
+
+impl Recording {
+    /// Makes the folder in `beside`.
+    pub(crate) fn begin(beside: &Path, limits: RecordingLimits) -> Result<Self> {
+        let absolute = beside.canonicalize().with_context(|| beside.display().to_string())?;
+        let folder = tempfile::Builder::new().prefix(".imas-record-").tempdir_in(&absolute);
+        let folder = folder.with_context(|| format!("{}: no folder can be made", absolute.display()))?;
+        let recording = Self { folder, began_unix_s: now_unix_s() };
+        recording.make_control(limits)?;
+        Ok(recording)
+    }
+
+    fn control(&self) -> PathBuf {
+        self.folder.path().join(CONTROL)
+    }
+
+    fn make_control(&self, limits: RecordingLimits) -> Result<()> {
+        let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC_RAW)?);
+        let end = limits.duration.map_or(0, |length| u64::try_from((now + length).as_nanos()).unwrap_or(0));
+        let mut options = File::options();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(self.control())?;
+        std::io::Write::write_all(&mut file, &raw::control(limits.bytes, end))?;
+        Ok(())
+    }
+
+    /// What a program must be started with.
+    pub(crate) fn recorder(&self, context: &Context) -> Result<Recorder> {
+        let library = context.lib_dir.join(LIBRARY);
+        if !library.exists() {
+            return Err(Hinted::error(
+                format!("there is no {}", library.display()),
+                "install IMAS anew, or build it with 'make'",
+            ));
+        }
+        Ok(Recorder { library, control: self.control() })
+    }
+
+    /// Converts the raw files to the trace. The program must have ended.
+    pub(crate) fn write(&self, out: &Path, run: RecordedRun) -> Result<TraceHeader> {
+        let header = TraceHeader {
+            machine: std::env::consts::ARCH.to_owned(),
+            began_unix_s: self.began_unix_s,
+            cpu_s: run.cpu_s,
+            wall_s: run.wall_s,
+            exit: run.exit,
+            left_out: raw::refused_files(&std::fs::read(self.control())?),
+            processes: vec![],
+        };
+        let named = || out.display().to_string();
+        let mut whole = tempfile::NamedTempFile::new_in(self.folder.path()).with_context(named)?;
+        let header = self.writer()?.write(header, BufWriter::new(&mut whole)).with_context(named)?;
+        whole.persist(out).map_err(|error| error.error).with_context(named)?;
+        Ok(header)
+    }
+
+    fn writer(&self) -> Result<TraceWriter> {
+        let mut writer = TraceWriter::default();
+        for entry in std::fs::read_dir(self.folder.path())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "raw")
+                && let Err(error) = writer.add(File::open(&path)?)
+            {
+                message::warning(&format!("a process is left out of the trace: {error}"));
+            }
+        }
+        Ok(writer)
+    }
+}

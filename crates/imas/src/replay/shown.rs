@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The output of `imas replay`.
+
+use anyhow::Result;
+use imas_report::table;
+use imas_trace::prediction::{Figures, PredictedRange, Prediction};
+use serde_json::{Value, json};
+
+use super::{Answer, Replayed};
+use crate::output;
+use crate::trace_args::ReplayArgs;
+
+const MIB: f64 = (1 << 20) as f64;
+
+pub(crate) fn show(args: &ReplayArgs, answer: &Answer<'_>) -> Result<()> {
+    let (recorded, rows) = (answer.recorded(), answer.predictions());
+    if args.json.json {
+        return output::json(&as_json(answer, &recorded, &rows));
+    }
+    output::text(&page(answer, &recorded, &rows))
+}
+
+fn as_json(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Value {
+    let candidates: Vec<Value> = rows
+        .iter()
+        .map(|(one, predicted)| {
+            json!({
+                "candidate": one.candidate.candidate.name,
+                "predicted": predicted,
+                "failure": one.failure,
+                "replay_cpu_s": one.replays.iter().map(|replay| replay.cpu_s).collect::<Vec<_>>(),
+                "refused": one.replays.iter().map(|replay| replay.refused).max(),
+            })
+        })
+        .collect();
+    json!({ "schema": 1, "process": answer.process, "recorded": recorded, "candidates": candidates })
+}
+
+fn page(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> String {
+    let head = ["candidate", "CPU s", "peak MiB", "mean MiB", "end MiB"];
+    let counts = answer.process.counts;
+    format!(
+        "process {} of the trace: {} calls, {} threads, {:.2} s of CPU as recorded\n\n{}\n\
+         predicted: what was recorded under system + what the replay differs by from the replay under system;\n\
+         the ranges are a first estimate (docs/trace-format.md): confirm a choice with 'imas bench'\n{}",
+        answer.process.number,
+        counts.calls,
+        counts.threads,
+        recorded.cpu_s,
+        table::plain(&head, rows.iter().map(row)),
+        failures(rows)
+    )
+}
+
+fn row((one, predicted): &(&Replayed<'_>, Option<Prediction>)) -> Vec<String> {
+    let name = one.candidate.candidate.name.clone();
+    let Some(predicted) = predicted else {
+        return vec![name, "-".into(), "-".into(), "-".into(), "-".into()];
+    };
+    let mib = |interval: &PredictedRange| range(interval, MIB, 1);
+    vec![
+        name,
+        range(&predicted.cpu_s, 1.0, 2),
+        mib(&predicted.peak_bytes),
+        mib(&predicted.mean_bytes),
+        mib(&predicted.end_bytes),
+    ]
+}
+
+fn range(interval: &PredictedRange, unit: f64, digits: usize) -> String {
+    let PredictedRange { value, low, high } = interval;
+    let value = value / unit;
+    if low == high {
+        return format!("{value:.digits$}");
+    }
+    format!("{value:.digits$} ({:.digits$} to {:.digits$})", low / unit, high / unit)
+}
+
+fn failures(rows: &[(&Replayed<'_>, Option<Prediction>)]) -> String {
+    let failed = rows.iter().filter_map(|(one, _)| Some((one, one.failure.as_ref()?)));
+    failed.map(|(one, why)| format!("{}: no replay: {why}\n", one.candidate.candidate.name)).collect()
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Features of `imas bench` that users of hyperfine expect: columns, the number of runs, lines around them,
+//! several commands, a baseline, and settings of allocators on the command line.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+
+use imas_testing::skipped;
+use serde_json::Value;
+use support::{World, assert_hinted, build, candidate, describe, list, output, stderr, stdout, text};
+
+/// A program long enough for CPU time and memory to be measured.
+const WORK: &str = "my @a = map { \"number $_\" } 1 .. 60000";
+
+fn bench(world: &World, flags: &[&str], command: &[&str]) -> Output {
+    output(world.imas(["bench", "--trials", "0"]).args(flags).arg("--").args(command))
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
+}
+
+fn read(world: &World, name: &str) -> String {
+    std::fs::read_to_string(world.work().join(name)).unwrap_or_default()
+}
+
+// ---- the table --------------------------------------------------------------------------------------------
+
+#[test]
+fn the_columns_are_those_that_were_named_and_sorted_by_one() {
+    let world = World::new();
+    let flags =
+        ["-n", "3", "--with", "hoard,mimalloc", "--columns", "wall,user,system,peak", "--sort", "peak"];
+    let output = bench(&world, &flags, &["perl", "-e", WORK]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let printed = stdout(&output);
+    let lines: Vec<&str> = printed.lines().skip_while(|line| !line.contains("candidate")).collect();
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(head, ["candidate", "wall", "CPU", "user", "CPU", "system", "peak", "MiB"]);
+    let rows = &lines[2..5];
+    let peaks: Vec<f64> =
+        rows.iter().map(|row| row.split_whitespace().last().unwrap().parse().unwrap()).collect();
+    assert!(peaks.is_sorted(), "{printed}");
+    assert!(peaks[0] > 1.0, "{printed}");
+    let unknown = bench(&world, &["--columns", "speed"], &["true"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("there are wall, "), "{}", describe(&unknown));
+}
+
+/// Standard output on a terminal of that width, with these variables set.
+fn on_a_terminal(world: &World, columns: u16, set: &str) -> Option<String> {
+    let imas = support::built("imas");
+    let behave = build::program("behave", &world.work());
+    let line = format!(
+        "stty cols {columns} rows 30; {set} {} bench -n 3 --trials 0 --with hoard,glibc:arena1 -- {} 20000 2>errors",
+        imas.display(),
+        behave.display()
+    );
+    let mut script = world.command("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let ended = script.output().ok()?;
+    let typed = String::from_utf8_lossy(&ended.stdout).replace('\r', "");
+    assert!(typed.contains("candidate"), "{typed}");
+    Some(typed)
+}
+
+#[test]
+fn the_table_fits_the_terminal_and_is_coloured_only_there() {
+    let world = World::new();
+    for columns in [60, 100] {
+        let Some(typed) = on_a_terminal(&world, columns, "NO_COLOR=1") else {
+            return skipped("there is no script(1), which makes a terminal");
+        };
+        let table =
+            typed.lines().skip_while(|line| !line.contains("candidate")).take_while(|line| !line.is_empty());
+        for line in table {
+            assert!(line.chars().count() <= columns.into(), "{columns}: {line:?}");
+        }
+        assert!(!typed.contains('\u{1b}'), "NO_COLOR: {typed:?}");
+    }
+    assert!(on_a_terminal(&world, 80, "").unwrap().contains("\u{1b}[1m"), "the head must be bold");
+    let file = bench(&world, &["-n", "1", "--with", "hoard"], &["true"]);
+    assert!(!stdout(&file).contains('\u{1b}'), "a file must have no colours");
+    let forced = bench(&world, &["-n", "1", "--with", "hoard", "--style", "color"], &["true"]);
+    assert!(stdout(&forced).contains('\u{1b}'), "{}", describe(&forced));
+    let none = bench(&world, &["-n", "1", "--with", "hoard", "--style", "none"], &["true"]);
+    assert_eq!(stdout(&none), "", "{}", describe(&none));
+}
+
+// ---- how many runs ----------------------------------------------------------------------------------------
+
+#[test]
+fn the_runs_end_when_they_are_settled_or_the_time_is_up() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work()).to_string_lossy().into_owned();
+    let auto = json(&bench(&world, &["--json", "--with", "hoard"], &[&behave, "20000"]));
+    let (made, ended) = (auto["rounds"]["made"].as_u64().unwrap(), text(&auto, "/rounds/ended"));
+    assert!((5..=30).contains(&made), "{made}");
+    let wanted: &[&str] = if made == 30 { &["all-made"] } else { &["settled", "hopeless"] };
+    assert!(wanted.contains(&ended), "{made}: {ended}");
+    assert_eq!(
+        list(candidate(&auto, "hoard"), "/runs").len() as u64,
+        made,
+        "every round that began must be complete"
+    );
+
+    let short =
+        json(&bench(&world, &["--json", "--max-time", "0.001", "--with", "hoard"], &[&behave, "20000"]));
+    assert_eq!((short["rounds"]["made"].as_u64(), text(&short, "/rounds/ended")), (Some(1), "max-time"));
+    let fixed = json(&bench(&world, &["--json", "-n", "2", "--with", "hoard"], &[&behave, "20000"]));
+    assert_eq!((fixed["rounds"]["made"].as_u64(), text(&fixed, "/rounds/ended")), (Some(2), "all-made"));
+}
+
+// ---- lines around the runs, several commands --------------------------------------------------------------
+
+#[test]
+fn lines_are_run_around_the_runs_and_the_session() {
+    let world = World::new();
+    let lines = ["--setup", "echo s >>log", "--prepare", "echo p >>log", "--conclude", "echo c >>log"];
+    let flags =
+        [&["-n", "2", "--warmup", "1", "--with", "hoard", "--cleanup", "echo e >>log"][..], &lines].concat();
+    let output = bench(&world, &flags, &["sh", "-c", "echo r >>log"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    // A warm-up, and two rounds of two candidates.
+    assert_eq!(read(&world, "log").replace('\n', ""), format!("s{}e", "prc".repeat(5)));
+}
+
+#[test]
+fn a_line_that_fails_ends_it_and_cleans_up() {
+    let world = World::new();
+    let flags = ["-n", "2", "--prepare", "echo no such disk >&2; exit 3", "--cleanup", "echo e >>log"];
+    let failed = bench(&world, &flags, &["sh", "-c", "echo r >>log"]);
+    assert_eq!(failed.status.code(), Some(2), "{}", describe(&failed));
+    assert_hinted(&failed, "--prepare failed");
+    assert!(stderr(&failed).contains("no such disk"), "{}", describe(&failed));
+    assert_eq!(read(&world, "log"), "e\n");
+}
+
+#[test]
+fn several_commands_and_parameters_are_measured_one_after_the_other() {
+    let world = World::new();
+    let file = |name: &str| world.work().join(name).to_string_lossy().into_owned();
+    let (all, csv, page) = (file("all.json"), file("all.csv"), file("all.md"));
+    let exports = ["--export-json", &all, "--export-csv", &csv, "--export-markdown", &page];
+    let parameters = ["--parameter-list", "word", "a,b", "--parameter-scan", "n", "1", "3", "-D", "2"];
+    let flags = [&["-n", "1", "--shell", "none", "--with", "hoard"][..], &parameters, &exports].concat();
+    let output = bench(&world, &flags, &["echo {word} {n}"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let results: Value = serde_json::from_str(&read(&world, "all.json")).unwrap();
+    let commands: Vec<String> = list(&results, "/results")
+        .iter()
+        .map(|one| {
+            list(one, "/command").iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    assert_eq!(commands, ["echo a 1", "echo a 3", "echo b 1", "echo b 3"]);
+    assert_eq!(results["results"][3]["parameters"], serde_json::json!({ "word": "b", "n": "3" }));
+    assert_eq!(read(&world, "all.csv").lines().count(), 1 + 4 * 2);
+    assert!(read(&world, "all.csv").lines().last().unwrap().ends_with("echo b 3"));
+    assert!(stdout(&output).contains("Under system, and what suits each:"), "{}", describe(&output));
+    for name in ["all.json", "all.csv", "all.md"] {
+        let text = read(&world, name);
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name} must end with one newline");
+    }
+    let shell = bench(
+        &world,
+        &["-n", "1", "--shell", "sh", "--with", "hoard", "--json"],
+        &["echo x | cat >>log", "true"],
+    );
+    assert_eq!(list(&json(&shell), "/results").len(), 2);
+    assert_eq!(read(&world, "log"), "x\n".repeat(3), "a warm-up and one run of each candidate");
+    let wrong = bench(&world, &["--parameter-scan", "n", "3", "1"], &["true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert_hinted(&wrong, "no number from 3 to 1");
+}
+
+// ---- in CI ------------------------------------------------------------------------------------------------
+
+/// Multiplies every figure of that name in the file by a factor.
+fn scale(file: &Path, figure: &str, factor: f64) {
+    let mut result: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    for one in result["candidates"].as_array_mut().unwrap() {
+        for run in one["runs"].as_array_mut().unwrap() {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes")]
+            let scaled = (run[figure].as_f64().unwrap() * factor) as u64;
+            run[figure] = scaled.into();
+        }
+    }
+    std::fs::write(file, result.to_string()).unwrap();
+}
+
+#[test]
+fn a_figure_that_has_grown_beyond_its_limit_fails_in_ci() {
+    let world = World::new();
+    let file = |name: &str| world.work().join(name).to_string_lossy().into_owned();
+    let (old, junit, page) = (file("old.json"), file("junit.xml"), file("page.md"));
+    // Uses the same memory each time, and runs long enough for sampling from outside.
+    let command = ["perl", "-e", "my $a = 'x' x 30_000_000; select undef, undef, undef, 0.3"];
+    let first = bench(&world, &["-n", "4", "--with", "mimalloc", "--export-json", &old], &command);
+    assert!(first.status.success(), "{}", describe(&first));
+    let exports = ["--export-junit", &junit, "--export-markdown", &page];
+    let again = |rule: &str| {
+        let flags = ["-n", "4", "--with", "mimalloc", "--baseline", &old, "--fail-if", rule];
+        bench(&world, &[&flags[..], &exports].concat(), &command)
+    };
+    let passed = again("peak>500%");
+    assert_eq!(passed.status.code(), Some(0), "{}", describe(&passed));
+    assert!(read(&world, "junit.xml").contains("failures=\"0\""), "{}", read(&world, "junit.xml"));
+
+    scale(Path::new(&old), "peak_bytes", 0.05);
+    let failed = again("peak>50%");
+    assert_eq!(failed.status.code(), Some(1), "{}", describe(&failed));
+    assert!(stdout(&failed).contains("FAILED"), "{}", describe(&failed));
+    let xml = read(&world, "junit.xml");
+    assert!(xml.contains("failures=\"2\"") && xml.contains("peak&gt;50% under mimalloc"), "{xml}");
+    assert!(xml.ends_with('\n') && read(&world, "page.md").contains("- peak>50% under system"));
+}
+
+#[test]
+fn a_baseline_that_does_not_fit_is_refused_before_anything_is_measured() {
+    let world = World::new();
+    let old = world.work().join("old.json").to_string_lossy().into_owned();
+    let first = bench(&world, &["-n", "1", "--with", "hoard", "--export-json", &old], &["true"]);
+    assert!(first.status.success(), "{}", describe(&first));
+    let refused = |flags: &[&str], why: &str| {
+        let refused = bench(&world, flags, &["sh", "-c", "echo r >>log"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
+        assert!(stderr(&refused).contains(why), "{}", describe(&refused));
+    };
+    refused(&["--baseline", &old, "--fail-if", "cpu>3%"], "no result of this command");
+    refused(&["--baseline", "missing.json", "--fail-if", "cpu>3%"], "missing.json");
+    refused(&["--baseline", &old, "--fail-if", "cpu>3"], "such as 'cpu>3%'");
+    refused(&["--baseline", &old], "--fail-if");
+    assert_eq!(read(&world, "log"), "");
+}
+
+/// The steps of docs/ci-example.yml that measure, as a runner executes them: `bash -e` in the folder of both checkouts.
+#[test]
+fn the_example_for_ci_works() {
+    let world = World::new();
+    let example = std::fs::read_to_string(support::workspace().join("docs/ci-example.yml")).unwrap();
+    let steps = example.split("      - ").filter(|step| step.contains("imas bench"));
+    // Fewer runs: what they show is not asked here.
+    let scripts: Vec<String> = steps
+        .map(|step| {
+            step.split_once("run: |").unwrap().1.split("\n\n").next().unwrap().replace("-n 15", "-n 6")
+        })
+        .collect();
+    assert_eq!(scripts.len(), 2, "{example}");
+    for checkout in ["base", "change"] {
+        std::fs::create_dir(world.work().join(checkout)).unwrap();
+        support::install(&support::real("sort"), &world.work().join(checkout).join("program"));
+    }
+    let lines: String = (0..60_000u32).map(|n| format!("{}\n", n.wrapping_mul(2_654_435_761))).collect();
+    std::fs::write(world.work().join("base/input.txt"), lines).unwrap();
+    let folder = support::built("imas").parent().unwrap().to_path_buf();
+    let run = |script: &str| {
+        let path = format!("{}:{}", folder.display(), support::PATH);
+        output(world.command("bash").args(["-e", "-c", script]).env("PATH", path))
+    };
+    let base = run(&scripts[0]);
+    assert!(base.status.success() && world.work().join("old.json").exists(), "{}", describe(&base));
+    // The same program twice: 1 where noise alone lies beyond a limit.
+    let change = run(&scripts[1]);
+    assert!(matches!(change.status.code(), Some(0 | 1)), "{}", describe(&change));
+    assert!(stdout(&change).contains("against the baseline"), "{}", describe(&change));
+    assert!(
+        read(&world, "bench.xml").contains("<testcase") && read(&world, "bench.md").contains("| candidate")
+    );
+}
+
+// ---- settings on the command line -------------------------------------------------------------------------
+
+#[test]
+fn an_allocator_is_measured_with_settings_of_the_command_line() {
+    let world = World::new();
+    let script = "tr '\\0' '\\n' </proc/$$/environ | grep -E '^(MALLOC_CONF|GLIBC_TUNABLES)=' >>seen; true";
+    let flags = ["-n", "1", "--warmup", "0", "--json", "--with", "jemalloc?narenas:1,dirty_decay_ms:1000"];
+    let flags = [&flags[..], &["--with", "glibc?mmap_threshold=65536"]].concat();
+    let output = bench(&world, &flags, &["sh", "-c", script]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let result = json(&output);
+    let names: Vec<&str> = list(&result, "/candidates").iter().map(|one| text(one, "/name")).collect();
+    assert_eq!(names, ["system", "jemalloc?narenas:1,dirty_decay_ms:1000", "glibc?mmap_threshold=65536"]);
+    let seen = read(&world, "seen");
+    assert!(seen.contains("MALLOC_CONF=dirty_decay_ms:1000,narenas:1\n"), "{seen}");
+    assert!(seen.contains("glibc.malloc.mmap_threshold=65536"), "{seen}");
+}
+
+/// Once, as with every candidate that is named: nothing is stored of it.
+#[test]
+fn a_program_is_started_with_settings_of_the_command_line() {
+    let world = World::new();
+    let script = "tr '\\0' '\\n' </proc/$$/environ | grep -E '^(MALLOC_CONF|GLIBC_TUNABLES)='; grep -c libjemalloc.so /proc/$$/maps";
+    let start = |candidate: &str| {
+        output(&mut world.imas(["run", "--candidate", candidate, "--", "sh", "-c", script]))
+    };
+    let jemalloc = start("jemalloc?narenas:1");
+    let seen = stdout(&jemalloc);
+    assert!(
+        seen.starts_with("MALLOC_CONF=narenas:1\n") && !seen.ends_with("\n0\n"),
+        "{}",
+        describe(&jemalloc)
+    );
+    let glibc = start("glibc?mmap_threshold=65536");
+    assert_eq!(
+        stdout(&glibc),
+        "GLIBC_TUNABLES=glibc.malloc.mmap_threshold=65536\n0\n",
+        "{}",
+        describe(&glibc)
+    );
+    assert!(!world.store_path().exists() && world.page_files().is_empty());
+    let wrong = start("jemalloc?narena:1");
+    assert_hinted(&wrong, "narena is no setting");
+    assert_eq!(stdout(&wrong), "0\n", "it is started untouched: {}", describe(&wrong));
+}
+
+/// Two commands must not be compared as one program: not by their names, nor by one value of a parameter.
+#[test]
+fn each_command_of_a_call_has_a_name_in_raw_runs() {
+    let world = World::new();
+    let names = |flags: &[&str], words: &[&str]| {
+        let few = ["bench", "-n", "1", "--trials", "0", "--with", "mimalloc", "--export-runs", "-"];
+        let runs = output(world.imas(few).args(flags).arg("--").args(words));
+        assert!(runs.status.success(), "{}", describe(&runs));
+        let data = imas_core::simulate::data::read(&stdout(&runs));
+        let mut names: Vec<String> = data.runs.into_iter().map(|run| run.program).collect();
+        names.dedup();
+        names
+    };
+    let one = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
+    assert_eq!(names(&[], &["sh", "-c", one]), ["dash"]);
+    let with = ["--parameter-list", "n", "20000,30000"];
+    let many = one.replace("20000", "{n}");
+    assert_eq!(names(&with, &["sh", "-c", &many]), ["dash n=20000", "dash n=30000"]);
+    let other = one.replace("20000", "30000");
+    assert_eq!(names(&["--shell", "sh"], &[one, &other]), [one, other.as_str()]);
+    let named = ["--shell", "sh", "--name", "loop"];
+    assert_eq!(names(&named, &[one, &other]), [format!("loop: {one}"), format!("loop: {other}")]);
+}
+
+#[test]
+fn a_wrong_setting_is_rejected_with_the_known_ones() {
+    let world = World::new();
+    for (with, what, hint) in [
+        ("jemalloc?narena:1", "narena is no setting", "did you mean narenas?"),
+        ("jemalloc?narenas:many", "narenas cannot be many", "a number from 0 on"),
+        ("glibc?thp:1", "thp is no setting", "hugetlb"),
+        ("jemalloc?", "'' is no setting", "write settings as"),
+        ("hoard?a:1", "no settings of hoard are known", "jemalloc"),
+        ("jmalloc?narenas:1", "jmalloc: no such candidate", "did you mean jemalloc?"),
+    ] {
+        let refused = bench(&world, &["--with", with], &["true"]);
+        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
+        assert_hinted(&refused, what);
+        assert!(stderr(&refused).contains(hint), "{with}: {}", describe(&refused));
+    }
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bench` with real servers: the measurements, the failures, and that no process or file remains.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::{World, assert_hinted, candidate, describe, list, output, real, stderr, text, wait_until};
+
+/// A threaded web server. Each request makes its memory grow. Each request takes 20 ms of CPU time, because
+/// without a control group CPU time is counted in ticks of 10 ms.
+const SERVER: &str = r#"
+import http.server, socketserver, sys, time
+KEPT = []
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        KEPT.append(bytearray(b"x") * 1000000)
+        while time.thread_time() < 0.02:
+            pass
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *args):
+        pass
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+print("listening", file=sys.stderr, flush=True)
+Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+/// A load that needs no tool: python makes the requests and prints one latency line.
+const LOAD: &str = r#"
+import os, sys, urllib.request
+for _ in range(int(sys.argv[2])):
+    urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}{sys.argv[3]}", timeout=60).read()
+with open(os.environ["IMAS_METRICS"], "a") as file:
+    file.write("p99 5 ms lower\nrate 100 1/s higher\n")
+"#;
+
+struct Place {
+    world: World,
+}
+
+impl Place {
+    fn new() -> Self {
+        let world = World::new();
+        std::fs::write(world.work().join("server.py"), SERVER).unwrap();
+        std::fs::write(world.work().join("load.py"), LOAD).unwrap();
+        Self { world }
+    }
+
+    fn script(&self, name: &str) -> String {
+        self.world.work().join(name).to_string_lossy().into_owned()
+    }
+
+    fn load(&self, count: u32, path: &str) -> String {
+        format!("{} {} $PORT {count} {path}", real("python3").display(), self.script("load.py"))
+    }
+
+    /// A benchmark of the web server with these options.
+    fn bench(&self, flags: &[&str], load: &str) -> Output {
+        let python = real("python3").to_string_lossy().into_owned();
+        let mut command = self.world.imas([
+            "bench",
+            "--json",
+            "-n",
+            "1",
+            "--idle",
+            "0.2",
+            "--cycles",
+            "2",
+            "--ready",
+            "tcp:$PORT",
+        ]);
+        command.args(["--load", load, "--with", "glibc:arena1"]).args(flags).args([
+            "--",
+            &python,
+            &self.script("server.py"),
+            "$PORT",
+        ]);
+        output(&mut command)
+    }
+}
+
+fn result(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
+}
+
+fn compared<'a>(result: &'a Value, name: &str) -> &'a Value {
+    candidate(&result["comparison"], name)
+}
+
+/// Whether no process has exactly this command line.
+fn nothing_is(command_line: &str) -> bool {
+    let exact = ["-f", "-x", "--", command_line];
+    !Command::new("pgrep").args(exact).stdout(Stdio::null()).status().unwrap().success()
+}
+
+/// Whether no process has this in its command line.
+fn nothing_runs(script: &str) -> bool {
+    let running = Command::new("pgrep").args(["-f", "--", script]).stdout(Stdio::null()).status().unwrap();
+    !running.success()
+}
+
+#[test]
+fn a_server_is_measured_and_no_process_or_file_remains() {
+    let place = Place::new();
+    let page = place.world.work().join("page.html");
+    let done = place.bench(&["--html", page.to_str().unwrap()], &place.load(5, "/"));
+    assert!(done.status.success(), "{}", describe(&done));
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("Resident anonymous memory of the server") && html.contains("glibc:arena1"));
+    let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("no {part}"));
+    assert!(at("class=\"result\"") < at("<svg") && at("<svg") < at("<nav"), "the result has its picture");
+    assert!(at("aria-label=\"Latency of requests\"") < at("id=\"method\""), "latency is drawn");
+    let result = result(&done);
+    assert_eq!(text(&result, "/kind"), "service");
+    for name in ["system", "glibc:arena1"] {
+        let one = compared(&result, name);
+        assert_eq!(one["rounds"], 1, "{one}");
+        for figure in [
+            "ready",
+            "rate",
+            "cycle",
+            "cpu",
+            "p99",
+            "memory",
+            "memory_ready",
+            "memory_peak",
+            "memory_idle",
+            "memory_slope",
+            "threads",
+        ] {
+            assert!(one["figures"][figure]["median"].is_number(), "{figure} of {one}");
+        }
+        // Each request keeps a megabyte. Two cycles of five requests make ten at the end.
+        let figure = |name: &str| one["figures"][name]["median"].as_f64().unwrap() / 1e6;
+        assert!(figure("memory_idle") - figure("memory_ready") > 9.0, "{one}");
+        assert!((4.0..7.0).contains(&figure("memory_slope")), "{one}");
+    }
+    let curve = list(&result, "/runs/0/curve");
+    assert!(!curve.is_empty() && curve[0].as_array().is_some_and(|point| point.len() == 2));
+    assert!(nothing_runs(&place.script("server.py")));
+}
+
+/// Only the server is under the candidate. The commands that prepare it and load it are not.
+#[test]
+fn the_load_is_not_under_the_candidate() {
+    let place = Place::new();
+    let note = place.script("load-env");
+    let load = format!("env >> {note}; {}", place.load(2, "/"));
+    let done = place.bench(&["--with", "jemalloc", "--prepare", &format!("env >> {note}")], &load);
+    assert!(done.status.success(), "{}", describe(&done));
+    let seen = std::fs::read_to_string(&note).unwrap();
+    assert!(seen.contains("PORT=") && seen.contains("WORK="), "{seen}");
+    assert!(!seen.contains("LD_PRELOAD"), "{seen}");
+}
+
+#[test]
+fn a_load_that_fails_is_reported_with_the_servers_last_line() {
+    let place = Place::new();
+    let done = place.bench(&[], "echo the load is broken >&2; exit 3");
+    assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
+    let result = result(&done);
+    let what = text(compared(&result, "system"), "/failures/0/what");
+    assert!(
+        what.contains("exit 3") && what.contains("the load is broken") && what.contains("listening"),
+        "{what}"
+    );
+    assert!(nothing_runs(&place.script("server.py")));
+}
+
+#[test]
+fn a_server_that_never_gets_ready_is_ended_and_reported() {
+    let place = Place::new();
+    let file = place.world.work().join("s.toml");
+    let text_of = "command = 'sh -c \"echo I only sleep >&2; exec sleep 4242\"'\nready = 'false'\nload = ['true']\nready_timeout = 1\n";
+    std::fs::write(&file, text_of).unwrap();
+    let done = output(
+        place.world.imas(["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--service"]).arg(&file),
+    );
+    assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
+    let result = result(&done);
+    let what = text(compared(&result, "system"), "/failures/0/what");
+    assert!(what.contains("not ready after 1 s") && what.contains("I only sleep"), "{what}");
+    assert!(nothing_is("sleep 4242"));
+}
+
+#[test]
+fn a_taken_port_is_reported() {
+    let place = Place::new();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ready = format!("tcp:{}", holder.local_addr().unwrap().port());
+    let done = output(&mut place.world.imas([
+        "bench",
+        "--json",
+        "-n",
+        "1",
+        "--with",
+        "glibc:arena1",
+        "--load",
+        "true",
+        "--ready",
+        &ready,
+        "--",
+        "sleep",
+        "100",
+    ]));
+    assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
+    assert!(stderr(&done).contains("is taken"), "{}", describe(&done));
+}
+
+/// A candidate under which the server crashes has lost. The others go on.
+#[test]
+fn a_server_that_dies_under_a_candidate_is_reported_and_the_others_go_on() {
+    let place = Place::new();
+    let script = place.script("dies.sh");
+    let server = place.script("server.py");
+    let python = real("python3");
+    // The candidate is recognised by the initial environment of the process, in /proc.
+    let text_of = format!(
+        "#!/bin/sh\nif tr '\\0' '\\n' < /proc/$$/environ | grep -q libjemalloc; then echo I cannot stand it >&2; kill -SEGV $$; fi\nexec {} {server} $1\n",
+        python.display()
+    );
+    std::fs::write(&script, text_of).unwrap();
+    let load = place.load(2, "/");
+    let done = output(&mut place.world.imas([
+        "bench",
+        "--json",
+        "-n",
+        "2",
+        "--idle",
+        "0",
+        "--cycles",
+        "1",
+        "--with",
+        "jemalloc,glibc:arena1",
+        "--ready",
+        "tcp:$PORT",
+        "--load",
+        &load,
+        "--",
+        "sh",
+        &script,
+        "$PORT",
+    ]));
+    assert!(done.status.success(), "{}", describe(&done));
+    let result = result(&done);
+    let lost = compared(&result, "jemalloc");
+    assert_eq!((lost["rounds"].as_u64(), list(lost, "/failures").len()), (Some(0), 1), "{lost}");
+    assert_eq!(lost["failures"][0]["signal"], 11, "{lost}");
+    assert!(text(lost, "/failures/0/what").contains("I cannot stand it"), "{lost}");
+    for name in ["system", "glibc:arena1"] {
+        assert_eq!(compared(&result, name)["rounds"], 2);
+    }
+}
+
+/// A server whose first process ends at once, as daemons do. It is measured and ended like the others.
+fn daemon(place: &Place, wrap: &[&str]) -> Value {
+    let python = real("python3").to_string_lossy().into_owned();
+    let line = format!("{python} {} $0 & exit 0", place.script("server.py"));
+    let load = place.load(5, "/");
+    let imas = support::built("imas").to_string_lossy().into_owned();
+    let bench = ["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1", "--with", "glibc:arena1"];
+    let server = ["--ready", "tcp:$PORT", "--load", &load, "--", "sh", "-c", &line, "$PORT"];
+    let mut words: Vec<&str> = wrap.to_vec();
+    words.push(&imas);
+    words.extend(bench.iter().chain(&server));
+    let done = output(place.world.command(words[0]).args(&words[1..]));
+    assert!(done.status.success(), "{}", describe(&done));
+    let result = result(&done);
+    let figures = &compared(&result, "system")["figures"];
+    let memory = figures["memory_peak"]["median"].as_f64().unwrap();
+    assert!(memory > 5e6 && figures["cpu"]["median"].as_f64().unwrap() > 0.0, "{figures}");
+    assert!(nothing_runs(&place.script("server.py")));
+    result
+}
+
+#[test]
+fn a_daemon_is_followed() {
+    daemon(&Place::new(), &[]);
+}
+
+#[test]
+fn a_daemon_is_followed_without_a_control_group() {
+    let hidden = "mount -t tmpfs none /sys/fs/cgroup && exec \"$@\"";
+    let wrap = ["unshare", "--mount", "sh", "-c", hidden, "sh"];
+    let place = Place::new();
+    let may = output(place.world.command(wrap[0]).args(&wrap[1..]).arg("true"));
+    if !may.status.success() {
+        return imas_testing::skipped(&format!("mount namespaces cannot be made here: {}", stderr(&may)));
+    }
+    let result = daemon(&place, &wrap);
+    assert_eq!(result["runs"][0]["control_group"], false);
+}
+
+#[test]
+fn a_bench_that_is_interrupted_leaves_nothing() {
+    let place = Place::new();
+    let server = place.script("server.py");
+    let python = real("python3").to_string_lossy().into_owned();
+    let mut command = place.world.imas([
+        "bench",
+        "-n",
+        "1",
+        "--with",
+        "glibc:arena1",
+        "--ready",
+        "tcp:$PORT",
+        "--load",
+        "sleep 4243",
+        "--",
+        &python,
+        &server,
+        "$PORT",
+    ]);
+    let temporary = place.world.work().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    command.env("TMPDIR", &temporary);
+    let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the load runs", || !nothing_is("sleep 4243"));
+    Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
+    let printed = stderr(&ended);
+    assert!(printed.contains("imas: interrupted; the server and its load have been ended"), "{printed}");
+    assert!(!printed.contains("the load failed"), "a run that was cut short is no failure: {printed}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a folder of the run");
+    wait_until("all have ended", || nothing_is("sleep 4243") && nothing_runs(&server));
+}
+
+#[test]
+fn options_of_a_server_need_one() {
+    let world = World::new();
+    let wrong = |words: &[&str], what: &str| assert_hinted(&output(world.imas(["bench"]).args(words)), what);
+    wrong(&["--cycles", "2", "--", "true"], "--cycles is for a server");
+    wrong(
+        &["--ready", "tcp:1", "--load", "true", "--export-csv", "x", "--", "true"],
+        "--export-csv is not for a server",
+    );
+    wrong(&["--service", "/nonexistent.toml"], "nonexistent.toml");
+    wrong(&["--ready", "https://x/", "--load", "true", "--", "true"], "only http is asked");
+    let usage = output(&mut world.imas(["bench", "--ready", "tcp:1", "--", "true"]));
+    assert_eq!(usage.status.code(), Some(2), "{}", describe(&usage));
+}
+
+/// The shipped server definitions are valid.
+#[test]
+fn every_recipe_is_sound() {
+    let folder = support::workspace().join("workloads/services");
+    let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let recipes: Vec<_> = files.filter(|file| file.extension() == Some("toml".as_ref())).collect();
+    assert!(recipes.len() >= 24, "{}", recipes.len());
+    for file in recipes {
+        let service = imas_service::Service::read(&file).unwrap();
+        service.words().unwrap();
+        assert!(!service.about.is_empty() && !service.packages.is_empty(), "{}", Path::new(&file).display());
+    }
+}

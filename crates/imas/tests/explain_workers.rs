@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas explain` of a program that forks its workers without exec: they cannot get different candidates.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::io::Read;
+use std::process::Stdio;
+
+use support::{World, describe, output, real, stdout};
+
+const FORKS: &str = "
+import os, sys
+r, w = os.pipe()
+if os.fork() == 0:
+    os.close(w)
+    os.read(r, 1)
+    os._exit(0)
+print('x', flush=True)
+sys.stdin.read()
+os.close(w)
+os.wait()
+";
+
+#[test]
+fn workers_that_only_fork_are_counted() {
+    let world = World::new();
+    let script = world.work().join("server.py");
+    std::fs::write(&script, format!("#!{}\n{FORKS}", real("python3").display())).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let pinned = output(world.imas(["pin"]).arg(&script).arg("hoard"));
+    assert!(pinned.status.success(), "{}", describe(&pinned));
+    let explain = || stdout(&output(world.imas(["explain"]).arg(&script)));
+    assert!(!explain().contains("workers"), "no worker runs");
+    let mut command = world.command(real("python3"));
+    let mut server = command.arg(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    server.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let page = explain();
+    drop(server.stdin.take());
+    server.wait().unwrap();
+    assert!(page.contains("1 of its 2 running processes are workers that were forked"), "{page}");
+}

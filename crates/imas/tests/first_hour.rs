@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A new user's first hour: separate stores, mistyped names and variables, help, completions, a bundle.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{World, build, describe, list, output, stderr, stdout, text};
+
+fn who(world: &World) -> String {
+    build::program("who", &world.work()).to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_trial_page_belongs_to_its_store() {
+    let world = World::new();
+    world.configure("retest_s = 0");
+    let who = who(&world);
+    let store = |name: &str| world.work().join(name).to_string_lossy().into_owned();
+    let (a, b) = (store("a.db"), store("b.db"));
+    let on = |store: &str, words: &[&str]| {
+        let output = output(world.imas(["--store", store]).args(words));
+        assert!(output.status.success(), "{}", describe(&output));
+        output
+    };
+    on(&a, &["run", "--", &who]);
+    for other in [&b, &world.store_path().to_string_lossy().into_owned()] {
+        let shown: serde_json::Value =
+            serde_json::from_slice(&on(other, &["show", "--json"]).stdout).unwrap();
+        assert_eq!(
+            list(&shown, "/programs").len(),
+            0,
+            "{other} has taken a trial that is not its own: {shown:#}"
+        );
+    }
+    let shown: serde_json::Value = serde_json::from_slice(&on(&a, &["show", &who, "--json"]).stdout).unwrap();
+    assert_eq!(shown["trials"], 1, "{shown:#}");
+}
+
+#[test]
+fn a_wrong_variable_warns_and_the_program_starts() {
+    let world = World::new();
+    let who = who(&world);
+    for (variable, value) in [("IMAS_RETEST", "soon"), ("IMAS_RETEST", "-1"), ("IMAS_POLICY", "clever")] {
+        let output = output(world.imas(["run", "--"]).arg(&who).env(variable, value));
+        assert!(output.status.success() && !stdout(&output).is_empty(), "{variable}: {}", describe(&output));
+        let warned = format!("{variable}={value} is ignored");
+        assert!(stderr(&output).contains(&warned), "{}", describe(&output));
+        for reading in [vec!["show"], vec!["show", &who], vec!["explain", &who]] {
+            let output = self::output(world.imas(&reading).env(variable, value));
+            assert!(output.status.success(), "{reading:?}: {}", describe(&output));
+        }
+    }
+    let empty = output(world.imas(["run", "--"]).arg(&who).env("IMAS_RETEST", "").env("IMAS_POLICY", ""));
+    assert!(empty.status.success() && !stderr(&empty).contains("ignored"), "{}", describe(&empty));
+    let flag = output(world.imas(["run", "--retest", "soon", "--"]).arg(&who));
+    assert_eq!(flag.status.code(), Some(125), "a mistyped option must be an error: {}", describe(&flag));
+}
+
+#[test]
+fn a_mistyped_name_is_guessed() {
+    let world = World::new();
+    assert!(world.start(["sort", "/dev/null"]).status.success());
+    for (words, meant) in [
+        (vec!["run", "--candidate", "jmalloc", "--", "true"], "did you mean jemalloc?"),
+        (vec!["pin", "sort", "mimaloc"], "did you mean mimalloc?"),
+        (vec!["show", "sorrt"], "did you mean sort?"),
+        (vec!["explain", "/usr/bin/srot"], "did you mean sort?"),
+        (vec!["shwo"], "show"),
+    ] {
+        let output = output(&mut world.imas(&words));
+        assert!(stderr(&output).contains(meant), "{words:?}: {}", describe(&output));
+    }
+    let nothing_like_it = output(&mut world.imas(["show", "no-such-thing-at-all"]));
+    assert!(!stderr(&nothing_like_it).contains("did you mean"), "{}", describe(&nothing_like_it));
+}
+
+#[test]
+fn the_command_may_follow_without_dashes() {
+    let world = World::new();
+    let who = who(&world);
+    let ran = output(&mut world.imas(["run", "--candidate", "mimalloc", &who]));
+    assert!(stdout(&ran).starts_with("mimalloc "), "{}", describe(&ran));
+    let echoed = output(&mut world.imas(["run", "echo", "-n", "--", "--candidate"]));
+    assert_eq!(stdout(&echoed), "-- --candidate", "{}", describe(&echoed));
+}
+
+#[test]
+fn all_is_forgotten_at_once_and_answers_in_json() {
+    let world = World::new();
+    world.configure("retest_s = 0");
+    for program in ["sort", "cat"] {
+        assert!(world.start([program, "/dev/null"]).status.success());
+    }
+    let pinned = world.json(["pin", "sort", "system", "--json"]);
+    assert_eq!((pinned["done"].as_bool(), text(&pinned, "/pinned")), (Some(true), "system"));
+    assert_eq!(world.json(["unpin", "sort", "--json"])["done"], true);
+    assert_eq!(output(&mut world.imas(["unpin", "sort", "--json"])).status.code(), Some(1));
+    assert_eq!(
+        world.json(["exclude", "add", "cat", "--json"])["path"].as_str().unwrap().rsplit('/').next(),
+        Some("cat")
+    );
+    // Pages of programs that have ended are forgotten, too.
+    assert!(world.start(["sort", "/dev/null"]).status.success());
+    let forgotten = world.json(["forget", "--all", "--json"]);
+    assert_eq!(
+        (list(&forgotten, "/programs").len(), forgotten["trials"].as_u64()),
+        (2, Some(3)),
+        "{forgotten:#}"
+    );
+    assert_eq!(list(&world.json(["show", "--json"]), "/programs").len(), 0);
+    assert_eq!(
+        list(&world.json(["exclude", "list", "--json"]), "/excluded").len(),
+        1,
+        "exclusions must stay"
+    );
+    world.start(["sort", "/dev/null"]);
+    let one = output(&mut world.imas(["forget", "sort"]));
+    assert!(stdout(&one).ends_with("is forgotten, with 1 trial\n"), "{}", describe(&one));
+    let both = output(&mut world.imas(["forget", "--all", "sort"]));
+    assert_eq!(both.status.code(), Some(2), "{}", describe(&both));
+}
+
+#[test]
+fn trials_and_other_starts_are_counted_apart() {
+    let world = World::new();
+    world.configure("candidates = ['mimalloc']\nmax_tests = 1\nretest_s = 0");
+    let who = who(&world);
+    for _ in 0..5 {
+        assert!(world.start([&who]).status.success());
+    }
+    world.check(["pin", &who, "mimalloc"]).success();
+    assert!(world.start([&who]).status.success());
+    let shown = world.json(["show", &who, "--json"]);
+    assert_eq!(shown["trials"], 2, "system and mimalloc, one trial each: {shown:#}");
+    assert!(shown["starts"].as_u64().unwrap() >= 1, "{shown:#}");
+}
+
+#[test]
+fn show_explains_why_nothing_was_learned() {
+    let world = World::new();
+    world.configure("candidates = ['mimalloc']\nretest_s = 0");
+    for _ in 0..3 {
+        assert!(world.start(["true"]).status.success());
+    }
+    let shown = stdout(&output(&mut world.imas(["show", "true"])));
+    assert!(shown.contains("nothing was learned from 3 trials: the program allocates too little"), "{shown}");
+}
+
+#[test]
+fn the_objective_is_named_as_the_reason() {
+    let world = World::new();
+    let words = ["run", "--policy", "adaptive", "--retest", "0", "--", "/usr/bin/sort", "/etc/services"];
+    world.configure("candidates = ['mimalloc']");
+    for _ in 0..2 {
+        assert!(output(&mut world.imas(words)).status.success());
+    }
+    let trials = world.trials();
+    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
+    let sort = store.programs().unwrap().remove(0);
+    store.forget(sort.id).unwrap();
+    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    // A third less memory, in enough rounds for a proof.
+    for round in 0..12_i32 {
+        for trial in &trials {
+            let mut trial = trial.clone();
+            let mebibytes = if trial.sample.candidate == "system" {
+                90 + u64::from(round.unsigned_abs() % 3)
+            } else {
+                60 + u64::from(round.unsigned_abs() % 2)
+            };
+            trial.sample.trial_id = format!("{round}-{}", trial.sample.trial_id);
+            trial.sample.memory.resident_over_time = mebibytes << 20;
+            trial.sample.usage.as_mut().unwrap().user_s = 1.0 + 0.001 * f64::from(round % 5);
+            trial.sample.made_unix_s -= 60.0 * f64::from(12 - round);
+            assert!(store.add_trial(sort.id, &trial).unwrap());
+        }
+    }
+    drop(store);
+    let explained = stdout(&output(&mut world.imas([
+        "explain",
+        "--policy",
+        "adaptive",
+        "--objective",
+        "memory",
+        "/usr/bin/sort",
+    ])));
+    assert!(explained.contains("The objective is memory, so the leanest candidate is used."), "{explained}");
+    assert!(!explained.contains("Memory is short") && !explained.contains("from - on"), "{explained}");
+}
+
+#[test]
+fn help_has_examples_and_a_heading_for_global_options() {
+    let world = World::new();
+    for verb in ["run", "show", "pin", "forget", "env", "bundle", "bench"] {
+        let help = stdout(&output(&mut world.imas([verb, "--help"])));
+        assert!(help.contains("Examples:") && help.contains(&format!("imas {verb}")), "{verb}: {help}");
+        let options = help.split("Examples:").next().unwrap();
+        let global = options.split("Global options:").nth(1).unwrap_or_else(|| panic!("{verb}: {help}"));
+        assert!(global.contains("--store") && !global.contains("--candidate"), "{verb}: {help}");
+    }
+    let pages = world.work().join("man");
+    world.check([Path::new("manpages"), &pages]).success();
+    let page = std::fs::read_to_string(pages.join("imas.1")).unwrap();
+    for section in ["FILES", "ENVIRONMENT", "EXIT STATUS"] {
+        assert!(page.contains(&format!(".SH \"{section}\"")), "{section}");
+    }
+    let settings = std::fs::read_to_string(pages.join("imas.toml.5")).unwrap();
+    assert!(settings.contains("retest_s = 3600"), "{settings}");
+    for file in ["imas.1", "imas.toml.5"] {
+        let Ok(checked) = Command::new("man")
+            .args(["--warnings", "-l"])
+            .arg(pages.join(file))
+            .env("MANWIDTH", "80")
+            .output()
+        else {
+            eprintln!("SKIPPED: how man formats {file}: man is not installed");
+            continue;
+        };
+        assert_eq!(stderr(&checked), "", "{file}");
+    }
+}
+
+#[test]
+fn completions_know_candidates_and_programs() {
+    let world = World::new();
+    assert!(world.start(["sort", "/dev/null"]).status.success());
+    let complete = |words: &[&str]| {
+        let mut imas = world.imas(["--"]);
+        imas.args(words).env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+        stdout(&output(
+            imas.env("_CLAP_IFS", "\n")
+                .env("_CLAP_COMPLETE_COMP_TYPE", "9")
+                .env("_CLAP_COMPLETE_SPACE", "true"),
+        ))
+    };
+    assert!(complete(&["imas", "pin", "sort", "jem"]).lines().any(|line| line == "jemalloc"));
+    assert!(complete(&["imas", "show", "so"]).lines().any(|line| line == "sort"));
+    assert!(complete(&["imas", "run", "--candidate", "mim"]).lines().any(|line| line == "mimalloc"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = stdout(&output(&mut world.imas(["completions", shell])));
+        assert!(script.contains("COMPLETE"), "{shell}: {script}");
+    }
+}
+
+// ---- a bundle ---------------------------------------------------------------------------------------------
+
+/// Starts a program with only the variables of the bundle's file.
+fn with_bundle(program: &str, folder: &Path) -> String {
+    let lines = std::fs::read_to_string(folder.join("imas.env")).unwrap();
+    let mut command = Command::new(program);
+    command.env_clear().envs(lines.lines().map(|line| line.split_once('=').unwrap()));
+    stdout(&output(&mut command))
+}
+
+#[test]
+fn a_bundle_is_all_that_is_needed() {
+    let world = World::new();
+    let who = who(&world);
+    let at: PathBuf = world.work().join("elsewhere/imas");
+    let at_text = at.to_string_lossy().into_owned();
+    let out = world.work().join("bundle");
+    for (candidate, serves) in [("jemalloc", "jemalloc "), ("glibc:lean", "libc")] {
+        let mut imas = world.imas(["bundle", candidate, "--at", &at_text, "--out"]);
+        let made = output(imas.arg(&out));
+        assert!(made.status.success(), "{}", describe(&made));
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::fs::rename(&out, &at).unwrap();
+        assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
+        assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 3);
+        let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
+        assert!(licences.contains("Apache License"), "{licences}");
+        assert_eq!(licences.contains("jemalloc"), candidate == "jemalloc");
+        std::fs::remove_dir_all(&at).unwrap();
+    }
+    let archive = world.work().join("imas.tar");
+    let archived = output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive));
+    assert!(archived.status.success(), "{}", describe(&archived));
+    let held = stdout(&output(Command::new("tar").arg("-tf").arg(&archive)));
+    for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
+        assert!(held.lines().any(|line| line == format!("./{file}")), "{file}: {held}");
+    }
+    std::fs::write(world.work().join("mine"), "").unwrap();
+    let full = output(world.imas(["bundle", "mimalloc", "--out"]).arg(world.work()));
+    support::assert_hinted(&full, "other files");
+}
+
+#[test]
+fn env_prints_paths_of_a_bundle_or_of_an_installation() {
+    let world = World::new();
+    let of_bundle = |format: &str| {
+        let words = ["env", "--candidate", "jemalloc", "--bundle", "/opt/imas", "--format", format];
+        let output = output(&mut world.imas(words));
+        assert!(output.status.success(), "{}", describe(&output));
+        stdout(&output)
+    };
+    let checkout = support::workspace().to_string_lossy().into_owned();
+    for format in ["sh", "systemd", "dockerfile", "compose", "kubernetes"] {
+        let printed = of_bundle(format);
+        assert!(
+            printed.contains("/opt/imas/libimas-guard.so:/opt/imas/libjemalloc.so"),
+            "{format}: {printed}"
+        );
+        assert!(!printed.contains(&checkout), "{format}: {printed}");
+    }
+    let mut unnamed = world.imas(["env", "--candidate", "jemalloc"]);
+    let from_checkout = output(unnamed.env_remove("IMAS_LIB_DIR"));
+    if !stderr(&from_checkout).contains("no catalogue.toml") {
+        assert_eq!(from_checkout.status.code(), Some(2), "{}", describe(&from_checkout));
+        support::assert_hinted(&from_checkout, "checkout");
+    }
+}

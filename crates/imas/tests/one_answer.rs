@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All outputs agree on picks and figures: a benchmark's table, its last line and its page; and `show`,
+//! `explain` and the page of the store.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{World, build, describe, list, output, stdout, text};
+
+/// The cells of each row of a page's tables of candidates, as text.
+fn rows(page: &str, candidate: &str) -> Vec<Vec<String>> {
+    let begin = format!("<tr data-candidate=\"{candidate}\">");
+    let rows = page.split(&begin).skip(1).map(|row| row.split("</tr>").next().unwrap());
+    rows.map(|row| row.split("<td").skip(1).map(plain).collect()).collect()
+}
+
+/// The text of a piece of HTML that begins within a tag.
+fn plain(html: &str) -> String {
+    let mut text = String::new();
+    let mut is_tag = true;
+    for c in html.chars() {
+        match c {
+            '<' => is_tag = true,
+            '>' => is_tag = false,
+            _ if !is_tag => text.push(c),
+            _ => {}
+        }
+    }
+    text.trim().replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")
+}
+
+/// A ratio with its interval, in the form of all tables.
+fn change(ratio: &Value) -> String {
+    let [low, middle, high] = [0, 1, 2].map(|i| (ratio[i].as_f64().unwrap() - 1.0) * 100.0);
+    format!("{middle:+.1} % [{low:+.1}, {high:+.1}]")
+}
+
+fn page_of(world: &World, words: &[&str]) -> String {
+    let file = world.work().join("page.html");
+    let mut imas = world.imas(["report", "--html"]);
+    let made = output(imas.arg(&file).args(words).env("IMAS_POLICY", "adaptive"));
+    assert!(made.status.success(), "{}", describe(&made));
+    std::fs::read_to_string(&file).unwrap()
+}
+
+fn read(file: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// Compares a benchmark's table with the page that `report` makes of its raw runs.
+fn check_bench(world: &World, flags: &[&str], command: &[&str]) -> Value {
+    let (json, runs) = (world.work().join("result.json"), world.work().join("runs.jsonl"));
+    let _ = std::fs::remove_file(&runs);
+    let mut imas = world.imas(["bench", "--name", "it", "--seed", "7"]);
+    imas.args(flags).arg("--export-json").arg(&json).arg("--export-runs").arg(&runs).arg("--");
+    let table: Output = output(imas.args(command));
+    assert!(table.status.success(), "{}", describe(&table));
+    let result = read(&json);
+    let page = page_of(world, &["it", "--data", &runs.to_string_lossy()]);
+    for candidate in list(&result, "/candidates").iter().filter(|one| one["name"] != "system") {
+        let name = text(candidate, "/name");
+        let rows = rows(&page, name);
+        let row = rows.first().unwrap_or_else(|| panic!("no {name}: {page}"));
+        for figure in ["cpu", "memory"] {
+            if let ratio @ Value::Array(_) = &candidate["ratio"][figure] {
+                assert!(row.contains(&change(ratio)), "{name}, {figure}: {ratio} and {row:?}");
+            }
+        }
+        for pick in ["fastest", "leanest", "balanced"] {
+            let is_pick = result["picks"][pick] == *name;
+            assert_eq!(row[0].contains(pick), is_pick, "{name}, {pick}: {row:?}\n{}", describe(&table));
+        }
+    }
+    let last = stdout(&table).lines().find(|line| line.ends_with('.')).unwrap().to_owned();
+    assert!(plain(&format!(">{page}")).contains(&format!("it: {last}")), "{last}\n{page}");
+    result
+}
+
+#[test]
+fn a_page_of_runs_agrees_with_the_table() {
+    let world = World::new();
+    let behave = build::program("behave", &world.work()).to_string_lossy().into_owned();
+    let flags = ["-n", "4", "--trials", "1", "--with", "mimalloc,jemalloc,glibc:arena1"];
+    check_bench(&world, &flags, &["sort", "/etc/services"]);
+    let result = check_bench(&world, &flags, &[&behave, "20000", "exit3", "mimalloc"]);
+    let excluded = |name: &str| {
+        let of_it = list(&result, "/candidates").iter().find(|one| one["name"] == name);
+        of_it.unwrap()["ineligible"] != Value::Null
+    };
+    assert!(excluded("mimalloc") && !excluded("jemalloc"), "{result:#}");
+}
+
+/// Stores twelve rounds of three candidates: one a third faster, one a third leaner.
+fn learned(world: &World) -> i64 {
+    world.configure("candidates = ['mimalloc', 'jemalloc']");
+    for candidate in ["system", "mimalloc", "jemalloc"] {
+        let words = ["run", "--policy", "adaptive", "--retest", "0", "--", "/usr/bin/sort", "/etc/services"];
+        assert!(output(&mut world.imas(words)).status.success(), "{candidate}");
+    }
+    let trials = world.trials();
+    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
+    let sort = store.programs().unwrap().remove(0);
+    store.forget(sort.id).unwrap();
+    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    for round in 0..12_u32 {
+        for trial in &trials {
+            let mut trial = trial.clone();
+            let (cpu_s, mebibytes) = match trial.sample.candidate.as_str() {
+                "mimalloc" => (0.66, 100),
+                "jemalloc" => (1.0, 60),
+                _ => (1.0, 90),
+            };
+            trial.sample.trial_id = format!("{round}-{}", trial.sample.trial_id);
+            trial.sample.memory.resident_over_time = (mebibytes + u64::from(round % 3)) << 20;
+            let usage = trial.sample.usage.as_mut().unwrap();
+            (usage.user_s, usage.system_s) = (cpu_s * (1.0 + 0.001 * f64::from(round % 5)), 0.0);
+            trial.sample.made_unix_s -= 60.0 * f64::from(12 - round);
+            assert!(store.add_trial(sort.id, &trial).unwrap());
+        }
+    }
+    sort.id
+}
+
+#[test]
+fn show_explain_and_the_page_name_the_same_picks() {
+    let world = World::new();
+    let number = learned(&world).to_string();
+    let json = |verb: &str| -> Value {
+        let output = output(world.imas([verb, &number, "--json"]).env("IMAS_POLICY", "adaptive"));
+        assert!(output.status.success(), "{}", describe(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (shown, explained) = (json("show"), json("explain"));
+    assert_eq!(shown["picks"], explained["picks"]);
+    assert_eq!(shown["picks"]["fastest"], "mimalloc", "{shown:#}");
+    assert_eq!(shown["picks"]["leanest"], "jemalloc", "{shown:#}");
+    assert_eq!(shown["expected_gain"], explained["expected_gain"]);
+    assert_eq!(shown["standings"], explained["standings"]);
+
+    let page = page_of(&world, &[&number]);
+    for (name, pick) in [("mimalloc", "fastest"), ("jemalloc", "leanest")] {
+        let row = &rows(&page, name)[0];
+        assert!(row[0].contains(pick), "{name}: {row:?}");
+        for verb in ["show", "explain"] {
+            let printed = stdout(&output(world.imas([verb, &number]).env("IMAS_POLICY", "adaptive")));
+            let line =
+                printed.lines().map(str::trim).find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            let changes: Vec<&str> =
+                line.split("  ").map(str::trim).filter(|cell| cell.ends_with('%')).collect();
+            for change in &changes[..2] {
+                assert!(row.iter().any(|cell| cell.starts_with(change)), "{verb}: {line}\n{row:?}");
+            }
+            assert!(line.contains(pick), "{verb}: {line}");
+            assert!(printed.contains(&format!("expected gain of the {pick}, {name}: ")), "{printed}");
+        }
+    }
+    let gain = &list(&shown, "/expected_gain")[0]["gain"].as_f64().unwrap() * 100.0;
+    assert!(plain(&format!(">{page}")).contains(&format!("{gain:+.1} % [")), "{gain}: {page}");
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas explain --pid`: the memory of a running process by its use.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use support::{World, describe, output, real, stdout};
+
+/// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
+/// writes a letter, and ends when its standard input is closed.
+const KEEPER: &str = r"
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+blocks = [libc.malloc(1000) for _ in range(120000)]
+for block in blocks: libc.memset(block, 1, 1000)
+if sys.argv[1] == 'free':
+    for at, block in enumerate(blocks):
+        if at % 8: libc.free(block)
+print('x', flush=True); sys.stdin.read()
+";
+
+fn wait_ready(command: &mut Command) -> Child {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    child
+}
+
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
+
+fn explained(world: &World, pid: u32) -> (Value, String) {
+    let pid = pid.to_string();
+    let json = output(&mut world.imas(["explain", "--json", "--pid", &pid]));
+    let page = stdout(&output(&mut world.imas(["explain", "--pid", &pid])));
+    (
+        serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&json))),
+        page,
+    )
+}
+
+#[test]
+fn without_a_trial_the_kinds_are_shown_and_what_is_live_is_not_guessed() {
+    let world = World::new();
+    let child = wait_ready(world.command(real("python3")).args(["-c", KEEPER, "keep"]));
+    let (memory, page) = explained(&world, child.id());
+    end(child);
+    let resident = &memory["resident"];
+    assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
+    assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
+    assert_eq!((&memory["verdict"], &memory["live_bytes"]), (&"unknown".into(), &Value::Null), "{memory:#}");
+    assert_eq!(memory["candidate"], "system", "{memory:#}");
+    assert!(page.contains("known only in a trial") && page.contains("[heap]"), "{page}");
+}
+
+#[test]
+fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
+    let world = World::new();
+    world.tests_six("");
+    for (argument, verdict) in [("free", "fragmentation"), ("keep", "live")] {
+        let words = ["run", "--retest", "0", "--", "/usr/bin/python3", "-c", KEEPER, argument];
+        let child = wait_ready(&mut world.imas(words));
+        let (memory, page) = explained(&world, child.id());
+        end(child);
+        assert_eq!(memory["verdict"], verdict, "{memory:#}");
+        let live = memory["live_bytes"].as_f64().unwrap();
+        let expected = if argument == "free" { 120e6 / 8.0 } else { 120e6 };
+        assert!(live > expected * 0.9 && live < expected * 1.3 + 10e6, "{live} {memory:#}");
+        assert!(page.contains("live blocks"), "{page}");
+    }
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
+    let world = World::new();
+    let gone = output(&mut world.imas(["explain", "--pid", "4194304"]));
+    assert!(
+        !gone.status.success() && describe(&gone).contains("sudo imas explain --pid PID"),
+        "{}",
+        describe(&gone)
+    );
+    let none = output(&mut world.imas(["explain"]));
+    assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
+}

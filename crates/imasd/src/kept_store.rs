@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemon's store, and what happens when it cannot be opened, read or written.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use imas_store::{Store, StoreError};
+
+/// What failed is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// The open store.
+#[derive(Debug)]
+pub(crate) struct KeptStore {
+    store: Store,
+    path: PathBuf,
+    /// Counts what other processes wrote, as it was seen last.
+    foreign_changes: i64,
+    /// Failures to read or write since the start.
+    pub(crate) refusals: u64,
+    /// When what failed is tried again.
+    try_again: Option<Instant>,
+    /// The failure is logged: one line, however long it lasts.
+    reported: bool,
+}
+
+impl KeptStore {
+    /// Opens the store, checks it, and begins a new one if it is damaged.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let store = open(path)?;
+        // Before anything else is read of it: what others write from here on is a change.
+        let foreign_changes = store.foreign_changes()?;
+        let path = path.to_owned();
+        Ok(Self { store, path, foreign_changes, refusals: 0, try_again: None, reported: false })
+    }
+
+    pub(crate) fn get(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Whether another process has written to it since the last call.
+    pub(crate) fn was_changed(&mut self) -> Result<bool, StoreError> {
+        let changes = self.store.foreign_changes()?;
+        Ok(std::mem::replace(&mut self.foreign_changes, changes) != changes)
+    }
+
+    /// The store could not read or write. Whether it was damaged and a new, empty one was begun.
+    pub(crate) fn refused(&mut self, error: &StoreError) -> bool {
+        self.refusals += 1;
+        if error.is_damage() {
+            return self.begin_anew(&error.to_string());
+        }
+        self.trouble(&error.to_string());
+        false
+    }
+
+    /// Something on disk could not be written or read: one line in the log, and it is tried again.
+    pub(crate) fn trouble(&mut self, what: &str) {
+        if !self.reported {
+            tracing::error!("{what}; nothing is lost: pages and the last index stay, and it is tried again");
+        }
+        self.reported = true;
+        self.try_again.get_or_insert_with(|| Instant::now() + TRY_AGAIN);
+    }
+
+    /// When something is to be tried again.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.try_again
+    }
+
+    /// Whether something is to be tried again now. From here on it counts as mended until it fails once more.
+    pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
+        let is_due = self.is_in_trouble() && self.try_again.is_some_and(|at| at <= now);
+        if is_due {
+            self.try_again = None;
+        }
+        is_due
+    }
+
+    pub(crate) fn is_in_trouble(&self) -> bool {
+        self.try_again.is_some()
+    }
+
+    /// What was tried again has worked.
+    pub(crate) fn works_again(&mut self) {
+        self.reported = false;
+        tracing::info!("the store works again");
+    }
+
+    fn begin_anew(&mut self, why: &str) -> bool {
+        match Store::begin_anew(&self.path) {
+            Ok(store) => {
+                log_set_aside(&store, why);
+                self.store = store;
+                true
+            }
+            Err(error) => {
+                self.trouble(&format!("the store is damaged ({why}) and no new one can be begun: {error}"));
+                false
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Store> {
+    let store = Store::open(path).with_context(|| format!("the store {}", path.display()))?;
+    log_set_aside(&store, "it cannot be read");
+    let wrong = store.check().unwrap_or_else(|error| vec![error.to_string()]);
+    let Some(first) = wrong.first() else { return Ok(store) };
+    drop(store);
+    let store = Store::begin_anew(path)?;
+    log_set_aside(&store, first);
+    Ok(store)
+}
+
+fn log_set_aside(store: &Store, why: &str) {
+    if let Some(aside) = store.set_aside() {
+        tracing::error!(
+            "the store was damaged ({why}); it was renamed to {} and a new one begun: every program starts untouched until it is tested again",
+            aside.display()
+        );
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Taking programs in.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use imas_engine::inspect;
+use imas_linux::elf;
+use imas_linux::program_file::executable_at;
+use imas_store::domain::Domain;
+use imas_store::samples::StoredProgram;
+use imas_store::{RowId, StoreError};
+
+use super::Learner;
+use crate::process_info::ProcessInfo;
+use crate::program_table::TrackedProgram;
+use crate::reject_reason::RejectReason;
+use crate::trial_offer::TrialOffer;
+
+/// Whether a process of the program has a page: such a program is not forgotten.
+pub(crate) type InUse<'a> = &'a dyn Fn(RowId) -> bool;
+
+impl Learner {
+    /// A process that has lived or worked long enough: its program is taken in, unless it is ineligible.
+    pub(crate) fn take_in(&mut self, process: &ProcessInfo, in_use: InUse<'_>) {
+        let domain = self.parts.users.domain_of(process.uid);
+        if let Some(id) = self.programs.find(process, domain).map(|known| known.program.id) {
+            return self.note_process(id, process);
+        }
+        if self.ineligible.contains(process, domain) {
+            return;
+        }
+        match self.reason_against(process) {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                self.ineligible.add(process, domain, reason);
+                self.counts.programs_left_alone += 1;
+                return;
+            }
+            Err(error) => return self.store_refused(&error),
+        }
+        let path = process.path.to_string_lossy();
+        let is_new = self.programs.named(domain, &path, &process.detail_text).is_none();
+        if is_new && !self.make_room(domain, in_use) {
+            return;
+        }
+        let program = self.parts.store.get().program_in(domain, &path, &process.detail_text);
+        if let Some(program) = self.stored(program) {
+            self.know(program, process);
+        }
+    }
+
+    fn know(&mut self, program: StoredProgram, process: &ProcessInfo) {
+        let id = program.id;
+        let before = self.programs.forget(id);
+        let mut known = TrackedProgram::new(program);
+        // What runs now, should the path already lead to a newer file.
+        known.executable = Some(process.executable);
+        known.detail = process.detail.clone();
+        known.seen = Some(Instant::now());
+        match before {
+            Some(before) => {
+                known.trial = TrialOffer::of_another_file(before.trial);
+                known.replicas = before.replicas;
+            }
+            None => {
+                let domain = known.program.domain.word();
+                tracing::info!(PROGRAM = %known.program, DOMAIN = domain, "a program worth a trial");
+            }
+        }
+        known.replicas.note(process.identity);
+        self.programs.put(known);
+        self.judge(id);
+    }
+
+    /// Why the program of this process is ineligible; an error when the store does not say what is known of
+    /// its file.
+    fn reason_against(&self, process: &ProcessInfo) -> Result<Option<String>, StoreError> {
+        if let Some(reason) = self.parts.exclusions.reason(&process.path) {
+            return Ok(Some(reason.to_owned()));
+        }
+        if executable_at(&process.path) != Some(process.executable) {
+            return Ok(Some("its file is not the one that stands at its path".to_owned()));
+        }
+        if imas_linux::program::is_privileged(&process.path) {
+            return Ok(Some(elf::Unfit::Privileged.why().to_owned()));
+        }
+        match inspect::running(self.parts.store.get(), &process.path, process.executable) {
+            Ok(found) => Ok(found.unfit),
+            // Where the store fails, nothing is known of the program.
+            Err(error) => error.downcast::<StoreError>().map_or_else(|why| Ok(Some(why.to_string())), Err),
+        }
+    }
+
+    /// The program as one of the domain: what a user's process shows of a program that is everybody's is the
+    /// user's own sample.
+    pub(super) fn in_domain(
+        &mut self,
+        program: &StoredProgram,
+        domain: Domain,
+        in_use: InUse<'_>,
+    ) -> Result<RowId, RejectReason> {
+        if program.domain == domain {
+            return Ok(program.id);
+        }
+        if let Some(known) = self.programs.named(domain, &program.path, &program.detail) {
+            return Ok(known.program.id);
+        }
+        if !self.make_room(domain, in_use) {
+            return Err(RejectReason::TooMany);
+        }
+        let own = self.parts.store.get().program_in(domain, &program.path, &program.detail);
+        let own = self.stored(own).ok_or(RejectReason::TooMany)?;
+        let id = own.id;
+        if self.programs.get(id).is_none() {
+            self.programs.put(TrackedProgram::new(own));
+            self.judge(id);
+        }
+        Ok(id)
+    }
+}

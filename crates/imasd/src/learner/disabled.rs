@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Allocators that no program is offered: those that hurt several programs within a day ([`crate::harm`]).
+
+use std::collections::BTreeMap;
+
+use imas_engine::start_plan::quarantines_since;
+use imas_linux::clock::now_unix_s;
+use imas_store::daemon::Disabled;
+use imas_store::{Store, StoreError};
+
+use super::Learner;
+use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
+use crate::installation::Installation;
+
+/// As the store has them.
+#[derive(Debug, Default)]
+pub(super) struct DisabledAllocators {
+    list: Vec<Disabled>,
+    /// Until when what an allocator did is cleared, Unix time.
+    cleared: BTreeMap<String, f64>,
+}
+
+impl DisabledAllocators {
+    pub(super) fn read(store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { list: store.disabled()?, cleared: store.cleared()? })
+    }
+
+    pub(super) fn list(&self) -> &[Disabled] {
+        &self.list
+    }
+
+    fn contains(&self, allocator: &str, version: &str) -> bool {
+        self.list.iter().any(|one| one.allocator == allocator && one.version == version)
+    }
+
+    fn cleared_s(&self, allocator: &str) -> f64 {
+        self.cleared.get(allocator).copied().unwrap_or(0.0)
+    }
+}
+
+impl Learner {
+    /// Disables allocators that hurt several programs within a day.
+    pub(super) fn disable_culprits(&mut self) {
+        let Some(installation) = &self.installation else { return };
+        let found = self.culprits(installation);
+        if found.is_empty() {
+            return;
+        }
+        for disabled in found {
+            tracing::error!(
+                ALLOCATOR = disabled.allocator,
+                "disabled everywhere: {}; undo: imas unblock --system {}",
+                disabled.why,
+                disabled.allocator
+            );
+            let stored = self.parts.store.get().disable(&disabled);
+            self.stored(stored);
+            self.disabled.list.push(disabled);
+        }
+        for id in self.programs.ids() {
+            self.judge(id);
+        }
+    }
+
+    fn culprits(&self, installation: &Installation) -> Vec<Disabled> {
+        let victims = self.victims(installation);
+        let of = |(allocator, programs): (&str, Vec<&str>)| {
+            let version = installation.version_of(allocator);
+            let why = format!(
+                "within a day it hurt {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
+                programs.join(", ")
+            );
+            Disabled { allocator: allocator.to_owned(), version, at_s: now_unix_s(), why }
+        };
+        let culprits = victims.culprits().map(of);
+        culprits.filter(|one| !self.disabled.contains(&one.allocator, &one.version)).collect()
+    }
+
+    fn victims(&self, installation: &Installation) -> Victims {
+        let mut victims = Victims::default();
+        let day_ago_s = now_unix_s() - VICTIMS_WITHIN_S;
+        for known in self.programs.all() {
+            let Some(profile) = &known.profile else { continue };
+            for quarantine in quarantines_since(profile, day_ago_s) {
+                let Some(candidate) = installation.find(&quarantine.candidate) else { continue };
+                if quarantine.since_unix_s > self.disabled.cleared_s(&candidate.allocator) {
+                    let program = &known.program;
+                    let owner = self.parts.users.owner_of_domain(program.domain);
+                    victims.add(&candidate.allocator, program.id, owner, &program.to_string());
+                }
+            }
+        }
+        victims
+    }
+}

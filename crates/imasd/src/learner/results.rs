@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What pages bring: processes that were seen, samples, crashes, trials that come to nothing.
+
+use imas_core::TrialRecord;
+use imas_core::hang::may_have_hung;
+use imas_core::sample::{Ended, PageKind};
+use imas_linux::clock::now_unix_s;
+use imas_store::RowId;
+use imas_store::daemon::Witness;
+use imas_store::domain::Domain;
+use imas_store::samples::StoredProgram;
+
+use super::Learner;
+use super::admission::InUse;
+use crate::folders::PageName;
+use crate::harm::START_S;
+use crate::process_info::Identity;
+use crate::reject_reason::RejectReason;
+use crate::watched::Watch;
+
+impl Learner {
+    /// A process was seen, with its page, as one of `program`: it is remembered as one of its own domain, and
+    /// takes the trial that it runs. Number of the program in that domain.
+    pub(crate) fn add_witness(
+        &mut self,
+        program: &StoredProgram,
+        mut witness: Witness,
+        token: Option<&str>,
+        in_use: InUse<'_>,
+    ) -> Result<Witness, RejectReason> {
+        let domain = self.parts.users.domain_of(witness.uid);
+        witness.program = self.in_domain(program, domain, in_use)?;
+        let stored = self.parts.store.get().add_witness(&witness);
+        // If storing fails, imasd still has the witness in memory until it ends.
+        self.stored(stored);
+        if self.programs.get(witness.program).is_none() {
+            return Err(RejectReason::Unknown); // a new store has been begun
+        }
+        self.take_offer(token, &witness);
+        Ok(witness)
+    }
+
+    /// The process runs the trial that its program is offered: no other process of its domain makes it too. A
+    /// user's process that runs everybody's trial does not take the offer from others: if it were stopped,
+    /// everybody's decision would wait for it.
+    pub(crate) fn take_offer(&mut self, token: Option<&str>, witness: &Witness) {
+        let Some(known) = self.programs.get_mut(witness.program) else { return };
+        known.replicas.note(Identity { pid: witness.pid, start_ticks: witness.start_ticks });
+        let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
+        if token.is_some_and(|token| known.trial.take(token, &page)) {
+            self.events.changed = true;
+            self.offer_beside(witness.program);
+        }
+    }
+
+    /// Forgets the witness of a processed page.
+    pub(crate) fn forget_witness(&self, page: &PageName) {
+        let store = self.parts.store.get();
+        let _ = store.forget_witness(page.uid, &page.name.to_string_lossy()); // found again at the next start
+    }
+
+    /// Stores the record of an ended process and ends its trial. Returns whether it was new; `None` if the
+    /// store failed, and then the page must be kept.
+    pub(crate) fn settle(&mut self, watch: &Watch, record: &TrialRecord) -> Option<bool> {
+        let ends = self.offered_token(watch);
+        let settled = self.parts.store.get().settle(&watch.witness, record, ends);
+        self.stored(settled)
+    }
+
+    /// What an ended process means, once its page is stored: for its program, and for others.
+    pub(crate) fn learn(&mut self, watch: &Watch, record: &TrialRecord, is_new: bool) {
+        if is_new {
+            match record.sample.kind {
+                PageKind::Trial => self.counts.trials_stored += 1,
+                PageKind::Flight => self.counts.flights_stored += 1,
+            }
+        }
+        self.complete_trial(watch);
+        if is_new && record.sample.ended.is_crash() && record.sample.pass_reason.is_none() {
+            self.note_crash(record, watch);
+        }
+        if is_new && may_have_hung(&record.sample) {
+            self.disable_culprits();
+            self.events.urgent = true;
+        }
+    }
+
+    /// Stores the sample of a trial whose process keeps running, and ends the trial; whether the store took
+    /// it.
+    pub(crate) fn settle_span(&mut self, watch: &Watch, record: &TrialRecord) -> bool {
+        let ends = self.offered_token(watch);
+        let settled = self.parts.store.get().settle_span(&watch.witness, record, ends);
+        match self.stored(settled) {
+            Some(true) => self.counts.trials_stored += 1,
+            Some(false) => {} // stored before our last start
+            None => return false,
+        }
+        self.complete_trial(watch);
+        true
+    }
+
+    /// The name of the watched trial, if it is on offer.
+    fn offered_token<'a>(&self, watch: &'a Watch) -> Option<&'a str> {
+        let known = self.programs.get(watch.witness.program)?;
+        watch.token.as_deref().filter(|token| known.trial.is_offering(token))
+    }
+
+    /// The watched trial is stored; its program is judged anew. A user's trial of a program that is
+    /// everybody's leaves everybody's trial on offer.
+    fn complete_trial(&mut self, watch: &Watch) {
+        let program = watch.witness.program;
+        let token = watch.token.as_deref();
+        if let Some(known) = self.programs.get_mut(program)
+            && let Some(token) = token.filter(|token| known.trial.is_offering(token))
+        {
+            known.trial.complete(token);
+        }
+        self.judge(program);
+    }
+
+    /// A page of the trial of that name came to nothing. The offer is withdrawn if this page's process had
+    /// taken it. Where none had, only pages of the program's own domain count: what a user leaves in a folder
+    /// does not end the offers of others.
+    pub(crate) fn fail_trial(&mut self, token: Option<&str>, page: &PageName) {
+        let domain = self.parts.users.domain_of(page.uid);
+        let Some(known) = token.and_then(|token| self.programs.offering(token)) else { return };
+        let is_theirs = match token.and_then(|token| known.trial.taker(token)) {
+            Some(taker) => taker == page,
+            None => known.program.domain == domain,
+        };
+        if is_theirs {
+            self.fail_offer(known.program.id, token);
+        }
+    }
+
+    /// A user's process took everybody's trial and ended before it was seen, crashed perhaps. The user gets
+    /// an entry of its own, untouched for a while, so that the next start does not end in the same way;
+    /// others are still offered the trial.
+    pub(crate) fn shield(&mut self, token: Option<&str>, uid: u32, in_use: InUse<'_>) {
+        let domain = self.parts.users.domain_of(uid);
+        let Some(known) = token.and_then(|token| self.programs.offering(token)) else { return };
+        let program = known.program.clone();
+        if program.domain != domain
+            && let Ok(own) = self.in_domain(&program, domain, in_use)
+        {
+            self.fail_offer(own, None);
+        }
+    }
+
+    /// The trial of that name had no result. Without a name: the trial on offer, which no process has taken
+    /// yet.
+    fn fail_offer(&mut self, id: RowId, token: Option<&str>) {
+        let Some(known) = self.programs.get_mut(id) else { return };
+        let untaken = || known.trial.untaken().map(|offer| offer.token.clone());
+        let token = token.map(str::to_owned).or_else(untaken).unwrap_or_default();
+        known.look_again_s = Some(known.trial.fail(&token, now_unix_s()));
+        self.events.changed = true;
+        let withdrawn = self.parts.store.get().withdraw(&token);
+        self.stored(withdrawn);
+    }
+
+    fn note_crash(&mut self, record: &TrialRecord, watch: &Watch) {
+        self.counts.crashes += 1;
+        let (sample, witness) = (&record.sample, &watch.witness);
+        let Some(known) = self.programs.get(witness.program) else { return };
+        tracing::warn!(
+            PROGRAM = %known.program,
+            CANDIDATE = sample.candidate,
+            UID = witness.uid,
+            "the program crashed under it: {:?}",
+            sample.ended
+        );
+        let domain = known.program.domain;
+        // A program that crashes as often untouched fails by itself.
+        let view = known.profile.as_ref().and_then(|profile| profile.candidate(&sample.candidate));
+        let never_entered = sample.ended == Ended::NeverEntered;
+        let at_fault = never_entered || view.is_none_or(|view| view.quarantine.is_some());
+        self.disable_culprits();
+        self.events.urgent |= matches!(domain, Domain::Everybody);
+        let placed = sample.candidate != imas_core::SYSTEM;
+        // The clock may have been set since.
+        let is_young =
+            now_unix_s() - sample.made_unix_s < START_S && watch.since.elapsed().as_secs_f64() < START_S;
+        if placed && at_fault && (never_entered || is_young) {
+            self.events.failed_starts.push(self.parts.users.owner_of_domain(domain));
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The page tracker: trial pages, from the first write to the end of their process.
+//!
+//! A page is a claim. It counts only if its process was seen while it lived, and the kernel showed that its
+//! owner, id, start and executable are those of a program that this very trial was offered to. Every other
+//! page is removed, and counted. The tracker owns the folders of pages and the watched processes, and writes
+//! them alone. It asks the
+//! [`crate::learner::Learner`] which programs and trials there are, changes nothing there, and returns what
+//! happened as a [`PageEvent`].
+//!
+//! - [`mod@self`]: its state, pages that are removed, the daemon's start
+//! - `queue`: pages that were written, in the order of work
+//! - `identify`: the program of a page's process
+//! - `running`: watched processes while they live
+//! - `ended`: the record of a process that has ended
+
+mod ended;
+mod identify;
+mod queue;
+mod running;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use imas_core::TrialRecord;
+use imas_engine::daemon_status::DaemonCounters;
+use imas_ingest::{ExpectedPage, ParsedPage, ReadError};
+use imas_linux::clock::now_unix_s;
+use imas_store::RowId;
+use imas_store::daemon::Witness;
+use imas_store::samples::StoredProgram;
+
+use crate::backlog::Backlog;
+use crate::config::Settings;
+use crate::departed::Departed;
+use crate::folders::{Folders, PageName};
+use crate::pending_page::PendingPage;
+use crate::process_exits::ProcessExits;
+use crate::process_info::{self, Identity};
+use crate::program_table::{ProgramTable, TrackedProgram};
+use crate::reject_reason::RejectReason;
+use crate::served_users::ServedUsers;
+use crate::watched::{Image, Watch, Watched};
+
+/// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
+/// worth a trial.
+const MOST_FOLDERS: usize = 256;
+
+/// What happened to a page.
+#[derive(Debug)]
+pub(crate) enum PageEvent {
+    /// It does not count, and was removed.
+    Rejected(RejectedPage),
+    /// Its process was seen: it is to be watched.
+    Identified(Box<IdentifiedPage>),
+    /// Its process has ended: the record is to be stored, then the page removed.
+    Ended(Box<EndedPage>),
+}
+
+/// A page that does not count.
+#[derive(Debug)]
+pub(crate) struct RejectedPage {
+    pub(crate) page: PageName,
+    /// The trial that came to an end with it.
+    pub(crate) failed_trial: Option<String>,
+    /// Its process ended before it was seen.
+    pub(crate) was_unseen: bool,
+}
+
+/// A page whose process was seen.
+#[derive(Debug)]
+pub(crate) struct IdentifiedPage {
+    pub(crate) page: PageName,
+    pub(crate) program: StoredProgram,
+    /// Of that program; the learner says which one of the process's own domain it is.
+    pub(crate) witness: Witness,
+    /// Of a trial: the name of the offer.
+    pub(crate) token: Option<String>,
+}
+
+/// A page whose process has ended.
+#[derive(Debug)]
+pub(crate) struct EndedPage {
+    pub(crate) page: PageName,
+    pub(crate) watch: Watch,
+    pub(crate) record: TrialRecord,
+}
+
+/// The tracker.
+#[derive(Debug)]
+pub(crate) struct PageTracker {
+    folders: Folders,
+    backlog: Backlog,
+    watched: Watched,
+    exits: ProcessExits,
+    departed: Departed,
+    /// Pages whose process could not be seen yet.
+    pending: Vec<PendingPage>,
+    /// Pages whose process has ended, as long as the kernel has not reported how.
+    awaiting_exit: Vec<PendingPage>,
+    /// Pages of trials that are stored, and that the index may still offer.
+    spent: Vec<PageName>,
+    boot_id: String,
+    limits: Settings,
+    /// What depends on the machine, and does not change.
+    surroundings: Surroundings,
+    counts: DaemonCounters,
+}
+
+/// Where the tracker works.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) users: Rc<ServedUsers>,
+    /// Whether the kernel reports how processes end.
+    pub(crate) reports_exits: bool,
+}
+
+impl PageTracker {
+    /// Opens the folders of pages below `state`.
+    pub(crate) fn new(
+        state: &Path,
+        boot_id: String,
+        limits: Settings,
+        surroundings: Surroundings,
+    ) -> Result<Self> {
+        let folders = Folders::open(state, surroundings.users.is_machine());
+        Ok(Self {
+            folders: folders.with_context(|| state.join("u").display().to_string())?,
+            backlog: Backlog::default(),
+            watched: Watched::default(),
+            exits: ProcessExits::new().context("epoll")?,
+            departed: Departed::default(),
+            pending: Vec::new(),
+            awaiting_exit: Vec::new(),
+            spent: Vec::new(),
+            boot_id,
+            limits,
+            surroundings,
+            counts: DaemonCounters::default(),
+        })
+    }
+
+    /// Becomes readable when a page was written.
+    pub(crate) fn written(&self) -> impl AsFd {
+        self.folders.events()
+    }
+
+    /// Becomes readable when the process of a page has ended.
+    pub(crate) fn exits(&self) -> impl AsFd {
+        &self.exits
+    }
+
+    /// What was counted since the start.
+    pub(crate) fn counts(&self) -> DaemonCounters {
+        self.counts
+    }
+
+    /// Processes that run a trial, and those in production.
+    pub(crate) fn watched_counts(&self) -> (usize, usize) {
+        let trials = self.watched.trials();
+        (trials, self.watched.watches.len() - trials)
+    }
+
+    /// Whether a process of the program has a page.
+    pub(crate) fn has_program(&self, program: RowId) -> bool {
+        self.watched.has_program(program)
+    }
+
+    /// Goes by these settings from now on.
+    pub(crate) fn set_limits(&mut self, limits: Settings) {
+        self.limits = limits;
+    }
+
+    /// Pages of another boot do not count.
+    pub(crate) fn set_boot_id(&mut self, boot_id: &str) {
+        boot_id.clone_into(&mut self.boot_id);
+    }
+
+    /// Makes sure that the user has a folder for pages, unless the owner of this uid has too many already.
+    pub(crate) fn welcome(&mut self, uid: u32) {
+        if self.folders.of(uid).is_some() {
+            return;
+        }
+        let users = &self.surroundings.users;
+        let owner = users.owner_of(uid);
+        let theirs = self.folders.uids().filter(|uid| users.owner_of(*uid) == owner).count();
+        if users.is_system(uid) || theirs < MOST_FOLDERS {
+            self.folders.welcome(uid);
+        }
+    }
+
+    /// Whether the page and the program of a process that an earlier process of the daemon has seen are still
+    /// there.
+    pub(crate) fn can_resume(&mut self, witness: &Witness, programs: &ProgramTable) -> bool {
+        self.welcome(witness.uid);
+        let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
+        let is_there = self.folders.has(&page) && witness.boot_id == self.boot_id;
+        is_there && programs.get(witness.program).is_some()
+    }
+
+    /// The image of a process that was seen in an earlier process of the daemon: it may be of before an
+    /// upgrade since then.
+    pub(crate) fn resumed_image(witness: &Witness, programs: &ProgramTable) -> Image {
+        let image = image_of(programs.get(witness.program));
+        let runs = process_info::executable(Identity { pid: witness.pid, start_ticks: witness.start_ticks });
+        let is_it = runs.is_none() || runs == image.executable;
+        if is_it { image } else { Image::default() }
+    }
+
+    /// Every page whose process is watched or that waits for one, by its name.
+    fn considered(&self) -> impl Iterator<Item = &PageName> {
+        self.watched.watches.keys().chain(self.pending.iter().map(|pending| &pending.page))
+    }
+
+    fn is_considered(&self, page: &PageName) -> bool {
+        let is_pending = self.pending.iter().any(|pending| pending.page == *page);
+        is_pending || self.watched.watches.contains_key(page) || self.spent.contains(page)
+    }
+
+    fn read(&self, page: &PageName) -> Result<ParsedPage, ReadError> {
+        let gone = || ReadError::Io(std::io::ErrorKind::NotFound.into());
+        let folder = self.folders.of(page.uid).ok_or_else(gone)?;
+        let expected = ExpectedPage { uid: page.uid, now_unix_s: now_unix_s() };
+        imas_ingest::read_page_at(folder, &page.name, &expected)
+    }
+
+    /// Whether one more page of this user may be watched: a quarter of all is left to the system.
+    fn has_room_for(&self, page: &PageName) -> bool {
+        let users = &self.surroundings.users;
+        let mut by_uid = BTreeMap::<u32, usize>::new();
+        for theirs in self.considered() {
+            *by_uid.entry(theirs.uid).or_default() += 1;
+        }
+        let all: usize = by_uid.values().sum();
+        let theirs = by_uid.iter().filter(|(uid, _)| users.share_limits(page.uid, **uid));
+        let theirs: usize = theirs.map(|(_, count)| count).sum();
+        let most = self.limits.most_pages;
+        let most = if users.is_system(page.uid) { most } else { most / 4 * 3 };
+        theirs < self.limits.most_pages_of_user && all < most
+    }
+
+    /// The page does not count: it is removed.
+    pub(crate) fn reject(&mut self, page: &PageName, why: RejectReason) -> PageEvent {
+        why.count(&mut self.counts);
+        self.exits.remove(page);
+        self.watched.remove(page);
+        self.folders.remove(page);
+        if page.uid == self.surroundings.users.own_uid() {
+            tracing::info!(PAGE = %imas_core::printable::name(&page.name.to_string_lossy()), "a page was dropped: {why:?}");
+        }
+        PageEvent::Rejected(RejectedPage { page: page.clone(), failed_trial: None, was_unseen: false })
+    }
+
+    /// The same for a page of a trial, which comes to an end with it.
+    fn reject_trial(&mut self, page: &PageName, why: RejectReason, token: Option<String>) -> PageEvent {
+        let was_unseen = matches!(why, RejectReason::Unwitnessed);
+        self.reject(page, why);
+        PageEvent::Rejected(RejectedPage { page: page.clone(), failed_trial: token, was_unseen })
+    }
+
+    /// Every watched page: a new store gives the numbers of their programs to others.
+    pub(crate) fn reject_all(&mut self) -> Vec<PageEvent> {
+        let pages = self.watched.pages().into_iter();
+        pages.map(|page| self.reject(&page, RejectReason::Unknown)).collect()
+    }
+
+    /// The record of an ended process is stored, so its page is removed. The page of a trial stays as long as
+    /// the index may offer the trial. Otherwise a start could make the page again and repeat the trial, which
+    /// perhaps crashed the program. Returns whether the page stays.
+    pub(crate) fn settled(&mut self, ended: &EndedPage) -> bool {
+        self.watched.remove(&ended.page);
+        let is_trial = ended.watch.token.is_some();
+        if is_trial {
+            self.spent.push(ended.page.clone());
+        } else {
+            self.folders.remove(&ended.page);
+        }
+        is_trial
+    }
+
+    /// An index was just published: pages of trials that it does not offer any more go.
+    pub(crate) fn remove_spent(&mut self, programs: &ProgramTable) {
+        let is_offered =
+            |page: &PageName| token_of(page).is_some_and(|token| programs.offering(token).is_some());
+        let (kept, over) = std::mem::take(&mut self.spent).into_iter().partition(is_offered);
+        self.spent = kept;
+        over.iter().for_each(|page: &PageName| self.folders.remove(page));
+    }
+
+    /// Folders that were removed are made again. Watched pages that are gone come back: of a start that the
+    /// kernel refused after all, or removed by their owner. Old pages that were never reported are queued:
+    /// never armed, never closed, or no pages at all.
+    pub(crate) fn sweep(&mut self) -> Vec<PageName> {
+        self.folders.restore();
+        let gone = self.watched.pages().into_iter().filter(|page| !self.folders.has(page)).collect();
+        for page in self.folders.all() {
+            let is_old = self.folders.age(&page).is_some_and(|age| age > identify::UNFINISHED);
+            if is_old && !self.is_considered(&page) {
+                self.queue(page, true);
+            }
+        }
+        gone
+    }
+
+    /// When to look at pages again if nothing happens.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
+        let queued = (!self.backlog.is_empty()).then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
+        [looks, queued].into_iter().flatten().min()
+    }
+}
+
+/// What a program runs, as far as it is known.
+fn image_of(known: Option<&TrackedProgram>) -> Image {
+    known.map_or_else(Image::default, |known| Image {
+        executable: known.executable,
+        build_id: known.build_id.clone(),
+    })
+}
+
+/// The offer that a page is named after: sixteen hexadecimal digits.
+pub(crate) fn token_of(page: &PageName) -> Option<&str> {
+    let stem = page.name.to_str()?.strip_suffix(".page")?;
+    let plain = stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then_some(stem)
+}
+
+fn is_same(content: &ParsedPage, witness: &Witness) -> bool {
+    content.pid == witness.pid
+        && content.process_start_ticks == witness.start_ticks
+        && content.candidate == witness.candidate
+        && content.boot_id == witness.boot_id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sixteen_digits_name_an_offer() {
+        let page = |name: &str| PageName { uid: 1, name: name.into() };
+        assert_eq!(token_of(&page("0123456789abcdef.page")), Some("0123456789abcdef"));
+        for other in ["123-456.page", "0123456789abcdef", "0123456789abcdeg.page", "x.page"] {
+            assert_eq!(token_of(&page(other)), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Facts about a process from the kernel, never from its page.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use imas_core::sample::Usage;
+use imas_linux::index::{Detail, Executable, detail_of_unit, unit_of_cgroup, unit_of_detail};
+use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
+use procfs::process::{Process, Stat};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::long_name::{kept, key_of_kept};
+
+/// `PF_KTHREAD` of linux/sched.h.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+/// A process's identity: the id alone is used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Identity {
+    /// Its id.
+    pub(crate) pid: u32,
+    /// When it started, clock ticks since boot.
+    pub(crate) start_ticks: u64,
+}
+
+/// How long a process has lived and what it has used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Life {
+    pub(crate) identity: Identity,
+    /// User and system CPU, seconds.
+    pub(crate) cpu_s: f64,
+    /// Seconds since its start.
+    pub(crate) age_s: f64,
+}
+
+/// Workers are searched for down to this generation below the process that systemd started.
+const GENERATIONS: usize = 8;
+
+/// What a process is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ProcessInfo {
+    pub(crate) identity: Identity,
+    /// Effective uid.
+    pub(crate) uid: u32,
+    /// Path of its executable, as the kernel names it.
+    pub(crate) path: PathBuf,
+    /// The file itself.
+    pub(crate) executable: Executable,
+    /// What it is given to run, as the hook looks it up.
+    pub(crate) detail: Detail,
+    /// The same for people and for the store.
+    pub(crate) detail_text: String,
+    /// It has a pid namespace of its own: what runs there has its own files and accounts.
+    pub(crate) in_container: bool,
+    /// The systemd service it belongs to, as the hook reads it; for an interpreter, which is identified by
+    /// its script, none.
+    unit: Option<String>,
+}
+
+impl ProcessInfo {
+    /// Whether the hook may find the entry of that detail for this process: that of what it is given, else
+    /// that of its service, else the executable's own.
+    pub(crate) fn leads_to(&self, detail: &Detail) -> bool {
+        let of_unit = self.unit.is_some() && matches!(self.detail, Detail::Unit(_) | Detail::None);
+        match detail {
+            Detail::Unit(name) => of_unit && self.unit.as_ref() == Some(name),
+            Detail::None => of_unit || self.detail == Detail::None,
+            _ => self.detail == *detail,
+        }
+    }
+}
+
+/// Life of a process; `None` for one that has ended, is a zombie or belongs to the kernel.
+pub(crate) fn life(pid: u32) -> Option<Life> {
+    let stat = stat(pid)?;
+    if matches!(stat.state, 'Z' | 'X') || stat.flags & KERNEL_THREAD != 0 {
+        return None;
+    }
+    let ticks_s = procfs::ticks_per_second() as f64;
+    let now_s = imas_linux::index::boot_time_ns() as f64 / 1e9;
+    Some(Life {
+        identity: Identity { pid, start_ticks: stat.starttime },
+        cpu_s: (stat.utime + stat.stime) as f64 / ticks_s,
+        age_s: (now_s - stat.starttime as f64 / ticks_s).max(0.0),
+    })
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
+}
+
+/// What the kernel has accounted to the process until now.
+pub(crate) fn usage(identity: Identity) -> Option<Usage> {
+    let process = Process::new(i32::try_from(identity.pid).ok()?).ok()?;
+    let status = process.status().ok()?;
+    let stat = process.stat().ok().filter(|stat| stat.starttime == identity.start_ticks)?;
+    let ticks_s = procfs::ticks_per_second() as f64;
+    Some(Usage {
+        user_s: stat.utime as f64 / ticks_s,
+        system_s: stat.stime as f64 / ticks_s,
+        minor_faults: stat.minflt,
+        major_faults: stat.majflt,
+        max_rss_bytes: status.vmhwm.unwrap_or(0) * 1024,
+        voluntary_switches: status.voluntary_ctxt_switches.unwrap_or(0),
+        involuntary_switches: status.nonvoluntary_ctxt_switches.unwrap_or(0),
+    })
+}
+
+/// Whether that very process has not ended.
+pub(crate) fn is_running(identity: Identity) -> bool {
+    imas_linux::process::is_running(identity.pid, identity.start_ticks)
+}
+
+/// Looks at a process. `None` when it is gone, is another by now, or may not be looked at.
+pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
+    let folder = PathBuf::from(format!("/proc/{}", identity.pid));
+    let about = std::fs::metadata(folder.join("exe")).ok()?;
+    let path = std::fs::read_link(folder.join("exe")).ok()?;
+    let arguments = imas_linux::process::arguments(identity.pid).ok()?;
+    // Without any it is in its exec or ending: its target is unknown.
+    let given = InterpreterTarget::to(&path, arguments.get(1..)?);
+    let cwd = folder.join("cwd");
+    let executable = Executable::from(&about);
+    let unit = if Interpreter::of(&path).is_none() { unit(&folder) } else { None };
+    let (detail, detail_text) = match &unit {
+        Some(unit) if is_its_program(identity.pid, executable) => {
+            (Detail::Unit(unit.clone()), detail_of_unit(unit))
+        }
+        _ => (Detail::of(&given, &cwd), detail_text(&given, &cwd)),
+    };
+    let uid = std::fs::metadata(&folder).ok()?.uid();
+    let in_container = pid_namespace(&folder)? != own_pid_namespace()?;
+    let (detail, detail_text) = kept(detail, detail_text);
+    let seen = ProcessInfo { identity, uid, path, executable, detail, detail_text, in_container, unit };
+    // All of it was read of one process and of one image only if that still runs.
+    (self::executable(identity) == Some(executable)).then_some(seen)
+}
+
+fn pid_namespace(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder.join("ns/pid")).ok().map(|about| about.ino())
+}
+
+fn own_pid_namespace() -> Option<u64> {
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
+    *OWN.get_or_init(|| pid_namespace(Path::new("/proc/self")))
+}
+
+fn unit(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join("cgroup")).ok()?;
+    unit_of_cgroup(&text).map(str::to_owned)
+}
+
+/// Whether systemd has started the process as a service's program, or another process of that program has.
+/// What a service calls (a compiler that a build server runs, a job of cron) is the same program as
+/// elsewhere.
+fn is_its_program(pid: u32, executable: Executable) -> bool {
+    let mut pid = pid;
+    for _ in 0..GENERATIONS {
+        let parent = parent_of(pid);
+        if parent <= 1 {
+            return parent == 1;
+        }
+        let theirs = std::fs::metadata(format!("/proc/{parent}/exe")).ok();
+        if theirs.is_none() && parent_of(pid) != parent {
+            // It has ended meanwhile, as the parent of a daemon does.
+            continue;
+        }
+        if theirs.is_none_or(|theirs| Executable::from(&theirs) != executable) {
+            return false;
+        }
+        pid = parent;
+    }
+    false
+}
+
+/// 0 when the process is gone.
+fn parent_of(pid: u32) -> u32 {
+    stat(pid).and_then(|stat| u32::try_from(stat.ppid).ok()).unwrap_or(0)
+}
+
+/// The executable that the process runs now; `None` when it is gone.
+pub(crate) fn executable(identity: Identity) -> Option<Executable> {
+    let about = std::fs::metadata(format!("/proc/{}/exe", identity.pid)).ok()?;
+    is_running(identity).then(|| Executable::from(&about))
+}
+
+/// Whether the process, by its environment, belongs to the tree of that run folder.
+pub(crate) fn reads_index_below(identity: Identity, run_dir: &Path) -> bool {
+    let wanted = [imas_abi::env::RUN.as_bytes(), b"=", run_dir.as_os_str().as_bytes()].concat();
+    let environment = imas_linux::process::environment(identity.pid).unwrap_or_default();
+    environment.iter().any(|variable| variable.as_bytes() == wanted)
+}
+
+/// A descriptor that becomes readable when the process ends, and the proof that it is that process.
+pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(identity.pid).ok()?)?;
+    let held = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Read after opening: had the id passed to another process before, its start would differ.
+    is_running(identity).then_some(held)
+}
+
+/// As [`InterpreterTarget::detail`], with files named from the process's own working directory.
+fn detail_text(given: &InterpreterTarget, cwd: &Path) -> String {
+    let whole = |word: &OsStr| {
+        let file = std::fs::canonicalize(cwd.join(word)).ok().filter(|path| path.is_file());
+        file.map_or_else(|| word.to_string_lossy().into_owned(), |path| path.to_string_lossy().into_owned())
+    };
+    match given {
+        InterpreterTarget::Nothing => String::new(),
+        InterpreterTarget::Code(option) => option.to_string_lossy().into_owned(),
+        InterpreterTarget::Named(option, name) => format!("{} {}", option.to_string_lossy(), whole(name)),
+        InterpreterTarget::Word(word) => whole(word),
+    }
+}
+
+/// What the index needs of a detail that the store holds as text: the other way of
+/// [`ProcessInfo::detail_text`].
+pub(crate) fn detail_of_text(text: &str) -> Detail {
+    if let Some(key) = key_of_kept(text) {
+        return Detail::LongText(key);
+    }
+    if let Some(unit) = unit_of_detail(text) {
+        return Detail::Unit(unit.to_owned());
+    }
+    let given = match text.split_once(' ') {
+        _ if text.is_empty() => InterpreterTarget::Nothing,
+        Some((option, name)) if option.starts_with('-') => {
+            InterpreterTarget::Named(OsString::from(option), OsString::from(name))
+        }
+        None if text.starts_with('-') => InterpreterTarget::Code(OsString::from(text)),
+        _ => InterpreterTarget::Word(OsStr::from_bytes(text.as_bytes()).to_owned()),
+    };
+    Detail::of(&given, Path::new("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn process_info_describes_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("s.sh"), "read x\n").unwrap();
+        let mut child = Command::new("/bin/sh")
+            .arg("s.sh")
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let life = life(child.id()).unwrap();
+        let held = hold(life.identity);
+        // During its exec it has no command line yet, and no memory to speak of.
+        let seen = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let usage = usage(life.identity).filter(|usage| usage.max_rss_bytes > 0);
+            look(life.identity).zip(usage)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (seen_process, _) = seen.unwrap();
+        assert!(held.is_some() && life.age_s >= 0.0);
+        assert_eq!(seen_process.path, std::fs::canonicalize("/bin/sh").unwrap());
+        let script = std::fs::canonicalize(folder.path().join("s.sh")).unwrap();
+        assert_eq!(seen_process.detail_text, script.to_string_lossy());
+        assert_eq!(
+            seen_process.detail,
+            detail_of_text(&seen_process.detail_text),
+            "the store's text names the same file"
+        );
+        assert!(look(life.identity).is_none() && hold(life.identity).is_none());
+    }
+
+    /// A page is made before the exec that places the process: imasd looks at processes during one
+    /// as a rule, not as an exception. What it reads must not be torn between two images, or between a life
+    /// and its end.
+    #[test]
+    fn a_process_during_an_exec_is_read_consistently_or_not_at_all() {
+        const EXECS: u32 = 2000;
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a-name-that-is-longer-than-one-small-read-of-the-command-line.sh");
+        std::fs::write(&script, "[ $1 -eq 0 ] || exec /bin/sh \"$0\" $(($1 - 1))\n").unwrap();
+        let mut child = Command::new("/bin/sh").arg(&script).arg(EXECS.to_string()).spawn().unwrap();
+        let identity = life(child.id()).unwrap().identity;
+        let mut seen = 0;
+        while child.try_wait().unwrap().is_none() {
+            let Some(seen_process) = look(identity) else { continue };
+            if Interpreter::of(&seen_process.path).is_some() {
+                assert_eq!(
+                    seen_process.detail_text,
+                    std::fs::canonicalize(&script).unwrap().to_string_lossy()
+                );
+                seen += 1;
+            }
+        }
+        assert!(seen > 0);
+    }
+
+    #[test]
+    fn another_process_of_the_same_id_is_not_taken_for_it() {
+        let me = life(std::process::id()).unwrap().identity;
+        let other = Identity { start_ticks: me.start_ticks + 1, ..me };
+        assert!(look(me).is_some() && look(other).is_none() && hold(other).is_none());
+    }
+
+    #[test]
+    fn the_hook_may_go_from_a_service_to_its_entry_or_to_the_executables_own() {
+        let me = life(std::process::id()).unwrap().identity;
+        let seen = look(me).unwrap();
+        let unit = |name: &str| Detail::Unit(name.to_owned());
+        let service =
+            ProcessInfo { detail: unit("a.service"), unit: Some("a.service".to_owned()), ..seen.clone() };
+        assert!(service.leads_to(&unit("a.service")) && service.leads_to(&Detail::None));
+        assert!(!service.leads_to(&unit("b.service")) && !service.leads_to(&Detail::Text(b"-c".to_vec())));
+        let called = ProcessInfo { detail: Detail::None, ..service.clone() };
+        assert!(called.leads_to(&unit("a.service")) && called.leads_to(&Detail::None));
+        let script = ProcessInfo { detail: Detail::Text(b"-c".to_vec()), unit: None, ..seen };
+        assert!(script.leads_to(&Detail::Text(b"-c".to_vec())));
+        assert!(!script.leads_to(&Detail::None) && !script.leads_to(&unit("a.service")));
+    }
+
+    #[test]
+    fn texts_of_the_store_become_details_again() {
+        assert_eq!(detail_of_text(""), Detail::None);
+        assert_eq!(detail_of_text("unit a@1.service"), Detail::Unit("a@1.service".to_owned()));
+        assert_eq!(detail_of_text("-c"), Detail::Text(b"-c".to_vec()));
+        assert_eq!(detail_of_text("-m http.server"), Detail::Text(b"-m http.server".to_vec()));
+        assert_eq!(detail_of_text("org.example.Main"), Detail::Text(b"org.example.Main".to_vec()));
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files in which `imas status` reads what the daemon does.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
+
+use crate::ineligible::Ineligible;
+
+/// Shortest time between two writes.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// The files, and what was written last.
+#[derive(Debug)]
+pub(crate) struct StatusFile {
+    state: PathBuf,
+    reported: Option<DaemonCounters>,
+    written: Instant,
+}
+
+impl StatusFile {
+    pub(crate) fn new(state: &Path) -> Self {
+        Self { state: state.to_owned(), reported: None, written: Instant::now() }
+    }
+
+    /// Whether anything was counted since they were written.
+    pub(crate) fn is_new(&self, counters: &DaemonCounters) -> bool {
+        self.reported.as_ref() != Some(counters)
+    }
+
+    pub(crate) fn is_due(&self, counters: &DaemonCounters, now: Instant) -> bool {
+        self.is_new(counters) && now.duration_since(self.written) >= BETWEEN
+    }
+
+    /// When they are to be written.
+    pub(crate) fn next(&self, counters: &DaemonCounters) -> Option<Instant> {
+        self.is_new(counters).then(|| self.written + BETWEEN)
+    }
+
+    /// Writes both; what cannot be written is written the next time.
+    pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
+        self.written = Instant::now();
+        if status.write(&self.state).is_ok() {
+            self.reported = Some(status.counters);
+        }
+        if let Err(error) = ineligible.write(&self.state) {
+            tracing::debug!("ineligible programs could not be written down: {error}"); // their number was
+        }
+    }
+}

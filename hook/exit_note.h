@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/* exit_note.h - notes in the page that the process ends by itself: exit, return from main, quick_exit, _exit,
+ * _Exit. */
+#ifndef IMAS_HOOK_EXIT_NOTE_H
+#define IMAS_HOOK_EXIT_NOTE_H
+
+#include <stdbool.h>
+
+/* `before`, unless NULL, runs first and returns whether this process may write the note (false in a child
+ * made by vfork, which shares our memory). */
+void exit_note_install(bool (*before)(void));
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox.h"
+
+#include <errno.h>
+
+#include "sys.h"
+
+#define PRCTL_SET_SECCOMP 22
+#define PRCTL_SET_TSC 26
+
+bool sandbox_flag;
+
+static bool enters_sandbox(long option) {
+    return option == PRCTL_SET_SECCOMP || option == PRCTL_SET_TSC;
+}
+
+static long answer(long value) {
+    if (value < 0 && value > -4096) {
+        errno = (int)-value;
+        return -1;
+    }
+    return value;
+}
+
+/* The C prototypes are variadic; on both architectures the arguments arrive in the same registers. */
+EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+    if (enters_sandbox(option))
+        set_relaxed(sandbox_flag, true);
+    return (int)answer(sys6(SYS_prctl, option, (long)a, (long)b, (long)c, (long)d, 0));
+}
+
+EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f) {
+    if (number == SYS_seccomp || (number == SYS_prctl && enters_sandbox(a)))
+        set_relaxed(sandbox_flag, true);
+    return answer(sys6(number, a, b, c, d, e, f));
+}

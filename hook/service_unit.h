@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/* service_unit.h - the systemd service of this process, for programs that have a decision for each
+ * service. */
+#ifndef IMAS_HOOK_SERVICE_UNIT_H
+#define IMAS_HOOK_SERVICE_UNIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "index.h"
+
+/* Writes the service into the key's detail and its name into `unit`. False when the process belongs to
+ * none. */
+#define UNIT_BYTES 256
+bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]);
+
+/* The service that a text of /proc/PID/cgroup names, not ended by '\0'; its length in `length`. NULL when
+ * there is none. */
+const char *service_unit_in(const char *cgroup, size_t *length);
+
+#endif

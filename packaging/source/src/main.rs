@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads Rust code below a folder with the `syn` parser. `figures FOLDER` prints its size as JSON; `check
+//! FOLDER` fails where a public type name stands for two types, or where a test returns early and does not
+//! print that it was skipped.
+
+mod figures;
+mod file;
+mod lines;
+mod names;
+mod returns;
+mod tests_of;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["figures", folder] => figures(Path::new(folder)),
+        ["check", folder] => check(Path::new(folder)),
+        _ => bail!("usage: imas-source figures|check FOLDER"),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "its one line of output")]
+fn figures(folder: &Path) -> Result<ExitCode> {
+    let figures = figures::of(&file::production(folder)?)?;
+    println!("{}", serde_json::to_string_pretty(&figures)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(folder: &Path) -> Result<ExitCode> {
+    let mut wrong: Vec<String> = names::duplicates(&file::production(folder)?)
+        .into_iter()
+        .map(|(name, places)| format!("one public name, several types: {name}: {}", places.join(", ")))
+        .collect();
+    wrong.extend(file::all(folder)?.iter().flat_map(returns::silent));
+    Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { fail(&wrong.join("\nimas: ")) })
+}
+
+#[expect(clippy::print_stderr, reason = "a check reports on standard error")]
+fn fail(why: &str) -> ExitCode {
+    eprintln!("imas: {why}");
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+fn parsed(text: &str) -> file::SourceFile {
+    file::SourceFile::parse("x/src/lib.rs".into(), text.to_owned()).unwrap()
+}

@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fixed work on servers for which Debian has no load generator: load.py KIND [--port P] [-n N] [-c CLIENTS] [options].
+
+N operations by as many threads as there are clients; throughput, latency and errors go to $IMAS_METRICS. The numbers and
+sizes are drawn with a seed, so that every candidate gets the same.
+"""
+import argparse
+import os
+import random
+import socket
+import ssl  # noqa: F401  imported before the threads start
+import struct
+import sys
+import threading
+import time
+
+
+def connect(args):
+    sock = socket.create_connection((args.host, args.port), timeout=60)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+class Http:
+    """GET or POST of a path; %d in it is a number drawn up to --range, %s a size up to --size."""
+
+    def __init__(self, args, rng):
+        import http.client
+        self.args, self.rng = args, rng
+        self.http = http.client.HTTPConnection(args.host, args.port, timeout=120)
+
+    def once(self):
+        path = self.args.path.replace("%d", str(self.rng.randrange(self.args.range)))
+        path = path.replace("%s", str(self.rng.randrange(1, self.args.size + 1)))
+        body = None
+        if self.args.body:
+            body = mail(self.rng, self.args.size) if self.args.body == "mail" else b"x" * self.rng.randrange(1, self.args.size + 1)
+        self.http.request("POST" if body else "GET", path, body)
+        answer = self.http.getresponse()
+        answer.read()
+        return answer.status < 400
+
+
+def words(rng, count):
+    return " ".join("".join(rng.choices("etaoinshrdlucmfw", k=rng.randrange(2, 10))) for _ in range(count))
+
+
+def mail(rng, size):
+    """A mail with a text of about this size, a link, and an attachment for every other."""
+    text = words(rng, max(4, rng.randrange(size // 12 + 1, size // 6 + 2)))
+    head = (f"From: a{rng.randrange(1000)}@example.org\r\nTo: b{rng.randrange(1000)}@example.net\r\nSubject: {words(rng, 5)}\r\n"
+            f"Date: Mon, 02 Jan 2023 10:00:00 +0000\r\nMessage-ID: <{rng.getrandbits(64)}@example.org>\r\nMIME-Version: 1.0\r\n")
+    if rng.random() < 0.5:
+        return (head + f"Content-Type: text/plain\r\n\r\n{text}\r\nhttp://example.com/{rng.randrange(999)}\r\n").encode()
+    import base64
+    part = base64.encodebytes(rng.randbytes(max(1, size))).decode()
+    return (head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n"
+            f"<html><body><p>{text}</p><a href='http://example.com/'>x</a></body></html>\r\n--b\r\n"
+            "Content-Type: application/octet-stream; name=x.bin\r\nContent-Transfer-Encoding: base64\r\n"
+            f"Content-Disposition: attachment; filename=x.bin\r\n\r\n{part}\r\n--b--\r\n").encode()
+
+
+class Memcache:
+    """Sets and gets of random sizes."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+        self.file = self.sock.makefile("rb")
+
+    def once(self):
+        key = f"k{self.rng.randrange(self.args.range)}".encode()
+        if self.rng.random() < 0.5:
+            value = b"v" * self.rng.randrange(1, self.args.size)
+            self.sock.sendall(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
+            return self.file.readline().startswith(b"STORED")
+        self.sock.sendall(b"get " + key + b"\r\n")
+        line = self.file.readline()
+        if line.startswith(b"VALUE"):
+            self.file.read(int(line.split()[3]) + 2)
+            line = self.file.readline()
+        return line.startswith(b"END")
+
+
+class Resp:
+    """Redis commands: values whose size changes from phase to phase, appended to, replaced and deleted."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+        self.file = self.sock.makefile("rb")
+
+    def command(self, *parts):
+        parts = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
+        return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+    def once(self):
+        key, draw = f"k{self.rng.randrange(self.args.range)}", self.rng.random()
+        value = b"v" * self.rng.randrange(1, self.args.size)
+        if draw < 0.4:
+            line = self.command("SET", key, value)
+        elif draw < 0.5:
+            line = self.command("DEL", key)
+        elif draw < 0.6:
+            line = self.command("HSET", "h" + key, f"f{self.rng.randrange(40)}", value[:200])
+        elif draw < 0.7:
+            line = self.command("LPUSH", "l" + key, value[:300])
+        elif draw < 0.75:
+            line = self.command("LTRIM", "l" + key, 0, 20)
+        else:
+            line = self.command("GET", key)
+        self.sock.sendall(line)
+        answer = self.file.readline()
+        if answer.startswith(b"$") and not answer.startswith(b"$-1"):
+            self.file.read(int(answer[1:]) + 2)
+        return not answer.startswith(b"-")
+
+
+class Ldap:
+    """Searches and, every tenth, a new entry that is deleted again."""
+
+    def __init__(self, args, rng):
+        import ldap
+        self.ldap, self.args, self.rng = ldap, args, rng
+        self.conn = ldap.initialize(f"ldap://{args.host}:{args.port}")
+        self.conn.simple_bind_s("cn=admin,dc=test", "secret")
+        self.mine = []
+
+    def once(self):
+        draw = self.rng.random()
+        if draw < 0.1:
+            name = f"cn=t{self.rng.getrandbits(48)},dc=test"
+            text = words(self.rng, self.rng.randrange(1, self.args.size // 8 + 2)).encode()
+            self.conn.add_s(name, [("objectClass", [b"person"]), ("sn", [b"x"]), ("description", [text])])
+            self.mine.append(name)
+            if len(self.mine) > 20:
+                self.conn.delete_s(self.mine.pop(0))
+            return True
+        low = self.rng.randrange(self.args.range)
+        rule = f"(cn=u{low})" if draw < 0.8 else f"(cn=u{str(low)[:2]}*)"
+        return bool(self.conn.search_s("dc=test", self.ldap.SCOPE_SUBTREE, rule)) or draw >= 0.8
+
+
+class Imap:
+    """Append, search, fetch and delete in one mailbox for each client."""
+
+    def __init__(self, args, rng):
+        import imaplib
+        self.args, self.rng = args, rng
+        self.conn = imaplib.IMAP4(args.host, args.port)
+        self.conn.login(f"user{rng.randrange(10**6)}", "secret")
+        self.count = int(self.conn.select("INBOX")[1][0])
+
+    def once(self):
+        draw = self.rng.random()
+        if draw < 0.4 or self.count < 5:
+            self.count += 1
+            return self.conn.append("INBOX", None, None, mail(self.rng, self.args.size))[0] == "OK"
+        if draw < 0.6:
+            return self.conn.search(None, "SUBJECT", '"et"')[0] == "OK"
+        if draw < 0.9:
+            self.conn.noop()
+            return self.conn.fetch("1:5", "(BODY[] ENVELOPE)")[0] == "OK"
+        self.conn.store("1:3", "+FLAGS", "(\\Deleted)")
+        self.count -= 3
+        return self.conn.expunge()[0] == "OK"
+
+
+class Clam:
+    """INSTREAM scans of generated files."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng = args, rng
+
+    def once(self):
+        data = mail(self.rng, self.args.size)
+        sock = connect(self.args)
+        sock.sendall(b"zINSTREAM\0" + struct.pack("!I", len(data)) + data + struct.pack("!I", 0))
+        answer = sock.recv(4096)
+        sock.close()
+        return b"OK" in answer or b"FOUND" in answer
+
+
+class Syslog:
+    """Lines over TCP; one operation is a batch of --batch lines."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+
+    def once(self):
+        lines = []
+        for _ in range(self.args.batch):
+            text = words(self.rng, self.rng.randrange(1, self.args.size // 6 + 2))
+            lines.append(f"<{self.rng.randrange(8, 190)}>Jan  2 10:00:00 host{self.rng.randrange(50)} app{self.rng.randrange(20)}[{self.rng.randrange(9999)}]: {text}\n")
+        self.sock.sendall("".join(lines).encode())
+        return True
+
+
+class Mqtt:
+    """Publishes with QoS 1 to topics on which this client is subscribed as well, retained ones among them."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock, self.packet = args, rng, connect(args), 0
+        self.file = self.sock.makefile("rb")
+        name = f"c{rng.getrandbits(40)}".encode()
+        self.send(0x10, b"\0\4MQTT\4\2\0\0" + struct.pack("!H", len(name)) + name)
+        self.read()
+        topic = f"t/{rng.randrange(50)}/#".encode()
+        self.send(0x82, b"\0\1" + struct.pack("!H", len(topic)) + topic + b"\0")
+        self.read()
+
+    def send(self, kind, body):
+        length, head = len(body), b""
+        while True:
+            length, digit = divmod(length, 128)
+            head += bytes([digit | (128 if length else 0)])
+            if not length:
+                break
+        self.sock.sendall(bytes([kind]) + head + body)
+
+    def read(self):
+        kind, shift, length = self.file.read(1)[0], 0, 0
+        while True:
+            digit = self.file.read(1)[0]
+            length |= (digit & 127) << shift
+            shift += 7
+            if digit < 128:
+                break
+        return kind, self.file.read(length)
+
+    def once(self):
+        self.packet = self.packet % 60000 + 1
+        topic = f"t/{self.rng.randrange(50)}/{self.rng.randrange(self.args.range)}".encode()
+        body = struct.pack("!H", len(topic)) + topic + struct.pack("!H", self.packet) + b"m" * self.rng.randrange(1, self.args.size)
+        self.send(0x33 if self.rng.random() < 0.3 else 0x32, body)
+        while True:
+            kind, _ = self.read()
+            if kind >> 4 == 4:
+                return True
+
+
+class Beanstalk:
+    """Puts, reserves and deletes."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+        self.file = self.sock.makefile("rb")
+
+    def once(self):
+        body = b"j" * self.rng.randrange(1, self.args.size)
+        self.sock.sendall(b"put 0 0 60 %d\r\n%s\r\n" % (len(body), body))
+        if not self.file.readline().startswith(b"INSERTED"):
+            return False
+        if self.rng.random() < 0.9:
+            self.sock.sendall(b"reserve-with-timeout 0\r\n")
+            line = self.file.readline().split()
+            if line[0] == b"RESERVED":
+                self.file.read(int(line[2]) + 2)
+                self.sock.sendall(b"delete " + line[1] + b"\r\n")
+                return self.file.readline().startswith(b"DELETED")
+        return True
+
+
+class Tarantool:
+    """Stored functions by the text console of the server."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+        self.file = self.sock.makefile("rb")
+        self.file.readline(), self.file.readline()
+
+    def once(self):
+        self.sock.sendall(f"work({self.rng.randrange(self.args.range)}, {self.rng.randrange(1, self.args.size)})\n".encode())
+        good = True
+        while True:
+            line = self.file.readline()
+            good &= b"error" not in line
+            if line.startswith(b"..."):
+                return good
+
+
+def push_jobs(args):
+    """Jobs into a queue of Redis, then wait until all are done; sidekiq and celery have a kind each."""
+    rng = random.Random(args.seed)
+    sizes = [rng.randrange(1, args.size + 1) for _ in range(args.n)]
+    if args.kind == "celery":
+        sys.path.insert(0, os.environ["SERVICE_DIR"] + "/lib")
+        from celery_app import work
+        began = time.time()
+        results = [work.delay(size) for size in sizes]
+        for result in results:
+            result.get(timeout=300)
+        return began, []
+    import json
+    import redis
+    store = redis.Redis(port=args.port)
+    # sidekiq's own count is written every five seconds only.
+    before = int(store.get("done") or 0)
+    began = time.time()
+    store.sadd("queues", "default")
+    for number, size in enumerate(sizes):
+        job = {"class": "Work", "args": [size], "jid": f"{number:024x}", "queue": "default", "retry": False, "created_at": began, "enqueued_at": began}
+        store.lpush("queue:default", json.dumps(job))
+    while int(store.get("done") or 0) < before + args.n:
+        time.sleep(0.02)
+        if time.time() - began > 600:
+            sys.exit("the jobs are not done after 600 s")
+    return began, []
+
+
+KINDS = {"http": Http, "memcache": Memcache, "resp": Resp, "ldap": Ldap, "imap": Imap, "clam": Clam, "syslog": Syslog,
+         "mqtt": Mqtt, "beanstalk": Beanstalk, "tarantool": Tarantool}
+
+
+def client(args, number, spans, errors):
+    rng = random.Random(f"{args.seed} {number}")
+    try:
+        one = KINDS[args.kind](args, rng)
+    except Exception as error:  # noqa: BLE001  whatever it is, the load has failed
+        errors.append(f"{type(error).__name__}: {error}")
+        return
+    for _ in range(args.n // args.c):
+        began = time.perf_counter()
+        try:
+            good = one.once()
+        except Exception as error:  # noqa: BLE001
+            errors.append(f"{type(error).__name__}: {error}")
+            if len(errors) > args.n // 20:
+                return
+            try:
+                one = KINDS[args.kind](args, rng)
+            except Exception:  # noqa: BLE001
+                return
+            continue
+        spans.append(time.perf_counter() - began)
+        if not good:
+            errors.append("refused")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=[*KINDS, "sidekiq", "celery"])
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", 0)))
+    parser.add_argument("-n", type=int, default=1000)
+    parser.add_argument("-c", type=int, default=8)
+    parser.add_argument("--path", default="/")
+    parser.add_argument("--body", default="")
+    parser.add_argument("--range", type=int, default=1000)
+    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    spans, errors = [], []
+    if args.kind in ("sidekiq", "celery"):
+        began, errors = push_jobs(args)
+        done = args.n
+    else:
+        began = time.time()
+        threads = [threading.Thread(target=client, args=(args, i, spans, errors)) for i in range(args.c)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done = len(spans)
+    took = time.time() - began
+    if done < args.n // args.c * args.c * 0.9:
+        sys.exit(f"only {done} of {args.n} operations were done; {errors[0] if errors else 'no error'}")
+    with open(os.environ.get("IMAS_METRICS", "/dev/stdout"), "a") as file:
+        file.write(f"rate {done / took} 1/s higher\nerrors {len(errors)} - lower\n")
+        spans.sort()
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)):
+            if spans:
+                file.write(f"{name} {spans[min(len(spans) - 1, int(share * len(spans)))] * 1000} ms lower\n")
+
+
+main()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""percentiles.py pgbench|dnsperf: latencies of single requests as p50, p90, p99 and p99.9 for $IMAS_METRICS.
+
+pgbench: the files pgbench_log.* that `pgbench -l` wrote in this folder; they are removed.
+dnsperf: standard input is the output of `dnsperf -v`; what is not a line of a request is passed on.
+"""
+
+import glob
+import os
+import sys
+
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+
+def of_pgbench():
+    """Milliseconds: the third word of a line is the microseconds of a transaction."""
+    found = []
+    for name in glob.glob("pgbench_log.*"):
+        with open(name) as log:
+            found += [int(line.split()[2]) / 1e3 for line in log]
+        os.remove(name)
+    return found
+
+
+def of_dnsperf():
+    """Milliseconds: `> NOERROR www.example. A 0.000123` is a request with its seconds."""
+    found = []
+    for line in sys.stdin:
+        words = line.split()
+        if line.startswith("> ") and len(words) >= 5 and words[1] != "T":
+            found.append(float(words[-1]) * 1e3)
+        else:
+            sys.stdout.write(line)
+    return found
+
+
+def at(ordered, share):
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def main():
+    found = sorted({"pgbench": of_pgbench, "dnsperf": of_dnsperf}[sys.argv[1]]())
+    if not found:
+        sys.exit("percentiles.py: no latencies")
+    with open(os.environ["IMAS_METRICS"], "a") as metrics:
+        for name, share in SHARES.items():
+            metrics.write(f"{name} {at(found, share)} ms lower\n")
+
+
+if __name__ == "__main__":
+    main()
