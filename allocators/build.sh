@@ -69,7 +69,7 @@ stamp_of()
 # nothing on file descriptor 3.
 build_one()
 {
-    OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() libraries=() loader_tls=no
+    OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() exports=() libraries=() loader_tls=no
     . "$ALLOCATORS/lib/recipe.sh"
     . "$ALLOCATORS/recipes/$name.sh"
     local stamp command

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distribution's gperftools TCMalloc (minimal), by its tc_ names. Debian's refers weakly to pthread_atfork, which nothing
 // defines since glibc 2.34: it has no fork handlers. Hence the gate.
+#define _GNU_SOURCE // dl_iterate_phdr, of family_fork.h
 #include <stddef.h>
 
 extern void *tc_malloc(size_t size);
@@ -16,6 +17,7 @@ extern void MallocExtension_ReleaseFreeMemory(void);
 #define NAME_REALLOC tc_realloc
 #define NAME_ALIGNED tc_memalign
 #define NAME_USABLE tc_malloc_size
+#include "gated_keys.h"
 #include "gated.h"
 
 // As in tcmalloc.c.
@@ -32,4 +34,6 @@ static inline int raw_trim(void)
     return 1;
 }
 
+#define FORK_ORDER_WRAPS tc_malloc
 #include "family.h"
+#include "wrapped_keys.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneTBB's scalable allocator. A child of fork finds its locks as other threads left them: hence the gate.
+// FORK_ORDER_WRAPS is defined where the library is the distribution's.
+#define _GNU_SOURCE // dl_iterate_phdr, of family_fork.h
 #include <stddef.h>
 
 extern void *scalable_malloc(size_t size);
@@ -40,3 +42,6 @@ static inline int raw_trim(void)
 }
 
 #include "family.h"
+#ifdef FORK_ORDER_WRAPS
+#include "wrapped_keys.h"
+#endif

@@ -9,6 +9,7 @@
 #   glue           files of glue/ it uses besides family.h, family_fork.h, fork_order.h, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
+#   exports        names that it shows besides those of exports.map (optional): say why
 #   libraries      what it cannot do without besides libc: say why, and say so in the catalogue (optional)
 #   loader_tls     "yes" where a part reaches its thread data through the loader: say why it is safe (optional)
 #   build_seconds  about how long it takes; the slow ones are built last
@@ -24,7 +25,7 @@ LTO_FLAGS=(-flto=auto)
 GLUE_FLAGS=(-std=gnu11 -Wall -Wextra -Werror)
 UPSTREAM_FLAGS=(-DNDEBUG -D_GNU_SOURCE -include "$ALLOCATORS/glue/keep_errno.h" "-I$ALLOCATORS/glue")
 LINK_FLAGS=(-shared -Wl,-Bsymbolic -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--as-needed
-    -Wl,-S "-Wl,--version-script=$ALLOCATORS/glue/exports.map" -Wl,--no-undefined)
+    -Wl,-S -Wl,--version-script=exports.map -Wl,--no-undefined)
 
 # compile_c [flags] -- files: one object a file in the current folder, named in OBJECTS.
 compile_c()
@@ -69,12 +70,23 @@ object_of()
 # which is checked.
 link_library()
 {
+    write_exports_map
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${GLUE_FLAGS[@]}" \
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
         family.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
+}
+
+# exports.map with the recipe's own names, in the current folder.
+write_exports_map()
+{
+    local name names=''
+    for name in "${exports[@]}"; do
+        names+="        $name;\n"
+    done
+    sed "s/^    local:/$names&/" "$ALLOCATORS/glue/exports.map" >exports.map
 }
 
 # For sources in C++ whose library is linked by link_cxx_library.
@@ -146,15 +158,15 @@ check_imports()
     refuse_if "$(grep -vE '@(GLIBC_2|GLIBCXX_|CXXABI_|GCC_)' <<<"$imports")" '.' "$1 refers to what no library has"
 }
 
-# Exactly the names of exports.map: one missing means glibc's heap would answer for it, one more could
+# Exactly the names of write_exports_map: one missing means glibc's heap would answer for it, one more could
 # replace something in the program.
 check_exports()
 {
     local wanted found
-    wanted=$(sed -n '/global:/,/local:/p' "$ALLOCATORS/glue/exports.map" | grep -oE '[a-z_0-9]+;' | tr -d ';' | sort)
+    wanted=$(sed -n '/global:/,/local:/p' exports.map | grep -oE '[a-z_0-9]+;' | tr -d ';' | sort)
     found=$(nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sort)
     if [ "$wanted" != "$found" ]; then
-        echo "check: $1 exports other names than exports.map:" >&2
+        echo "check: $1 exports other names than exports.map and its recipe say:" >&2
         diff <(echo "$wanted") <(echo "$found") >&2
         return 1
     fi

@@ -292,7 +292,7 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     world.start();
     // The main class of a Java program: the first plain word of a command named java.
     let java = world.path("work/java");
-    std::fs::copy("/usr/bin/tail", &java).unwrap();
+    imas_testing::copy_program(Path::new("/usr/bin/tail"), &java);
     let names = [format!("{}a", "x".repeat(100_000)), format!("{}b", "x".repeat(100_000))];
     let start = |name: &str| {
         world.command(&java).args(["-f", name, "/dev/null"]).stderr(Stdio::null()).spawn().unwrap()

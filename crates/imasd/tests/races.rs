@@ -93,7 +93,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("upgrade-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let tool = folder.join("tool");
-    std::fs::copy(python(), &tool).unwrap();
+    imas_testing::copy_program(&python(), &tool);
     let build = |file: &Path| ElfImage::read(file).unwrap().build_id.unwrap();
     let old = build(&tool);
 
@@ -118,8 +118,10 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
         (0..old.len()).step_by(2).map(|at| u8::from_str_radix(&old[at..at + 2], 16).unwrap()).collect();
     let at = bytes.windows(digits.len()).position(|window| window == digits).unwrap();
     bytes[at] ^= 0xff;
-    std::fs::write(&upgraded, bytes).unwrap();
-    std::fs::set_permissions(&upgraded, std::fs::metadata(&tool).unwrap().permissions()).unwrap();
+    let written = folder.join("tool.written");
+    std::fs::write(&written, bytes).unwrap();
+    std::fs::set_permissions(&written, std::fs::metadata(&tool).unwrap().permissions()).unwrap();
+    imas_testing::copy_program(&written, &upgraded);
     std::fs::rename(&upgraded, &tool).unwrap();
     assert_ne!(build(&tool), old);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();

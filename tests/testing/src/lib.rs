@@ -2,6 +2,8 @@
 //! Shared by the Rust tests of several crates.
 
 use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 /// Prints that this test, or a part of it, cannot run here, and why. It ends a test: `return skipped("no
 /// network")`.
@@ -12,4 +14,16 @@ pub fn skipped(why: &str) {
     let thread = std::thread::current(); // the harness names it after the test
     let line = format!("SKIPPED: {}: {why}\n", thread.name().unwrap_or("a test"));
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Copies an executable that the test starts afterwards, with its mode.
+///
+/// A child process copies. If this process wrote the file, a child that another test forks at that moment would
+/// hold it open for writing until its exec, and the start would fail with "Text file busy".
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args(["--preserve=mode", "--"]).args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
 }
