@@ -68,11 +68,7 @@ bool index_find_for(const struct index *index, struct index_key key, struct imas
 
 static bool of_this_boot(const struct imas_index_header *header) {
     char now[sizeof header->boot_id];
-    int fd = sys_open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    long got = sys3(SYS_read, fd, now, sizeof now - 1);
-    sys_close(fd);
+    long got = sys_read_text("/proc/sys/kernel/random/boot_id", now, sizeof now);
     if (got <= 1 || header->boot_id[sizeof header->boot_id - 1] != '\0')
         return false;
     now[got - (now[got - 1] == '\n')] = '\0';

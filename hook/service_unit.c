@@ -55,12 +55,8 @@ const char *service_unit_in(const char *cgroup, size_t *length) {
 
 bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]) {
     char text[4096];
-    int fd = sys_open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
+    if (sys_read_text("/proc/self/cgroup", text, sizeof text) < 0)
         return false;
-    long got = sys3(SYS_read, fd, text, sizeof text - 1);
-    sys_close(fd);
-    text[got > 0 ? got : 0] = '\0';
     size_t length = 0;
     const char *found = service_unit_in(text, &length);
     if (found == NULL || length >= UNIT_BYTES)

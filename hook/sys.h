@@ -88,6 +88,19 @@ static inline void sys_close(int fd) {
     sys1(SYS_close, fd);
 }
 
+/* The first room - 1 bytes of a small file (of /proc: one read gives it whole), ended by '\0'. Returns how many, or -1
+   if the file cannot be opened. */
+static inline long sys_read_text(const char *path, char *text, size_t room) {
+    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    long got = sys3(SYS_read, fd, text, room - 1);
+    sys_close(fd);
+    got = got > 0 ? got : 0;
+    text[got] = '\0';
+    return got;
+}
+
 /* Anonymous memory for ourselves, or NULL. */
 static inline void *sys_anonymous(size_t bytes) {
     const long prot_read_write = 3, map_private_anonymous = 0x22;

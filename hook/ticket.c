@@ -25,12 +25,8 @@ static char *append_hex(char *to, uint64_t value) {
 /* Field 22 of /proc/self/stat: when this process started; 0 if it cannot be read. */
 static uint64_t start_ticks(void) {
     char text[1024];
-    int fd = sys_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
+    if (sys_read_text("/proc/self/stat", text, sizeof text) < 0)
         return 0;
-    long got = sys3(SYS_read, fd, text, sizeof text - 1);
-    sys_close(fd);
-    text[got > 0 ? got : 0] = '\0';
     const char *at = text;
     for (const char *c = text; *c != '\0'; c++) {
         if (*c == ')')

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How runs end: hangs, processes that outlive the command, failures, limits, signals.
+
+use std::path::Path;
+
+use super::{behave, bench, picks, warnings};
+use crate::support::{World, assert_hinted, build, candidate, describe, input, list, output, stdout, text};
+use serde_json::Value;
+
+#[test]
+fn a_run_that_hangs_is_ended() {
+    let world = World::new();
+    let flags = ["-n", "2", "--timeout", "10", "--with", "hoard,mimalloc"];
+    let (result, output) = bench(&world, &flags, &[&behave(&world), "1000", "hang", "hoard"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let notes = list(&result, "/notes");
+    assert!(notes.iter().any(|note| note == "hoard: a run took too long and was ended"), "{result:#}");
+    assert!(!picks(&result).contains(&"hoard"), "{result:#}");
+    assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2);
+}
+
+/// A candidate that hangs is not given the time limit in each of its runs. The others go on.
+#[test]
+fn a_candidate_under_which_it_hangs_is_named() {
+    let world = World::new();
+    let library = build::library("hangs", &world.work());
+    let entry = format!(
+        "schema = 1\n[[candidate]]\nname = \"hangs\"\nversion = \"1\"\nlibrary = \"{}\"\n",
+        library.display()
+    );
+    world.add_catalogue("hangs.toml", &entry);
+    let (csv, markdown) = (world.work().join("r.csv"), world.work().join("r.md"));
+    let (csv, markdown) = (csv.to_string_lossy(), markdown.to_string_lossy());
+    let exports = ["--export-csv", &*csv, "--export-markdown", &*markdown];
+    let flags = [&["-n", "2", "--with", "hangs,mimalloc"][..], &exports].concat();
+    let (result, output) = bench(&world, &flags, &[&behave(&world), "3000"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    assert_eq!(candidate(&result, "hangs")["ineligible"], "hung", "{result:#}");
+    assert_eq!(warnings(&result, "hangs-under")[0]["candidate"], "hangs");
+    assert_eq!(warnings(&result, "exit-differs").len(), 0, "{result:#}");
+    assert!(!picks(&result).contains(&"hangs"), "{result:#}");
+    assert_eq!(
+        list(candidate(&result, "mimalloc"), "/runs").len(),
+        2,
+        "the other candidates must be measured"
+    );
+    assert!(
+        std::fs::read_to_string(&*markdown).unwrap().contains("hangs under hangs"),
+        "the page must report it"
+    );
+    assert!(std::fs::read_to_string(&*csv).unwrap().contains("hangs"));
+    assert!(
+        crate::support::stderr(&output).contains("hangs under hangs")
+            || text(&result, "/picks/fastest") != "hangs"
+    );
+    let explained = world.json(["explain", "behave", "--json"]);
+    assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "hung", "{explained:#}");
+}
+
+#[test]
+fn a_process_that_outlives_the_command_is_ended() {
+    let world = World::new();
+    let tree = build::program("tree", &world.work()).to_string_lossy().into_owned();
+    let file = world.work().join("daemons").to_string_lossy().into_owned();
+    let (result, output) =
+        bench(&world, &["-n", "1", "--warmup", "0", "--with", "hoard"], &[&tree, "daemon", &file]);
+    assert!(output.status.success(), "{}", describe(&output));
+    let daemons = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(daemons.lines().count(), 4, "two measured and two counted runs: {daemons}");
+    for pid in daemons.lines() {
+        // Process ids are reused, so the executable is compared, too.
+        let now = std::fs::read_link(Path::new("/proc").join(pid).join("exe"));
+        assert!(!now.is_ok_and(|file| file == Path::new(&tree)), "{pid} still runs");
+    }
+    let notes = list(&result, "/notes");
+    assert!(notes.iter().any(|note| note.as_str().unwrap().contains("outlived the command")), "{result:#}");
+}
+
+#[test]
+fn no_file_and_no_process_remains() {
+    let world = World::new();
+    bench(&world, &["-n", "1", "--with", "hoard"], &["sh", "-c", "true; true | cat"]);
+    assert_eq!(world.page_files(), [""; 0]);
+    assert!(world.trials().is_empty(), "a benchmark without a crash must store no trials");
+}
+
+/// The number of runs so far: the command adds a line to a file in each.
+fn runs_made(world: &World) -> usize {
+    std::fs::read_to_string(world.work().join("made")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_command_that_fails_is_run_once() {
+    let world = World::new();
+    let failed =
+        output(&mut world.imas(["bench", "--", "sh", "-c", "echo run >>made; echo why >&2; exit 9"]));
+    assert_eq!((failed.status.code(), runs_made(&world)), (Some(1), 1), "{}", describe(&failed));
+    assert_hinted(&failed, "fails under system: exit 9: why");
+    assert_eq!(stdout(&failed), "", "no comparison may be printed");
+}
+
+#[test]
+fn a_time_limit_that_is_too_short_is_not_the_programs_fault() {
+    let world = World::new();
+    let words = ["bench", "--timeout", "0.2", "--", "sh", "-c", "echo run >>made; sleep 60"];
+    let ended = output(&mut world.imas(words));
+    assert_eq!((ended.status.code(), runs_made(&world)), (Some(2), 1), "{}", describe(&ended));
+    assert_hinted(&ended, "did not end within 0.2 s");
+    assert_eq!(stdout(&ended), "", "no verdict may be printed");
+    let none = output(&mut world.imas(["bench", "--timeout", "0", "--", "true"]));
+    assert_eq!(none.status.code(), Some(2));
+    assert!(crate::support::stderr(&none).contains("must be above 0"), "{}", describe(&none));
+}
+
+/// Redirected standard input is read once and given to every run.
+#[test]
+fn redirected_input_reaches_every_run() {
+    let world = World::new();
+    let file = world.work().join("lines");
+    std::fs::write(&file, "one\ntwo\n").unwrap();
+    let words = ["bench", "-n", "2", "--trials", "0", "--with", "hoard", "--", "sh", "-c", "wc -l >>made"];
+    let from_file = output(world.imas(words).stdin(std::fs::File::open(&file).unwrap()));
+    assert!(from_file.status.success(), "{}", describe(&from_file));
+    let mut child = world.imas(words).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"one\ntwo\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let made = std::fs::read_to_string(world.work().join("made")).unwrap();
+    assert_eq!(
+        made.lines().collect::<Vec<_>>(),
+        ["2"; 10],
+        "a warm-up and two rounds of two candidates, twice"
+    );
+}
+
+/// The command's children end with it. The results so far are printed and written.
+#[test]
+fn a_signal_ends_the_run_and_keeps_what_was_measured() {
+    let world = World::new();
+    let json = world.work().join("r.json");
+    // The sixth run, in the second round, waits for the signal.
+    let script = "echo $$ >>made; [ $(wc -l <made) -lt 6 ] || exec sleep 600";
+    let json_name = json.to_string_lossy().into_owned();
+    let words = ["bench", "-n", "5", "--trials", "0", "--with", "hoard", "--export-json", &json_name];
+    let mut command = world.imas(words);
+    command.args(["--", "sh", "-c", script]).stdout(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    support::wait_until("six runs", || runs_made(&world) == 6);
+    assert!(!json.exists(), "no empty file may exist during the runs");
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
+    assert!(stdout(&ended).contains("hoard"), "{}", describe(&ended));
+    let text = std::fs::read_to_string(&json).unwrap();
+    assert!(text.ends_with('\n'));
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let runs: usize = list(&result, "/candidates").iter().map(|one| list(one, "/runs").len()).sum();
+    assert_eq!(runs, 4, "the completed runs");
+    let made = std::fs::read_to_string(world.work().join("made")).unwrap();
+    let last = made.lines().last().unwrap();
+    let still = std::fs::read_to_string(format!("/proc/{last}/cmdline")).unwrap_or_default();
+    assert!(!still.contains("sleep"), "{last} still runs");
+}
