@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{behave, bench, picks, warnings};
-use crate::support::{World, candidate, describe, list, output, text};
+use crate::support::{World, candidate, describe, list, text};
 use serde_json::Value;
 
 /// A candidate that cannot be loaded is listed with the reason. The others are measured.

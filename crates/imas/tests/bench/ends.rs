@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{behave, bench, picks, warnings};
-use crate::support::{World, assert_hinted, build, candidate, describe, input, list, output, stdout, text};
+use crate::support::{World, assert_hinted, build, candidate, describe, list, output, stdout, text};
 use serde_json::Value;
 
 #[test]
@@ -144,7 +144,7 @@ fn a_signal_ends_the_run_and_keeps_what_was_measured() {
     let mut command = world.imas(words);
     command.args(["--", "sh", "-c", script]).stdout(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
-    support::wait_until("six runs", || runs_made(&world) == 6);
+    crate::support::wait_until("six runs", || runs_made(&world) == 6);
     assert!(!json.exists(), "no empty file may exist during the runs");
     let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
