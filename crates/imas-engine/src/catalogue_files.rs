@@ -19,9 +19,15 @@ pub fn of_machine(lib_dir: &Path) -> Vec<PathBuf> {
 /// The same, then what the user added.
 #[must_use]
 pub fn of_user(lib_dir: &Path) -> Vec<PathBuf> {
-    let user = xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"));
-    let added = user.iter().flat_map(|folder| added(folder));
+    let folder = folder_of_user();
+    let added = folder.iter().flat_map(|folder| added(folder));
     of_machine(lib_dir).into_iter().chain(added).collect()
+}
+
+/// Where the user adds candidates. None without a home folder.
+#[must_use]
+pub fn folder_of_user() -> Option<PathBuf> {
+    xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"))
 }
 
 fn added(folder: &Path) -> Vec<PathBuf> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where everything of this installation is: libraries, catalogue, store, configuration.
 
-use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -44,7 +44,7 @@ pub struct Context {
     store_arguments: String,
     /// The file was named there, perhaps by mistake.
     store_named: bool,
-    own_obstacle: OnceCell<Option<String>>,
+    own_obstacle: OnceLock<Option<String>>,
 }
 
 impl Context {
@@ -76,7 +76,7 @@ impl Context {
             of_the_system: places.system,
             store_arguments: store_arguments(places),
             store_named: places.store_named,
-            own_obstacle: OnceCell::new(),
+            own_obstacle: OnceLock::new(),
             lib_dir,
         })
     }
@@ -95,7 +95,7 @@ impl Context {
             of_the_system: true,
             store_arguments: "--system".to_owned(),
             store_named: false,
-            own_obstacle: OnceCell::new(),
+            own_obstacle: OnceLock::new(),
             lib_dir: lib_dir.to_owned(),
         }
     }

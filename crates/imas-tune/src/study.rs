@@ -123,8 +123,10 @@ impl Coordinate {
     fn suggested(&self, trial: &mut Trial, values: &TunedValues) -> Option<String> {
         match (self, values) {
             (Self::Number(param), TunedValues::Numbers { from, to, scale, default }) => {
-                let value = number(param.suggest(trial).ok()?, *from, *scale).clamp(*from, *to);
-                (value != *default).then(|| value.to_string())
+                let suggested = param.suggest(trial).ok()?;
+                let value = number(suggested, *from, *scale).clamp(*from, *to);
+                let nearest_to_default = number(coordinate(*default, *from, *scale), *from, *scale);
+                (value != nearest_to_default).then(|| value.to_string())
             }
             (Self::Word(param), TunedValues::Words(words)) => {
                 let at = param.suggest(trial).ok()?;
@@ -160,12 +162,22 @@ fn coordinate(value: i64, from: i64, scale: Scale) -> f64 {
 fn number(coordinate: f64, from: i64, scale: Scale) -> i64 {
     let above = match scale {
         Scale::Linear => coordinate - from as f64,
-        Scale::Log => coordinate.exp_m1(),
+        Scale::Log => plain_number(coordinate.exp_m1()),
     };
     // The ranges of settings are far below 2^53.
     #[expect(clippy::cast_possible_truncation, reason = "rounded, and within the range of the setting")]
     let above = above.round() as i64;
     from + above
+}
+
+/// The nearest of 1, 2, 3, 4, 6, 8, 12, 16, ...: points that differ by less would be measured for nothing.
+fn plain_number(number: f64) -> f64 {
+    if number < 3.5 {
+        return number.round();
+    }
+    let power = number.log2().floor().exp2();
+    let all = [power, 1.5 * power, 2.0 * power];
+    all.into_iter().min_by(|a, b| (a - number).abs().total_cmp(&(b - number).abs())).unwrap_or(number)
 }
 
 #[cfg(test)]
@@ -198,10 +210,12 @@ mod tests {
     #[test]
     fn numbers_come_back_from_their_coordinates() {
         for value in [-1, 0, 1, 7, 999, 10_000, 60_000] {
-            for scale in [Scale::Linear, Scale::Log] {
-                assert_eq!(number(coordinate(value, -1, scale), -1, scale), value, "{scale:?}");
-            }
+            assert_eq!(number(coordinate(value, -1, Scale::Linear), -1, Scale::Linear), value);
         }
+        for value in [0, 1, 2, 3, 4, 6, 8, 12, 1024, 1536, 33_554_432] {
+            assert_eq!(number(coordinate(value, 0, Scale::Log), 0, Scale::Log), value);
+        }
+        assert_eq!(number(coordinate(10_000, 0, Scale::Log), 0, Scale::Log), 8192, "the nearest");
     }
 
     #[test]
@@ -211,7 +225,7 @@ mod tests {
             let (trial, point) = study.ask();
             for (name, value) in &point {
                 let inside = match name.as_str() {
-                    "delay" => (-1..=60_000).contains(&value.parse().unwrap()) && value != "10000",
+                    "delay" => (-1..=60_000).contains(&value.parse().unwrap()) && value != "8191",
                     "count" => (0..=10).contains(&value.parse().unwrap()) && value != "6",
                     "mode" => ["on", "auto"].contains(&value.as_str()),
                     _ => false,

@@ -14,6 +14,7 @@ use crate::bench_args::BenchArgs;
 use crate::complete;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
 use crate::trace_args::{RecordArgs, ReplayArgs};
+use crate::tune_args::TuneArgs;
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Make the calls of a trace again under every candidate and say what each would take
     Replay(ReplayArgs),
+    /// Search the settings of allocators for a command by replays, and prove the best live
+    Tune(TuneArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
     List(ListArgs),
     /// What is known of a program, or of all

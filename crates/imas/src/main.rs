@@ -45,6 +45,8 @@ mod start;
 mod status;
 mod system;
 mod trace_args;
+mod tune;
+mod tune_args;
 mod under_way;
 mod unit;
 mod watch;

@@ -81,7 +81,7 @@ fn watch(command: &Command, variables: Variables) -> Result<RecordedRun> {
 
 /// The terminal sends its signals to the command, too. Signals to imas alone are passed on. imas does not end
 /// by them, because it still has to write the trace.
-fn pass_on_signals(child: u32) -> Result<()> {
+pub(crate) fn pass_on_signals(child: u32) -> Result<()> {
     let child = nix::unistd::Pid::from_raw(i32::try_from(child)?);
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {

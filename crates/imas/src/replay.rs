@@ -20,7 +20,7 @@ use imas_trace::result::Replay;
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::trace_args::ReplayArgs;
-use replayer::Replayer;
+pub(crate) use replayer::Replayer;
 
 /// The replays of one candidate.
 pub(crate) struct Replayed<'a> {

@@ -69,7 +69,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// A time: 90, 90s, 10m, 2h.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let seconds = match unit {
         "" | "s" => 1,
