@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { THREADS = 8, BLOCKS = 16000, BYTES = 1000, KEPT = 200, ROUNDS = 4 };
+enum { THREADS = 8, BLOCKS = 6000, BYTES = 1000, KEPT = 200, ROUNDS = 2 };
 
 static pthread_barrier_t turn_over, all_over;
 
