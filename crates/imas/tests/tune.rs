@@ -64,8 +64,9 @@ fn a_search_is_cut_short_and_goes_on() {
     let world = World::new();
     let lib = small_installation(&world);
     let trace = world.work().join("work.trace");
-    let recorded =
-        output(world.imas(["record", "--out"]).arg(&trace).arg("--").arg(build::program("arenas", &world.work())));
+    let recorded = output(
+        world.imas(["record", "--out"]).arg(&trace).arg("--").arg(build::program("arenas", &world.work())),
+    );
     assert!(recorded.status.success(), "{}", describe(&recorded));
     let trace = trace.to_string_lossy().into_owned();
     let words = ["--allocators", "glibc", "--folder", "kept", &trace];
@@ -93,4 +94,31 @@ fn wrong_input_is_named() {
     assert_hinted(&failed, "while it was recorded");
     let neither = ended(&[]);
     assert_eq!(neither.status.code(), Some(2), "{}", describe(&neither));
+}
+
+/// Each setting of the space at both ends of its range, and each of its words: the allocator takes it.
+#[test]
+fn allocators_take_all_values_of_the_space() {
+    let world = World::new();
+    let text = std::fs::read_to_string(lib_dir().join("tuning.toml")).unwrap();
+    let space: toml::Table = toml::from_str(&text).unwrap();
+    let mut tried = 0;
+    for setting in space["setting"].as_array().unwrap() {
+        let word = |key: &str| setting.get(key).map(|value| value.to_string().trim_matches('"').to_owned());
+        let (allocator, name) = (word("allocator").unwrap(), word("name").unwrap());
+        let words = setting.get("words").and_then(toml::Value::as_array);
+        let words = words.into_iter().flatten().filter_map(toml::Value::as_str).map(str::to_owned);
+        for value in words.chain(word("from")).chain(word("to")) {
+            let candidate = format!("{allocator}?{name}:{value}");
+            let ran =
+                output(&mut world.imas(["run", "--candidate", &candidate, "--", "sh", "-c", "echo fine"]));
+            assert_eq!(
+                (stdout(&ran).as_str(), support::stderr(&ran).as_str()),
+                ("fine\n", ""),
+                "{candidate}"
+            );
+            tried += 1;
+        }
+    }
+    assert!(tried >= 40, "{tried}");
 }
