@@ -6,7 +6,7 @@ use optimizer::pareto::pareto_front_indices;
 use serde::{Deserialize, Serialize};
 
 use crate::goal::{Goal, PointRatios};
-use crate::space::Point;
+use crate::space::SettingsPoint;
 
 /// One point and what was predicted of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Evaluation {
     /// Its allocator.
     pub allocator: String,
     /// The settings that are not at their default.
-    pub point: Point,
+    pub point: SettingsPoint,
     /// Its figures; None if it failed.
     pub ratios: Option<PointRatios>,
     /// Why there are none.
@@ -33,7 +33,7 @@ pub struct Importance {
 }
 
 impl Evaluation {
-    pub(crate) fn open(candidate: &str, allocator: &str, point: Point) -> Self {
+    pub(crate) fn open(candidate: &str, allocator: &str, point: SettingsPoint) -> Self {
         let (candidate, allocator) = (candidate.to_owned(), allocator.to_owned());
         Self { candidate, allocator, point, ratios: None, failure: None }
     }
@@ -85,7 +85,7 @@ mod tests {
     use crate::goal::{Limit, LimitedFigure};
 
     fn evaluation(candidate: &str, cpu: f64, memory: f64) -> Evaluation {
-        let mut one = Evaluation::open(candidate, "a", Point::new());
+        let mut one = Evaluation::open(candidate, "a", SettingsPoint::new());
         one.set(Ok(PointRatios { cpu, memory, peak: memory }));
         one
     }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_best_keep_the_limits() {
-        let mut failed = Evaluation::open("failed", "a", Point::new());
+        let mut failed = Evaluation::open("failed", "a", SettingsPoint::new());
         failed.set(Err("signal 11".to_owned()));
         let all = [
             evaluation("lean", 1.2, 0.5),

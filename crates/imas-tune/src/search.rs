@@ -7,7 +7,7 @@ use optimizer::Trial;
 
 use crate::found::{Evaluation, Importance};
 use crate::goal::Goal;
-use crate::space::{Point, Space, candidate_name};
+use crate::space::{SettingsPoint, Space, candidate_name};
 use crate::study::AllocatorStudy;
 
 /// How often the estimator may name a point that is known already before points are drawn at random.
@@ -32,7 +32,7 @@ pub struct Question {
     /// Name of the candidate, with its settings.
     pub candidate: String,
     study: usize,
-    trial: Trial,
+    trial: Box<Trial>,
 }
 
 /// A search under way.
@@ -104,7 +104,7 @@ impl Search {
     }
 
     /// What is to be done next.
-    pub fn next(&mut self) -> Next {
+    pub fn next_step(&mut self) -> Next {
         loop {
             let Some(rung) = self.rungs.get(self.rung).copied() else { return Next::Done };
             let open = |study: &&usize| self.asked[**study] < rung.points;
@@ -139,7 +139,7 @@ impl Search {
             self.unanswered += 1;
             let evaluation = Evaluation::open(&candidate, &study.allocator, point);
             self.evaluations.insert(candidate.clone(), evaluation);
-            return Some(Question { candidate, study: at, trial });
+            return Some(Question { candidate, study: at, trial: Box::new(trial) });
         }
         None
     }
@@ -151,13 +151,13 @@ impl Search {
         ratios: Result<crate::goal::PointRatios, String>,
     ) -> Evaluation {
         let score = ratios.as_ref().ok().map(|ratios| self.goal.score(ratios));
-        self.studies[question.study].tell(question.trial, score);
+        self.studies[question.study].tell(*question.trial, score);
         self.unanswered -= 1;
         let allocator = &self.studies[question.study].allocator;
         let evaluation = self
             .evaluations
             .entry(question.candidate.clone())
-            .or_insert_with(|| Evaluation::open(&question.candidate, allocator, Point::new()));
+            .or_insert_with(|| Evaluation::open(&question.candidate, allocator, SettingsPoint::new()));
         evaluation.set(ratios);
         evaluation.clone()
     }
@@ -254,7 +254,7 @@ mod tests {
         let (space, names) = space(allocators);
         let mut search = Search::new(&space, &names, goal(), points, 1, known);
         let mut measured = 0;
-        while let Next::Measure(question) = search.next() {
+        while let Next::Measure(question) = search.next_step() {
             measured += 1;
             let ratios = ratios(&question.candidate);
             search.answer(question, Ok(ratios));
@@ -277,7 +277,7 @@ mod tests {
     fn it_begins_with_the_defaults_and_finds_the_best() {
         let (space, names) = space(2);
         let mut first = Search::new(&space, &names, goal(), 10, 1, &[]);
-        let Next::Measure(question) = first.next() else { panic!("a question") };
+        let Next::Measure(question) = first.next_step() else { panic!("a question") };
         assert_eq!(question.candidate, "a0");
         let (search, _) = search(2, 60, &[]);
         let best = crate::found::best(&search.evaluations(), &goal(), 1).remove(0);
@@ -299,7 +299,7 @@ mod tests {
         let mut search =
             Search::new(&Space::read(text, 1).unwrap(), &["a0".to_owned()], goal(), 1000, 1, &[]);
         let mut measured = 0;
-        while let Next::Measure(question) = search.next() {
+        while let Next::Measure(question) = search.next_step() {
             measured += 1;
             search.answer(question, Err("it failed".to_owned()));
         }
@@ -317,7 +317,7 @@ mod tests {
             let mut asked = std::collections::BTreeSet::new();
             let mut bits = fail;
             loop {
-                let next = search.next();
+                let next = search.next_step();
                 if let Next::Measure(question) = next {
                     prop_assert!(asked.insert(question.candidate.clone()), "asked twice");
                     open.push(question);

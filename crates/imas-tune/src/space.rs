@@ -70,7 +70,7 @@ pub enum Scale {
 }
 
 /// Values of the settings that are not at their default, by name.
-pub type Point = BTreeMap<String, String>;
+pub type SettingsPoint = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -154,7 +154,7 @@ impl Entry {
 /// The name under which IMAS takes these settings of an allocator: `jemalloc?narenas:1,thp:always`, or the
 /// allocator's alone.
 #[must_use]
-pub fn candidate_name(allocator: &str, point: &Point) -> String {
+pub fn candidate_name(allocator: &str, point: &SettingsPoint) -> String {
     if point.is_empty() {
         return allocator.to_owned();
     }
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn the_name_is_that_of_the_command_line() {
-        let point = Point::from([("thp".into(), "always".into()), ("narenas".into(), "1".into())]);
+        let point = SettingsPoint::from([("thp".into(), "always".into()), ("narenas".into(), "1".into())]);
         assert_eq!(candidate_name("jemalloc", &point), "jemalloc?narenas:1,thp:always");
-        assert_eq!(candidate_name("jemalloc", &Point::new()), "jemalloc");
+        assert_eq!(candidate_name("jemalloc", &SettingsPoint::new()), "jemalloc");
     }
 }

@@ -8,7 +8,7 @@ use optimizer::parameter::{CategoricalParam, FloatParam, ParamId, Parameter as _
 use optimizer::sampler::{RandomSampler, TpeSampler};
 use optimizer::{Direction, FanovaConfig, Study, Trial};
 
-use crate::space::{Point, Scale, Space, TunedSetting, TunedValues};
+use crate::space::{Scale, SettingsPoint, Space, TunedSetting, TunedValues};
 
 /// Points that are drawn at random before the estimator begins.
 const AT_RANDOM: usize = 8;
@@ -49,19 +49,19 @@ impl AllocatorStudy {
     }
 
     /// The next point.
-    pub(crate) fn ask(&self) -> (Trial, Point) {
+    pub(crate) fn ask(&self) -> (Trial, SettingsPoint) {
         self.point_of(self.study.ask())
     }
 
     /// A point that is drawn at random.
-    pub(crate) fn ask_at_random(&self) -> (Trial, Point) {
+    pub(crate) fn ask_at_random(&self) -> (Trial, SettingsPoint) {
         let (_, point) = self.point_of(self.at_random.ask());
         self.enqueue(&point);
         self.ask()
     }
 
-    fn point_of(&self, mut trial: Trial) -> (Trial, Point) {
-        let mut point = Point::new();
+    fn point_of(&self, mut trial: Trial) -> (Trial, SettingsPoint) {
+        let mut point = SettingsPoint::new();
         for (setting, coordinate) in &self.settings {
             if let Some(value) = coordinate.suggested(&mut trial, &setting.values) {
                 point.insert(setting.name.clone(), value);
@@ -77,10 +77,10 @@ impl AllocatorStudy {
 
     /// The next point is the one without settings.
     pub(crate) fn enqueue_default(&self) {
-        self.enqueue(&Point::new());
+        self.enqueue(&SettingsPoint::new());
     }
 
-    fn enqueue(&self, point: &Point) {
+    fn enqueue(&self, point: &SettingsPoint) {
         let at = |(setting, coordinate): &(TunedSetting, Coordinate)| {
             coordinate.at(&setting.values, point.get(&setting.name).map(String::as_str))
         };
@@ -89,7 +89,7 @@ impl AllocatorStudy {
     }
 
     /// A point that was not asked for, such as one of an earlier session.
-    pub(crate) fn tell_point(&self, point: &Point, score: f64) {
+    pub(crate) fn tell_point(&self, point: &SettingsPoint, score: f64) {
         self.enqueue(point);
         let (trial, _) = self.ask();
         self.tell(trial, Some(score));
@@ -240,7 +240,7 @@ mod tests {
     fn the_estimator_finds_what_matters() {
         let study = study();
         // Off is worst, a delay of 0 best; the count does nothing.
-        let score = |point: &Point| {
+        let score = |point: &SettingsPoint| {
             let delay: f64 = point.get("delay").map_or(10_000.0, |text| text.parse().unwrap());
             let mode = if point.contains_key("mode") { 0.0 } else { 1.0 };
             mode + (delay + 1.0).ln_1p() / 10.0
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn points_of_an_earlier_session_are_told() {
         let (study, other) = (study(), study());
-        let point = Point::from([("mode".to_owned(), "on".to_owned())]);
+        let point = SettingsPoint::from([("mode".to_owned(), "on".to_owned())]);
         study.tell_point(&point, 1.0);
         assert_eq!(study.study.n_trials(), 1);
-        other.tell_point(&Point::from([("mode".to_owned(), "no such word".to_owned())]), 1.0);
+        other.tell_point(&SettingsPoint::from([("mode".to_owned(), "no such word".to_owned())]), 1.0);
         assert_eq!(other.study.n_trials(), 1, "what the space lacks is drawn anew");
     }
 }

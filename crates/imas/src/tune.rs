@@ -133,7 +133,7 @@ fn space(context: &Context) -> Result<Space> {
 /// The allocators that are named, or all that have settings; without those that this machine cannot use.
 fn allocators(args: &TuneArgs, space: &Space, context: &Context) -> Result<Vec<String>> {
     let known = space.allocators();
-    for name in args.allocators.iter().filter(|name| !known.contains(&name.as_str())) {
+    if let Some(name) = args.allocators.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(Hinted::error(
             format!("no settings of {name} are known"),
             format!("settings are known of {}", known.join(", ")),

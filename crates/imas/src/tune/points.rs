@@ -190,7 +190,7 @@ impl<'a> Workers<'a> {
             if state.error.is_some() || is_late {
                 break;
             }
-            let question = match state.search.next() {
+            let question = match state.search.next_step() {
                 Next::Measure(question) => question,
                 Next::Wait => {
                     state = self.answered.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -205,7 +205,7 @@ impl<'a> Workers<'a> {
                 Ok(ratios) => {
                     let evaluation = state.search.answer(question, ratios);
                     let kept = state.journal.append(&evaluation);
-                    state.error = state.error.take().or(kept.err());
+                    state.error = state.error.take().or_else(|| kept.err());
                 }
                 Err(error) => {
                     state.search.withdraw(question);
