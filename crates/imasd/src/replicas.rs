@@ -40,6 +40,11 @@ impl Replicas {
         self.seen.push((identity, Instant::now()));
     }
 
+    /// Whether several were seen, however young.
+    pub(crate) fn are_possible(&self) -> bool {
+        self.seen.len() >= 2
+    }
+
     /// How many there are side by side, or were within the last hour, that had lived for `least_s` or longer;
     /// 0 for a program that lives alone.
     pub(crate) fn count(&mut self, least_s: f64) -> usize {
@@ -78,28 +83,37 @@ mod tests {
         assert_eq!(replicas.count(1e6), 2, "their restart is the occasion");
     }
 
-    /// The shell forks the command of a subshell that has more to do, and executes nothing in it.
+    const FORKS: &str = "
+import os, sys
+r, w = os.pipe()
+for _ in range(2):
+    if os.fork() == 0:
+        os.close(w)
+        os.read(r, 1)
+        os._exit(0)
+print('x', flush=True)
+sys.stdin.read()
+os.close(w)
+os.wait()
+os.wait()
+";
+
     #[test]
     fn what_was_forked_without_exec_is_no_replica() {
-        let script = "(read line; true) & (read line; true) & echo ready; wait";
-        let mut shell = std::process::Command::new("sh")
-            .args(["-c", script])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let piped = std::process::Stdio::piped;
+        let mut command = std::process::Command::new("python3");
+        let mut server = command.args(["-c", FORKS]).stdin(piped()).stdout(piped()).spawn().unwrap();
+        std::io::Read::read_exact(server.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let mut replicas = Replicas::default();
-        replicas.note(life(shell.id()).unwrap().identity);
-        let is_child = |pid: &u32| parent(*pid) == Some(shell.id());
+        replicas.note(life(server.id()).unwrap().identity);
+        let is_child = |pid: &u32| parent(*pid) == Some(server.id());
         let all = procfs::process::all_processes().unwrap().flatten();
         let children: Vec<u32> = all.filter_map(|one| u32::try_from(one.pid).ok()).filter(is_child).collect();
         assert_eq!(children.len(), 2);
         children.iter().for_each(|pid| replicas.note(life(*pid).unwrap().identity));
         assert_eq!(replicas.count(0.0), 0);
-        drop(shell.stdin.take());
-        shell.kill().unwrap();
-        shell.wait().unwrap();
+        drop(server.stdin.take());
+        server.wait().unwrap();
     }
 
     fn parent(pid: u32) -> Option<u32> {

@@ -91,11 +91,13 @@ impl Learner {
         }
     }
 
-    /// Trials that were offered together, and that not all expected starts have taken in time, are replaced.
+    /// Brings the offers of programs with replicas into line: these have grown old enough by now, or were
+    /// offered trials together that not all expected starts have taken in time.
     pub(super) fn renew_offers(&mut self) {
-        let several =
-            self.programs.all().filter(|known| known.trial.untaken().len() > 1 || known.trial.is_begun());
-        let several: Vec<_> = several.map(|known| known.program.id).collect();
+        let is_one = |known: &&TrackedProgram| {
+            known.trial.untaken().len() > 1 || known.trial.is_begun() || known.replicas.are_possible()
+        };
+        let several: Vec<_> = self.programs.all().filter(is_one).map(|known| known.program.id).collect();
         several.into_iter().for_each(|id| self.offer_beside(id));
     }
 

@@ -324,8 +324,8 @@ impl Learner {
         if let Some(known) = self.programs.get_mut(id) {
             known.seen = Some(Instant::now());
             known.replicas.note(process.identity);
-            // Its first trial may have been taken before it was known to have replicas.
-            if !known.trial.running().is_empty() {
+            // Its first trial may have been offered, or taken, before it was known to have replicas.
+            if known.replicas.are_possible() {
                 self.offer_beside(id);
             }
         }
