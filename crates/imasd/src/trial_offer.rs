@@ -111,6 +111,11 @@ impl TrialOffer {
         is_open && !self.untaken.is_empty() && !self.running.is_empty()
     }
 
+    /// What is on offer from now on is for the next deployment.
+    pub(crate) fn close(&mut self) {
+        self.begun = None;
+    }
+
     /// Whether some of the trials that are offered together are taken.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.is_some()
@@ -234,6 +239,12 @@ mod tests {
         assert!(!trial.is_being_taken(LONG), "nothing runs any more beside which another could");
         assert!(trial.take("a", &page("a")) && trial.take("c", &page("c")));
         assert!(!trial.is_being_taken(LONG), "all are taken");
+        trial.begin(offer("d"));
+        assert!(!trial.is_being_taken(LONG), "of the next deployment");
+        trial.begin(offer("e"));
+        assert!(trial.take("d", &page("d")) && trial.is_being_taken(LONG));
+        trial.close();
+        assert!(!trial.is_begun() && !trial.is_being_taken(LONG));
     }
 
     #[test]

@@ -169,6 +169,7 @@ fn wanted(known: &mut TrackedProgram, conditions: &Conditions, expected: &Expect
     if replicas >= 2 && known.trial.is_being_taken(expected.window) {
         return still_usable(known);
     }
+    known.trial.close();
     let running = known.trial.running();
     let room = replicas.saturating_sub(running.len());
     let profile = known.profile.as_ref().filter(|_| replicas >= 2);
