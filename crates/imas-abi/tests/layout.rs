@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader};
+use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader, MoreTrial};
 use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot};
 
 const HEADERS: [&str; 2] = ["imas_abi.h", "imas_index.h"];
