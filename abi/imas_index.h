@@ -94,6 +94,13 @@ enum imas_entry_flag {
  * by what it is given to run first, by unit second; where none stands, the entry without detail holds.
  */
 
+/* A trial beside the entry's first one. */
+struct imas_more_trial {
+    uint16_t candidate; /* catalogue id; 0: none */
+    uint16_t after;     /* its token is trial_token + after; tokens of one program follow each other */
+};
+#define IMAS_MORE_TRIALS 11u
+
 /* One decision. Empty slot: all bytes zero (candidate 0 is no candidate). */
 struct imas_index_entry {
     /* the key */
@@ -110,8 +117,10 @@ struct imas_index_entry {
     uint32_t flags;           /* enum imas_entry_flag */
     uint64_t trial_token;     /* names the trial page: who creates it runs the trial, everybody else starts in production */
     uint64_t program_id;      /* the daemon's; the hook copies it into the page's trial id */
-    uint64_t reserved[5];
-    uint32_t reserved2;
+    /* Further trials that may run at the same time, each in another process; the first one without a candidate ends them. A start
+     * takes the first trial, of all, whose page it can create. Zero in an index of an older imasd; an older stub sees the first trial
+     * alone. */
+    struct imas_more_trial more_trials[IMAS_MORE_TRIALS];
     uint32_t check;
 };
 #define IMAS_KEY_BYTES 40u

@@ -142,13 +142,13 @@ static bool choose(struct choice *choice, uint32_t id, const struct start *start
     return table_candidate(&choice->table, id, &choice->candidate) && !reexec_overrides(&choice->candidate, start->envp);
 }
 
-/* True when another process runs the trial, so that this start is one in production. */
-static bool try_trial(struct choice *choice, const struct found *found, const struct start *start, char **arguments,
+/* True when another process runs the trial. */
+static bool try_trial(struct choice *choice, uint32_t candidate, uint64_t token, const struct start *start, char **arguments,
                       struct ticket *ticket, const char *run) {
-    if (!choose(choice, found->entry.trial_candidate, start))
+    if (!choose(choice, candidate, start))
         return false;
     ticket->kind = IMAS_PAGE_TRIAL;
-    ticket->token = found->entry.trial_token;
+    ticket->token = token;
     ticket->candidate = choice->candidate.name;
     enum ticket_answer answer = ticket_make(ticket, run);
     if (answer == TICKET_MADE) {
@@ -156,6 +156,19 @@ static bool try_trial(struct choice *choice, const struct found *found, const st
         ticket_discard(ticket);
     }
     return answer == TICKET_TAKEN;
+}
+
+/* The first trial on offer that no other process runs. True when others run all of them, so that this start is one in production. */
+static bool try_trials(struct choice *choice, const struct imas_index_entry *entry, const struct start *start, char **arguments,
+                       struct ticket *ticket, const char *run) {
+    if (entry->trial_candidate == 0)
+        return true;
+    bool is_taken = try_trial(choice, entry->trial_candidate, entry->trial_token, start, arguments, ticket, run);
+    for (unsigned i = 0; is_taken && i < IMAS_MORE_TRIALS && entry->more_trials[i].candidate != 0; i++) {
+        const struct imas_more_trial *more = &entry->more_trials[i];
+        is_taken = try_trial(choice, more->candidate, entry->trial_token + more->after, start, arguments, ticket, run);
+    }
+    return is_taken;
 }
 
 static void go_into_production(struct choice *choice, const struct found *found, const struct start *start, char **arguments,
@@ -183,7 +196,7 @@ static void place(struct choice *choice, const struct found *found, const struct
     ticket.boot_id = index->header.boot_id;
     ticket.program = found->program;
     ticket.detail = found->detail;
-    if (found->entry.trial_candidate == 0 || try_trial(choice, found, start, arguments, &ticket, run))
+    if (try_trials(choice, &found->entry, start, arguments, &ticket, run))
         go_into_production(choice, found, start, arguments, &ticket, run);
 }
 

@@ -53,6 +53,14 @@ const char *service_unit_in(const char *cgroup, size_t *length) {
     return found;
 }
 
+size_t service_unit_program(const char *service, size_t length, char unit[UNIT_BYTES]) {
+    size_t at = 0;
+    for (; at < length && (service[at] != '@' || service[0] == '@'); at++)
+        unit[at] = service[at];
+    unit[at] = '\0';
+    return at < length ? at + text_copy(unit + at, UNIT_BYTES - at, "@" SERVICE) : at;
+}
+
 bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]) {
     char text[4096];
     if (sys_read_text("/proc/self/cgroup", text, sizeof text) < 0)
@@ -61,9 +69,7 @@ bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]) {
     const char *found = service_unit_in(text, &length);
     if (found == NULL || length >= UNIT_BYTES)
         return false;
-    for (size_t i = 0; i < length; i++)
-        unit[i] = found[i];
-    unit[length] = '\0';
+    length = service_unit_program(found, length, unit);
     key->detail_kind = IMAS_DETAIL_UNIT;
     key->detail[0] = fnv64(unit, length);
     key->detail[1] = length;

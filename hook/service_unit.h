@@ -9,7 +9,7 @@
 
 #include "index.h"
 
-/* Writes the service into the key's detail and its name into `unit`. False when the process belongs to
+/* Writes the service into the key's detail and its name into `unit`; of an instance of a template the template's. False when the process belongs to
  * none. */
 #define UNIT_BYTES 256
 bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]);
@@ -17,5 +17,9 @@ bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]);
 /* The service that a text of /proc/PID/cgroup names, not ended by '\0'; its length in `length`. NULL when
  * there is none. */
 const char *service_unit_in(const char *cgroup, size_t *length);
+
+/* The program that a service of that name is, which is shorter than UNIT_BYTES: of x@1.service x@.service, whose instances are one
+ * program. Returns its length. */
+size_t service_unit_program(const char *service, size_t length, char unit[UNIT_BYTES]);
 
 #endif

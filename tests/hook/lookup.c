@@ -47,8 +47,11 @@ static int print_unit(const char *path) {
         return fail(path);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    const char *unit = service_unit_in(text, &length);
-    printf("%.*s\n", unit != NULL ? (int)length : 1, unit != NULL ? unit : "-");
+    const char *service = service_unit_in(text, &length);
+    char unit[UNIT_BYTES] = "-";
+    if (service != NULL && length < UNIT_BYTES)
+        service_unit_program(service, length, unit);
+    printf("%s\n", unit);
     return 0;
 }
 

@@ -29,6 +29,8 @@ pub const INDEX_HEADER_BYTES: usize = 128;
 pub const INDEX_ENTRY_BYTES: usize = 128;
 /// An entry is in its home slot or one of the next `INDEX_PROBES - 1`.
 pub const INDEX_PROBES: usize = 16;
+/// Trials that an entry has room for besides its first one.
+pub const MORE_TRIALS: usize = 11;
 /// Bytes of an entry, from its start, that are the key.
 pub const KEY_BYTES: usize = 40;
 
@@ -64,6 +66,16 @@ pub struct IndexHeader {
     pub reserved2: [u64; 2],
 }
 
+/// A trial beside an entry's first one (`struct imas_more_trial`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct MoreTrial {
+    /// Id in the catalogue table; 0: none.
+    pub candidate: u16,
+    /// Its token is that of the entry's first trial plus this.
+    pub after: u16,
+}
+
 /// One decision (`struct imas_index_entry`); all zero is a free slot.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -92,10 +104,9 @@ pub struct IndexEntry {
     pub trial_token: u64,
     /// The daemon's number of the program.
     pub program_id: u64,
-    /// Zero.
-    pub reserved: [u64; 5],
-    /// Zero.
-    pub reserved2: u32,
+    /// Trials that may run at the same time as the first, in other processes; the first without a candidate
+    /// ends them.
+    pub more_trials: [MoreTrial; MORE_TRIALS],
     /// FNV-1a 32 of these bytes with this field zero.
     pub check: u32,
 }

@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader};
+use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader, MoreTrial};
 use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot};
 
 const HEADERS: [&str; 2] = ["imas_abi.h", "imas_index.h"];
@@ -62,8 +62,9 @@ fn layouts() -> Facts {
     ] }
     layout! {facts, "struct imas_index_entry", IndexEntry, [
         exe_dev, exe_ino, detail, detail_kind, uid, exe_mtime_ns, exe_bytes, candidate, trial_candidate, flags,
-        trial_token, program_id, reserved, reserved2, check,
+        trial_token, program_id, more_trials, check,
     ] }
+    layout! {facts, "struct imas_more_trial", MoreTrial, [candidate, after] }
     layout! {facts, "struct imas_file_identity", FileIdentity, [dev, ino, bytes, mtime_ns] }
     layout! {facts, "struct imas_catalogue_header", CatalogueHeader, [
         magic, version, check, file_bytes, catalogue_id, count, daemon_uid, guard, hook, guard_identity, hook_identity,
@@ -152,6 +153,7 @@ fn numbers() -> Facts {
         IMAS_ENTRY_FLIGHT = entry_flag::FLIGHT,
         IMAS_ENTRY_PID1 = entry_flag::PID1,
         IMAS_KEY_BYTES = imas_abi::KEY_BYTES,
+        IMAS_MORE_TRIALS = imas_abi::MORE_TRIALS,
         IMAS_CATALOGUE_MAGIC = imas_abi::CATALOGUE_MAGIC,
         IMAS_CATALOGUE_VERSION = imas_abi::CATALOGUE_VERSION,
         IMAS_CATALOGUE_ENTRY_BYTES = imas_abi::CATALOGUE_ENTRY_BYTES,

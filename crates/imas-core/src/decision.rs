@@ -93,19 +93,22 @@ pub fn decide_production(profile: &ProfileView, conditions: &Conditions) -> Deci
     }
 }
 
-/// The candidate of a trial that is to run at the same time as those of `running`, so that they can be
-/// compared; None where none is due beside them.
-pub fn trial_beside<'a>(
+/// The candidates of the trials of the next `room` starts, which are expected at about the same time, beside
+/// the trials that run: so that they can be compared. Empty where none are due, or there is no room for a
+/// comparison.
+pub fn trials_side_by_side<'a>(
     profile: &'a ProfileView,
     conditions: &Conditions,
     running: &[&str],
-) -> Option<&'a str> {
+    room: usize,
+) -> Vec<&'a str> {
     let is_free = profile.pinned.is_none() && !profile.excluded && profile.ineligible.is_none();
-    let known = profile.adaptive.as_ref().filter(|_| is_free)?;
+    let Some(known) = profile.adaptive.as_ref().filter(|_| is_free) else { return vec![] };
     let index = |name: &&str| profile.candidates.iter().position(|view| view.name == **name);
     let running: Vec<usize> = running.iter().filter_map(index).collect();
-    let next = known.next_beside(weight(conditions, known.settings.objective).w, &running)?;
-    Some(profile.candidates[next].name.as_str())
+    let w = weight(conditions, known.settings.objective).w;
+    let trials = known.side_by_side(w, &running, room);
+    trials.into_iter().map(|i| profile.candidates[i].name.as_str()).collect()
 }
 
 /// By the default policy.

@@ -121,8 +121,8 @@ fn entry(words: &[String], id: &dyn Fn(&str) -> Result<u16, String>) -> Result<E
         match name {
             "trial" => {
                 let (candidate, token) = value.rsplit_once(':').ok_or("trial=CANDIDATE:TOKEN")?;
-                entry.trial =
-                    Some(OfferedTrial { candidate: id(candidate)?, token: u64::from_str_radix(token, 16)? });
+                let token = u64::from_str_radix(token, 16)?;
+                entry.trials.push(OfferedTrial { candidate: id(candidate)?, token });
             }
             "flags" => entry.flags = value.parse()?,
             "uid" => entry.uid = Some(value.parse()?),
@@ -143,7 +143,7 @@ fn nobody(number: u64) -> Entry {
         detail: Detail::None,
         uid: None,
         candidate: imas_abi::CANDIDATE_SYSTEM,
-        trial: None,
+        trials: vec![],
         flags: 0,
         program_id: number,
     }

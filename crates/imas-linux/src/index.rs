@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 
 pub use self::detail::Detail;
 pub use self::encode::encode;
-pub use self::entry::{Entry, OfferedTrial};
+pub use self::entry::{Entry, OfferedTrial, offered};
 pub use self::error::IndexError;
 pub use self::facts::{Facts, boot_time_ns};
 pub use self::read::Index;
-pub use self::service_unit::{detail_of_unit, unit_of_cgroup, unit_of_detail};
+pub use self::service_unit::{
+    detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail, with_templates,
+};
 pub use crate::executable::Executable;
 
 /// Name of the index in the state folder.
@@ -60,7 +62,7 @@ mod tests {
             detail,
             uid,
             candidate: 3,
-            trial: Some(OfferedTrial { candidate: 4, token: ino ^ 0xff }),
+            trials: vec![OfferedTrial { candidate: 4, token: ino ^ 0xff }],
             flags: imas_abi::entry_flag::FLIGHT,
             program_id: ino,
         }
@@ -94,6 +96,30 @@ mod tests {
         }
 
         #[test]
+        fn trials_are_read_back_as_starts_take_them(
+            first in any::<u64>(),
+            steps in prop::collection::vec(1..40_000u64, 0..15),
+            candidates in prop::collection::vec(1..600u16, 16),
+        ) {
+            let tokens = steps.iter().scan(first, |token, step| {
+                *token = token.wrapping_add(*step);
+                Some(*token)
+            });
+            let tokens = std::iter::once(first).chain(tokens);
+            let trials: Vec<_> = tokens
+                .zip(candidates)
+                .map(|(token, candidate)| OfferedTrial { candidate, token })
+                .collect();
+            let record = Entry { trials: trials.clone(), ..entry(1, Detail::None, None) }.record();
+            let read: Vec<_> = offered(&record).collect();
+            let is_near = |trial: &&OfferedTrial| trial.token.wrapping_sub(first) <= u64::from(u16::MAX);
+            let near: Vec<_> = trials.iter().take_while(is_near).take(12).copied().collect();
+            prop_assert_eq!(read, near);
+            // An older stub reads the first one alone.
+            prop_assert_eq!((record.trial_candidate, record.trial_token), (trials[0].candidate, first));
+        }
+
+        #[test]
         fn no_wrong_bit_is_overlooked(at in 0..1_000_000usize, bit in 0..8u32) {
             let entries: Vec<_> = (0..20).map(|ino| entry(ino, Detail::None, None)).collect();
             let mut bytes = encode(&entries, &facts()).unwrap();
@@ -101,6 +127,17 @@ mod tests {
             bytes[at] ^= 1 << bit;
             prop_assert!(Index::decode(&bytes).is_err());
         }
+    }
+
+    /// The bytes were zero in an index of an older imasd.
+    #[test]
+    fn an_entry_without_further_trials_has_the_bytes_that_it_had() {
+        let record = entry(1, Detail::None, None).record();
+        let bytes = zerocopy::IntoBytes::as_bytes(&record);
+        assert!(bytes[80..124].iter().all(|byte| *byte == 0));
+        assert_eq!(offered(&record).count(), 1);
+        let none = Entry { trials: vec![], ..entry(1, Detail::None, None) }.record();
+        assert_eq!(offered(&none).count(), 0);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use imas_core::printable;
 
 use crate::elf::{ElfError, ElfImage, Unfit};
+use crate::index::with_templates;
 use crate::interpreter_target::InterpreterTarget;
 use crate::program_file::ProgramFile;
 
@@ -35,13 +36,14 @@ impl std::fmt::Display for Program {
 }
 
 /// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`.
-/// Keys that are no path, or none of a file that is there, stay as they are; where two lead to one file, the
-/// real path's own entry wins.
+/// Keys that are no path, or none of a file that is there, stay as they are, but an instance of a template
+/// unit stands for all instances. Where two lead to one program, its own name's entry wins.
 #[must_use]
 pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
     let real = |name: &String| std::fs::canonicalize(name).ok().filter(|_| name.starts_with('/'));
     let named = |(name, value): (String, T)| {
-        let real = real(&name).map_or_else(|| name.clone(), |real| real.to_string_lossy().into_owned());
+        let real =
+            real(&name).map_or_else(|| with_templates(&name), |real| real.to_string_lossy().into_owned());
         (real != name, real, value)
     };
     let mut named: Vec<_> = map.into_iter().map(named).collect();

@@ -11,7 +11,7 @@ use anyhow::Result;
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
-use imas_linux::index::unit_of_detail;
+use imas_linux::index::detail_of_unit;
 use imas_linux::running::{On, Running};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
@@ -106,8 +106,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
 fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) -> bool {
     let of_file = |program: &StoredProgram| process.program.path.as_os_str() == program.path.as_str();
     let its_service = |program: &StoredProgram| {
-        let unit = unit_of_detail(&program.detail);
-        unit.is_some() && unit == process.unit.as_deref() && of_file(program)
+        process.unit.as_deref().is_some_and(|unit| detail_of_unit(unit) == program.detail) && of_file(program)
     };
     let elsewhere = || process.program.detail == program.detail && !programs.iter().any(its_service);
     of_file(program) && (its_service(program) || elsewhere())

@@ -10,7 +10,7 @@ use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::Index;
+use imas_linux::index::{Index, offered};
 use imas_linux::process;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
@@ -113,7 +113,7 @@ fn is_full(folder: &Path) -> bool {
     room.is_ok_and(|room| room.blocks_available() == 0 || (room.files() > 0 && room.files_available() == 0))
 }
 
-/// By the daemon's number of the program: candidate in production, candidate on trial.
+/// By the daemon's number of the program: candidate in production, candidates on trial.
 fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
     let table = CatalogueTable::read(&run_dir.join("catalogue")).ok();
     let index = Index::read(&run_dir.join("state/index")).ok();
@@ -121,7 +121,8 @@ fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
     let names: BTreeMap<u16, String> = table.names().collect();
     let name = |id: u16| names.get(&id).cloned().unwrap_or_else(|| "system".to_owned());
     let of_entry = |entry: &imas_abi::IndexEntry| {
-        let trial = (entry.trial_candidate != 0).then(|| name(entry.trial_candidate));
+        let trials: Vec<_> = offered(entry).map(|trial| name(trial.candidate)).collect();
+        let trial = (!trials.is_empty()).then(|| trials.join(", "));
         (entry.program_id, (name(entry.candidate), trial))
     };
     index.entries().map(of_entry).collect()

@@ -296,7 +296,7 @@ impl Daemon {
             retest_s: self.options.retest,
             events: self.events().to_owned(),
             programs: programs.len(),
-            trials_offered: programs.all().filter(|known| known.trial.untaken().is_some()).count(),
+            trials_offered: programs.all().map(|known| known.trial.untaken().len()).sum(),
             trials_running,
             flights_watched,
             emergency: self.pipeline.emergency.reason().map(str::to_owned),

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use imas_core::sample::Usage;
-use imas_linux::index::{Detail, Executable, detail_of_unit, unit_of_cgroup, unit_of_detail};
+use imas_linux::index::{
+    Detail, Executable, detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail,
+};
 use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -57,7 +59,7 @@ pub(crate) struct ProcessInfo {
     pub(crate) detail_text: String,
     /// It has a pid namespace of its own: what runs there has its own files and accounts.
     pub(crate) in_container: bool,
-    /// The systemd service it belongs to, as the hook reads it; for an interpreter, which is identified by
+    /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an interpreter, which is identified by
     /// its script, none.
     unit: Option<String>,
 }
@@ -152,7 +154,7 @@ fn own_pid_namespace() -> Option<u64> {
 
 fn unit(folder: &Path) -> Option<String> {
     let text = std::fs::read_to_string(folder.join("cgroup")).ok()?;
-    unit_of_cgroup(&text).map(str::to_owned)
+    unit_of_cgroup(&text).map(|unit| template_of_unit(unit).into_owned())
 }
 
 /// Whether systemd has started the process as a service's program, or another process of that program has.

@@ -10,9 +10,11 @@ use imas_abi::{CANDIDATE_SYSTEM, entry_flag};
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{Detail, Entry, Executable, Facts, Index, OfferedTrial, write_index};
 use imas_linux::interpreter_target::Interpreter;
+use imas_store::daemon::Offer;
 use imas_store::domain::Domain;
 
 use crate::program_table::{ProgramTable, TrackedProgram};
+use crate::trial_offer::number;
 
 /// Two publications are at least so far apart.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -143,19 +145,19 @@ fn entry(known: &TrackedProgram, table: &CatalogueTable) -> Option<Entry> {
         return None;
     }
     let candidate = table.id_of(&known.plan.production.candidate).unwrap_or(CANDIDATE_SYSTEM);
-    let trial = known.trial.untaken().and_then(|offer| {
-        let token = u64::from_str_radix(&offer.token, 16).ok()?;
-        Some(OfferedTrial { candidate: table.id_of(&offer.candidate)?, token })
-    });
+    let trial = |offer: &Offer| {
+        Some(OfferedTrial { candidate: table.id_of(&offer.candidate)?, token: number(&offer.token)? })
+    };
+    let trials: Vec<_> = known.trial.untaken().iter().filter_map(trial).collect();
     // A service without an entry would start as the executable does elsewhere.
     let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_));
-    if candidate == CANDIDATE_SYSTEM && trial.is_none() && !needed {
+    if candidate == CANDIDATE_SYSTEM && trials.is_empty() && !needed {
         return None;
     }
     let flags = if candidate == CANDIDATE_SYSTEM { 0 } else { entry_flag::FLIGHT };
     let program_id = u64::try_from(known.program.id).unwrap_or(0);
     let uid = uid_of(known);
-    Some(Entry { executable, detail: known.detail.clone(), uid, candidate, trial, flags, program_id })
+    Some(Entry { executable, detail: known.detail.clone(), uid, candidate, trials, flags, program_id })
 }
 
 fn uid_of(known: &TrackedProgram) -> Option<u32> {
@@ -177,7 +179,7 @@ fn add_base(entries: &mut HashMap<Key, Entry>, known: &TrackedProgram, entry: &E
     let base = Entry {
         detail: Detail::None,
         candidate: CANDIDATE_SYSTEM,
-        trial: None,
+        trials: vec![],
         flags: 0,
         program_id: 0,
         ..entry.clone()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trials of a program. One is offered at a time: one process takes it, all others start as if none were
-//! due. Where several instances of the program live side by side, the next one is offered while it runs.
+//! due. Where several instances of the program live side by side, as many are offered as there are instances:
+//! each start takes another one, and they are compared with each other (docs/decisions/0030).
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,17 @@ const STILL_VALID: Duration = Duration::from_secs(60);
 /// The trials of one program.
 #[derive(Debug, Default)]
 pub(crate) struct TrialOffer {
-    /// That no process has taken yet.
-    offer: Option<Offer>,
+    /// That no process has taken yet, in the order in which starts take them.
+    untaken: Vec<Offer>,
     /// Those that run, each with the page of the process that has taken it. A user's process takes no trial
     /// of everybody's from others.
     running: Vec<(Offer, PageName)>,
-    /// The offer before, and when it was withdrawn.
-    withdrawn: Option<(Offer, Instant)>,
+    /// Earlier offers, and when each was withdrawn.
+    withdrawn: Vec<(Offer, Instant)>,
+    /// When the first of the trials was taken that are offered together.
+    begun: Option<Instant>,
+    /// The newest token: tokens follow each other, so that one entry of the index has room for several.
+    newest: Option<u64>,
     /// Trials that came to nothing, one after the other.
     failures: u32,
     /// No new offer before then, Unix time.
@@ -33,20 +38,24 @@ pub(crate) struct TrialOffer {
 }
 
 impl TrialOffer {
-    /// The offers in the store. `before` has what this process already keeps for the program.
-    pub(crate) fn restored(offers: Vec<Offer>, before: Option<&Self>) -> Self {
+    /// The offers in the store. `before` has what this process already keeps for the program; without it,
+    /// processes that have taken some of them are found later.
+    pub(crate) fn restored(mut offers: Vec<Offer>, before: Option<&Self>) -> Self {
+        offers.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        let newest = offers.last().and_then(|offer| number(&offer.token));
         let taker = |offer: &Offer| before.and_then(|before| before.taker(&offer.token)).cloned();
         let (taken, others): (Vec<_>, Vec<_>) =
             offers.into_iter().map(|offer| (taker(&offer), offer)).partition(|(taker, _)| taker.is_some());
         let running = taken.into_iter().filter_map(|(taker, offer)| Some((offer, taker?))).collect();
-        // Of an earlier life of this daemon there may be several; all but the newest were taken.
-        let offer = others.into_iter().map(|(_, offer)| offer).max_by(|a, b| a.at_s.total_cmp(&b.at_s));
-        let Some(before) = before else { return Self { offer, running, ..Self::default() } };
+        let untaken = others.into_iter().map(|(_, offer)| offer).collect();
+        let Some(before) = before else { return Self { untaken, running, newest, ..Self::default() } };
         Self {
             withdrawn: before.withdrawn.clone(),
+            begun: before.begun,
+            newest: before.newest.or(newest),
             failures: before.failures,
             not_before_s: before.not_before_s,
-            offer,
+            untaken,
             running,
         }
     }
@@ -56,9 +65,9 @@ impl TrialOffer {
         Self { failures: 0, not_before_s: 0.0, ..self }
     }
 
-    /// The offer that no process has taken yet.
-    pub(crate) fn untaken(&self) -> Option<&Offer> {
-        self.offer.as_ref()
+    /// The offers that no process has taken yet, in the order in which starts take them.
+    pub(crate) fn untaken(&self) -> &[Offer] {
+        &self.untaken
     }
 
     /// The candidates of the trials that run.
@@ -74,15 +83,15 @@ impl TrialOffer {
     /// The offer of that name, taken or not, one that was withdrawn within the last minute too: what a trial
     /// measures holds whatever was decided meanwhile.
     pub(crate) fn named(&self, token: &str) -> Option<&Offer> {
-        let withdrawn = self.withdrawn.as_ref().filter(|(_, at)| at.elapsed() < STILL_VALID);
-        let running = self.running.iter().map(|(offer, _)| offer);
-        let mut offers = self.offer.iter().chain(running).chain(withdrawn.map(|(offer, _)| offer));
+        let withdrawn = self.withdrawn.iter().filter(|(_, at)| at.elapsed() < STILL_VALID);
+        let taken = self.running.iter().map(|(offer, _)| offer);
+        let mut offers = self.untaken.iter().chain(taken).chain(withdrawn.map(|(offer, _)| offer));
         offers.find(|offer| offer.token == token)
     }
 
     /// Whether the trial of that name is on offer, or runs.
     pub(crate) fn is_offering(&self, token: &str) -> bool {
-        self.offer.as_ref().is_some_and(|offer| offer.token == token) || self.taker(token).is_some()
+        self.untaken.iter().any(|offer| offer.token == token) || self.taker(token).is_some()
     }
 
     /// Whether trials came to nothing, and none has been stored since.
@@ -95,28 +104,52 @@ impl TrialOffer {
         self.not_before_s > now_unix_s
     }
 
-    /// Offers a trial.
+    /// Whether starts are taking the trials that are offered together: some have taken theirs less than
+    /// `window` ago and still run them. What starts later has too little time beside them to be compared.
+    pub(crate) fn is_being_taken(&self, window: Duration) -> bool {
+        let is_open = self.begun.is_some_and(|begun| begun.elapsed() < window);
+        is_open && !self.untaken.is_empty() && !self.running.is_empty()
+    }
+
+    /// What is on offer from now on is for the next deployment.
+    pub(crate) fn close(&mut self) {
+        self.begun = None;
+    }
+
+    /// Whether some of the trials that are offered together are taken.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// A token for the next offer: the one after the newest, else a random one.
+    pub(crate) fn next_token(&self) -> u64 {
+        self.newest.map_or_else(rand::random::<u64>, |newest| newest.wrapping_add(1)).max(1)
+    }
+
+    /// Offers a trial, after those that are on offer.
     pub(crate) fn begin(&mut self, offer: Offer) {
-        self.offer = Some(offer);
+        self.newest = number(&offer.token).or(self.newest);
+        self.untaken.push(offer);
     }
 
     /// The process of the page takes the trial of that name; whether it was still on offer.
     pub(crate) fn take(&mut self, token: &str, page: &PageName) -> bool {
-        let taken = self.offer.take_if(|offer| offer.token == token);
-        let is_taken = taken.is_some();
-        self.running.extend(taken.map(|offer| (offer, page.clone())));
-        is_taken
+        let Some(at) = self.untaken.iter().position(|offer| offer.token == token) else { return false };
+        self.running.push((self.untaken.remove(at), page.clone()));
+        self.begun = Some(self.begun.unwrap_or_else(Instant::now)).filter(|_| !self.untaken.is_empty());
+        true
     }
 
-    /// Another trial, or none, is to be offered. Those that run go on.
-    pub(crate) fn withdraw(&mut self) {
-        if let Some(offer) = self.offer.take() {
-            self.withdrawn = Some((offer, Instant::now()));
-        }
+    /// The trial of that name is no longer to be offered. Those that run go on.
+    pub(crate) fn withdraw(&mut self, token: &str) {
+        self.withdrawn.retain(|(_, at)| at.elapsed() < STILL_VALID);
+        let is_it = |offer: &mut Offer| offer.token == token;
+        self.withdrawn.extend(self.untaken.extract_if(.., is_it).map(|offer| (offer, Instant::now())));
+        self.begun = self.begun.filter(|_| !self.untaken.is_empty());
     }
 
     fn remove(&mut self, token: &str) {
-        self.offer.take_if(|offer| offer.token == token);
+        self.untaken.retain(|offer| offer.token != token);
         self.running.retain(|(offer, _)| offer.token != token);
     }
 
@@ -137,6 +170,11 @@ impl TrialOffer {
     }
 }
 
+/// The number that a token is.
+pub(crate) fn number(token: &str) -> Option<u64> {
+    u64::from_str_radix(token, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,9 +191,9 @@ mod tests {
     fn one_process_takes_a_trial() {
         let mut trial = TrialOffer::default();
         trial.begin(offer("a"));
-        assert!(!trial.take("b", &page("b")) && trial.untaken().is_some());
+        assert!(!trial.take("b", &page("b")) && trial.untaken().len() == 1);
         assert!(trial.take("a", &page("a")) && !trial.take("a", &page("c")));
-        assert_eq!((trial.taker("a"), trial.untaken()), (Some(&page("a")), None));
+        assert_eq!((trial.taker("a"), trial.untaken()), (Some(&page("a")), [].as_slice()));
         let again = TrialOffer::restored(vec![offer("a")], Some(&trial));
         assert_eq!(again.taker("a"), Some(&page("a")), "the store was read again");
         assert_eq!(TrialOffer::restored(vec![offer("b")], Some(&trial)).taker("b"), None);
@@ -171,19 +209,54 @@ mod tests {
         trial.begin(offer("c"));
         assert_eq!(trial.running().len(), 2);
         let again = TrialOffer::restored(vec![offer("a"), offer("b"), offer("c")], Some(&trial));
-        assert_eq!((again.running().len(), again.untaken()), (2, Some(&offer("c"))));
+        assert_eq!((again.running().len(), again.untaken()), (2, [offer("c")].as_slice()));
         trial.complete("a");
         assert!(!trial.is_offering("a") && trial.is_offering("b") && trial.is_offering("c"));
         trial.fail("b", 0.0);
-        assert!(trial.running().is_empty() && trial.untaken().is_some() && trial.has_failed());
+        assert!(trial.running().is_empty() && trial.untaken().len() == 1 && trial.has_failed());
     }
 
     #[test]
     fn a_withdrawn_trial_may_still_be_on_its_way() {
         let mut trial = TrialOffer::default();
         trial.begin(offer("a"));
-        trial.withdraw();
-        assert!(trial.named("a").is_some() && !trial.is_offering("a") && trial.untaken().is_none());
+        trial.begin(offer("b"));
+        trial.withdraw("a");
+        assert!(trial.named("a").is_some() && !trial.is_offering("a"));
+        trial.withdraw("b");
+        assert!(trial.named("a").is_some() && trial.named("b").is_some() && trial.untaken().is_empty());
+    }
+
+    #[test]
+    fn trials_offered_together_are_taken_together_or_expire() {
+        const LONG: Duration = Duration::from_secs(1000);
+        let mut trial = TrialOffer::default();
+        ["a", "b", "c"].into_iter().for_each(|token| trial.begin(offer(token)));
+        assert!(!trial.is_being_taken(LONG), "no start has come");
+        assert!(trial.take("b", &page("b")) && trial.is_being_taken(LONG));
+        assert!(!trial.is_being_taken(Duration::ZERO), "too late to be compared");
+        trial.complete("b");
+        assert!(!trial.is_being_taken(LONG), "nothing runs any more beside which another could");
+        assert!(trial.take("a", &page("a")) && trial.take("c", &page("c")));
+        assert!(!trial.is_being_taken(LONG), "all are taken");
+        trial.begin(offer("d"));
+        assert!(!trial.is_being_taken(LONG), "of the next deployment");
+        trial.begin(offer("e"));
+        assert!(trial.take("d", &page("d")) && trial.is_being_taken(LONG));
+        trial.close();
+        assert!(!trial.is_begun() && !trial.is_being_taken(LONG));
+    }
+
+    #[test]
+    fn tokens_follow_each_other() {
+        let mut trial = TrialOffer::default();
+        let first = trial.next_token();
+        trial.begin(offer(&format!("{first:016x}")));
+        assert_eq!(trial.next_token(), first.wrapping_add(1));
+        trial.complete(&format!("{first:016x}"));
+        assert_eq!(trial.next_token(), first.wrapping_add(1), "no token comes again");
+        let stored = vec![offer("0000000000000007")];
+        assert_eq!(TrialOffer::restored(stored, None).next_token(), 8);
     }
 
     #[test]

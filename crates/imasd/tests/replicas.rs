@@ -5,10 +5,11 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use imas_core::TrialRecord;
+use imas_linux::index::{OfferedTrial, offered};
 use imas_store::samples::StoredProgram;
 use support::{World, python};
 
@@ -31,7 +32,9 @@ impl Worker {
     fn under_trial(&self) -> Option<String> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap_or_default();
         let is_hooked = maps.contains("/libimas.so");
-        let name = ["jemalloc", "mimalloc"].into_iter().find(|name| maps.contains(&format!("lib{name}.so")));
+        let name = ["jemalloc", "mimalloc", "hoard"]
+            .into_iter()
+            .find(|name| maps.contains(&format!("lib{name}.so")));
         is_hooked.then(|| name.unwrap_or("system").to_owned())
     }
 
@@ -60,30 +63,98 @@ fn replica(world: &World, script: &Path, program: &StoredProgram) -> (Worker, St
     (worker, under)
 }
 
+/// What the index offers of the program: candidate ids and tokens.
+fn offers(world: &World, program: &StoredProgram) -> Vec<OfferedTrial> {
+    let id = u64::try_from(program.id).unwrap();
+    let index = world.index();
+    index.entries().filter(|entry| entry.program_id == id).flat_map(offered).collect()
+}
+
+fn start(world: &World, script: &Path, count: usize) -> Vec<Worker> {
+    (0..count).map(|_| Worker::start(world, script)).collect()
+}
+
+/// What these workers run under, once all of them run a trial.
+fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
+    let under = || workers.iter().map(Worker::under_trial).collect::<Option<Vec<_>>>();
+    world.wait("all run a trial", || under().is_some());
+    let mut under = under().unwrap();
+    under.sort();
+    under
+}
+
+/// Four workers with four candidates: every start of a deployment has a trial of its own, though all start
+/// before imasd can publish anything, and `system` runs beside the others.
 #[test]
-fn workers_that_live_side_by_side_are_tried_at_the_same_time() {
-    let mut world =
-        World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n");
+fn workers_that_start_at_once_have_each_another_candidate() {
+    let candidates = "candidates = [\"jemalloc\", \"mimalloc\", \"hoard\"]\n";
+    let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
     world.start();
     let script = world.script("worker.py", WORKER);
-    let before = [Worker::start(&world, &script), Worker::start(&world, &script)];
+    let before = start(&world, &script, 4);
     world.wait("the program is noticed", || world.program(&script).is_some());
     let program = world.program(&script).unwrap();
-    let replicas: Vec<_> = (0..3).map(|_| replica(&world, &script, &program)).collect();
-    let all = BTreeSet::from(["system", "jemalloc", "mimalloc"].map(str::to_owned));
-    let names: BTreeSet<String> = replicas.iter().map(|(_, under)| under.clone()).collect();
-    assert_eq!(names, all, "each has another candidate");
-    assert_eq!(world.offer(&program), None, "the round is complete, so no trial is on offer");
-    for (worker, _) in replicas {
-        worker.end();
-    }
-    world.wait("all three are stored", || world.counter("trials_stored") == 3);
+    world.wait("a trial for each worker", || offers(&world, &program).len() == 4);
+    before.into_iter().for_each(Worker::end);
+    let workers = start(&world, &script, 4);
+    assert_eq!(all_under_trial(&world, &workers), ["hoard", "jemalloc", "mimalloc", "system"]);
+    world.wait("no trial is left", || offers(&world, &program).is_empty());
+    workers.into_iter().for_each(Worker::end);
+    world.wait("all are stored", || world.counter("trials_stored") == 4);
     let trials = world.store().trials(program.id).unwrap();
-    let tried: BTreeSet<String> = trials.into_iter().map(|trial| trial.sample.candidate).collect();
-    assert_eq!(tried, all);
+    let begins = trials.iter().map(|trial| trial.sample.made_unix_s).fold(0.0, f64::max);
+    let is_beside = |trial: &TrialRecord| trial.sample.made_unix_s + trial.sample.wall_s > begins;
+    assert!(trials.iter().all(is_beside), "they ran at the same time");
     let newest = || world.store().decisions(program.id, 1).unwrap().remove(0);
-    world.wait("another round or a decision", || world.offer(&program).is_some() || !newest().trial);
-    drop(before);
+    world.wait("another deployment or a decision", || {
+        let offers = offers(&world, &program).len();
+        offers == 4 || (offers == 0 && !newest().trial)
+    });
+}
+
+/// What no start has taken in time would be compared with a `system` of another load: the rest is offered
+/// with a `system` of its own.
+#[test]
+fn what_is_not_taken_in_time_is_planned_anew() {
+    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nsample_after_s = 1.0\n";
+    let mut world = World::with(&format!("{settings}candidates = [\"jemalloc\", \"mimalloc\"]\n"));
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let before = start(&world, &script, 3);
+    world.wait("the program is noticed", || world.program(&script).is_some());
+    let program = world.program(&script).unwrap();
+    world.wait("a trial for each worker", || offers(&world, &program).len() == 3);
+    let system = world.id_of("system");
+    let of_system = || offers(&world, &program).into_iter().find(|offer| offer.candidate == system);
+    let first = of_system().unwrap();
+    let mut workers = vec![];
+    while !all_under_trial(&world, &workers).contains(&"system".to_owned()) {
+        workers.extend(start(&world, &script, 1));
+    }
+    assert!(workers.len() < 3, "a trial is left");
+    world.wait("another system is on offer", || of_system().is_some_and(|now| now.token != first.token));
+    drop((before, workers));
+}
+
+/// imasd that is started again goes on with the deployment: no trial is run twice.
+#[test]
+fn a_deployment_survives_a_restart_of_imasd() {
+    let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
+    let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let before = start(&world, &script, 3);
+    world.wait("the program is noticed", || world.program(&script).is_some());
+    let program = world.program(&script).unwrap();
+    world.wait("a trial for each worker", || offers(&world, &program).len() == 3);
+    before.into_iter().for_each(Worker::end);
+    let workers = start(&world, &script, 3);
+    assert_eq!(all_under_trial(&world, &workers), ["jemalloc", "mimalloc", "system"]);
+    world.wait("all are taken", || offers(&world, &program).is_empty());
+    world.stop("-TERM");
+    world.start();
+    workers.into_iter().for_each(Worker::end);
+    world.wait("all are stored", || world.store().trials(program.id).unwrap().len() == 3);
 }
 
 /// A program without replicas has one trial at a time.

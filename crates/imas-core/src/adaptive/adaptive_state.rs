@@ -7,7 +7,8 @@ use crate::paper::Limits;
 use crate::record::TrialRecord;
 
 use super::board::{JudgedTrial, RECENT};
-use super::judge::next_beside;
+use super::judge::{Asked, side_by_side};
+use super::round::{Span, rounds};
 use super::{Board, Judgement, Point, Role, Settings, judge};
 
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
@@ -54,12 +55,9 @@ impl AdaptiveState {
         };
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
-        let mut board = Board::cut(
-            &points(&made, per_operation),
-            |from, at| ends(&made, (from, at), system, settings),
-            len,
-            system,
-        );
+        let spans: Vec<Span> = made.iter().map(Made::span).collect();
+        let ends = |from, at| ends(&made, (from, at), system, settings);
+        let mut board = Board::of(&rounds(&points(&made, per_operation), &spans, ends, system), len, system);
         let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
         let first_of_round = made.len().saturating_sub(board.in_round.len());
         let is_stale =
@@ -94,10 +92,23 @@ impl AdaptiveState {
         self.due(&self.judge_at_leisure(w), w)
     }
 
-    /// The trial that is due at weight `w` beside those that run: another candidate of their round.
-    pub fn next_beside(&self, w: f64, running: &[usize]) -> Option<usize> {
-        let next = next_beside(&self.board, &self.roles, w, &self.settings, running)?;
-        self.limits.wait_is_over(self.last_s[next], self.now_s).then_some(next)
+    /// The trials that are due at weight `w` in `room` starts at about the same time, beside those of
+    /// `running`, in random order: `system` and those that it is to be compared with. Empty where nothing is
+    /// due, or `room` is too small for a comparison.
+    pub fn side_by_side(&self, w: f64, running: &[usize], room: usize) -> Vec<usize> {
+        let may_start = |i: &usize| self.limits.wait_is_over(self.last_s[*i], self.now_s);
+        let judgement = self.judge_at_leisure(w);
+        if judgement.next.is_none() {
+            let is_due = self.due(&judgement, w).is_some_and(|due| due.is_now);
+            return if is_due && room >= 2 { vec![judgement.pick, self.board.system] } else { vec![] };
+        }
+        side_by_side(
+            &self.board,
+            &self.roles,
+            w,
+            &self.settings,
+            &Asked { running, room, may_start: &may_start },
+        )
     }
 
     /// The judgement without waiting times.
@@ -182,6 +193,13 @@ struct Made<'a> {
     candidate: usize,
     record: &'a TrialRecord,
     cost: Option<Cost>,
+}
+
+impl Made<'_> {
+    fn span(&self) -> Span {
+        let sample = &self.record.sample;
+        Span { begin_s: sample.made_unix_s, end_s: sample.made_unix_s + sample.wall_s }
+    }
 }
 
 /// Whether an older round ends before a trial: that of a candidate that joined later. Paired with last week's

@@ -4,6 +4,8 @@
 use crate::stats::Moments;
 
 use super::Point;
+pub use super::residue::Residue;
+use super::round::{Round, in_sequence};
 use super::steady::steady;
 pub use super::trial::JudgedTrial;
 
@@ -23,7 +25,8 @@ pub struct Board {
     pub counted: Vec<u32>,
     /// By candidate: trials that yielded none.
     pub void: Vec<u32>,
-    /// Candidates that had their trial in the round that is not yet complete.
+    /// Candidates that had their trial in the round that is not yet complete; all where the latest trials ran
+    /// side by side, so that the next trial begins a round.
     pub in_round: Vec<usize>,
     /// Number of rounds, the unfinished one included.
     pub rounds: u32,
@@ -35,35 +38,19 @@ pub struct Board {
     pub residue: Residue,
 }
 
-/// Scatter of single runs after the effects of candidate and round. It is held as sums of squares and
-/// products (x: cpu, y: memory) over Helmert contrasts of the rounds, centred within each round. The
-/// differences to `system` share the run of `system`; these contrasts do not, so their degrees of freedom are
-/// correct.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Residue {
-    /// Sums.
-    pub sums: Moments,
-    /// Degrees of freedom.
-    pub freedom: f64,
-}
-
 impl Board {
     /// Board of `len` candidates from all trials in order of time. A round ends where a candidate occurs
     /// again. Where a round has no figures of `system`, its trials are paired with the latest earlier ones,
     /// else with the first later ones.
     pub fn new(trials: &[JudgedTrial], len: usize, system: usize) -> Self {
-        Self::cut(trials, |_, _| false, len, system)
+        Self::of(&in_sequence(trials, 0..trials.len(), &|_, _| false), len, system)
     }
 
-    /// As [`Board::new`]; `ends` says whether the round that began at the first index of `trials` also ends
-    /// before the second.
-    pub fn cut(
-        trials: &[JudgedTrial],
-        ends: impl Fn(usize, usize) -> bool,
-        len: usize,
-        system: usize,
-    ) -> Self {
-        let raw = rounds_cut(trials, ends);
+    /// As [`Board::new`] from trials that are divided into rounds already. Rounds of trials that ran side by
+    /// side are compared with their own `system` alone, and the others with none of theirs.
+    pub(crate) fn of(divided: &[Round], len: usize, system: usize) -> Self {
+        let raw: Vec<&[JudgedTrial]> = divided.iter().map(|round| round.trials.as_slice()).collect();
+        let beside: Vec<bool> = divided.iter().map(|round| round.is_side_by_side).collect();
         let steadied = steady(&raw, len);
         let rounds: Vec<&[JudgedTrial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
@@ -72,19 +59,19 @@ impl Board {
             unanswered: vec![0; len],
             counted: vec![0; len],
             void: vec![0; len],
-            in_round: rounds.last().map_or_else(Vec::new, |r| r.iter().map(|t| t.candidate).collect()),
+            in_round: in_round(divided, len),
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
             came_after: came_after(&rounds, len),
             system,
-            residue: residue(&rounds, len),
+            residue: Residue::of(&rounds, len),
         };
-        for (round, reference) in rounds.iter().zip(references(&rounds, system)) {
+        for (round, reference) in rounds.iter().zip(references(&rounds, &beside, system)) {
             for trial in *round {
                 board.enter(trial, reference);
             }
         }
         // The watch for a pick that became worse needs the runs without limited outliers.
-        for (round, reference) in raw.iter().zip(references(&raw, system)) {
+        for (round, reference) in raw.iter().zip(references(&raw, &beside, system)) {
             for trial in *round {
                 board.remember(trial, reference);
             }
@@ -129,6 +116,14 @@ impl Board {
     }
 }
 
+fn in_round(rounds: &[Round], len: usize) -> Vec<usize> {
+    match rounds.last() {
+        Some(last) if last.is_side_by_side => (0..len).collect(),
+        Some(last) => last.trials.iter().map(|trial| trial.candidate).collect(),
+        None => vec![],
+    }
+}
+
 fn came_after(rounds: &[&[JudgedTrial]], len: usize) -> Vec<u32> {
     let is_in =
         |round: &&[JudgedTrial], candidate: usize| round.iter().any(|trial| trial.candidate == candidate);
@@ -136,67 +131,28 @@ fn came_after(rounds: &[&[JudgedTrial]], len: usize) -> Vec<u32> {
     (0..len).map(|i| u32::try_from(before(i)).unwrap_or(u32::MAX)).collect()
 }
 
-/// Each round against the mean of the earlier ones: a contrast with the variance of one run.
-fn residue(rounds: &[&[JudgedTrial]], len: usize) -> Residue {
-    let mut before = vec![Moments::default(); len];
-    let mut residue = Residue::default();
-    for round in rounds {
-        let known = || round.iter().filter_map(|t| Some((t.candidate, t.point?)));
-        let contrasts: Moments = known()
-            .filter(|(i, _)| before[*i].count > 0)
-            .map(|(i, point)| contrast(&before[i], point))
-            .collect();
-        residue.freedom += f64::from(contrasts.count.saturating_sub(1));
-        residue.sums.xx += contrasts.xx;
-        residue.sums.yy += contrasts.yy;
-        residue.sums.xy += contrasts.xy;
-        for (i, point) in known() {
-            before[i] = before[i].merge(Moments::of(point.cpu, point.memory));
-        }
-    }
-    residue
-}
-
-fn contrast(before: &Moments, point: Point) -> (f64, f64) {
-    let n = f64::from(before.count);
-    let scale = (n / (n + 1.0)).sqrt();
-    (scale * (point.cpu - before.mean_x), scale * (point.memory - before.mean_y))
-}
-
 /// Divides the trials where a candidate occurs again.
-pub(crate) fn rounds(trials: &[JudgedTrial]) -> Vec<&[JudgedTrial]> {
-    rounds_cut(trials, |_, _| false)
+pub(crate) fn rounds(trials: &[JudgedTrial]) -> Vec<Vec<JudgedTrial>> {
+    let rounds = in_sequence(trials, 0..trials.len(), &|_, _| false);
+    rounds.into_iter().map(|round| round.trials).collect()
 }
 
-fn rounds_cut(trials: &[JudgedTrial], ends: impl Fn(usize, usize) -> bool) -> Vec<&[JudgedTrial]> {
-    let mut rounds = Vec::new();
-    let mut start = 0;
-    for (at, trial) in trials.iter().enumerate() {
-        let comes_again = trials[start..at].iter().any(|earlier| earlier.candidate == trial.candidate);
-        if comes_again || (at > start && ends(start, at)) {
-            rounds.push(&trials[start..at]);
-            start = at;
-        }
-    }
-    if start < trials.len() {
-        rounds.push(&trials[start..]);
-    }
-    rounds
-}
-
-/// What `system` cost in each round, or in the nearest round that has figures of it.
-fn references(rounds: &[&[JudgedTrial]], system: usize) -> Vec<Option<Point>> {
+/// What `system` cost in each round. Where a round of trials that followed one another has no figures of it:
+/// in the nearest such round that has.
+fn references(rounds: &[&[JudgedTrial]], beside: &[bool], system: usize) -> Vec<Option<Point>> {
     let of_round =
         |round: &&[JudgedTrial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
     let own: Vec<Option<Point>> = rounds.iter().map(of_round).collect();
+    let in_sequence = |at: usize| own[at].filter(|_| !beside[at]);
     let nearest = |at: usize| {
-        let before = own[..=at].iter().rev().find_map(|point| *point);
-        before.or_else(|| own[at..].iter().find_map(|point| *point))
+        let before = (0..=at).rev().find_map(in_sequence);
+        before.or_else(|| (at..own.len()).find_map(in_sequence))
     };
     // The trial of `system` may still follow in an unfinished round. Until then the round is not paired with
     // another round's `system`: whatever the machine did between the two would be charged to the candidate.
     let is_waiting = |at: usize| at + 1 == rounds.len() && rounds[at].iter().all(|t| t.candidate != system);
-    (0..own.len()).map(|at| nearest(at).filter(|_| !is_waiting(at))).collect()
+    let of = |at: usize| if beside[at] { own[at] } else { nearest(at).filter(|_| !is_waiting(at)) };
+    (0..own.len()).map(of).collect()
 }
 
 #[cfg(test)]
@@ -242,5 +198,23 @@ mod tests {
         );
         assert_eq!(board.trials(), 2);
         assert_eq!(Board::new(&[], 2, 0).rounds, 0);
+    }
+
+    /// Each is compared with what ran beside it; a load of another time is in no difference.
+    #[test]
+    fn a_deployment_is_compared_within_itself() {
+        let round =
+            |trials: &[JudgedTrial], is_side_by_side| Round { trials: trials.to_vec(), is_side_by_side };
+        let rounds = [
+            round(&[trial(1, 2.0), trial(0, 1.0)], true),
+            round(&[trial(2, 5.0)], false), // alone: of a load that no `system` shares
+            round(&[trial(2, 9.5), trial(0, 9.0)], true),
+            round(&[trial(1, 7.0)], true), // its own `system` crashed
+        ];
+        let board = Board::of(&rounds, 3, 0);
+        assert_eq!((board.pairs[1].count, board.pairs[1].mean_x), (1, 1.0));
+        assert_eq!((board.pairs[2].count, board.pairs[2].mean_x), (1, 0.5));
+        assert_eq!(board.counted, [2, 2, 2]);
+        assert_eq!(board.in_round, [0, 1, 2], "the next trial begins a round");
     }
 }

@@ -5,6 +5,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+mod beside;
 mod proof;
 
 use self::proof::{Direction, directions};
@@ -13,6 +14,7 @@ use super::noise::{Noise, Spread};
 use super::worth::Belief;
 use super::{Board, Settings};
 
+pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
 
 /// A candidate is eliminated when the expected loss by this is at most this much score, as a difference of
@@ -105,27 +107,6 @@ pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: 
     let pick = judge.pick(&standings);
     let next = judge.next(&standings, pick);
     Judgement { next, pick, standings: judge.with_pick(standings, pick) }
-}
-
-/// The trial that may run at the same time as those of `running`: of their round, the first candidate in
-/// seeded order that has no trial in it. None where the round has no more; its results then decide on the
-/// next one.
-pub fn next_beside(
-    board: &Board,
-    roles: &[Role],
-    w: f64,
-    settings: &Settings,
-    running: &[usize],
-) -> Option<usize> {
-    let judge = Judge::new(board, roles, board.system, w, settings);
-    let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
-    let pick = judge.pick(&standings);
-    let begun = board.rounds.max(1);
-    let begins = judge.among(&standings, pick, &board.in_round).is_empty();
-    let (earlier, round) = if begins { (&[][..], begun + 1) } else { (&board.in_round[..], begun) };
-    let done: Vec<usize> = earlier.iter().chain(running).copied().collect();
-    let places = places(settings.seed, round, standings.len());
-    judge.among(&standings, pick, &done).into_iter().min_by_key(|&i| places[i])
 }
 
 struct Judge<'a> {

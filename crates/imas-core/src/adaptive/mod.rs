@@ -31,6 +31,8 @@
 //! - [`adaptive_state`]: the policy's state from stored trials
 //! - [`trial`]: one trial
 //! - [`board`]: rounds and pairs
+//! - `round`: trials that ran side by side, and trials that followed one another
+//! - `residue`: scatter of single runs
 //! - [`steady`]: outlying runs, limited
 //! - [`noise`]: error of a mean of pairs
 //! - [`worth`]: what further trials of a candidate are worth
@@ -45,6 +47,8 @@ pub mod judge;
 pub mod noise;
 pub mod overrides;
 pub mod point;
+mod residue;
+mod round;
 pub mod settings;
 pub mod steady;
 pub mod trial;

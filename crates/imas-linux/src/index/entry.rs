@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One decision in the index.
 
-use imas_abi::IndexEntry;
+use imas_abi::{IndexEntry, MORE_TRIALS, MoreTrial};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::detail::Detail;
@@ -29,8 +29,10 @@ pub struct Entry {
     pub uid: Option<u32>,
     /// Id in the catalogue table for a production start ([`imas_abi::CANDIDATE_SYSTEM`]: untouched).
     pub candidate: u16,
-    /// The trial that is due, if any.
-    pub trial: Option<OfferedTrial>,
+    /// The trials that are due: each start takes the first that no other process has taken. Of those beyond
+    /// the first, as many as the record has room for, up to the first whose token does not follow the first
+    /// one's within 65,535.
+    pub trials: Vec<OfferedTrial>,
     /// [`imas_abi::entry_flag`] bits.
     pub flags: u32,
     /// The daemon's number of the program, which is in the page's trial id.
@@ -49,13 +51,38 @@ impl Entry {
         record.exe_mtime_ns = self.executable.mtime_ns;
         record.exe_bytes = self.executable.bytes;
         record.candidate = self.candidate;
-        record.trial_candidate = self.trial.map_or(0, |trial| trial.candidate);
-        record.trial_token = self.trial.map_or(0, |trial| trial.token);
+        if let Some((first, more)) = self.trials.split_first() {
+            (record.trial_candidate, record.trial_token) = (first.candidate, first.token);
+            record.more_trials = more_trials(first.token, more);
+        }
         record.flags = self.flags;
         record.program_id = self.program_id;
         record.check = fnv32(record.as_bytes());
         record
     }
+}
+
+fn more_trials(first: u64, more: &[OfferedTrial]) -> [MoreTrial; MORE_TRIALS] {
+    let fits = |trial: &OfferedTrial| {
+        let after = u16::try_from(trial.token.wrapping_sub(first)).ok().filter(|after| *after > 0)?;
+        (trial.candidate != 0).then_some(MoreTrial { candidate: trial.candidate, after })
+    };
+    let mut trials = [MoreTrial::default(); MORE_TRIALS];
+    for (place, trial) in trials.iter_mut().zip(more.iter().map_while(fits)) {
+        *place = trial;
+    }
+    trials
+}
+
+/// The trials that a record offers, as a start takes them in turn.
+pub fn offered(record: &IndexEntry) -> impl Iterator<Item = OfferedTrial> {
+    let first = OfferedTrial { candidate: record.trial_candidate, token: record.trial_token };
+    let beside = |more: &MoreTrial| OfferedTrial {
+        candidate: more.candidate,
+        token: first.token.wrapping_add(u64::from(more.after)),
+    };
+    let all = std::iter::once(first).chain(record.more_trials.iter().map(beside));
+    all.take_while(|trial| trial.candidate != 0).collect::<Vec<_>>().into_iter()
 }
 
 /// The bytes of an entry by which it is found.

@@ -74,7 +74,7 @@ impl Index {
             detail: detail.clone(),
             uid,
             candidate: 0,
-            trial: None,
+            trials: vec![],
             flags: 0,
             program_id: 0,
         };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! systemd services as programs.
 
+use std::borrow::Cow;
+
 /// The systemd service a process belongs to, from the text of `/proc/PID/cgroup`: the last component that
 /// ends in `.service` of the unified hierarchy (`0::`), else of systemd's own (`:name=systemd:`).
 #[must_use]
@@ -12,10 +14,26 @@ pub fn unit_of_cgroup(text: &str) -> Option<&str> {
 /// How a program that is a service is written where programs are named: `unit NAME`.
 const UNIT: &str = "unit ";
 
-/// The text for a service of that name, in place of what an interpreter is given.
+/// The service whose instances are one program: `x@.service` for `x@1.service`, the same for all others.
+#[must_use]
+pub fn template_of_unit(name: &str) -> Cow<'_, str> {
+    match name.split_once('@') {
+        Some((template, _)) if !template.is_empty() => Cow::Owned(format!("{template}@.service")),
+        _ => Cow::Borrowed(name),
+    }
+}
+
+/// The text for a service of that name, in place of what an interpreter is given. Instances of a template have
+/// one text.
 #[must_use]
 pub fn detail_of_unit(name: &str) -> String {
-    format!("{UNIT}{name}")
+    format!("{UNIT}{}", template_of_unit(name))
+}
+
+/// How a program is called now whose text an earlier version, or a person, has written.
+#[must_use]
+pub fn with_templates(text: &str) -> String {
+    unit_of_detail(text).map_or_else(|| text.to_owned(), detail_of_unit)
 }
 
 /// The other way of [`detail_of_unit`].
@@ -45,5 +63,21 @@ mod tests {
         );
         assert_eq!(unit_of_cgroup("0::/user.slice/session-1.scope\n"), None);
         assert_eq!(unit_of_cgroup("0::/.service\n"), None);
+    }
+
+    #[test]
+    fn instances_of_a_template_are_one_program() {
+        for (unit, program) in [
+            ("x@1.service", "unit x@.service"),
+            ("x@2.service", "unit x@.service"),
+            ("x@a@b.c.service", "unit x@.service"),
+            ("x@.service", "unit x@.service"),
+            ("x.service", "unit x.service"),
+            ("@x.service", "unit @x.service"),
+        ] {
+            assert_eq!(detail_of_unit(unit), program);
+            assert_eq!(with_templates(&format!("unit {unit}")), program);
+        }
+        assert_eq!(with_templates("/srv/unit x@1.service"), "/srv/unit x@1.service", "no unit");
     }
 }

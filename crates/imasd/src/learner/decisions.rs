@@ -2,10 +2,13 @@
 //! Judging programs, and offering their trials.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use imas_core::decision::{Conditions, Decision, trial_beside};
-use imas_core::{ProfileView, Reason};
+use imas_abi::MORE_TRIALS;
+use imas_core::decision::{Conditions, Decision, trials_side_by_side};
+use imas_core::profile::CandidateView;
+use imas_core::{ProfileView, Reason, SYSTEM};
 use imas_engine::inspect;
 use imas_engine::start_plan::{StartPlan, decided, valid_until_s};
 use imas_linux::clock::now_unix_s;
@@ -81,60 +84,124 @@ impl Learner {
         self.offer(id)
     }
 
-    /// A trial was taken: another instance may have another candidate at the same time.
+    /// A trial was taken, or time has passed: another instance may have another candidate at the same time.
     pub(super) fn offer_beside(&mut self, id: RowId) {
         if let Err(error) = self.offer(id) {
             tracing::warn!(PROGRAM_ID = id, "no trial could be offered: {error:#}");
         }
     }
 
-    /// Brings the offered trial into line with the plan.
+    /// Brings the offers of programs with replicas into line: these have grown old enough by now, or were
+    /// offered trials together that not all expected starts have taken in time.
+    pub(super) fn renew_offers(&mut self) {
+        let is_one = |known: &&TrackedProgram| {
+            known.trial.untaken().len() > 1 || known.trial.is_begun() || known.replicas.are_possible()
+        };
+        let several: Vec<_> = self.programs.all().filter(is_one).map(|known| known.program.id).collect();
+        several.into_iter().for_each(|id| self.offer_beside(id));
+    }
+
+    /// Brings the offered trials into line with the plan.
     fn offer(&mut self, id: RowId) -> Result<()> {
-        let least_s = self.parts.config.own.worth_life_s;
-        let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
-        let wanted = wanted(known, &self.parts.conditions, least_s);
-        let offered = known.trial.untaken();
-        if wanted.as_deref() == offered.map(|offer| offer.candidate.as_str()) {
-            return Ok(());
-        }
-        if let Some(offer) = offered {
-            self.parts.store.get().withdraw(&offer.token)?;
-            known.trial.withdraw();
+        let own = &self.parts.config.own;
+        let expected = Expected { least_s: own.worth_life_s, window: window(own.sample_after_s) };
+        let Some(known) = self.programs.get_mut(id).filter(|known| known.profile.is_some()) else {
+            return Ok(()); // programs are being read: processes that have taken trials are not found yet
+        };
+        let wanted = wanted(known, &self.parts.conditions, &expected);
+        let (over, missing) = differences(known, wanted);
+        self.withdraw(id, &over)?;
+        missing.into_iter().try_for_each(|candidate| self.make_offer(id, candidate))
+    }
+
+    /// These trials are no longer to be offered.
+    pub(super) fn withdraw(&mut self, id: RowId, tokens: &[String]) -> Result<(), StoreError> {
+        for token in tokens {
+            self.parts.store.get().withdraw(token)?;
+            if let Some(known) = self.programs.get_mut(id) {
+                known.trial.withdraw(token);
+            }
             self.events.changed = true;
         }
-        match wanted.filter(|_| !known.trial.pauses(now_unix_s())) {
-            Some(candidate) => self.make_offer(id, candidate),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn make_offer(&mut self, id: RowId, candidate: String) -> Result<()> {
-        let token = format!("{:016x}", rand::random::<u64>().max(1));
         let retest_s = self.limits().retest_s;
+        let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
+        let token = format!("{:016x}", known.trial.next_token());
         let offer = Offer { token, program: id, candidate, retest_s, at_s: now_unix_s() };
         let store = self.parts.store.get();
         store.add_offer(&offer)?;
-        if let Some(known) = self.programs.get_mut(id) {
-            let begun = Some((offer.token.clone(), retest_s));
-            let decision = Decision { candidate: offer.candidate.clone(), ..known.plan.decision.clone() };
-            store.record(id, &decided(&decision, begun))?;
-            known.trial.begin(offer);
-        }
+        let begun = Some((offer.token.clone(), retest_s));
+        let decision = Decision { candidate: offer.candidate.clone(), ..known.plan.decision.clone() };
+        store.record(id, &decided(&decision, begun))?;
+        known.trial.begin(offer);
         self.events.changed = true;
         Ok(())
     }
 }
 
-/// The candidate of the next trial. While one runs, its result is waited for, unless several instances of the
-/// program live side by side.
-fn wanted(known: &mut TrackedProgram, conditions: &Conditions, least_s: f64) -> Option<String> {
-    let planned = known.plan.trial()?;
-    let running = known.trial.running();
-    if running.is_empty() {
-        return Some(planned.to_owned());
+/// The longest time between the first and the last start of one deployment.
+const LONGEST_DEPLOYMENT: Duration = Duration::from_secs(300);
+
+/// The starts of one deployment: each has half of its sample beside the first.
+fn window(sample_after_s: f64) -> Duration {
+    Duration::try_from_secs_f64(sample_after_s / 2.0)
+        .map_or(LONGEST_DEPLOYMENT, |half| half.min(LONGEST_DEPLOYMENT))
+}
+
+/// What is expected of a program's replicas.
+struct Expected {
+    /// Those that lived for so long count, seconds.
+    least_s: f64,
+    /// They start within this time.
+    window: Duration,
+}
+
+/// The candidates that are to be on offer. While a trial runs, its result is waited for, unless several
+/// instances of the program live side by side.
+fn wanted(known: &mut TrackedProgram, conditions: &Conditions, expected: &Expected) -> Vec<String> {
+    let Some(planned) = known.plan.trial().filter(|_| !known.trial.pauses(now_unix_s())) else {
+        return vec![];
+    };
+    let replicas = known.replicas.count(expected.least_s).min(1 + MORE_TRIALS);
+    if replicas >= 2 && known.trial.is_being_taken(expected.window) {
+        return still_usable(known);
     }
-    let profile = known.profile.as_ref().filter(|_| known.replicas.are_there(least_s))?;
-    trial_beside(profile, conditions, &running).map(str::to_owned)
+    known.trial.close();
+    let running = known.trial.running();
+    let room = replicas.saturating_sub(running.len());
+    let profile = known.profile.as_ref().filter(|_| replicas >= 2);
+    let together = profile.map(|profile| trials_side_by_side(profile, conditions, &running, room));
+    match together.filter(|together| !together.is_empty()) {
+        Some(together) => together.into_iter().map(str::to_owned).collect(),
+        None if running.is_empty() => vec![planned.to_owned()],
+        None => vec![],
+    }
+}
+
+/// The trials of a deployment that starts are taking, less those of candidates that harmed one of them.
+fn still_usable(known: &TrackedProgram) -> Vec<String> {
+    let is_usable = |name: &&str| {
+        let view = known.profile.as_ref().and_then(|profile| profile.candidate(name));
+        *name == SYSTEM || view.is_some_and(CandidateView::is_usable)
+    };
+    let untaken = known.trial.untaken().iter().map(|offer| offer.candidate.as_str());
+    untaken.filter(is_usable).map(str::to_owned).collect()
+}
+
+/// Tokens of the offers that are not wanted, and the candidates of those that are missing.
+fn differences(known: &TrackedProgram, wanted: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let mut missing = wanted;
+    let mut over = vec![];
+    for offer in known.trial.untaken() {
+        match missing.iter().position(|candidate| *candidate == offer.candidate) {
+            Some(at) => drop(missing.remove(at)),
+            None => over.push(offer.token.clone()),
+        }
+    }
+    (over, missing)
 }
 
 /// One line in the log for each quarantine that is new, and for each that is over.

@@ -25,7 +25,7 @@ use anyhow::Result;
 use imas_core::Conditions;
 use imas_engine::daemon_status::DaemonCounters;
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::Executable;
+use imas_linux::index::{Executable, with_templates};
 use imas_store::daemon::{Offer, Witness};
 use imas_store::{RowId, StoreError};
 
@@ -192,12 +192,13 @@ impl Learner {
         }
     }
 
-    /// Programs whose decision may change by time alone.
+    /// Programs whose decision or offers may change by time alone.
     pub(crate) fn judge_due(&mut self) {
         let now_s = now_unix_s();
         let due = self.programs.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
         let due: Vec<_> = due.map(|known| known.program.id).collect();
         due.into_iter().for_each(|id| self.judge(id));
+        self.renew_offers();
     }
 
     /// Takes up what other processes have written into the store, if they have.
@@ -220,8 +221,15 @@ impl Learner {
         }
     }
 
-    /// Reads all programs of the store, and which trials are on offer.
+    /// Reads all programs of the store, and which trials are on offer, and judges them.
     pub(crate) fn read_programs(&mut self) -> Result<()> {
+        self.load_programs()?;
+        self.judge_all();
+        Ok(())
+    }
+
+    /// The same without judging: nothing is offered or withdrawn yet.
+    pub(crate) fn load_programs(&mut self) -> Result<()> {
         let programs = self.parts.store.get().programs()?;
         let mut offers = self.parts.store.get().offers()?;
         for id in self.programs.ids() {
@@ -236,7 +244,6 @@ impl Learner {
             self.programs.put(known);
         }
         self.events.changed = true; // what was forgotten is judged no more
-        self.judge_all();
         Ok(())
     }
 
@@ -279,6 +286,19 @@ impl Learner {
         }
     }
 
+    /// Instances of a template that an earlier version has stored as programs of their own become one
+    /// program: the first one's history is kept.
+    pub(crate) fn join_instances(&mut self) {
+        let read = self.parts.store.get().programs();
+        for program in self.stored(read).unwrap_or_default() {
+            let detail = with_templates(&program.detail);
+            if !program.domain.is_own() && detail != program.detail {
+                let renamed = self.parts.store.get_mut().rename_detail(program.id, &detail);
+                self.stored(renamed);
+            }
+        }
+    }
+
     /// Seconds between two tests of one candidate, and the most tests of each.
     fn limits(&self) -> imas_core::paper::Limits {
         self.parts.config.rules.limits(self.parts.retest_s)
@@ -304,8 +324,8 @@ impl Learner {
         if let Some(known) = self.programs.get_mut(id) {
             known.seen = Some(Instant::now());
             known.replicas.note(process.identity);
-            // Its first trial may have been taken before it was known to have replicas.
-            if !known.trial.running().is_empty() {
+            // Its first trial may have been offered, or taken, before it was known to have replicas.
+            if known.replicas.are_possible() {
                 self.offer_beside(id);
             }
         }

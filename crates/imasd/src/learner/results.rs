@@ -151,11 +151,14 @@ impl Learner {
     /// yet.
     fn fail_offer(&mut self, id: RowId, token: Option<&str>) {
         let Some(known) = self.programs.get_mut(id) else { return };
-        let untaken = || known.trial.untaken().map(|offer| offer.token.clone());
-        let token = token.map(str::to_owned).or_else(untaken).unwrap_or_default();
+        let mut offered = known.trial.untaken().iter().map(|offer| offer.token.clone());
+        let token = token.map(str::to_owned).or_else(|| offered.next()).unwrap_or_default();
         known.look_again_s = Some(known.trial.fail(&token, now_unix_s()));
+        // The others of a deployment must not all end in the same way.
+        let offered: Vec<_> = known.trial.untaken().iter().map(|offer| offer.token.clone()).collect();
         self.events.changed = true;
-        let withdrawn = self.parts.store.get().withdraw(&token);
+        let withdrawn = self.parts.store.get().withdraw(&token).map(drop);
+        let withdrawn = withdrawn.and_then(|()| self.withdraw(id, &offered));
         self.stored(withdrawn);
     }
 
