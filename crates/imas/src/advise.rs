@@ -22,7 +22,7 @@ use crate::choice;
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::output;
-use crate::program_view::{State, state};
+use imas_view::program_view::{State, state};
 
 /// With fewer trials on either side, no saving is reported.
 const FEWEST: usize = 3;

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::drop_in::{self, Found};
 use crate::message::{self, Hinted};
 use crate::output;
-use crate::program_view::state;
+use imas_view::program_view::state;
 use crate::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
 use crate::unit::{self, Unit, systemctl};
 use crate::watch::{self, WatchRecord};

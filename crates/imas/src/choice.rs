@@ -11,8 +11,8 @@ use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, V
 
 use crate::context::Context;
 use crate::message::Hinted;
-use crate::program_view::State;
-use crate::under_way::UnderWay;
+use imas_view::program_view::State;
+use imas_view::under_way::UnderWay;
 
 /// The candidate that was learned for the program; `None` while its tests are not done or when nothing can
 /// serve it.

@@ -19,7 +19,7 @@ use crate::cli::Places;
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::profile::find;
-use crate::program_view::state;
+use imas_view::program_view::state;
 use crate::service_args::{EnvArgs, Format};
 use crate::{bundle, choice, drop_in, message, output};
 
