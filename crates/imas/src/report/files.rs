@@ -11,8 +11,8 @@ use imas_core::split::Split;
 use imas_report::html::{MemorySection, ProgramFindings, ProgramSection, ReportPage};
 
 use super::counted;
-use imas_view::added_up;
 use crate::message::Hinted;
+use imas_view::added_up;
 
 pub(super) fn page(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportPage> {
     let data = imas_runs::data::read_data(files)?;
