@@ -12,6 +12,7 @@ use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::flags::Places;
 use imas_linux::clock::now_unix_s;
 use imas_linux::running::RealCandidates;
+use imas_store::decisions::Decided;
 use imas_store::samples::StoredProgram;
 
 use crate::arena_estimate::CANDIDATE;
@@ -149,6 +150,13 @@ impl Observer {
         Some(point)
     }
 
+    /// The newest decisions about a program, newest first; none where they cannot be read.
+    #[must_use]
+    pub fn decisions(&self, store: StoreKind, number: i64, most: u32) -> Vec<Decided> {
+        let source = self.sources.iter().find(|source| source.kind == store);
+        source.map(|source| source.decisions(number, most)).unwrap_or_default()
+    }
+
     /// Every process's own reading; those that have ended are dropped.
     fn read_processes(&mut self, at: Instant) {
         let mut before = std::mem::take(&mut self.processes);
@@ -221,6 +229,8 @@ impl Observer {
             uid: identity.uid,
             program: named(identity, stored.map(|(_, program)| program)),
             path: identity.program.path.to_string_lossy().into_owned(),
+            detail: stored
+                .map_or_else(|| identity.program.detail.clone(), |(_, program)| program.detail.clone()),
             number: stored.map(|(_, program)| program.id),
             store: stored.map(|(kind, _)| kind),
             unit: identity.unit.clone(),

@@ -12,6 +12,7 @@ use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::detail_of_unit;
+use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
 use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
@@ -155,6 +156,12 @@ impl ProgramSource {
     /// What is kept of the program, whether it is up to date or not.
     pub(crate) fn facts(&self, program: RowId) -> Option<&ProgramFacts> {
         self.facts.get(&program).map(|kept| &kept.facts)
+    }
+
+    /// The newest decisions about the program, newest first; none where they cannot be read.
+    pub(crate) fn decisions(&self, program: RowId, most: u32) -> Vec<Decided> {
+        let read = |store: &Store| store.decisions(program, most).ok();
+        self.store.as_ref().and_then(read).unwrap_or_default()
     }
 
     /// Whether the program has to be worked out for processes that are on that candidate.

@@ -44,6 +44,8 @@ pub struct LiveProcess {
     pub program: String,
     /// Path of the executable.
     pub path: String,
+    /// What an interpreter runs, or the service; empty for most programs.
+    pub detail: String,
     /// Number of the program in the store; None where the store does not know it.
     pub number: Option<i64>,
     /// The store that knows the program.

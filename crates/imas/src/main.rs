@@ -22,6 +22,7 @@ mod env;
 mod examples;
 mod explain;
 mod export;
+mod external;
 mod harvest;
 mod last_look;
 mod lines_args;
