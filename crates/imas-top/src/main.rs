@@ -29,6 +29,8 @@ mod once;
 mod page;
 mod pane;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod theme;
 mod words;
 
