@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 /// Share of the time since the last look that may be spent.
-const SHARE: f64 = 0.004;
+const SHARE: f64 = 0.001;
 
 /// Time for one kind of work in one look.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use crate::machine;
 use crate::memory_point::MemoryPoint;
 use crate::program_facts::ProgramFacts;
 use crate::program_source::ProgramSource;
-use crate::reading;
+use crate::reading::ProcessReader;
 use crate::snapshot::{Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
 use crate::tracked::Tracked;
 use crate::unfit_files::UnfitFiles;
@@ -38,6 +38,7 @@ pub struct Observer {
     run_dir: PathBuf,
     sources: Vec<ProgramSource>,
     candidates: RealCandidates,
+    reader: ProcessReader,
     processes: HashMap<u32, Tracked>,
     unfit: UnfitFiles,
     daemon: Daemon,
@@ -90,6 +91,7 @@ impl Observer {
             run_dir: run_dir.to_owned(),
             sources,
             candidates,
+            reader: ProcessReader::default(),
             processes: HashMap::new(),
             unfit: UnfitFiles::default(),
             daemon: Daemon::default(),
@@ -160,7 +162,7 @@ impl Observer {
     /// Every process's own reading; those that have ended are dropped.
     fn read_processes(&mut self, at: Instant) {
         let mut before = std::mem::take(&mut self.processes);
-        for reading in reading::all() {
+        for reading in self.reader.all() {
             let pid = reading.pid;
             let known = before.remove(&pid).filter(|known| known.now.start_ticks == reading.start_ticks);
             let tracked = match known {

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is read of every process at every look: one file, `/proc/PID/stat`.
 
-use procfs::process::{Process, Stat, all_processes};
+use std::collections::HashSet;
+use std::io::Read;
+
+use procfs::FromRead;
+use procfs::process::Stat;
 
 /// `PF_KTHREAD` of linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
+/// Longer than any `stat`: 52 numbers and a name.
+const BUFFER: usize = 2048;
 
 /// One process at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,18 +34,45 @@ pub(crate) struct Image {
     stack: u64,
 }
 
-/// Every process but kernel threads and zombies.
-pub(crate) fn all() -> Vec<Reading> {
-    let processes = all_processes().into_iter().flatten().flatten();
-    processes.filter_map(|process| of(&process)).collect()
+/// Reads every process. Kernel threads, which are many, are read at some looks only.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessReader {
+    buffer: Vec<u8>,
+    kernel_threads: HashSet<u32>,
+    looks: u32,
 }
 
-fn of(process: &Process) -> Option<Reading> {
-    let stat = process.stat().ok()?;
-    if stat.flags & KERNEL_THREAD != 0 || (matches!(stat.state, 'Z' | 'X') && stat.num_threads <= 1) {
-        return None;
+/// After this number of looks a pid that was a kernel thread's is read again: it may be a process's by now.
+const KERNEL_LOOKS: u32 = 15;
+
+impl ProcessReader {
+    /// Every process but kernel threads and zombies.
+    pub(crate) fn all(&mut self) -> Vec<Reading> {
+        self.looks += 1;
+        if self.looks.is_multiple_of(KERNEL_LOOKS) {
+            self.kernel_threads.clear();
+        }
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter_map(|pid| self.read(pid)).collect()
     }
-    Some(reading(stat))
+
+    /// By three system calls.
+    fn read(&mut self, pid: u32) -> Option<Reading> {
+        if self.kernel_threads.contains(&pid) {
+            return None;
+        }
+        self.buffer.resize(BUFFER, 0);
+        let mut file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+        let len = file.read(&mut self.buffer).ok()?;
+        let stat = Stat::from_read(&self.buffer[..len]).ok()?;
+        if stat.flags & KERNEL_THREAD != 0 {
+            self.kernel_threads.insert(pid);
+            return None;
+        }
+        let has_ended = matches!(stat.state, 'Z' | 'X') && stat.num_threads <= 1;
+        (!has_ended).then(|| reading(stat))
+    }
 }
 
 fn reading(stat: Stat) -> Reading {
@@ -51,5 +84,21 @@ fn reading(stat: Stat) -> Reading {
         cpu_s: (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64,
         resident_bytes: stat.rss * procfs::page_size(),
         image: Image { name: stat.comm, code: stat.startcode, stack: stat.startstack },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_read_and_kernel_threads_are_not() {
+        let mut reader = ProcessReader::default();
+        for _ in 0..2 {
+            let all = reader.all();
+            let own = all.iter().find(|reading| reading.pid == std::process::id()).unwrap();
+            assert!(own.resident_bytes > 100_000 && own.threads >= 1 && own.start_ticks > 0, "{own:?}");
+            assert!(all.iter().all(|reading| !reader.kernel_threads.contains(&reading.pid)));
+        }
     }
 }

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,8 @@ struct Terminal {
     keys: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     output: Arc<Mutex<Vec<u8>>>,
+    /// The thread that reads ends after the next output.
+    is_closed: Arc<AtomicBool>,
     _home: tempfile::TempDir,
 }
 
@@ -41,14 +45,19 @@ impl Terminal {
         let output = Arc::new(Mutex::new(vec![]));
         let mut reader = pair.master.try_clone_reader().unwrap();
         let to = Arc::clone(&output);
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&is_closed);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
                 to.lock().unwrap().extend(&bytes[..count]);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         let keys = pair.master.take_writer().unwrap();
-        Self { master: pair.master, keys, child, output, _home: home }
+        Self { master: pair.master, keys, child, output, is_closed, _home: home }
     }
 
     fn text(&self) -> String {
@@ -57,6 +66,7 @@ impl Terminal {
 
     /// What is on the screen.
     fn screen(&self, rows: u16, cols: u16) -> String {
+        let [rows, cols] = [rows, cols].map(|size| NonZero::new(size).unwrap());
         let mut parser = vt100::Parser::new(rows, cols, 0);
         parser.process(&self.output.lock().unwrap());
         parser.screen().contents()
@@ -154,14 +164,10 @@ fn a_signal_ends_it_and_gives_the_terminal_back() {
 fn a_terminal_that_goes_away_ends_it() {
     let mut terminal = Terminal::start(&[]);
     terminal.shows("prefers:");
-    let Terminal { master, keys, child, .. } = &mut terminal;
-    // The other side closes.
-    drop(std::mem::replace(keys, Box::new(std::io::sink())));
-    let pid = child.process_id().unwrap();
-    let other = native_pty_system().openpty(SIZE).unwrap();
-    drop(std::mem::replace(master, other.master));
-    // The thread that reads holds the last copy until the program has ended or is told to.
-    assert!(Command::new("kill").args(["-HUP", &pid.to_string()]).status().unwrap().success());
+    terminal.is_closed.store(true, Ordering::Relaxed);
+    // Every copy of the other side is closed: here, and by the thread, for which the page draws its clock.
+    terminal.keys = Box::new(std::io::sink());
+    terminal.master = native_pty_system().openpty(SIZE).unwrap().master;
     terminal.ended();
 }
 
