@@ -191,12 +191,11 @@ impl Observer {
         for identity in self.processes.values().filter_map(|tracked| tracked.identity.as_ref()) {
             let on = identity.candidate.as_deref();
             match found(&self.sources, identity) {
-                Some((at, program)) => {
-                    if self.sources[at].is_stale(program.id, on) && budget.allows_more() {
-                        let done = self.sources[at].work_out(&program, on);
-                        problems.extend(done.err().map(|error| format!("{program}: {error:#}")));
-                    }
+                Some((at, program)) if self.sources[at].is_stale(program.id, on) && budget.allows_more() => {
+                    let done = self.sources[at].work_out(&program, on);
+                    problems.extend(done.err().map(|error| format!("{program}: {error:#}")));
                 }
+                Some(_) => {}
                 None if self.unfit.lacks(&identity.program.path) && budget.allows_more() => {
                     self.unfit.read(&identity.program.path);
                 }

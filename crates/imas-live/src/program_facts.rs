@@ -83,7 +83,8 @@ fn since(store: &Store, state: &State) -> Result<Option<f64>> {
 fn process_state(state: &State, since_unix_s: Option<f64>) -> ProcessState {
     let decision = &state.decision;
     let candidate = decision.candidate.clone();
-    let because = || decision.evidence.first().map_or(decision.reason.sentence(), |one| one.value.as_str());
+    let because =
+        || decision.evidence.first().map_or_else(|| decision.reason.sentence(), |one| one.value.as_str());
     match decision.reason {
         Reason::Excluded => ProcessState::Excluded,
         Reason::Pinned | Reason::PinnedUnavailable => {
