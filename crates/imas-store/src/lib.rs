@@ -12,6 +12,7 @@
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
+//! - [`revision`]: whether anything about a program has changed
 //! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
 
 pub mod daemon;
@@ -19,6 +20,7 @@ pub mod decisions;
 pub mod domain;
 pub mod memory;
 pub mod overrides;
+pub mod revision;
 pub mod samples;
 mod schema;
 mod view;

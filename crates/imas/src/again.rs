@@ -5,8 +5,8 @@ use imas_core::adaptive::AdaptiveState;
 use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
-use crate::program_view::State;
-use crate::when::when;
+use imas_view::program_view::State;
+use imas_view::when::when;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 

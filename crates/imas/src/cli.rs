@@ -101,6 +101,12 @@ pub(crate) enum Command {
     System(crate::system::SystemArgs),
     /// What is known of a program, or of all, as one page for a browser
     Report(ReportArgs),
+    /// Running processes: their allocators, memory and gains, on a terminal; 'imas top --help' has the options
+    #[command(disable_help_flag = true)]
+    Top(ExternalArgs),
+    /// The same and more as pages for a browser, and figures for Prometheus; 'imas serve --help' has the options
+    #[command(disable_help_flag = true)]
+    Serve(ExternalArgs),
     /// Moved to `imas-lab`
     #[command(hide = true, disable_help_flag = true)]
     Study(MovedArgs),
@@ -115,6 +121,14 @@ pub(crate) enum Command {
     /// Write the man pages into a folder
     #[command(hide = true)]
     Manpages { folder: PathBuf },
+}
+
+/// Whatever follows a verb that is a program of its own: it goes there as it is.
+#[derive(Debug, Args)]
+pub(crate) struct ExternalArgs {
+    /// Options of that program
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// Whatever follows a verb that `imas-lab` has now: nothing of it is read.
@@ -353,6 +367,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_verb_of_its_own_gets_all_that_follows() {
+        let cli = Cli::parse_from(["imas", "--system", "top", "--once", "--json", "--help", "--store", "x"]);
+        let Command::Top(args) = cli.command else { panic!("not top") };
+        assert_eq!(args.words, ["--once", "--json", "--help", "--store", "x"]);
+        assert!(cli.places.system);
+        let cli = Cli::parse_from(["imas", "serve", "--help"]);
+        assert!(matches!(cli.command, Command::Serve(args) if args.words == ["--help"]));
+    }
+
     /// Every verb that answers can answer in JSON, and every one has an example.
     #[test]
     fn every_verb_has_json_and_an_example() {
@@ -362,8 +386,9 @@ mod tests {
             let asked = |verb: &&clap::Command| !verb.is_hide_set();
             let below = verb.has_subcommands() && verb.get_subcommands().filter(asked).all(has_json);
             assert!(
-                // The first is the program from then on, the second prints a script.
-                has_json(verb) || below || ["run", "completions"].contains(&name),
+                // The first is the program from then on, the second prints a script, the others are programs of
+                // their own.
+                has_json(verb) || below || ["run", "completions", "top", "serve"].contains(&name),
                 "{name} lacks --json"
             );
             let shown = verb.get_subcommands().filter(|below| !below.is_hide_set());

@@ -9,8 +9,8 @@ use imas_engine::manual;
 use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::{
-    advise, apply, bench, bundle, doctor, env, explain, list, overrides, record, replay, report, show, start,
-    status, system, tune, watch,
+    advise, apply, bench, bundle, doctor, env, explain, external, list, overrides, record, replay, report,
+    show, start, status, system, tune, watch,
 };
 
 /// Does what was asked.
@@ -45,6 +45,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Suite(_) => moved("suite"),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
+        Command::Top(args) => match external::run("imas-top", places, &args.words)? {},
+        Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
         Command::Study(_) => moved("study"),
         Command::Simulate(_) => moved("simulate"),
         Command::Completions { shell } => completions(shell),

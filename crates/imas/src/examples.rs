@@ -63,6 +63,15 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("imas list --json", "for scripts"),
         ],
     ),
+    (
+        "top",
+        &[
+            ("imas top", "your processes; with sudo everybody's"),
+            ("imas top --sort gain", "what a restart would gain most"),
+            ("imas top --once --json", "for scripts"),
+        ],
+    ),
+    ("serve", &[("imas serve", "pages for a browser on this machine")]),
     ("show", &[("imas show", "all programs"), ("imas show sqlite3", "what each candidate costs it")]),
     (
         "explain",

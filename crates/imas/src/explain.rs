@@ -18,11 +18,11 @@ use crate::again::again;
 use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
-use crate::picks;
 use crate::profile::find;
-use crate::program_view::{State, state};
 use crate::show::{next_line, splits, table};
-use crate::when::when;
+use imas_view::picks;
+use imas_view::program_view::{State, state};
+use imas_view::when::when;
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;
@@ -40,7 +40,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
     let state = state(context, &store, find(&store, program)?, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
     if args.json.json {
-        let all = picks::picks(&state);
+        let all = picks::picks(&state.profile);
         let quarantines: Vec<_> =
             state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref()).collect();
         output::json(&json!({
@@ -72,7 +72,7 @@ fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
     }
-    for line in picks::gain_lines(&picks::picks(state)) {
+    for line in picks::gain_lines(&picks::picks(&state.profile)) {
         writeln!(text, "  {line}")?;
     }
     if let Some(confidence) = confidence(state) {

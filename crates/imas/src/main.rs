@@ -4,7 +4,6 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it
 //! is only put together.
 
-mod activity;
 mod advise;
 mod again;
 mod applied;
@@ -23,6 +22,7 @@ mod env;
 mod examples;
 mod explain;
 mod export;
+mod external;
 mod harvest;
 mod last_look;
 mod lines_args;
@@ -30,11 +30,9 @@ mod list;
 mod man;
 mod noise;
 mod overrides;
-mod picks;
 mod process_memory;
 mod profile;
 mod program_names;
-mod program_view;
 mod record;
 mod replay;
 mod report;
@@ -47,10 +45,8 @@ mod system;
 mod trace_args;
 mod tune;
 mod tune_args;
-mod under_way;
 mod unit;
 mod watch;
-mod when;
 mod wrapper;
 
 use std::process::ExitCode;

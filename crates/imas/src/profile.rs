@@ -1,44 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of a program as `imas` sees it, and the program that the user means.
+//! The program that the user means.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use imas_core::ProfileView;
-use imas_engine::candidates::CandidateRules;
-use imas_engine::state::ProgramState;
-use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
-use crate::cli::RulesArgs;
-use crate::context::Context;
 use crate::message::Hinted;
 use crate::program_names::names;
-
-/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as
-/// it is now.
-pub(crate) fn state(
-    context: &Context,
-    store: &Store,
-    program: StoredProgram,
-    build_id: &str,
-) -> Result<ProgramState> {
-    let rules = CandidateRules {
-        catalogue: &context.catalogue,
-        configured: context.config.candidates.as_deref(),
-        disabled: &store.disabled()?,
-        is_usable: &|candidate| context.obstacle(candidate, Some(store)).is_none(),
-    };
-    Ok(ProgramState::read(store, program, build_id, &rules)?)
-}
-
-/// The profile of that state at this moment, under the configured rules.
-pub(crate) fn profile(state: &ProgramState, context: &Context, rules: &RulesArgs) -> ProfileView {
-    let policy = context.config.policy(rules, &state.program.path, &state.program.detail);
-    state.profile(&policy, context.limits, now_unix_s())
-}
 
 /// The program of the store that the user means: a number, a path, or a name found in PATH.
 pub(crate) fn find(store: &Store, word: &OsStr) -> Result<StoredProgram> {

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::latency::Latency;
 use imas_report::format::counted;
 use imas_report::html;
 use serde_json::json;
@@ -66,20 +65,4 @@ fn program_among_files(error: anyhow::Error, files: &[PathBuf], program: Option<
         }
         _ => error,
     }
-}
-
-/// One for each class of calls.
-fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::LatencySection> {
-    let ns_per_tick = of_each.iter().map(|latency| latency.ns_per_tick).find(|ns| *ns > 0.0);
-    let classes = Latency::CLASSES.into_iter().enumerate();
-    classes
-        .map(|(i, class)| {
-            let mut sum: Vec<u64> = vec![];
-            for histogram in of_each.iter().map(|latency| latency.classes()[i].histogram()) {
-                sum.resize(sum.len().max(histogram.len()), 0);
-                sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(n));
-            }
-            html::LatencySection { class, candidate: candidate.to_owned(), histogram_ticks: sum, ns_per_tick }
-        })
-        .collect()
 }

@@ -4,23 +4,21 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::adaptive::{Judgement, Status};
+use imas_core::ProfileView;
+use imas_core::adaptive::Judgement;
 use imas_core::candidate::NotCounted;
-use imas_core::profile::CandidateView;
-use imas_core::quarantine::Quarantine;
-use imas_core::sample::PageKind;
-use imas_core::{ProfileView, SYSTEM};
 use imas_report::format;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
+use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
 
 use crate::cli::ShowArgs;
 use crate::context::Context;
 use crate::output;
-use crate::picks::{self, StoredPick};
 use crate::profile::find;
-use crate::program_view::{State, state};
+use imas_view::picks::{self, StoredPick};
+use imas_view::program_view::{State, state};
 
 pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::harvest::view(context)?;
@@ -40,17 +38,14 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
     let mut text = format!("{program} (number {})\n\n", program.id);
     text.push_str(&table(&state));
     text.push('\n');
-    picks::gain_lines(&picks::picks(&state)).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    picks::gain_lines(&picks::picks(&state.profile))
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&splits(&state));
     text.push_str(&next_line(&state));
     text.push_str(&nothing_learned(&state));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How many of the stored starts were trials.
-pub(crate) fn trials(state: &State) -> usize {
-    state.known.records.iter().filter(|record| record.sample.kind == PageKind::Trial).count()
 }
 
 /// The reason why no trial has figures; empty otherwise.
@@ -100,7 +95,7 @@ pub(crate) fn next_line(state: &State) -> String {
 
 /// What is known of every candidate, as the policy in force sees it.
 pub(crate) fn table(state: &State) -> String {
-    let picks = picks::picks(state);
+    let picks = picks::picks(&state.profile);
     match &state.judgement {
         Some(judgement) => adaptive_table(&state.profile, judgement, &picks),
         None => paper_table(&state.profile, &picks),
@@ -138,88 +133,15 @@ fn adaptive_table(profile: &ProfileView, judgement: &Judgement, picks: &[StoredP
     imas_report::table::plain(&head, rows)
 }
 
-/// Where a candidate stands, in words.
-pub(crate) fn standing_words(view: &CandidateView, status: Status) -> String {
-    let words = words(view, status);
-    match status {
-        Status::Left => words.to_owned(),
-        _ if view.tested => words.to_owned(),
-        _ => format!("{words}; not in the set"),
-    }
-}
-
-fn hung(view: &CandidateView) -> bool {
-    view.quarantine.as_ref().is_some_and(Quarantine::is_hang)
-}
-
-/// A status in words.
-fn words(view: &CandidateView, status: Status) -> &'static str {
-    match status {
-        _ if view.name == SYSTEM => "the reference",
-        Status::Incumbent => "in use",
-        Status::Open => "open",
-        Status::Proven => "proven better",
-        Status::Worse => "worse than the best",
-        Status::NoBetter => "no better than the best",
-        Status::NotProvable => "cannot be proven better",
-        Status::Regressed => "was better, now worse",
-        Status::Void => "its trials yield no figures",
-        Status::Ineligible if hung(view) => "quarantined: hung",
-        Status::Ineligible if view.quarantine.is_some() => "quarantined",
-        Status::Ineligible if !view.available => "not usable here",
-        Status::Ineligible => "above the memory limit",
-        Status::Left => "not in the set",
-    }
-}
-
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
 fn paper_table(profile: &ProfileView, picks: &[StoredPick]) -> String {
     imas_report::table::plain(&PAPER_HEAD, paper_rows(profile, picks))
 }
 
-/// The columns of [`paper_rows`].
-pub(crate) const PAPER_HEAD: [&str; 7] =
-    ["candidate", "tests", "ns per operation", "fragmentation %", "heap MiB", "picks", ""];
-
-/// A row for each candidate.
-pub(crate) fn paper_rows<'a>(
-    profile: &'a ProfileView,
-    picks: &'a [StoredPick],
-) -> impl Iterator<Item = Vec<String>> + 'a {
-    profile.candidates.iter().map(|view| {
-        let summary = &view.summary;
-        let figure = |text: String| if summary.has_data() { text } else { "-".to_owned() };
-        vec![
-            view.name.clone(),
-            summary.count.to_string(),
-            figure(format!("{:.1}", summary.ns_per_op)),
-            figure(format!("{:.1}", summary.frag * 100.0)),
-            figure(format::mib(summary.heap_bytes)),
-            picks::marks(picks, &view.name).join(", "),
-            remark(view),
-        ]
-    })
-}
-
-fn remark(view: &CandidateView) -> String {
-    let left = (!view.tested).then(|| "not in the set".to_owned());
-    left.into_iter().chain(Some(counted(view)).filter(|text| !text.is_empty())).collect::<Vec<_>>().join("; ")
-}
-
-fn counted(view: &CandidateView) -> String {
-    match (&view.quarantine, view.available, view.left_out.len()) {
-        (Some(_), _, _) if hung(view) => "quarantined: hung".to_owned(),
-        (Some(_), _, _) => "quarantined".to_owned(),
-        (None, false, _) => "not usable here".to_owned(),
-        (None, true, 0) => String::new(),
-        (None, true, left_out) => format!("{left_out} not counted"),
-    }
-}
-
 /// The shape of `imas show PROGRAM --json`.
 fn one_json(state: &State) -> Value {
     let profile = &state.profile;
-    let picks = picks::picks(state);
+    let picks = picks::picks(&state.profile);
     json!({
         "schema": 1,
         "program": state.known.program,

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use imas_abi::page_kind;
 use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
@@ -39,13 +39,13 @@ use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
 use imas_store::{RowId, Store};
+use imas_view::profile;
 
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::message;
-use crate::profile;
-use crate::under_way;
 use crate::wrapper::{self, Unwrapped};
+use imas_view::under_way;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
 /// take milliseconds.
@@ -237,7 +237,7 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
     let known = profile::state(&context, &store, program, &executable.build_id)?;
-    let conditions = conditions()?;
+    let conditions = imas_view::conditions::conditions()?;
     let profile = profile::profile(&known, &context, &args.rules);
     let trial_id = page::new_trial_id()?;
     let decision = if args.dry_run {
@@ -294,29 +294,14 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     })
 }
 
-/// The state of the machine and of this control group, in which the program will run, from /proc. Without it
-/// no decision is made, and the program is started untouched.
-pub(crate) fn conditions() -> Result<Conditions> {
-    let machine = imas_linux::conditions::now().context("the machine's load and memory")?;
-    let mut now = imas_linux::control_group::narrowed(machine);
-    now.weight_before =
-        weight_file().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());
-    Ok(now)
-}
-
 /// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
 fn keep_weight(conditions: &Conditions) {
     let weight = weight(conditions, Objective::Auto).w;
     if conditions.weight_before != Some(weight)
-        && let Some(file) = weight_file()
+        && let Some(file) = imas_view::conditions::weight_file()
     {
         let _ = std::fs::write(file, weight.to_string()); // without it the next start only lacks the damping
     }
-}
-
-/// Where that is: in the user's own folder of the session; without one there is no damping.
-fn weight_file() -> Option<PathBuf> {
-    Some(page::runtime_folder()?.join("imas.weight"))
 }
 
 /// The decision, recorded. A trial that another start is making at this moment is not made twice: trials side

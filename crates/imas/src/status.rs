@@ -2,15 +2,13 @@
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
-use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::{Index, offered};
 use imas_linux::process;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
@@ -21,7 +19,7 @@ use crate::cli::{RulesArgs, StatusArgs};
 use crate::context::Context;
 use crate::output;
 use crate::watch::WatchRecord;
-use crate::when::when;
+use imas_view::when::when;
 
 /// Exit status for "the daemon does not run".
 const NOT_RUNNING: u8 = 1;
@@ -81,53 +79,6 @@ pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
     Ok(if report.daemon.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
 }
 
-/// Why no program goes by the index now, though one is there.
-fn ineffective(run_dir: &Path) -> Option<String> {
-    if run_dir.join("disabled").exists() {
-        return Some(format!("{0} exists; to go on: rm {0}", run_dir.join("disabled").display()));
-    }
-    if is_full(&run_dir.join("state/u")) {
-        return Some(
-            "the place for programs' pages, state/u, is full; 'du' there says whose they are".to_owned(),
-        );
-    }
-    let index = Index::read(&run_dir.join("state/index")).ok()?;
-    let facts = index.facts();
-    if facts.disabled {
-        return Some("the daemon has disabled its index".to_owned());
-    }
-    let boot_id = process::boot_id().ok()?;
-    if facts.boot_id != boot_id {
-        return Some(format!(
-            "the index is of boot {}, and programs see boot {boot_id}; to mend it: imas system boot",
-            facts.boot_id
-        ));
-    }
-    let table = CatalogueTable::read(&run_dir.join("catalogue")).ok()?;
-    let other = "the index is of another catalogue than the approved one; imasd mends it within seconds";
-    (table.id() != facts.catalogue_id).then(|| other.to_owned())
-}
-
-fn is_full(folder: &Path) -> bool {
-    let room = nix::sys::statvfs::statvfs(folder);
-    room.is_ok_and(|room| room.blocks_available() == 0 || (room.files() > 0 && room.files_available() == 0))
-}
-
-/// By the daemon's number of the program: candidate in production, candidates on trial.
-fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
-    let table = CatalogueTable::read(&run_dir.join("catalogue")).ok();
-    let index = Index::read(&run_dir.join("state/index")).ok();
-    let (Some(table), Some(index)) = (table, index) else { return BTreeMap::new() };
-    let names: BTreeMap<u16, String> = table.names().collect();
-    let name = |id: u16| names.get(&id).cloned().unwrap_or_else(|| "system".to_owned());
-    let of_entry = |entry: &imas_abi::IndexEntry| {
-        let trials: Vec<_> = offered(entry).map(|trial| name(trial.candidate)).collect();
-        let trial = (!trials.is_empty()).then(|| trials.join(", "));
-        (entry.program_id, (name(entry.candidate), trial))
-    };
-    index.entries().map(of_entry).collect()
-}
-
 fn lines(
     context: &Context,
     store: &Store,
@@ -135,7 +86,7 @@ fn lines(
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for program in store.programs()? {
-        let state = crate::program_view::state(context, store, program, &RulesArgs::of_environment())?;
+        let state = imas_view::program_view::state(context, store, program, &RulesArgs::of_environment())?;
         let program = &state.known.program;
         let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
         let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
@@ -182,10 +133,10 @@ fn serving(context: &Context) -> BTreeMap<Serving, usize> {
 impl Report {
     fn now(args: &StatusArgs, context: &Context) -> Result<Self> {
         let store = Store::open_read_only(&context.store_path).ok();
-        let published = published(&args.run_dir);
+        let published = imas_view::published::published(&args.run_dir);
         Ok(Self {
             daemon: DaemonStatus::read(&args.run_dir),
-            ineffective: ineffective(&args.run_dir),
+            ineffective: imas_view::published::ineffective(&args.run_dir),
             programs: store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?,
             disabled: store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?,
             serving: serving(context),

@@ -10,8 +10,9 @@ use imas_core::simulate::data::{Data, RawRun, RunKind};
 use imas_core::split::Split;
 use imas_report::html::{MemorySection, ProgramFindings, ProgramSection, ReportPage};
 
-use super::{added_up, counted};
+use super::counted;
 use crate::message::Hinted;
+use imas_view::added_up;
 
 pub(super) fn page(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportPage> {
     let data = imas_runs::data::read_data(files)?;
@@ -67,7 +68,7 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
             data.cpus(),
             text("kernel"),
             text("libc"),
-            crate::when::when(header.began_unix_s)
+            imas_view::when::when(header.began_unix_s)
         ));
     }
     notes

@@ -5,39 +5,56 @@ use anyhow::Result;
 use imas_core::adaptive::{self, Judgement};
 use imas_core::decision::Decision;
 use imas_core::{ProfileView, Reason};
+use imas_engine::context::Context;
+use imas_engine::flags::RulesArgs;
 use imas_engine::inspect;
 use imas_engine::start_plan::untouched;
 use imas_engine::state::ProgramState;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
-use crate::cli::RulesArgs;
-use crate::context::Context;
+use crate::conditions::conditions;
 use crate::profile;
-use crate::start::conditions;
 use crate::under_way::{self, UnderWay};
 
 /// Profile and present decision of a program.
-pub(crate) struct State {
-    pub(crate) known: ProgramState,
-    pub(crate) profile: ProfileView,
-    pub(crate) decision: Decision,
+#[derive(Debug)]
+pub struct State {
+    /// Everything that the decision rests on.
+    pub known: ProgramState,
+    /// The figures computed from it.
+    pub profile: ProfileView,
+    /// What the next start gets.
+    pub decision: Decision,
     /// The trial that another start is making, and that the next start therefore does not make.
-    pub(crate) under_way: Option<UnderWay>,
+    pub under_way: Option<UnderWay>,
     /// How `adaptive` sees the candidates now; None under `paper`.
-    pub(crate) judgement: Option<Judgement>,
+    pub judgement: Option<Judgement>,
     /// Of CPU in the score, by the machine's state or the user's word.
-    pub(crate) weight: f64,
+    pub weight: f64,
     /// Nothing may be preloaded into the program as it is on disk now.
-    pub(crate) unfit: bool,
+    pub unfit: bool,
 }
 
 /// Works both out from the store, for the executable as it is on disk now.
-pub(crate) fn state(
-    context: &Context,
-    store: &Store,
+///
+/// # Errors
+/// When the store or /proc cannot be read.
+pub fn state(context: &Context, store: &Store, program: StoredProgram, rules: &RulesArgs) -> Result<State> {
+    let is_usable = |candidate: &CatalogueCandidate| context.obstacle(candidate, Some(store)).is_none();
+    state_where((context, store), program, rules, &is_usable)
+}
+
+/// The same, where the caller knows which candidates can be used here: to find out takes a process each.
+///
+/// # Errors
+/// When the store or /proc cannot be read.
+pub fn state_where(
+    (context, store): (&Context, &Store),
     program: StoredProgram,
     rules: &RulesArgs,
+    is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
 ) -> Result<State> {
     let command = imas_linux::program::Command {
         file: program.path.clone().into(),
@@ -54,7 +71,7 @@ pub(crate) fn state(
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     // Before the trials are read: what ends from here on is not looked at.
     let seen = store.newest_trial()?;
-    let known = profile::state(context, store, program, &build_id)?;
+    let known = profile::state_where(context, store, program, &build_id, is_usable)?;
     let profile = profile::profile(&known, context, rules);
     // imasd decides by the machine alone, whatever group we are in.
     let conditions = match context.of_the_system {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The picks of a program by its stored trials: the same for `show`, `explain` and the page of `report`.
 
-use imas_core::SYSTEM;
 use imas_core::adaptive::{self, AdaptiveState, ExpectedGain};
 use imas_core::paper::{Pick, Picks};
 use imas_core::stats::Interval;
+use imas_core::{ProfileView, SYSTEM};
 use imas_report::format::counted;
 use serde_json::{Value, json};
 
-use crate::program_view::State;
-
 /// One of the three picks.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct StoredPick {
-    pub(crate) pick: Pick,
+pub struct StoredPick {
+    /// Which of them.
+    pub pick: Pick,
     /// Name of the candidate; `system` where none is proven better.
-    pub(crate) candidate: String,
+    pub candidate: String,
     /// What it is expected to gain; None under `paper`, which has no such figure.
-    gain: Option<ExpectedGain>,
+    pub gain: Option<ExpectedGain>,
 }
 
 /// The picks by the policy in force: the fastest, the leanest and the balanced one. Empty as long as nothing
 /// is known.
-pub(crate) fn picks(state: &State) -> Vec<StoredPick> {
-    let name = |index: usize| state.profile.candidates[index].name.clone();
-    match (&state.profile.adaptive, &state.profile.picks) {
+#[must_use]
+pub fn picks(profile: &ProfileView) -> Vec<StoredPick> {
+    let name = |index: usize| profile.candidates[index].name.clone();
+    match (&profile.adaptive, &profile.picks) {
         (Some(known), _) => adaptive::expected(known)
             .into_iter()
             .map(|gain| StoredPick { pick: gain.pick, candidate: name(gain.candidate), gain: Some(gain) })
@@ -38,12 +38,14 @@ pub(crate) fn picks(state: &State) -> Vec<StoredPick> {
 }
 
 /// The picks that a candidate is.
-pub(crate) fn marks(picks: &[StoredPick], name: &str) -> Vec<&'static str> {
+#[must_use]
+pub fn marks(picks: &[StoredPick], name: &str) -> Vec<&'static str> {
     picks.iter().filter(|one| one.candidate == name).map(StoredPick::word).collect()
 }
 
 /// `{"fastest": NAME, ...}`; null as long as nothing is known.
-pub(crate) fn names_json(picks: &[StoredPick]) -> Value {
+#[must_use]
+pub fn names_json(picks: &[StoredPick]) -> Value {
     match picks.is_empty() {
         true => Value::Null,
         false => picks.iter().map(|one| (one.word().to_owned(), json!(one.candidate))).collect(),
@@ -51,7 +53,8 @@ pub(crate) fn names_json(picks: &[StoredPick]) -> Value {
 }
 
 /// The expected gains with their intervals.
-pub(crate) fn gains_json(picks: &[StoredPick]) -> Vec<Value> {
+#[must_use]
+pub fn gains_json(picks: &[StoredPick]) -> Vec<Value> {
     let of = |one: &StoredPick| {
         let gain = one.gain?;
         Some(json!({
@@ -66,12 +69,14 @@ pub(crate) fn gains_json(picks: &[StoredPick]) -> Vec<Value> {
 }
 
 /// A line for each pick with an expected gain.
-pub(crate) fn gain_lines(picks: &[StoredPick]) -> Vec<String> {
+#[must_use]
+pub fn gain_lines(picks: &[StoredPick]) -> Vec<String> {
     picks.iter().filter_map(StoredPick::gain_line).collect()
 }
 
 /// The picks in one sentence.
-pub(crate) fn sentence(picks: &[StoredPick]) -> String {
+#[must_use]
+pub fn sentence(picks: &[StoredPick]) -> String {
     let [fastest, leanest, balanced] = picks else {
         return "Nothing is known yet.".to_owned();
     };
@@ -88,7 +93,9 @@ pub(crate) fn sentence(picks: &[StoredPick]) -> String {
 }
 
 impl StoredPick {
-    fn word(&self) -> &'static str {
+    /// `fastest`, `leanest` or `balanced`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
         match self.pick {
             Pick::Fastest => "fastest",
             Pick::Leanest => "leanest",
@@ -104,8 +111,9 @@ impl StoredPick {
         }
     }
 
-    /// `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only name it.
-    fn gain_words(&self) -> String {
+    /// What it gains, in words: `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only name it.
+    #[must_use]
+    pub fn gain_words(&self) -> String {
         let Some(ExpectedGain { gain, interval: Some((lo, hi)), rounds, .. }) = self.gain else {
             return format!("the {} by the rules of the paper", self.word());
         };
@@ -132,7 +140,8 @@ impl StoredPick {
 
 /// A candidate's CPU time and memory as ratios to those of `system`, by index: the figures of `show`, with 95
 /// % intervals.
-pub(crate) fn ratios(known: &AdaptiveState) -> Vec<[Option<Interval>; 2]> {
+#[must_use]
+pub fn ratios(known: &AdaptiveState) -> Vec<[Option<Interval>; 2]> {
     let [cpu, memory] = [1.0, 0.0].map(|weight| known.judge(weight).standings);
     let ratio = |standing: &adaptive::Standing| {
         let is_known = standing.rounds > 0 && standing.within > 0.0 && standing.within.is_finite();

@@ -5,6 +5,7 @@
 use anyhow::Result;
 use imas_core::ProfileView;
 use imas_core::decision::{Conditions, Decision};
+use imas_engine::context::Context;
 use imas_engine::start_plan::StartPlan;
 use imas_ingest::ExpectedPage;
 use imas_linux::clock::now_unix_s;
@@ -13,27 +14,28 @@ use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use serde::Serialize;
 
-use crate::context::Context;
 use crate::when::when;
 
 /// A trial that is under way.
-#[derive(Debug, Serialize)]
-pub(crate) struct UnderWay {
+#[derive(Debug, Clone, Serialize)]
+pub struct UnderWay {
     /// Id of the trial, and name of its page.
-    trial_id: String,
-    candidate: String,
+    pub trial_id: String,
+    /// What is tried.
+    pub candidate: String,
     /// The process that makes it. None if no process was found.
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Begin of the trial, Unix time in seconds. None for a trial that imasd had on offer.
-    since_unix_s: Option<f64>,
+    pub since_unix_s: Option<f64>,
     /// At this time another trial is made, even if this one did not end; Unix time in seconds. None under
     /// imasd, which waits for the end.
-    waited_for_until_unix_s: Option<f64>,
+    pub waited_for_until_unix_s: Option<f64>,
 }
 
 impl UnderWay {
     /// The trial and its begin, in words.
-    pub(crate) fn words(&self) -> String {
+    #[must_use]
+    pub fn words(&self) -> String {
         let name = &self.candidate;
         let since = self.since_unix_s.map_or_else(String::new, |at_s| format!(" since {}", when(at_s)));
         match self.pid {
@@ -45,7 +47,8 @@ impl UnderWay {
     }
 
     /// When the next trial can be made, in words.
-    pub(crate) fn again(&self) -> String {
+    #[must_use]
+    pub fn again(&self) -> String {
         let ended = format!("when the trial of {} that is under way has ended", self.candidate);
         match self.waited_for_until_unix_s {
             Some(at_s) => format!("{ended}, and from {} on in any case", when(at_s)),
@@ -56,7 +59,10 @@ impl UnderWay {
 
 /// The next start, and the trial under way that keeps it from being a trial. `seen` is the newest trial in
 /// the profile ([`Store::newest_trial`]).
-pub(crate) fn next(
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn next(
     (context, store): (&Context, &Store),
     (program, seen): (&StoredProgram, RowId),
     profile: &ProfileView,

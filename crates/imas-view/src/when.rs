@@ -2,7 +2,8 @@
 //! Times in words.
 
 /// A time in the local time zone.
-pub(crate) fn when(at_s: f64) -> String {
+#[must_use]
+pub fn when(at_s: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "whole seconds are meant")]
     let stamp = jiff::Timestamp::from_second(at_s as i64);
     stamp.map_or_else(

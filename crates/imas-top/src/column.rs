@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The columns of the table: on a terminal, in the plain table, and to sort by.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+use imas_core::printable;
+use imas_live::snapshot::LiveProcess;
+
+use crate::words;
+
+/// One column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    /// Number of the process
+    Pid,
+    /// Uid of the owner
+    Uid,
+    /// The program
+    Program,
+    /// Its systemd service
+    Unit,
+    /// The allocator that is mapped
+    Allocator,
+    /// Threads
+    Threads,
+    /// Resident memory
+    Resident,
+    /// Bytes in live blocks, of a trial
+    Live,
+    /// Change of the resident memory per hour
+    Growth,
+    /// CPU time since the last look, per cent of one CPU
+    Cpu,
+    /// What IMAS does with the program
+    State,
+    /// What a restart would gain: memory, then CPU
+    Gain,
+}
+
+impl Column {
+    /// In the order on the screen.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Pid,
+        Self::Uid,
+        Self::Program,
+        Self::Unit,
+        Self::Allocator,
+        Self::Threads,
+        Self::Resident,
+        Self::Live,
+        Self::Growth,
+        Self::Cpu,
+        Self::State,
+        Self::Gain,
+    ];
+
+    /// In the order in which they are left out where the terminal is narrow; the others always stay.
+    const LESS: [Self; 5] = [Self::Uid, Self::Unit, Self::Live, Self::Threads, Self::Growth];
+
+    /// Those that fit.
+    pub(crate) fn that_fit(width: u16) -> Vec<Self> {
+        let mut columns = Self::ALL.to_vec();
+        for less in Self::LESS {
+            let needed: u16 = columns.iter().map(|column| column.width() + 1).sum();
+            if needed <= width + 1 {
+                break;
+            }
+            columns.retain(|column| *column != less);
+        }
+        columns
+    }
+
+    /// The word above it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Pid => "PID",
+            Self::Uid => "UID",
+            Self::Program => "PROGRAM",
+            Self::Unit => "SERVICE",
+            Self::Allocator => "ALLOCATOR",
+            Self::Threads => "THR",
+            Self::Resident => "RES",
+            Self::Live => "LIVE",
+            Self::Growth => "GROWTH/h",
+            Self::Cpu => "CPU%",
+            Self::State => "STATE",
+            Self::Gain => "GAIN",
+        }
+    }
+
+    /// Characters that it needs at least.
+    pub(crate) fn width(self) -> u16 {
+        match self {
+            Self::Pid => 7,
+            Self::Uid | Self::Live | Self::Resident | Self::Cpu => 5,
+            Self::Program => 17,
+            Self::Unit => 16,
+            Self::Allocator => 10,
+            Self::Threads => 4,
+            Self::Growth => 8,
+            Self::State => 18,
+            Self::Gain => 11,
+        }
+    }
+
+    /// Whether it grows with the terminal, and how much.
+    pub(crate) fn share(self) -> u16 {
+        match self {
+            Self::Program | Self::State => 2,
+            Self::Unit => 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is aligned to the right.
+    pub(crate) fn is_number(self) -> bool {
+        use Column::{Cpu, Growth, Live, Pid, Resident, Threads, Uid};
+        matches!(self, Pid | Uid | Threads | Resident | Live | Growth | Cpu)
+    }
+
+    /// What it shows of a process, safe for a terminal.
+    pub(crate) fn cell(self, process: &LiveProcess) -> String {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        match self {
+            Self::Pid => process.pid.to_string(),
+            Self::Uid => process.uid.to_string(),
+            Self::Program => words::program(process),
+            Self::Unit => or_dash(process.unit.as_deref().map(|unit| printable::name(unit).into_owned())),
+            Self::Allocator => printable::name(&process.allocator).into_owned(),
+            Self::Threads => process.threads.to_string(),
+            Self::Resident => words::size(process.resident_bytes as f64),
+            Self::Live => or_dash(process.live_bytes.map(|bytes| words::size(bytes as f64))),
+            Self::Growth => or_dash(process.growth_bytes_per_hour.map(words::signed_size)),
+            Self::Cpu => or_dash(process.cpu_share.map(|share| format!("{:.1}", share * 100.0))),
+            Self::State => words::state(process),
+            Self::Gain => words::gain(process.gain.as_ref()),
+        }
+    }
+
+    /// The order of two processes: figures the largest first, names from A on.
+    pub(crate) fn compare(self, a: &LiveProcess, b: &LiveProcess) -> Ordering {
+        let figure = |process: &LiveProcess| match self {
+            Self::Threads => Some(process.threads as f64),
+            Self::Resident => Some(process.resident_bytes as f64),
+            Self::Live => process.live_bytes.map(|bytes| bytes as f64),
+            Self::Growth => process.growth_bytes_per_hour,
+            Self::Cpu => process.cpu_share,
+            Self::Gain => process.gain.as_ref().map(|gain| gain.memory_bytes.map_or(0.0, |bytes| bytes.mid)),
+            _ => None,
+        };
+        let by_cpu_gain = |process: &LiveProcess| {
+            process.gain.as_ref().and_then(|gain| gain.cpu_percent).map(|percent| percent.mid)
+        };
+        let order = match self {
+            Self::Pid => a.pid.cmp(&b.pid),
+            Self::Uid => a.uid.cmp(&b.uid),
+            Self::Program | Self::Unit | Self::Allocator | Self::State => {
+                // What is not there comes last.
+                let (a, b) = (self.cell(a), self.cell(b));
+                (a == "-").cmp(&(b == "-")).then_with(|| a.cmp(&b))
+            }
+            Self::Gain => descending(figure(a), figure(b)).then(descending(by_cpu_gain(a), by_cpu_gain(b))),
+            _ => descending(figure(a), figure(b)),
+        };
+        order.then(a.pid.cmp(&b.pid))
+    }
+}
+
+/// What is not known comes last.
+fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => b.total_cmp(&a),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eighty_characters_are_enough_and_a_wide_terminal_shows_all() {
+        let narrow = Column::that_fit(80);
+        let needed: u16 = narrow.iter().map(|column| column.width() + 1).sum::<u16>() - 1;
+        assert!(needed <= 80, "{needed}");
+        assert!(narrow.contains(&Column::Gain) && narrow.contains(&Column::State));
+        assert_eq!(Column::that_fit(200), Column::ALL);
+    }
+
+    #[test]
+    fn what_is_not_known_comes_last() {
+        assert_eq!(descending(Some(1.0), None), Ordering::Less);
+        assert_eq!(descending(Some(1.0), Some(2.0)), Ordering::Greater);
+        assert_eq!(descending(None, None), Ordering::Equal);
+    }
+}

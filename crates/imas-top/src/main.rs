@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas-top`, which `imas top` runs: the running processes with their allocators, and what IMAS knows of
+//! them.
+//!
+//! - [`cli`]: what may be typed
+//! - [`column`], [`words`]: what is shown of a process
+//! - [`listing`]: which processes, in which order
+//! - [`history`]: memory since the start
+//! - [`app`]: the state of the page; [`keys`]: what keys do to it; [`command`]: what they have `imas` do
+//! - [`page`], [`pane`], [`theme`]: the page drawn
+//! - [`terminal`], [`live`]: the terminal and the loop
+//! - [`once`]: the table on standard output
+//!
+//! ```text
+//! words -> column -> listing -> app -> keys
+//! history, command ------------^  ^--- pane -> page
+//! terminal -> live (all of them), once
+//! ```
+
+mod app;
+mod cli;
+mod column;
+mod command;
+mod history;
+mod keys;
+mod listing;
+mod live;
+mod once;
+mod page;
+mod pane;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
+mod words;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::CommandFactory;
+use imas_engine::{manual, probe};
+use imas_live::Observer;
+use imas_report::message;
+
+use crate::cli::{Cli, Made};
+use crate::listing::Listing;
+
+fn main() -> ExitCode {
+    if let Some(answer) = probe::answer() {
+        return answer;
+    }
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            let _ = usage.print(); // if this fails, the error cannot be reported either
+            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    match &cli.made {
+        Some(Made::Completions { shell }) => return manual::completions(Cli::command(), *shell),
+        Some(Made::Manpages { folder }) => return manual::manpages(Cli::command(), folder),
+        None => {}
+    }
+    let listing =
+        Listing { sort: cli.sort, is_reversed: false, filter: cli.filter.clone(), is_tree: cli.tree };
+    if cli.once {
+        let mut observer = Observer::beside(&cli.places, &cli.run_dir)?;
+        return once::print(&mut observer, &listing, cli.interval, cli.json);
+    }
+    live::run(&cli, listing)
+}

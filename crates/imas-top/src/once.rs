@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas top --once`: the table on standard output, or the whole snapshot as JSON.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_live::Observer;
+use imas_live::snapshot::LiveSnapshot;
+use imas_report::{message, output, table};
+
+use crate::column::Column;
+use crate::listing::Listing;
+
+/// CPU time is measured over at most this time.
+const MOST: Duration = Duration::from_secs(1);
+
+/// Looks twice, because a share of CPU needs two looks, and prints.
+pub(crate) fn print(
+    observer: &mut Observer,
+    listing: &Listing,
+    interval: Duration,
+    is_json: bool,
+) -> Result<()> {
+    observer.look()?;
+    std::thread::sleep(interval.min(MOST));
+    let look = observer.look()?;
+    look.problems.iter().for_each(|problem| message::warning(problem));
+    if is_json {
+        return output::json(&listed(look, listing));
+    }
+    let lines = listing.lines(&look.processes);
+    let rows = lines.iter().map(|line| {
+        let indented = |column: &Column| {
+            let text = column.cell(&look.processes[line.process]);
+            let depth = if *column == Column::Program { line.depth } else { 0 };
+            format!("{}{text}", " ".repeat(depth))
+        };
+        Column::ALL.iter().map(indented).collect()
+    });
+    let titles = Column::ALL.map(Column::title);
+    output::text(&table::plain(&titles, rows))
+}
+
+/// The snapshot with the processes that are listed, in their order.
+fn listed(look: LiveSnapshot, listing: &Listing) -> LiveSnapshot {
+    let lines = listing.lines(&look.processes);
+    let processes = lines.iter().map(|line| look.processes[line.process].clone()).collect();
+    LiveSnapshot { processes, ..look }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! State and profile of a program under the installation's settings.
+
+use anyhow::Result;
+use imas_core::ProfileView;
+use imas_engine::candidates::CandidateRules;
+use imas_engine::context::Context;
+use imas_engine::flags::RulesArgs;
+use imas_engine::state::ProgramState;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::clock::now_unix_s;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
+
+/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as
+/// it is now.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn state(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    build_id: &str,
+) -> Result<ProgramState> {
+    let is_usable = |candidate: &CatalogueCandidate| context.obstacle(candidate, Some(store)).is_none();
+    state_where(context, store, program, build_id, &is_usable)
+}
+
+/// The same, where the caller knows which candidates can be used here.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn state_where(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    build_id: &str,
+    is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
+) -> Result<ProgramState> {
+    let rules = CandidateRules {
+        catalogue: &context.catalogue,
+        configured: context.config.candidates.as_deref(),
+        disabled: &store.disabled()?,
+        is_usable,
+    };
+    Ok(ProgramState::read(store, program, build_id, &rules)?)
+}
+
+/// The profile of that state at this moment, under the configured rules.
+#[must_use]
+pub fn profile(state: &ProgramState, context: &Context, rules: &RulesArgs) -> ProfileView {
+    let policy = context.config.policy(rules, &state.program.path, &state.program.detail);
+    state.profile(&policy, context.limits, now_unix_s())
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program of the store as a part of a page: picks and figures are those of `imas show`.
+
+use anyhow::Result;
+use imas_core::adaptive::{Judgement, Status};
+use imas_core::bench::{CandidateRuns, MeasuredRun, MedianRun};
+use imas_core::latency::Latency;
+use imas_core::record::in_order_of_time;
+use imas_core::sample::{Ended, Sample};
+use imas_core::stats::Interval;
+use imas_core::{ProfileView, TrialRecord};
+use imas_report::chart::{BarRow, Bars};
+use imas_report::html::{self, CandidateFindings, DecisionSection, ProgramFindings, ProgramSection};
+use imas_report::table::Table;
+use imas_store::Store;
+
+use crate::added_up;
+use crate::picks::{self, StoredPick};
+use crate::program_view::State;
+use crate::words::{PAPER_HEAD, paper_rows, standing_words};
+
+/// Decisions shown of a program, the newest.
+const DECISIONS: u32 = 100;
+
+/// Where the figures come from.
+#[must_use]
+pub fn notes() -> Vec<String> {
+    vec![
+        "From the trials in the store: each is one execution of the program on its own work, every call counted. Trials are compared in order, the first of a \
+         candidate with the first of system and so on; the work may have differed."
+            .to_owned(),
+    ]
+}
+
+/// What is known of the program.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn section(store: &Store, state: &State) -> Result<ProgramSection> {
+    let mut decisions = store.decisions(state.known.program.id, DECISIONS)?;
+    decisions.reverse();
+    let records: Vec<&TrialRecord> = in_order_of_time(&state.known.records)
+        .into_iter()
+        .filter(|record| record.is_of_build(&state.known.build_id))
+        .collect();
+    let names: Vec<&str> = state.profile.candidates.iter().map(|view| view.name.as_str()).collect();
+    let runs: Vec<CandidateRuns> = names.iter().map(|name| runs_of(&records, name)).collect();
+    let counted: usize = runs.iter().map(|candidate| candidate.runs.len()).sum();
+    let mut remarks = vec![];
+    if counted < state.known.records.len() {
+        remarks.push(format!(
+            "{} of {} trials are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
+            state.known.records.len() - counted,
+            state.known.records.len()
+        ));
+    }
+    let next = if state.decision.trial { "a trial of" } else { "under" };
+    remarks.push(format!(
+        "Next start: {next} {}: {}",
+        state.decision.candidate,
+        state.decision.reason.sentence()
+    ));
+    Ok(ProgramSection {
+        name: state.known.program.to_string(),
+        findings: findings(state, &runs),
+        latencies: names.iter().flat_map(|name| latencies(&records, name)).collect(),
+        splits: state
+            .profile
+            .candidates
+            .iter()
+            .filter_map(|view| Some((view.name.clone(), view.split?)))
+            .collect(),
+        runs,
+        decisions: decisions
+            .into_iter()
+            .map(|d| DecisionSection {
+                at: crate::when::when(d.at_s),
+                candidate: d.candidate,
+                trial: d.trial,
+                because: d.because,
+            })
+            .collect(),
+        remarks,
+        memory: vec![],
+    })
+}
+
+/// Trials of a candidate that came to an orderly end, numbered in order of time.
+fn runs_of(records: &[&TrialRecord], name: &str) -> CandidateRuns {
+    let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
+    let runs = (0u32..).zip(samples.filter_map(as_run)).map(|(round, run)| MeasuredRun { round, ..run });
+    CandidateRuns { name: name.to_owned(), runs: runs.collect() }
+}
+
+fn as_run(sample: &Sample) -> Option<MeasuredRun> {
+    let Ended::Clean { status } = sample.ended else { return None };
+    let usage = sample.usage.as_ref().filter(|_| sample.pass_reason.is_none())?;
+    Some(MeasuredRun {
+        exit: status.unwrap_or(0),
+        user_s: usage.user_s,
+        system_s: usage.system_s,
+        wall_s: sample.wall_s,
+        peak_bytes: sample.memory.resident_peak,
+        mean_bytes: sample.memory.resident(),
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        ..MeasuredRun::default()
+    })
+}
+
+/// Of every class, the histograms of all trials of a candidate added up.
+fn latencies(records: &[&TrialRecord], name: &str) -> Vec<html::LatencySection> {
+    let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
+    let of_each: Vec<Latency> = samples.filter_map(Latency::of).collect();
+    added_up(name, &of_each)
+}
+
+/// The picks and figures by the policy in force.
+fn findings(state: &State, runs: &[CandidateRuns]) -> ProgramFindings {
+    let all = picks::picks(&state.profile);
+    let found = match &state.judgement {
+        Some(judgement) => by_adaptive(state, judgement, &all, runs),
+        None => by_paper(&state.profile, &all),
+    };
+    ProgramFindings { sentence: picks::sentence(&all), ..found }
+}
+
+fn names(all: &[StoredPick]) -> [String; 3] {
+    let name = |i: usize| all.get(i).map_or(imas_core::SYSTEM, |one| &one.candidate).to_owned();
+    [name(0), name(1), name(2)]
+}
+
+fn by_adaptive(
+    state: &State,
+    judgement: &Judgement,
+    all: &[StoredPick],
+    runs: &[CandidateRuns],
+) -> ProgramFindings {
+    let ratios = state.profile.adaptive.as_ref().map(picks::ratios).unwrap_or_default();
+    let views = state.profile.candidates.iter().zip(&judgement.standings).zip(&ratios).zip(runs);
+    let candidates: Vec<CandidateFindings> = views
+        .map(|(((view, standing), [cpu, memory]), runs)| {
+            let is_system = view.name == imas_core::SYSTEM;
+            let or_one = |ratio: &Option<Interval>| if is_system { Some(Interval::ONE) } else { *ratio };
+            CandidateFindings {
+                name: view.name.clone(),
+                runs: usize::try_from(standing.rounds).unwrap_or(usize::MAX),
+                median: MedianRun::of(&runs.runs),
+                cpu: or_one(cpu),
+                memory: or_one(memory),
+                is_eligible: !matches!(standing.status, Status::Ineligible | Status::Left),
+                verdict: standing_words(view, standing.status),
+            }
+        })
+        .collect();
+    ProgramFindings::of_candidates(names(all), &candidates, !all.is_empty())
+}
+
+/// The figures of the paper: time of an operation, and fragmentation.
+fn by_paper(profile: &ProfileView, all: &[StoredPick]) -> ProgramFindings {
+    let mut table = Table::new("", "Means over the trials, as in the paper", &PAPER_HEAD);
+    paper_rows(profile, all).for_each(|row| table.push(row));
+    let known = profile.candidates.iter().filter(|view| view.summary.has_data());
+    let bar = |value: f64| Interval { lo: value, mid: value, hi: value };
+    let picture = Bars {
+        title: "Time of an operation, nanoseconds".to_owned(),
+        caption: "Mean over the trials that count, of malloc, realloc, memalign and free.".to_owned(),
+        unit: " ns".to_owned(),
+        series: vec!["ns per operation".to_owned()],
+        rows: known
+            .map(|view| BarRow { name: view.name.clone(), bars: vec![bar(view.summary.ns_per_op)] })
+            .collect(),
+        ..Bars::default()
+    };
+    let picks = names(all);
+    let short = if all.is_empty() { "nothing is known yet" } else { &picks[2] };
+    ProgramFindings { short: short.to_owned(), table, picture: picture.draw(), picks, ..Default::default() }
+}
