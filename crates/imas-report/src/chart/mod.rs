@@ -127,7 +127,7 @@ impl Chart {
             figure {
                 h4 { (self.title) }
                 div.scroll {
-                    svg.chart viewBox=(self.view()) style=(format!("max-width: {}px", self.width * 1.35))
+                    svg.chart viewBox=(self.view()) width=(self.width * 1.35)
                         role="img" aria-label=(self.title) { (PreEscaped(&self.body)) }
                 }
                 @if !self.caption.is_empty() { figcaption { (self.caption) } }
