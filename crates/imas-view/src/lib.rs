@@ -8,6 +8,7 @@
 //! - [`picks`]: the picks by the stored trials, and what they are expected to gain
 //! - [`words`]: where the candidates stand, in words and rows
 //! - [`section`]: a program as a part of a page
+//! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
 //! - [`when`]: times in words
 //!
@@ -22,6 +23,7 @@ pub mod picks;
 pub mod profile;
 pub mod program_view;
 pub mod published;
+pub mod runs;
 pub mod section;
 pub mod under_way;
 pub mod when;
