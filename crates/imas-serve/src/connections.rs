@@ -58,6 +58,14 @@ impl Listener {
         })
     }
 
+    /// Its address, with the port that the system chose; None of a UNIX socket.
+    pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+
     /// Where it listens, as a person opens it.
     pub(crate) fn place(&self) -> Result<String> {
         Ok(match self {
