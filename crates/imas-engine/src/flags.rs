@@ -9,7 +9,7 @@ use imas_report::message;
 use serde::Deserialize;
 
 /// Where things are.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Places {
     /// Folder with libimas.so, libimas-guard.so, catalogue.toml and the allocators

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running processes: which program each runs and which allocator it is on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -109,10 +109,68 @@ pub enum On {
     Unknown,
 }
 
+/// The candidates of a catalogue with the real paths of their libraries: the kernel names what is mapped by
+/// its real path, and to find that takes system calls.
+#[derive(Debug, Clone, Default)]
+pub struct RealCandidates(Vec<CatalogueCandidate>);
+
+impl RealCandidates {
+    /// Looks the paths up.
+    #[must_use]
+    pub fn of(candidates: &[CatalogueCandidate]) -> Self {
+        Self(candidates.iter().map(with_real_library).collect())
+    }
+
+    /// Those.
+    #[must_use]
+    pub fn all(&self) -> &[CatalogueCandidate] {
+        &self.0
+    }
+}
+
+fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
+    let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
+    CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
+}
+
 impl Running {
     /// Whether the process is on the candidate. `others` are the catalogue's.
     #[must_use]
     pub fn is_on(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
+        self.is_on_real(&with_real_library(candidate), &RealCandidates::of(others).0)
+    }
+
+    /// The candidate it is on, as far as that is visible.
+    #[must_use]
+    pub fn candidate<'a>(&self, among: &'a [CatalogueCandidate]) -> Option<&'a CatalogueCandidate> {
+        let name = self.name_of_candidate(&RealCandidates::of(among))?.to_owned();
+        among.iter().find(|candidate| candidate.name == name)
+    }
+
+    /// The same by its name, for looking at many processes.
+    #[must_use]
+    pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
+        // A candidate with settings is more specific than the same library without.
+        let mut sure: Vec<_> =
+            among.0.iter().filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
+        sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
+        sure.first().map(|candidate| candidate.name.as_str())
+    }
+
+    /// The files mapped into it.
+    pub fn mapped(&self) -> impl Iterator<Item = &Path> {
+        self.mapped.iter().map(PathBuf::as_path)
+    }
+
+    /// The variables of the environment it was started with, whose names are wanted.
+    #[must_use]
+    pub fn variables(&self, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
+        let pairs = self.environment.iter().filter_map(|pair| pair.to_str()?.split_once('='));
+        let wanted = pairs.filter(|(name, _)| is_wanted(name));
+        wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
         let loaded = self.loaded(others);
         match &candidate.library {
             // Untouched, or settings of glibc: no library of the catalogue is there.
@@ -125,18 +183,8 @@ impl Running {
         }
     }
 
-    /// The candidate it is on, as far as that is visible.
-    #[must_use]
-    pub fn candidate<'a>(&self, among: &'a [CatalogueCandidate]) -> Option<&'a CatalogueCandidate> {
-        // A candidate with settings is more specific than the same library without.
-        let mut sure: Vec<_> = among.iter().filter(|c| self.is_on(c, among) == On::Yes).collect();
-        sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
-        sure.into_iter().next()
-    }
-
     fn maps(&self, library: &Path) -> bool {
-        let real = std::fs::canonicalize(library).unwrap_or_else(|_| library.to_owned());
-        self.mapped.contains(&real)
+        self.mapped.contains(library)
     }
 
     fn loaded(&self, candidates: &[CatalogueCandidate]) -> bool {

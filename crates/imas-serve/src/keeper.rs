@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeps what is known up to date, in a thread of its own: a request reads what is ready.
 //!
-//! The store is opened for reading alone. Only programs whose stamp has changed are computed anew, and all of them
+//! The store is opened for reading alone. Only programs whose revision has changed are computed anew, and all of them
 //! every few minutes, because trials grow old and the machine's load changes what is decided.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ use imas_engine::daemon_status::DaemonStatus;
 use imas_engine::flags::RulesArgs;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
-use imas_store::changes::ProgramStamp;
+use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use imas_view::program_view::{State, state_where};
@@ -30,20 +30,31 @@ use crate::line::ProgramLine;
 const LOOK: Duration = Duration::from_secs(1);
 /// How often everything is computed anew.
 const ANEW: Duration = Duration::from_secs(300);
-/// How often it is looked which candidates can be used here: it takes a process for each.
+/// How often it is looked which candidates can be used here: it takes processes for each, and on a busy machine half
+/// a minute.
 const USABLE: Duration = Duration::from_secs(3600);
+
+/// Which candidates can be used here, by name.
+pub(crate) type Usable = Arc<HashMap<String, bool>>;
 
 /// Where the newest state is.
 #[derive(Debug)]
-pub(crate) struct Keeper(watch::Receiver<Option<Arc<Known>>>);
+pub(crate) struct Keeper {
+    known: watch::Receiver<Option<Arc<Known>>>,
+    usable: watch::Receiver<Usable>,
+}
 
 impl Keeper {
     /// Begins to keep it.
-    pub(crate) fn start(context: Context, run_dir: &Path) -> Result<Self> {
-        let (sender, receiver) = watch::channel(None);
+    ///
+    /// `checking` is the same installation, for the thread that finds out which candidates can be used.
+    pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> Result<Self> {
+        let (sender, known) = watch::channel(None);
+        let usable = check_usable(checking)?;
+        let of_reader = usable.clone();
         let run_dir = run_dir.to_owned();
         let work = move || {
-            let mut reader = Reader::new(context, run_dir);
+            let mut reader = Reader::new(context, run_dir, of_reader);
             while !sender.is_closed() {
                 if let Some(known) = reader.look() {
                     sender.send_replace(Some(Arc::new(known)));
@@ -52,18 +63,50 @@ impl Keeper {
             }
         };
         std::thread::Builder::new().name("keeper".to_owned()).spawn(work)?;
-        Ok(Self(receiver))
+        Ok(Self { known, usable })
     }
 
     /// The newest state; the first one is waited for.
     pub(crate) async fn known(&self) -> Option<Arc<Known>> {
-        self.0.clone().wait_for(Option::is_some).await.ok()?.clone()
+        self.known.clone().wait_for(Option::is_some).await.ok()?.clone()
     }
 
     /// Told of every new state.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Known>>> {
-        self.0.clone()
+        self.known.clone()
     }
+
+    /// Which candidates can be used here, as far as it is known.
+    pub(crate) fn usable(&self) -> Usable {
+        Arc::clone(&self.usable.borrow())
+    }
+}
+
+/// Finds out again and again which candidates can be used. Until the first answer, those that were built count as
+/// usable.
+fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
+    let built = |candidate: &CatalogueCandidate| {
+        let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());
+        (candidate.name.clone(), is_there && imas_linux::catalogue::withheld(candidate).is_none())
+    };
+    let (sender, receiver) = watch::channel(Arc::new(context.catalogue.candidates().iter().map(built).collect()));
+    let work = move || {
+        while !sender.is_closed() {
+            let store = Store::open_read_only(&context.store_path).ok();
+            let of = |candidate: &CatalogueCandidate| {
+                (candidate.name.clone(), context.obstacle(candidate, store.as_ref()).is_none())
+            };
+            let usable: HashMap<String, bool> = context.catalogue.candidates().iter().map(of).collect();
+            sender.send_if_modified(|before| {
+                let is_other = **before != usable;
+                *before = Arc::new(usable);
+                is_other
+            });
+            std::thread::sleep(USABLE);
+        }
+    };
+    std::thread::Builder::new().name("usable".to_owned()).spawn(work)?;
+    Ok(receiver)
 }
 
 /// What it takes to see what has changed.
@@ -73,7 +116,7 @@ struct Reader {
     store: Option<Store>,
     /// Number by which SQLite counts changes of others, and the identity of the file.
     seen: Option<(i64, u64)>,
-    usable: Option<(Instant, HashMap<String, bool>)>,
+    usable: watch::Receiver<Usable>,
     programs: BTreeMap<RowId, Arc<KnownProgram>>,
     store_facts: StoreFacts,
     daemon: Option<DaemonFacts>,
@@ -82,13 +125,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(context: Context, run_dir: std::path::PathBuf) -> Self {
+    fn new(context: Context, run_dir: std::path::PathBuf, usable: watch::Receiver<Usable>) -> Self {
         Self {
             context,
             run_dir,
             store: None,
             seen: None,
-            usable: None,
+            usable,
             programs: BTreeMap::new(),
             store_facts: StoreFacts::default(),
             daemon: None,
@@ -102,7 +145,7 @@ impl Reader {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
-        let is_due = self.computed.is_none_or(|at| at.elapsed() > ANEW);
+        let is_due = self.computed.is_none_or(|at| at.elapsed() > ANEW) || self.usable.has_changed().unwrap_or(false);
         let store_changed = self.store_changed();
         if !(is_due || store_changed || daemon_changed) {
             return None;
@@ -154,18 +197,14 @@ impl Reader {
     }
 
     fn read_programs(&mut self, store: &Store, conditions: &Conditions, everything: bool) -> Result<()> {
-        let usable = self.usable(store);
-        let stamps = store.stamps()?;
-        // Exclusions and disabled allocators concern every program.
+        let usable = Arc::clone(&self.usable.borrow_and_update());
         let mut kept: BTreeMap<RowId, Arc<KnownProgram>> = BTreeMap::new();
         for program in store.programs()? {
-            let (id, stamp) = (program.id, stamps.get(&program.id).copied().unwrap_or_default());
-            let before = self.programs.get(&id).filter(|before| !everything && before.stamp == stamp);
-            let excluded = store.is_excluded(&program.path, &program.detail)?;
-            let before = before.filter(|before| before.state.profile.excluded == excluded);
+            let (id, revision) = (program.id, store.revision(program.id)?);
+            let before = self.programs.get(&id).filter(|before| !everything && before.revision == revision);
             let known = match before {
                 Some(before) => Arc::clone(before),
-                None => Arc::new(self.program((store, conditions), program, stamp, &usable)?),
+                None => Arc::new(self.program((store, conditions), program, revision, &usable)?),
             };
             kept.insert(id, known);
         }
@@ -177,7 +216,7 @@ impl Reader {
         &self,
         (store, conditions): (&Store, &Conditions),
         program: StoredProgram,
-        stamp: ProgramStamp,
+        revision: ProgramRevision,
         usable: &HashMap<String, bool>,
     ) -> Result<KnownProgram> {
         let decided_unix_s = store.latest(program.id)?.map(|decided| decided.at_s);
@@ -190,27 +229,8 @@ impl Reader {
             }
             sample.size_histogram = vec![];
         }
-        Ok(KnownProgram { line, state, stamp })
+        Ok(KnownProgram { line, state, revision })
     }
-
-    fn usable(&mut self, store: &Store) -> HashMap<String, bool> {
-        if let Some((at, usable)) = &self.usable
-            && at.elapsed() < USABLE
-        {
-            return usable.clone();
-        }
-        let usable = usable(&self.context, store);
-        self.usable = Some((Instant::now(), usable.clone()));
-        usable
-    }
-}
-
-/// Which candidates can be used here.
-pub(crate) fn usable(context: &Context, store: &Store) -> HashMap<String, bool> {
-    let of = |candidate: &CatalogueCandidate| {
-        (candidate.name.clone(), context.obstacle(candidate, Some(store)).is_none())
-    };
-    context.catalogue.candidates().iter().map(of).collect()
 }
 
 /// The state of one program by what can be used.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imas_core::decision::Conditions;
 use imas_engine::daemon_status::DaemonStatus;
 use imas_store::RowId;
-use imas_store::changes::ProgramStamp;
+use imas_store::revision::ProgramRevision;
 use imas_store::daemon::Disabled;
 use imas_view::program_view::State;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(crate) struct KnownProgram {
     pub(crate) line: ProgramLine,
     /// Without the histograms of its trials.
     pub(crate) state: State,
-    pub(crate) stamp: ProgramStamp,
+    pub(crate) revision: ProgramRevision,
 }
 
 /// The store.

@@ -6,7 +6,7 @@
 //!                                       |                                               ^
 //!                                       +--> metrics, events                   answer, admission, connections
 //! ```
-//! The keeper has a thread of its own; requests are served by one more, and compute what they need beside it.
+//! Running processes are looked at when they are asked for ([`live`]). The keeper has a thread of its own; requests are served by one more, and compute what they need beside it.
 
 mod address;
 mod admission;
@@ -19,6 +19,7 @@ mod keeper;
 mod known;
 mod line;
 mod listing;
+mod live;
 mod metrics;
 mod pages;
 mod peer;
@@ -40,6 +41,7 @@ use crate::admission::Admission;
 use crate::cli::Options;
 use crate::connections::Listener;
 use crate::keeper::Keeper;
+use crate::live::Live;
 use crate::pages::suite::Suite;
 use crate::site::Shared;
 use crate::token::Token;
@@ -77,9 +79,9 @@ async fn run(options: Options) -> Result<()> {
     let context = || Context::beside(&options.places, &options.run_dir);
     let suite = Suite::new(options.results.clone(), &context()?.lib_dir);
     let listener = Listener::open(&options.listen).await?;
-    let keeper = Keeper::start(context()?, &options.run_dir)?;
+    let keeper = Keeper::start(context()?, context()?, &options.run_dir)?;
     let admission = Arc::new(Admission::new(listener.address(), &options.hosts, token));
-    let shared = Arc::new(Shared::new(keeper, context()?, options.run_dir.clone(), suite));
+    let shared = Arc::new(Shared::new(keeper, context()?, Live::new(&options.places)?, suite));
     tokio::spawn(tidy(Arc::clone(&admission)));
     let mut end = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     writeln!(std::io::stderr(), "imas serve: {}", listener.place()?)?;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The addresses, and what each answers.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -20,6 +19,7 @@ use tower_http::compression::CompressionLayer;
 use crate::admission::{Admission, admit};
 use crate::keeper::Keeper;
 use crate::known::Known;
+use crate::live::Live;
 use crate::pages::{Answer, Failure, View, machine, overview, program, suite, what_if};
 use crate::{answer, assets, events, metrics};
 
@@ -35,17 +35,14 @@ pub(crate) struct Shared {
     pub(crate) keeper: Keeper,
     /// The installation, for what a request computes itself.
     pub(crate) context: Mutex<Context>,
-    pub(crate) run_dir: PathBuf,
-    /// Which candidates can be used here.
-    pub(crate) usable: OnceLock<HashMap<String, bool>>,
+    pub(crate) live: Live,
     pub(crate) suite: suite::Suite,
     pub(crate) listeners: Arc<Semaphore>,
 }
 
 impl Shared {
-    pub(crate) fn new(keeper: Keeper, context: Context, run_dir: PathBuf, suite: suite::Suite) -> Self {
-        let (context, usable) = (Mutex::new(context), OnceLock::new());
-        Self { keeper, context, run_dir, usable, suite, listeners: Arc::new(Semaphore::new(LISTENERS)) }
+    pub(crate) fn new(keeper: Keeper, context: Context, live: Live, suite: suite::Suite) -> Self {
+        Self { keeper, context: Mutex::new(context), live, suite, listeners: Arc::new(Semaphore::new(LISTENERS)) }
     }
 
     fn site(&self, path: &str, known: Option<&Known>) -> Site {

@@ -12,15 +12,15 @@
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
-//! - [`changes`]: what has changed since a reader looked
+//! - [`revision`]: whether anything about a program has changed
 //! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
 
-pub mod changes;
 pub mod daemon;
 pub mod decisions;
 pub mod domain;
 pub mod memory;
 pub mod overrides;
+pub mod revision;
 pub mod samples;
 mod schema;
 mod view;

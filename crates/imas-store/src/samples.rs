@@ -220,7 +220,7 @@ pub(crate) mod tests {
         (folder, store)
     }
 
-    pub(crate) fn trial(id: &str, made_unix_s: f64) -> TrialRecord {
+    fn trial(id: &str, made_unix_s: f64) -> TrialRecord {
         let sample =
             Sample { trial_id: id.into(), candidate: "jemalloc".into(), made_unix_s, ..Sample::default() };
         TrialRecord { build_id: "b".into(), allocator_version: "5".into(), retest_s: Some(60.0), sample }

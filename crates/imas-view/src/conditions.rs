@@ -26,4 +26,3 @@ pub fn conditions() -> Result<Conditions> {
 pub fn weight_file() -> Option<PathBuf> {
     Some(page::runtime_folder()?.join("imas.weight"))
 }
-

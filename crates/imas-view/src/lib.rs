@@ -7,6 +7,7 @@
 //! - [`under_way`]: a trial that another start makes at this moment
 //! - [`picks`]: the picks by the stored trials, and what they are expected to gain
 //! - [`words`]: where the candidates stand, in words and rows
+//! - [`settled`]: whether the candidate of a program is settled
 //! - [`section`]: a program as a part of a page
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
@@ -25,6 +26,7 @@ pub mod program_view;
 pub mod published;
 pub mod runs;
 pub mod section;
+pub mod settled;
 pub mod under_way;
 pub mod when;
 pub mod words;

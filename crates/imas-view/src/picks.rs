@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The picks of a program by its stored trials: the same for `show`, `explain` and the page of `report`.
 
-use imas_core::{ProfileView, SYSTEM};
 use imas_core::adaptive::{self, AdaptiveState, ExpectedGain};
 use imas_core::paper::{Pick, Picks};
 use imas_core::stats::Interval;
+use imas_core::{ProfileView, SYSTEM};
 use imas_report::format::counted;
 use serde_json::{Value, json};
 

@@ -53,4 +53,3 @@ pub fn profile(state: &ProgramState, context: &Context, rules: &RulesArgs) -> Pr
     let policy = context.config.policy(rules, &state.program.path, &state.program.detail);
     state.profile(&policy, context.limits, now_unix_s())
 }
-

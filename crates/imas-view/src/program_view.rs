@@ -41,12 +41,7 @@ pub struct State {
 ///
 /// # Errors
 /// When the store or /proc cannot be read.
-pub fn state(
-    context: &Context,
-    store: &Store,
-    program: StoredProgram,
-    rules: &RulesArgs,
-) -> Result<State> {
+pub fn state(context: &Context, store: &Store, program: StoredProgram, rules: &RulesArgs) -> Result<State> {
     let is_usable = |candidate: &CatalogueCandidate| context.obstacle(candidate, Some(store)).is_none();
     state_where((context, store), program, rules, &is_usable)
 }

@@ -55,4 +55,3 @@ pub fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
     };
     index.entries().map(of_entry).collect()
 }
-

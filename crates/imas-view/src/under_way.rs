@@ -14,7 +14,6 @@ use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use serde::Serialize;
 
-
 use crate::when::when;
 
 /// A trial that is under way.

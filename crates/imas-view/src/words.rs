@@ -90,4 +90,3 @@ fn counted(view: &CandidateView) -> String {
         (None, true, left_out) => format!("{left_out} not counted"),
     }
 }
-

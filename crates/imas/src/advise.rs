@@ -8,27 +8,21 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::TrialRecord;
-use imas_core::sample::PageKind;
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
+use imas_core::stats::Interval;
 use imas_linux::index::unit_of_detail;
 use imas_linux::running::{On, Running};
+use imas_live::restart_gain::RestartGain;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
 use crate::arena_advice::{self, ArenaRow};
-use crate::choice;
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::output;
 use imas_view::program_view::{State, state};
+use imas_view::settled;
 
-/// With fewer trials on either side, no saving is reported.
-const FEWEST: usize = 3;
-/// A smaller saving does not justify a restart. The limit is that of picks of `imas bench`.
-const CPU_MARGIN: f64 = 0.02;
-const MEMORY_MARGIN: f64 = 0.05;
 /// Exit status when there is nothing to advise.
 const NO_ADVICE: u8 = 1;
 
@@ -88,7 +82,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::cli::RulesArgs::of_environment())?;
-        let Some(pick) = choice::settled(&state) else {
+        let Some(pick) = settled::settled(&state) else {
             advice.not_settled += 1;
             continue;
         };
@@ -122,18 +116,15 @@ fn row(context: &Context, state: &State, pick: &str, process: &Running) -> Optio
         return None;
     }
     let on = process.candidate(candidates)?;
-    let sides = [Side::of(state, &on.name), Side::of(state, pick)];
-    let cpu = ratio(&sides[0].cpu, &sides[1].cpu);
-    let memory = ratio(&sides[0].memory, &sides[1].memory);
-    let proven =
-        |ratio: &Option<Interval>, margin: f64| ratio.is_some_and(|r| r.hi < 1.0 && r.mid <= 1.0 - margin);
+    let gain = RestartGain::of(state, &on.name, pick);
+    let RestartGain { cpu, memory, memory_bytes, trials } = gain;
     Some(Row {
         pid: process.pid,
         program: program.to_string(),
         unit: process.unit.clone(),
-        gain: proven(&cpu, CPU_MARGIN) || proven(&memory, MEMORY_MARGIN),
-        memory_bytes: median(&sides[0].memory),
-        trials: [sides[0].trials, sides[1].trials],
+        gain: gain.is_proven(),
+        memory_bytes,
+        trials,
         how: how(process, pick, program.id),
         on: on.name.clone(),
         pick: pick.to_owned(),
@@ -147,65 +138,6 @@ fn how(process: &Running, pick: &str, number: i64) -> String {
         Some(unit) => format!("imas apply {unit} --candidate {pick} --write --now"),
         None => format!("end it and start it again with 'imas run -- ...' (imas explain {number})"),
     }
-}
-
-/// Figures of the valid trials of one candidate with the present build.
-struct Side {
-    trials: usize,
-    /// CPU seconds per million operations. The work differs between runs, but the cost of an operation less
-    /// so.
-    cpu: Vec<f64>,
-    /// Mean resident bytes of each run.
-    memory: Vec<f64>,
-}
-
-impl Side {
-    fn of(state: &State, candidate: &str) -> Self {
-        let records = &state.known.records;
-        let view = state.profile.candidate(candidate);
-        let left_out = |id: &str| view.is_none_or(|view| view.left_out.iter().any(|out| out.trial_id == id));
-        let counts = |record: &&TrialRecord| {
-            let sample = &record.sample;
-            sample.candidate == candidate
-                && sample.kind == PageKind::Trial
-                && record.is_of_build(&state.known.build_id)
-                && !left_out(&sample.trial_id)
-        };
-        let counted: Vec<_> = records.iter().filter(counts).collect();
-        Self {
-            trials: counted.len(),
-            cpu: counted.iter().filter_map(|record| cpu_of(record)).collect(),
-            memory: counted.iter().filter_map(|record| memory_of(record)).collect(),
-        }
-    }
-}
-
-fn cpu_of(record: &TrialRecord) -> Option<f64> {
-    let usage = record.sample.usage.as_ref()?;
-    let operations: u64 = record.sample.classes().iter().map(|class| class.calls).sum();
-    let seconds = usage.user_s + usage.system_s;
-    (operations > 0 && seconds > 0.0).then(|| seconds * 1e6 / operations as f64)
-}
-
-fn memory_of(record: &TrialRecord) -> Option<f64> {
-    let memory = &record.sample.memory;
-    (memory.snapshots > 0 && memory.resident() > 0).then_some(memory.resident() as f64)
-}
-
-/// Ratio of the medians, pick to present candidate, with its bootstrap interval.
-fn ratio(present: &[f64], pick: &[f64]) -> Option<Interval> {
-    if present.len() < FEWEST || pick.len() < FEWEST {
-        return None;
-    }
-    let tagged: Vec<(bool, f64)> =
-        present.iter().map(|&x| (false, x)).chain(pick.iter().map(|&x| (true, x))).collect();
-    let of = |drawn: &[(bool, f64)], side: bool| {
-        median(&drawn.iter().filter(|(tag, _)| *tag == side).map(|(_, x)| *x).collect::<Vec<_>>())
-    };
-    bootstrap(&tagged, RESAMPLES, 1, |drawn| {
-        let below = of(drawn, false).filter(|x| *x > 0.0)?;
-        Some(of(drawn, true)? / below)
-    })
 }
 
 fn page(advice: &Advice) -> String {
@@ -250,17 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_needs_trials_on_both_sides() {
-        assert_eq!(ratio(&[1.0, 1.0], &[1.0, 1.0, 1.0]), None);
-        assert_eq!(ratio(&[1.0, 1.0, 1.0], &[]), None);
-        let half = ratio(&[2.0, 2.0, 2.0, 2.0], &[1.0, 1.0, 1.0]).unwrap();
-        assert_eq!((half.lo, half.mid, half.hi), (0.5, 0.5, 0.5));
-    }
-
-    #[test]
-    fn noise_is_wide() {
-        let wide = ratio(&[1.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 3.0, 4.0]).unwrap();
-        assert!(wide.lo < 1.0 && wide.hi > 1.0, "{wide:?}");
+    fn a_change_is_in_per_cent() {
         assert_eq!(change(None), "no data");
         assert_eq!(change(Some(Interval { lo: 0.5, mid: 0.9, hi: 1.1 })), "-10.0 % [-50.0, +10.0]");
     }

@@ -18,10 +18,11 @@ use crate::context::Context;
 use crate::drop_in::{self, Found};
 use crate::message::{self, Hinted};
 use crate::output;
-use imas_view::program_view::state;
 use crate::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
 use crate::unit::{self, Unit, systemctl};
 use crate::watch::{self, WatchRecord};
+use imas_view::program_view::state;
+use imas_view::settled;
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
@@ -209,7 +210,7 @@ fn proven<'a>(
     let Some(program) = unit.program().filter(|_| !unit.refuses_stop) else { return Ok(None) };
     let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
     let state = state(context, store, known, &crate::cli::RulesArgs::of_environment())?;
-    let pick = choice::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
+    let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
     let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
     let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
     let fits = check_program(&unit, Some(&program)).is_ok();

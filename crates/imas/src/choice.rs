@@ -5,31 +5,16 @@
 use std::path::Path;
 
 use anyhow::Result;
-use imas_core::Reason;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
 
 use crate::context::Context;
 use crate::message::Hinted;
 use imas_view::program_view::State;
+use imas_view::settled::settled;
 use imas_view::under_way::UnderWay;
 
-/// The candidate that was learned for the program; `None` while its tests are not done or when nothing can
-/// serve it.
-pub(crate) fn settled(state: &State) -> Option<&str> {
-    let decision = &state.decision;
-    let decided = match decision.reason {
-        Reason::Pinned => true,
-        Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
-        Reason::OwnMalloc | Reason::AllocatorInterface => false,
-        Reason::Sanitizer | Reason::StoodAside => false,
-        _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
-    };
-    // What a trial that is under way brings may change it.
-    (decided && !decision.trial && state.under_way.is_none()).then_some(decision.candidate.as_str())
-}
-
-/// The same. If no candidate is settled, the error has the reason.
+/// The candidate that was learned for the program. If none is settled, the error has the reason.
 pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
     settled(state).ok_or_else(|| {
         let program = &state.known.program;

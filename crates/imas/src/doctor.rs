@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_linux::counters::Counters;
 use imas_linux::{host, page};
+use imas_live::pending::Pending;
 use imas_store::Store;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{JsonArgs, Places};
 use crate::context::Context;
-use crate::{harvest, output};
+use crate::output;
 
 /// Exit status when something does not work.
 const NOT_WELL: u8 = 1;
@@ -112,7 +113,7 @@ fn pages(context: &Context) -> Finding {
         Err(_) => return Finding::ok("trial pages", format!("{says}: made by the first start")),
         Ok(()) => {}
     }
-    let pending = harvest::pending(&folder);
+    let pending = Pending::of(&folder);
     let damaged = damaged(&folder) + pending.damaged.len();
     if damaged > 0 {
         let says = format!("{says}: {damaged} damaged pages");

@@ -19,9 +19,9 @@ use crate::cli::Places;
 use crate::context::Context;
 use crate::message::Hinted;
 use crate::profile::find;
-use imas_view::program_view::state;
 use crate::service_args::{EnvArgs, Format};
 use crate::{bundle, choice, drop_in, message, output};
+use imas_view::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let name = match (&args.candidate, &args.program) {

@@ -18,10 +18,10 @@ use crate::again::again;
 use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
-use imas_view::picks;
 use crate::profile::find;
-use imas_view::program_view::{State, state};
 use crate::show::{next_line, splits, table};
+use imas_view::picks;
+use imas_view::program_view::{State, state};
 use imas_view::when::when;
 
 /// How many of the past decisions are shown.

@@ -4,7 +4,6 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it
 //! is only put together.
 
-mod activity;
 mod advise;
 mod again;
 mod applied;

@@ -9,15 +9,14 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_ingest::{ExpectedPage, read_page_file};
-use imas_linux::clock::now_unix_s;
+use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
-use imas_linux::{page, process};
+use imas_live::arena_estimate::{CANDIDATE, KEPT};
+use imas_live::trial_page;
 use imas_report::table;
 use serde::Serialize;
 
-use crate::arena_advice::{CANDIDATE, KEPT};
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::message::Hinted;
@@ -84,7 +83,7 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 }
 
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
-    let live_bytes = live_bytes(context, running.pid);
+    let live_bytes = trial_page::live_bytes(running);
     let verdict = verdict(&resident, live_bytes);
     let candidate = running.candidate(context.catalogue.candidates());
     ProcessMemory {
@@ -100,16 +99,6 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         verdict,
         sentence: sentence(verdict, &resident, live_bytes),
     }
-}
-
-/// Bytes in live blocks, from the trial page of the process.
-fn live_bytes(context: &Context, pid: u32) -> Option<u64> {
-    let start_ticks = process::start_ticks(pid).ok()?;
-    let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
-    let pages = page::list(&context.page_folder().ok()?).ok()?;
-    let pages = pages.iter().filter_map(|file| read_page_file(file, &expected).ok());
-    let page = pages.into_iter().find(|page| page.pid == pid && page.process_start_ticks == start_ticks)?;
-    (page.live_bytes_now() > 0).then(|| page.live_bytes_now())
 }
 
 fn verdict(resident: &ResidentMemory, live: Option<u64>) -> Verdict {

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::cli::ShowArgs;
 use crate::context::Context;
 use crate::output;
-use imas_view::picks::{self, StoredPick};
 use crate::profile::find;
+use imas_view::picks::{self, StoredPick};
 use imas_view::program_view::{State, state};
 
 pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
@@ -38,7 +38,9 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
     let mut text = format!("{program} (number {})\n\n", program.id);
     text.push_str(&table(&state));
     text.push('\n');
-    picks::gain_lines(&picks::picks(&state.profile)).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    picks::gain_lines(&picks::picks(&state.profile))
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&splits(&state));
     text.push_str(&next_line(&state));
     text.push_str(&nothing_learned(&state));

@@ -44,8 +44,8 @@ use imas_view::profile;
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::message;
-use imas_view::under_way;
 use crate::wrapper::{self, Unwrapped};
+use imas_view::under_way;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
 /// take milliseconds.

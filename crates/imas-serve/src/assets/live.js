@@ -34,5 +34,7 @@
     if (first && live.dataset.seen) say("live"); else renew();
   });
   events.addEventListener("error", () => say("connecting again"));
+  // Processes change all the time.
+  if (location.pathname === "/machine") setInterval(() => { if (!document.hidden) renew(); }, 5000);
   document.addEventListener("focusout", () => setTimeout(() => { if (again) renew(); }, 200));
 })();

@@ -34,9 +34,8 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
     };
     let context = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
     let store = Store::open_read_only(&context.store_path).map_err(anyhow::Error::from)?;
-    let usable = shared.usable.get_or_init(|| keeper::usable(&context, &store));
     // The histograms are not kept; they are read again with the rest.
-    let state = keeper::state((&context, &store), program.state.known.program.clone(), usable)?;
+    let state = keeper::state((&context, &store), program.state.known.program.clone(), &shared.keeper.usable())?;
     let decisions = store.decisions(state.known.program.id, DECISIONS).map_err(anyhow::Error::from)?;
     let page = page(program, html::program_page(&section(&store, &state)?), &state);
     let data = json!({

@@ -18,13 +18,13 @@ const MOST: usize = 8;
 
 /// The observations of one call.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub struct Looks {
     made: usize,
 }
 
 impl Looks {
     /// Observes the running process of the page, unless that was done shortly before.
-    pub(crate) fn at(&mut self, path: &Path, page: &ParsedPage) {
+    pub fn at(&mut self, path: &Path, page: &ParsedPage) {
         let age_s = age_s(page.process_start_ticks).unwrap_or(0.0);
         // The file beside the page is read only for a process that is old enough.
         if self.made >= MOST || !look_is_due(&page.candidate, age_s, FIRST, None) {
@@ -45,12 +45,12 @@ impl Looks {
 }
 
 /// The last observation of the page's process, if any.
-pub(crate) fn of(path: &Path) -> Option<ProcessActivity> {
+pub fn of(path: &Path) -> Option<ProcessActivity> {
     serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
 }
 
 /// Removes the observation of a page that was stored.
-pub(crate) fn forget(path: &Path) {
+pub fn forget(path: &Path) {
     let _ = std::fs::remove_file(beside(path)); // mostly there is none
 }
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What does not change between two execs of a process: its program, service and allocator. It is read once,
+//! because it takes some five files of `/proc`.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use imas_linux::program::Program;
+use imas_linux::running::{self, RealCandidates, Running};
+
+use crate::snapshot::Injected;
+use crate::trial_page;
+
+/// Beginnings of the names of variables that set an allocator.
+const SETTINGS: [&str; 9] = [
+    "GLIBC_TUNABLES",
+    "HOARD_",
+    "JE_MALLOC_CONF",
+    "MALLOC_",
+    "MIMALLOC_",
+    "SCUDO_OPTIONS",
+    "SNMALLOC_",
+    "TCMALLOC_",
+    "_RJEM_MALLOC_CONF",
+];
+
+/// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
+const ALLOCATORS: [&str; 8] = [
+    "libhoard",
+    "libjemalloc",
+    "libmimalloc",
+    "librpmalloc",
+    "libscudo",
+    "libsnmalloc",
+    "libtbbmalloc",
+    "libtcmalloc",
+];
+
+/// What one process is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) program: Program,
+    pub(crate) unit: Option<String>,
+    pub(crate) allocator: String,
+    pub(crate) candidate: Option<String>,
+    pub(crate) settings: Option<BTreeMap<String, String>>,
+    pub(crate) injected: Injected,
+    /// The page of its trial.
+    pub(crate) page: Option<PathBuf>,
+}
+
+/// What looking at a process brought.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Identified {
+    Known(Box<Identity>),
+    /// It belongs to another user.
+    Hidden,
+    /// It has ended, or executes another program at this moment.
+    NotNow,
+}
+
+/// Looks at the process.
+pub(crate) fn identify(pid: u32, candidates: &RealCandidates) -> Identified {
+    match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Identified::Hidden,
+        Err(_) => return Identified::NotNow,
+        Ok(_) => {}
+    }
+    let running = running::one(pid);
+    running
+        .and_then(|running| of(&running, candidates))
+        .map_or(Identified::NotNow, |identity| Identified::Known(Box::new(identity)))
+}
+
+fn of(running: &Running, candidates: &RealCandidates) -> Option<Identity> {
+    Some(Identity {
+        uid: std::fs::metadata(format!("/proc/{}", running.pid)).ok()?.uid(),
+        program: running.program.clone(),
+        unit: running.unit.clone(),
+        allocator: allocator(running, candidates),
+        candidate: running.name_of_candidate(candidates).map(str::to_owned),
+        settings: settings(running),
+        injected: injected(running),
+        page: trial_page::mapped_page(running),
+    })
+}
+
+/// None where the environment may not be read: a process always has some variable.
+fn settings(running: &Running) -> Option<BTreeMap<String, String>> {
+    let is_readable = std::fs::File::open(format!("/proc/{}/environ", running.pid)).is_ok();
+    let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
+    is_readable.then(|| running.variables(is_setting))
+}
+
+fn injected(running: &Running) -> Injected {
+    let has = |name: &str| running.mapped().any(|file| file.file_name().is_some_and(|file| file == name));
+    match (has("libimas.so"), has("libimas-guard.so")) {
+        (true, _) => Injected::Hook,
+        (false, true) => Injected::Guard,
+        (false, false) => Injected::Nothing,
+    }
+}
+
+/// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
+fn allocator(running: &Running, candidates: &RealCandidates) -> String {
+    let of_catalogue = candidates.all().iter().find(|candidate| {
+        candidate.library.as_deref().is_some_and(|library| running.mapped().any(|file| file == library))
+    });
+    if let Some(candidate) = of_catalogue {
+        return candidate.allocator.clone();
+    }
+    let names = || running.mapped().filter_map(Path::file_name).map(|name| name.to_string_lossy());
+    let begins = |name: &str, beginnings: &[&str]| beginnings.iter().any(|one| name.starts_with(one));
+    if let Some(other) = names().find(|name| begins(name, &ALLOCATORS)) {
+        return other.into_owned();
+    }
+    let has = |beginnings: &[&str]| names().any(|name| begins(&name, beginnings));
+    let of_libc = [("glibc", &["libc.so.6", "libc-2."][..]), ("musl", &["ld-musl-", "libc.musl-"])];
+    let found = of_libc.iter().find(|(_, files)| has(files));
+    found.map_or("in the program", |(name, _)| name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_on_glibc_and_the_first_one_may_be_hidden() {
+        let candidates = RealCandidates::default();
+        let Identified::Known(own) = identify(std::process::id(), &candidates) else { panic!("not known") };
+        assert_eq!((own.allocator.as_str(), own.injected, own.page), ("glibc", Injected::Nothing, None));
+        assert_eq!(own.program.path, std::fs::canonicalize(std::env::current_exe().unwrap()).unwrap());
+        assert!(own.settings.is_some());
+        assert_eq!(identify(u32::MAX, &candidates), Identified::NotNow);
+    }
+}

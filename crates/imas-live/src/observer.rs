@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Looks at the machine again and again, and reads anew only what may have changed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imas_core::stats::Interval;
+use imas_engine::context::Context;
+use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
+use imas_engine::flags::Places;
+use imas_linux::clock::now_unix_s;
+use imas_linux::running::RealCandidates;
+use imas_store::samples::StoredProgram;
+
+use crate::arena_estimate::CANDIDATE;
+use crate::budget::Budget;
+use crate::identity::Identity;
+use crate::machine;
+use crate::memory_point::MemoryPoint;
+use crate::program_facts::ProgramFacts;
+use crate::program_source::ProgramSource;
+use crate::reading;
+use crate::snapshot::{Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
+use crate::tracked::Tracked;
+use crate::unfit_files::UnfitFiles;
+
+/// How often the daemon's status and list of ineligible programs are read.
+const DAEMON_LASTS: Duration = Duration::from_secs(10);
+/// A memory curve's point may take this share of the time.
+const POINT_SHARE: u32 = 400;
+
+/// Looks at the machine. See the crate's description for what a look costs.
+#[derive(Debug)]
+pub struct Observer {
+    run_dir: PathBuf,
+    sources: Vec<ProgramSource>,
+    candidates: RealCandidates,
+    processes: HashMap<u32, Tracked>,
+    unfit: UnfitFiles,
+    daemon: Daemon,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    point: Option<(u32, Instant, MemoryPoint)>,
+    problems: Vec<String>,
+}
+
+/// What imasd reports.
+#[derive(Debug, Default)]
+struct Daemon {
+    read: Option<Instant>,
+    runs: bool,
+    /// Why, by the path of a program that it leaves alone; root alone may read it.
+    ineligible: HashMap<String, String>,
+}
+
+impl Observer {
+    /// An observer of the installation that `places` name. It knows the user's own store and, where this user
+    /// may read it, imasd's; with `places.system` only the latter.
+    ///
+    /// # Errors
+    /// When the library folder or the configuration is not usable.
+    pub fn new(places: &Places) -> Result<Self> {
+        Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
+    }
+
+    /// The same, where the daemon is that of `run_dir`.
+    ///
+    /// # Errors
+    /// When the library folder or the configuration is not usable.
+    pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
+        let first = Context::beside(places, run_dir)?;
+        let kind = if places.system { StoreKind::System } else { StoreKind::Own };
+        let candidates = RealCandidates::of(first.catalogue.candidates());
+        let mut sources = vec![ProgramSource::new(kind, first)];
+        let mut problems = vec![];
+        if kind == StoreKind::Own {
+            let system = Places { system: true, store: None, ..places.clone() };
+            match Context::beside(&system, run_dir) {
+                Ok(context) if std::fs::File::open(&context.store_path).is_ok() => {
+                    sources.push(ProgramSource::new(StoreKind::System, context));
+                }
+                Ok(_) => {}
+                Err(error) => problems.push(format!("{error:#}")),
+            }
+        }
+        Ok(Self {
+            run_dir: run_dir.to_owned(),
+            sources,
+            candidates,
+            processes: HashMap::new(),
+            unfit: UnfitFiles::default(),
+            daemon: Daemon::default(),
+            first: None,
+            last: None,
+            point: None,
+            problems,
+        })
+    }
+
+    /// Looks now. The first look takes as long as it needs; a later one leaves to the next what would take
+    /// more than its share of time.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn look(&mut self) -> Result<LiveSnapshot> {
+        let at = Instant::now();
+        let since_last = self.last.map(|last| at.duration_since(last));
+        self.read_processes(at);
+        self.identify(&mut Budget::after(since_last));
+        self.daemon.refresh(&self.run_dir);
+        self.sources.iter_mut().for_each(ProgramSource::refresh);
+        let mut problems = self.work_out(&mut Budget::after(since_last));
+        self.look_into(&mut Budget::after(since_last));
+        self.last = Some(at);
+        let first = *self.first.get_or_insert(at);
+        let mut processes: Vec<LiveProcess> =
+            self.processes.values().filter_map(|tracked| self.process(tracked)).collect();
+        processes.sort_by_key(|process| process.pid);
+        problems.extend(self.sources.iter().flat_map(|source| source.problems.clone()));
+        problems.extend(self.problems.clone());
+        Ok(LiveSnapshot {
+            schema: 1,
+            at_unix_s: now_unix_s(),
+            observed_s: at.duration_since(first).as_secs_f64(),
+            hidden: self.processes.values().filter(|tracked| tracked.is_hidden).count(),
+            machine: machine::now()?,
+            daemon: self.daemon.runs,
+            processes,
+            problems,
+        })
+    }
+
+    /// Where the memory of a process is now. To ask takes the kernel a while for a large process; the last
+    /// answer is given again until that is a small share of the time.
+    pub fn memory(&mut self, pid: u32) -> Option<MemoryPoint> {
+        if let Some((known, due, point)) = &self.point
+            && *known == pid
+            && Instant::now() < *due
+        {
+            return Some(*point);
+        }
+        let tracked = self.processes.get(&pid)?;
+        let begun = Instant::now();
+        let page = tracked.identity.as_ref().and_then(|identity| identity.page.as_deref());
+        let point = MemoryPoint::read(pid, tracked.now.start_ticks, page)?;
+        self.point = Some((pid, begun + begun.elapsed() * POINT_SHARE, point));
+        Some(point)
+    }
+
+    /// Every process's own reading; those that have ended are dropped.
+    fn read_processes(&mut self, at: Instant) {
+        let mut before = std::mem::take(&mut self.processes);
+        for reading in reading::all() {
+            let pid = reading.pid;
+            let known = before.remove(&pid).filter(|known| known.now.start_ticks == reading.start_ticks);
+            let tracked = match known {
+                Some(mut known) => {
+                    known.update(reading, at);
+                    known
+                }
+                None => Tracked::new(reading, at),
+            };
+            self.processes.insert(pid, tracked);
+        }
+    }
+
+    fn identify(&mut self, budget: &mut Budget) {
+        for tracked in self.processes.values_mut().filter(|tracked| tracked.needs_identity()) {
+            if !budget.allows_more() {
+                break;
+            }
+            tracked.identify(&self.candidates);
+        }
+    }
+
+    /// Programs of which something was stored since, and files that were not read yet.
+    fn work_out(&mut self, budget: &mut Budget) -> Vec<String> {
+        let mut problems = vec![];
+        for identity in self.processes.values().filter_map(|tracked| tracked.identity.as_ref()) {
+            let on = identity.candidate.as_deref();
+            match found(&self.sources, identity) {
+                Some((at, program)) => {
+                    if self.sources[at].is_stale(program.id, on) && budget.allows_more() {
+                        let done = self.sources[at].work_out(&program, on);
+                        problems.extend(done.err().map(|error| format!("{program}: {error:#}")));
+                    }
+                }
+                None if self.unfit.lacks(&identity.program.path) && budget.allows_more() => {
+                    self.unfit.read(&identity.program.path);
+                }
+                None => {}
+            }
+        }
+        problems
+    }
+
+    /// Pages of trials, and arenas.
+    fn look_into(&mut self, budget: &mut Budget) {
+        for tracked in self.processes.values_mut() {
+            if tracked.is_trial() && budget.allows_more() {
+                tracked.read_page();
+            }
+            if tracked.needs_arenas() && budget.allows_more() {
+                tracked.count_arenas();
+            }
+        }
+    }
+
+    fn process(&self, tracked: &Tracked) -> Option<LiveProcess> {
+        let identity = tracked.identity.as_ref()?;
+        let found = found(&self.sources, identity);
+        let facts = found.as_ref().and_then(|(at, program)| self.sources[*at].facts(program.id));
+        let stored = found.as_ref().map(|(at, program)| (self.sources[*at].kind, program));
+        let now = &tracked.now;
+        Some(LiveProcess {
+            pid: now.pid,
+            parent: now.parent,
+            start_ticks: now.start_ticks,
+            uid: identity.uid,
+            program: named(identity, stored.map(|(_, program)| program)),
+            path: identity.program.path.to_string_lossy().into_owned(),
+            number: stored.map(|(_, program)| program.id),
+            store: stored.map(|(kind, _)| kind),
+            unit: identity.unit.clone(),
+            allocator: identity.allocator.clone(),
+            candidate: identity.candidate.clone(),
+            settings: identity.settings.clone(),
+            injected: identity.injected,
+            threads: now.threads,
+            resident_bytes: now.resident_bytes,
+            live_bytes: tracked.live_bytes,
+            growth_bytes_per_hour: tracked.growth_per_hour(),
+            cpu_share: tracked.cpu_share,
+            state: self.state(identity, facts),
+            quarantined: facts.map(|facts| facts.quarantined.clone()).unwrap_or_default(),
+            gain: gain(tracked, identity, facts),
+        })
+    }
+
+    fn state(&self, identity: &Identity, facts: Option<&ProgramFacts>) -> ProcessState {
+        let path = identity.program.path.to_string_lossy();
+        match (facts, identity.candidate.as_deref()) {
+            (Some(facts), on) if identity.injected == Injected::Hook => {
+                facts.trial(on.unwrap_or(imas_core::SYSTEM))
+            }
+            (Some(facts), _) => facts.state.clone(),
+            (None, _) => match self.daemon.ineligible.get(path.as_ref()) {
+                Some(why) => ProcessState::LeftAlone { why: why.clone() },
+                None => self.unfit.state(&identity.program.path),
+            },
+        }
+    }
+}
+
+/// The first store that knows the program, by its place, with the program.
+fn found(sources: &[ProgramSource], identity: &Identity) -> Option<(usize, StoredProgram)> {
+    let mut known = sources.iter().enumerate();
+    known.find_map(|(at, source)| Some((at, source.program_of(identity)?.clone())))
+}
+
+fn named(identity: &Identity, stored: Option<&StoredProgram>) -> String {
+    stored.map_or_else(|| identity.program.to_string(), StoredProgram::to_string)
+}
+
+/// By the program's trials, else by the arenas of this process.
+fn gain(tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
+    let on = identity.candidate.as_deref();
+    if let Some((gain, pick)) = facts.zip(on).and_then(|(facts, on)| facts.gain(on)) {
+        let saved = |ratio: Interval, of: f64| Interval {
+            lo: (1.0 - ratio.hi) * of,
+            mid: (1.0 - ratio.mid) * of,
+            hi: (1.0 - ratio.lo) * of,
+        };
+        return Some(LiveGain {
+            candidate: pick.to_owned(),
+            memory_bytes: gain.memory.map(|ratio| saved(ratio, tracked.now.resident_bytes as f64)),
+            cpu_percent: gain.cpu.map(|ratio| saved(ratio, 100.0)),
+            certainty: if gain.is_proven() { Certainty::Proven } else { Certainty::NotProven },
+            trials: gain.trials,
+        });
+    }
+    let bytes = tracked.arenas_bytes.filter(|_| facts.is_none_or(|facts| facts.pick.is_none()))?;
+    Some(LiveGain {
+        candidate: CANDIDATE.to_owned(),
+        memory_bytes: Some(Interval { lo: 0.0, mid: bytes, hi: bytes * 2.0 }),
+        cpu_percent: None,
+        certainty: Certainty::Estimate,
+        trials: [0, 0],
+    })
+}
+
+impl Daemon {
+    fn refresh(&mut self, run_dir: &Path) {
+        if self.read.is_some_and(|read| read.elapsed() < DAEMON_LASTS) {
+            return;
+        }
+        self.read = Some(Instant::now());
+        self.runs = DaemonStatus::read(run_dir).is_some();
+        let ineligible = IneligibleProgram::read_all(run_dir).into_iter();
+        self.ineligible = ineligible.map(|program| (program.path, program.reason)).collect();
+    }
+}

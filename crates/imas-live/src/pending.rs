@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pages of starts that have ended and are not stored yet. Commands that only read see them beside what the
+//! store holds, and leave them where they are.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_core::hang::ProcessActivity;
+use imas_engine::context::Context;
+use imas_engine::harvest::{StartFacts, record};
+use imas_ingest::{ExpectedPage, ParsedPage, State};
+use imas_linux::page;
+use imas_store::Store;
+
+use crate::activity;
+
+/// A page younger than this may still be in the making.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// What the store holds and what is still in pages, in memory.
+#[derive(Debug)]
+pub struct PendingView {
+    /// The copy; what is added to it reaches no file.
+    pub store: Store,
+    /// Pages that cannot be read, with the reason.
+    pub damaged: Vec<String>,
+}
+
+impl PendingView {
+    /// Reads store and pages; nothing is moved or written.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn read(context: &Context) -> Result<Self> {
+        // The pages first: what is stored meanwhile is then there twice, and counts once.
+        let pending =
+            if context.of_the_system { Pending::default() } else { Pending::of(&context.page_place()) };
+        let store = context.view_store()?;
+        for (page, seen) in &pending.finished {
+            keep(context, &store, page, *seen)?;
+        }
+        Ok(Self { store, damaged: pending.damaged })
+    }
+}
+
+/// The pages of a folder, as they are.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// Those whose process has ended, with what was seen of it.
+    finished: Vec<(ParsedPage, Option<ProcessActivity>)>,
+    /// How many belong to running processes.
+    pub running: u32,
+    /// Those that cannot be read, with the reason.
+    pub damaged: Vec<String>,
+}
+
+impl Pending {
+    /// Reads the pages and changes none. Without a folder of this user's alone there are none.
+    #[must_use]
+    pub fn of(folder: &Path) -> Self {
+        let mut pending = Self::default();
+        let expected = expected();
+        let pages = page::check_private(folder).and_then(|()| page::list(folder)).unwrap_or_default();
+        for path in pages {
+            match imas_ingest::read_page_file(&path, &expected) {
+                Ok(page) if is_finished(&path, &page) => {
+                    let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
+                    pending.finished.push((page, activity::of(&path)));
+                }
+                Ok(_) => pending.running += 1,
+                Err(_) if !path.exists() => {}
+                Err(_) if is_young(&path) => pending.running += 1,
+                Err(error) => {
+                    let why = format!("{}: this trial page cannot be read ({error})", path.display());
+                    pending.damaged.push(why);
+                }
+            }
+        }
+        pending
+    }
+
+    /// How many trials and starts are finished.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        self.finished.len()
+    }
+}
+
+/// What a page of this user must be.
+#[must_use]
+pub fn expected() -> ExpectedPage {
+    ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::clock::now_unix_s() }
+}
+
+/// Whether nothing more will be written into the page.
+#[must_use]
+pub fn is_finished(path: &Path, page: &ParsedPage) -> bool {
+    // Between exec and our constructor no process has mapped the page, though it will be written yet.
+    let entered = page.state != State::Armed;
+    page::is_finished(path, page.pid, page.process_start_ticks, &page.boot_id, entered)
+}
+
+/// Whether the page may still be in the making.
+#[must_use]
+pub fn is_young(path: &Path) -> bool {
+    let made = std::fs::metadata(path).and_then(|about| about.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < YOUNG))
+}
+
+/// Stores what the page says; `seen` is what was seen of its process.
+///
+/// # Errors
+/// When the store refuses.
+pub fn keep(
+    context: &Context,
+    store: &Store,
+    page: &ParsedPage,
+    seen: Option<ProcessActivity>,
+) -> Result<()> {
+    let program = store.program(&page.program, &page.detail)?;
+    let sample = page.to_sample();
+    let facts = StartFacts {
+        build_id: page.build_id.clone(),
+        retest_s: store.retest_of(&sample.trial_id)?,
+        activity: seen,
+    };
+    store.add_trial(program.id, &record(sample, Some(&context.catalogue), facts))?;
+    Ok(())
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one look at the machine shows. Plain data, serialisable; names are as the system has them, so whoever
+//! prints one escapes it ([`imas_core::printable`]).
+
+use std::collections::BTreeMap;
+
+use imas_core::adaptive::Weight;
+use imas_core::stats::Interval;
+use serde::Serialize;
+
+/// The machine and its processes at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveSnapshot {
+    /// Version of this format.
+    pub schema: u32,
+    /// When, Unix time in seconds.
+    pub at_unix_s: f64,
+    /// Since the first look of this observer, seconds.
+    pub observed_s: f64,
+    /// The processes that this user may look into, by pid.
+    pub processes: Vec<LiveProcess>,
+    /// How many processes belong to other users and may not be looked into.
+    pub hidden: usize,
+    /// The machine.
+    pub machine: MachineState,
+    /// Whether imasd runs.
+    pub daemon: bool,
+    /// What could not be read, for people: a store that is damaged, a trial page.
+    pub problems: Vec<String>,
+}
+
+/// One running process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveProcess {
+    /// Its number.
+    pub pid: u32,
+    /// That of its parent.
+    pub parent: u32,
+    /// Clock ticks from boot to its start: with the pid, its identity.
+    pub start_ticks: u64,
+    /// Its effective uid.
+    pub uid: u32,
+    /// The program as IMAS names it: the executable, and for an interpreter what it runs.
+    pub program: String,
+    /// Path of the executable.
+    pub path: String,
+    /// Number of the program in the store; None where the store does not know it.
+    pub number: Option<i64>,
+    /// The store that knows the program.
+    pub store: Option<StoreKind>,
+    /// Its systemd service.
+    pub unit: Option<String>,
+    /// The allocator that is really mapped: its name in the catalogue, else the library's file name.
+    pub allocator: String,
+    /// The candidate, as far as mappings and environment show it.
+    pub candidate: Option<String>,
+    /// Settings of allocators in the environment that it was started with; None if that may not be read.
+    pub settings: Option<BTreeMap<String, String>>,
+    /// What of IMAS is in it.
+    pub injected: Injected,
+    /// How many threads it has.
+    pub threads: u64,
+    /// Resident memory, bytes.
+    pub resident_bytes: u64,
+    /// Bytes in live blocks, by the hook's estimate; None outside of a trial.
+    pub live_bytes: Option<u64>,
+    /// Change of the resident memory per hour since the observer first saw the process, bytes; None before
+    /// it has been seen for some seconds.
+    pub growth_bytes_per_hour: Option<f64>,
+    /// CPU time since the last look, as a share of one CPU; None at the first look.
+    pub cpu_share: Option<f64>,
+    /// What IMAS does with its program.
+    pub state: ProcessState,
+    /// Candidates that are quarantined for its program.
+    pub quarantined: Vec<String>,
+    /// What a restart would gain; None where that is not known, or nothing.
+    pub gain: Option<LiveGain>,
+}
+
+/// The store that knows a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreKind {
+    /// The user's own, kept by `imas run`.
+    Own,
+    /// The machine's, kept by imasd.
+    System,
+}
+
+/// What of IMAS a process has mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Injected {
+    /// Nothing.
+    Nothing,
+    /// The guard: a production start.
+    Guard,
+    /// The hook: a trial.
+    Hook,
+}
+
+/// What IMAS does with the program of a process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum ProcessState {
+    /// This process is a trial.
+    Trial {
+        /// Its candidate.
+        candidate: String,
+        /// The number of this trial of the candidate, from 1 on.
+        number: u32,
+        /// The most trials of a candidate; fewer may do.
+        of: u32,
+    },
+    /// The tests are done.
+    Settled {
+        /// The candidate of the next starts.
+        candidate: String,
+        /// Since when, Unix time in seconds, as far as the decisions are kept.
+        since_unix_s: Option<f64>,
+    },
+    /// Further trials are due at later starts.
+    Testing {
+        /// Trials stored so far.
+        trials: usize,
+        /// The candidate of the next start.
+        next: String,
+    },
+    /// The user chose.
+    Pinned {
+        /// The candidate.
+        candidate: String,
+    },
+    /// The user excluded the program.
+    Excluded,
+    /// The candidate that would be used crashed the program or made it hang.
+    Quarantined {
+        /// That candidate.
+        candidate: String,
+        /// The candidate of the next starts in its place.
+        instead: String,
+    },
+    /// IMAS cannot or must not serve it.
+    LeftAlone {
+        /// The reason, for people.
+        why: String,
+    },
+    /// Nothing is known of the program.
+    Unknown,
+}
+
+/// How certain a gain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// By the program's own trials, beyond the noise and the margin.
+    Proven,
+    /// By the program's own trials, but the interval includes none, or the gain is below the margin.
+    NotProven,
+    /// By the state of this process alone; nothing was measured.
+    Estimate,
+}
+
+/// What a restart of a process under another candidate would gain.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveGain {
+    /// That candidate.
+    pub candidate: String,
+    /// Bytes of resident memory saved, with the 95 % interval; negative: more.
+    pub memory_bytes: Option<Interval>,
+    /// CPU time saved, per cent, with the 95 % interval; negative: more.
+    pub cpu_percent: Option<Interval>,
+    /// How certain it is.
+    pub certainty: Certainty,
+    /// Trials of the present candidate and of the other.
+    pub trials: [usize; 2],
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MachineState {
+    /// CPUs online.
+    pub cpus: u32,
+    /// Load average over five minutes.
+    pub load5: f64,
+    /// All memory, bytes.
+    pub memory_bytes: u64,
+    /// What programs can have without swapping, bytes.
+    pub available_bytes: u64,
+    /// Time lost by waiting (PSI).
+    pub pressure: PressureStalls,
+    /// What follows for the policy: how short CPU and memory are, and the weight of CPU in the score.
+    pub weight: Weight,
+    /// That weight as a word.
+    pub preference: Preference,
+}
+
+/// Shares of the last minute in which tasks waited, per cent; None where the kernel does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct PressureStalls {
+    /// Some task waited for a CPU.
+    pub cpu_some: Option<f64>,
+    /// Some task waited for memory.
+    pub memory_some: Option<f64>,
+    /// All tasks waited for memory.
+    pub memory_full: Option<f64>,
+    /// Some task waited for a disk.
+    pub io_some: Option<f64>,
+    /// All tasks waited for a disk.
+    pub io_full: Option<f64>,
+}
+
+/// What the policy prefers at the present pressure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preference {
+    /// CPU is short: the fastest candidate.
+    Fastest,
+    /// Both alike.
+    Balanced,
+    /// Memory is short: the leanest candidate.
+    Leanest,
+}
+
+impl Preference {
+    /// Of a weight of CPU, 0 to 1; the limits are those of a decision's reasons.
+    #[must_use]
+    pub fn of_weight(weight: f64) -> Self {
+        match weight {
+            w if w > 0.75 => Self::Fastest,
+            w if w < 0.25 => Self::Leanest,
+            _ => Self::Balanced,
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Fastest => "CPU is short: the fastest candidate",
+            Self::Balanced => "CPU and memory alike",
+            Self::Leanest => "memory is short: the leanest candidate",
+        }
+    }
+}

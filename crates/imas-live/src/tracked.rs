@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One process over several looks.
+
+use std::time::{Duration, Instant};
+
+use imas_linux::arenas::Arenas;
+use imas_linux::running::RealCandidates;
+use imas_linux::standstill::age_s;
+
+use crate::arena_estimate::estimate;
+use crate::identity::{Identified, Identity, identify};
+use crate::reading::Reading;
+use crate::snapshot::Injected;
+use crate::trial_page;
+
+/// A process younger than this may not have loaded its libraries yet: it is looked at once more.
+const YOUNG_S: f64 = 3.0;
+/// An allocator that was loaded later is found after this time.
+const IDENTITY_LASTS: Duration = Duration::from_secs(600);
+/// Growth over a shorter time is noise.
+const LEAST_GROWTH_S: f64 = 10.0;
+/// How often arenas are counted.
+const ARENAS_LAST: Duration = Duration::from_secs(120);
+/// A process with less memory or fewer threads has nothing to gain by fewer arenas.
+const ARENAS_FROM: (u64, u64) = (32 << 20, 3);
+
+/// One process.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) now: Reading,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) is_hidden: bool,
+    pub(crate) cpu_share: Option<f64>,
+    pub(crate) live_bytes: Option<u64>,
+    /// What fewer arenas would save, bytes.
+    pub(crate) arenas_bytes: Option<f64>,
+    first: (Instant, u64),
+    seen: Instant,
+    /// When the identity was read, and whether it is final as far as age tells.
+    identified: Option<(Instant, bool)>,
+    arenas_at: Option<Instant>,
+}
+
+impl Tracked {
+    /// A process that is seen for the first time.
+    pub(crate) fn new(now: Reading, at: Instant) -> Self {
+        Self {
+            first: (at, now.resident_bytes),
+            seen: at,
+            now,
+            identity: None,
+            is_hidden: false,
+            cpu_share: None,
+            live_bytes: None,
+            arenas_bytes: None,
+            identified: None,
+            arenas_at: None,
+        }
+    }
+
+    /// Takes the next reading of the same process.
+    pub(crate) fn update(&mut self, now: Reading, at: Instant) {
+        let since_s = at.duration_since(self.seen).as_secs_f64();
+        if since_s > 0.0 {
+            self.cpu_share = Some(((now.cpu_s - self.now.cpu_s) / since_s).max(0.0));
+        }
+        if now.image != self.now.image {
+            // It has executed another program.
+            self.identified = None;
+            self.first = (at, now.resident_bytes);
+        }
+        (self.now, self.seen) = (now, at);
+    }
+
+    /// Whether it has to be looked at more closely now.
+    pub(crate) fn needs_identity(&self) -> bool {
+        self.identified.is_none_or(|(at, is_final)| {
+            let lasts = if is_final { IDENTITY_LASTS } else { Duration::ZERO };
+            at.elapsed() > lasts
+        })
+    }
+
+    /// Looks at it more closely.
+    pub(crate) fn identify(&mut self, candidates: &RealCandidates) {
+        let is_old = age_s(self.now.start_ticks).is_none_or(|age_s| age_s > YOUNG_S);
+        match identify(self.now.pid, candidates) {
+            Identified::Known(identity) => {
+                let is_same = self.identity.as_ref().is_some_and(|known| *known == *identity);
+                self.identity = Some(*identity);
+                self.identified = Some((Instant::now(), is_old || is_same));
+            }
+            Identified::Hidden => {
+                self.is_hidden = true;
+                self.identified = Some((Instant::now(), true));
+            }
+            Identified::NotNow => {}
+        }
+    }
+
+    /// Whether the page of its trial is to be read.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.identity.as_ref().is_some_and(|one| one.injected == Injected::Hook && one.page.is_some())
+    }
+
+    /// Reads the page of its trial.
+    pub(crate) fn read_page(&mut self) {
+        let Some(page) = self.identity.as_ref().and_then(|identity| identity.page.as_ref()) else { return };
+        let page = trial_page::read(page, self.now.pid, self.now.start_ticks);
+        self.live_bytes = page.map(|page| page.live_bytes_now()).filter(|bytes| *bytes > 0);
+    }
+
+    /// Whether its arenas are to be counted: it is on untouched glibc, with much memory and several threads.
+    pub(crate) fn needs_arenas(&self) -> bool {
+        let (bytes, threads) = ARENAS_FROM;
+        let is_plain = |one: &Identity| one.candidate.as_deref() == Some(imas_core::SYSTEM);
+        self.identity.as_ref().is_some_and(is_plain)
+            && self.now.resident_bytes >= bytes
+            && self.now.threads >= threads
+            && self.arenas_at.is_none_or(|at| at.elapsed() > ARENAS_LAST)
+    }
+
+    /// Counts them.
+    pub(crate) fn count_arenas(&mut self) {
+        self.arenas_bytes = Arenas::of(self.now.pid).and_then(|arenas| estimate(&arenas));
+        self.arenas_at = Some(Instant::now());
+    }
+
+    /// Change of the resident memory per hour, bytes.
+    pub(crate) fn growth_per_hour(&self) -> Option<f64> {
+        let (at, bytes) = self.first;
+        let s = self.seen.duration_since(at).as_secs_f64();
+        let grown = self.now.resident_bytes as f64 - bytes as f64;
+        (s >= LEAST_GROWTH_S).then(|| grown * 3600.0 / s)
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which executables IMAS cannot serve, of those that no store knows.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use imas_engine::inspect;
+use imas_linux::program::{Command, Program, is_privileged};
+
+use crate::snapshot::ProcessState;
+
+/// By path: why nothing may be preloaded into it; None for one that can be served.
+#[derive(Debug, Default)]
+pub(crate) struct UnfitFiles(HashMap<PathBuf, Option<String>>);
+
+impl UnfitFiles {
+    /// Whether the file was not read yet.
+    pub(crate) fn lacks(&self, path: &Path) -> bool {
+        !self.0.contains_key(path)
+    }
+
+    /// Reads it. What is replaced later is not read again: its processes go on with the old file.
+    pub(crate) fn read(&mut self, path: &Path) {
+        let command = Command {
+            file: path.to_owned(),
+            argv: vec![],
+            program: Program { path: path.to_owned(), detail: String::new() },
+            privileged: is_privileged(path),
+        };
+        let why = inspect::command(&command, None).ok().and_then(|facts| facts.unfit);
+        self.0.insert(path.to_owned(), why);
+    }
+
+    /// The state of a process of that file.
+    pub(crate) fn state(&self, path: &Path) -> ProcessState {
+        match self.0.get(path).cloned().flatten() {
+            Some(why) => ProcessState::LeftAlone { why },
+            None => ProcessState::Unknown,
+        }
+    }
+}

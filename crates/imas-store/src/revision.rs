@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether anything stored about a program has changed, for programs that look again and again.
+
+use rusqlite::params;
+
+use crate::{RowId, Store, StoreError};
+
+/// What is stored about a program, in a few numbers: two equal ones mean that nothing was added or removed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramRevision {
+    trials: i64,
+    newest_trial: RowId,
+    newest_decision: RowId,
+    pinned: Option<String>,
+    unblocked_at_s: f64,
+    exclusions: i64,
+    disabled: i64,
+}
+
+impl Store {
+    /// The revision of a program now.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn revision(&self, program: RowId) -> Result<ProgramRevision, StoreError> {
+        const SQL: &str = "SELECT (SELECT count(*) FROM trial WHERE program = ?1),
+            (SELECT coalesce(max(id), 0) FROM trial WHERE program = ?1),
+            (SELECT coalesce(max(id), 0) FROM decision WHERE program = ?1),
+            (SELECT candidate FROM pin WHERE program = ?1),
+            (SELECT coalesce(max(at_s), 0.0) FROM lift WHERE program = ?1),
+            (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled)";
+        let mut statement = self.connection().prepare_cached(SQL)?;
+        Ok(statement.query_row(params![program], |row| {
+            Ok(ProgramRevision {
+                trials: row.get(0)?,
+                newest_trial: row.get(1)?,
+                newest_decision: row.get(2)?,
+                pinned: row.get(3)?,
+                unblocked_at_s: row.get(4)?,
+                exclusions: row.get(5)?,
+                disabled: row.get(6)?,
+            })
+        })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::samples::tests::temporary;
+
+    #[test]
+    fn every_change_of_a_program_changes_its_revision() {
+        let (_folder, store) = temporary();
+        let [one, other] = ["/bin/a", "/bin/b"].map(|path| store.program(path, "").unwrap().id);
+        let untouched = store.revision(other).unwrap();
+        let mut seen = vec![store.revision(one).unwrap()];
+        store.pin(one, "jemalloc", 1.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        store.pin(one, "mimalloc", 2.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        store.unblock(one, "jemalloc", 3.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        assert_eq!(store.revision(other).unwrap(), untouched);
+        store.exclude("/bin/a", 4.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "{seen:?}");
+        assert_eq!(store.revision(one).unwrap(), seen[4]);
+    }
+}
