@@ -52,10 +52,9 @@ impl<'a, T> Listed<'a, T> {
         let wanted = word(words, "q").to_lowercase();
         let mut found: Vec<&T> = all.filter(|one| name(one).to_lowercase().contains(&wanted)).collect();
         if let Some(order) = chosen(words, orders) {
-            found.sort_by(|a, b| (order.compare)(a, b).then_with(|| name(a).cmp(name(b))));
-            if falls(words, order) {
-                found.reverse();
-            }
+            let falls = falls(words, order);
+            let compare = |a: &T, b: &T| if falls { (order.compare)(b, a) } else { (order.compare)(a, b) };
+            found.sort_by(|a, b| compare(a, b).then_with(|| name(a).cmp(name(b))));
         }
         let pages = found.len().div_ceil(ROWS).max(1);
         let page = word(words, "page").parse().unwrap_or(1).clamp(1, pages);

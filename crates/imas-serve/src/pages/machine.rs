@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use imas_core::printable;
 use imas_core::stats::Interval;
-use imas_live::snapshot::{LiveProcess, LiveSnapshot, MachineState, ProcessState};
+use imas_live::snapshot::{Injected, LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::format::{self, counted};
 use imas_report::page::{Block, Listing, PageSection, ResultPage};
@@ -67,7 +67,7 @@ pub(crate) fn answer(shared: &Shared, _: &Known, words: &Words) -> Result<Answer
     ];
     let page = ResultPage {
         title: "This machine".to_owned(),
-        result: result(&look, &served),
+        result: result(&look),
         picture: picture(&served),
         sections,
         ..ResultPage::default()
@@ -85,12 +85,11 @@ fn served(look: &LiveSnapshot) -> BTreeMap<String, Served> {
     all
 }
 
-fn result(look: &LiveSnapshot, served: &BTreeMap<String, Served>) -> String {
+fn result(look: &LiveSnapshot) -> String {
     let all = look.processes.len();
-    let system = served.get(imas_core::SYSTEM).map_or(0, |one| one.processes);
+    let given = look.processes.iter().filter(|process| process.injected != Injected::Nothing).count();
     format!(
-        "{} of {} run on another allocator than system. Now counts: {}.",
-        all - system,
+        "{given} of {} run on an allocator that IMAS gave them. Now counts: {}.",
         counted(all, "process"),
         look.machine.preference.words()
     )

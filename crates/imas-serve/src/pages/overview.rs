@@ -78,7 +78,7 @@ fn result(known: &Known) -> String {
     let mut gains: Vec<f64> = served.iter().filter_map(|line| Some(line.gained.as_ref()?.together())).collect();
     gains.sort_by(f64::total_cmp);
     let median = gains.get(gains.len() / 2).map_or(String::new(), |gain| {
-        format!("; half of those changed their CPU time and memory together by {} or more", saved(*gain))
+        format!("; the median change of CPU time and memory together is {}", saved(*gain))
     });
     let bytes: f64 = served
         .iter()

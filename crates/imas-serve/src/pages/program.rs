@@ -22,7 +22,6 @@ use crate::listing::{Words, word};
 use crate::site::Shared;
 
 const MIB: f64 = 1_048_576.0;
-const DAY_S: f64 = 86_400.0;
 /// Decisions in the data.
 const DECISIONS: u32 = 100;
 
@@ -72,26 +71,33 @@ fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
     }
 }
 
-/// What each trial held, in the days before the last one.
+/// What each trial held, in the time before the last one.
 fn through_time(state: &State) -> Option<Chart> {
     let records = in_order_of_time(&state.known.records);
-    let last_s = records.last()?.sample.made_unix_s;
+    let (first_s, last_s) = (records.first()?.sample.made_unix_s, records.last()?.sample.made_unix_s);
+    let (unit, unit_s) = unit(last_s - first_s);
     let points = |name: &str| -> Vec<(f64, f64)> {
         let of_it = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
         let held = of_it.filter(|sample| sample.kind == PageKind::Trial && sample.memory.resident() > 0);
-        held.map(|sample| ((sample.made_unix_s - last_s) / DAY_S, sample.memory.resident() as f64 / MIB)).collect()
+        held.map(|sample| ((sample.made_unix_s - last_s) / unit_s, sample.memory.resident() as f64 / MIB)).collect()
     };
     let names = state.profile.candidates.iter().map(|view| view.name.as_str());
     let lines = names.map(|name| CurveLine::new(name, points(name)).dotted()).filter(|line| !line.points.is_empty());
     Curves {
         title: "Resident memory of each trial, MiB".to_owned(),
-        caption: "By the time of the trial, days before the last one. Builds of the program may differ.".to_owned(),
-        x: Axis::new("days"),
+        caption: format!("By the time of the trial, {unit} before the last one. Builds of the program may differ."),
+        x: Axis::new(unit),
         y: Axis::new("MiB").from_zero(),
         lines: lines.collect(),
         ..Curves::default()
     }
     .draw()
+}
+
+/// The largest unit of which the span has two.
+fn unit(span_s: f64) -> (&'static str, f64) {
+    let units = [("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)];
+    units.into_iter().find(|(_, seconds)| span_s > 2.0 * seconds).unwrap_or(("seconds", 1.0))
 }
 
 fn crashes(state: &State) -> Table {
