@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn an_address_says_who_can_reach_it() {
-        let is_of_this_machine = |text: &str| text.parse::<Address>().map(|address| address.is_of_this_machine());
+        let is_of_this_machine =
+            |text: &str| text.parse::<Address>().map(|address| address.is_of_this_machine());
         for near in ["127.0.0.1:1", "localhost:1", "[::1]:80", "127.9.9.9:1", "unix:/run/x"] {
             assert_eq!(is_of_this_machine(near), Ok(true), "{near}");
         }

@@ -49,7 +49,9 @@ impl Admission {
             hosts.extend(known);
         }
         // A reverse proxy may be reached at any port of its own.
-        hosts.extend(names.iter().flat_map(|name| [name.to_lowercase(), format!("{}:*", name.to_lowercase())]));
+        hosts.extend(
+            names.iter().flat_map(|name| [name.to_lowercase(), format!("{}:*", name.to_lowercase())]),
+        );
         let limiter = RateLimiter::keyed(Quota::per_second(RATE).allow_burst(BURST));
         Self { hosts, token, limiter }
     }
@@ -61,7 +63,8 @@ impl Admission {
             return Some(refusal(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait a second"));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let refused = refusal(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here: GET and HEAD only");
+            let refused =
+                refusal(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here: GET and HEAD only");
             return Some(([(header::ALLOW, "GET, HEAD")], refused).into_response());
         }
         if request.uri().path_and_query().is_some_and(|uri| uri.as_str().len() > LONGEST_URI) {
@@ -82,8 +85,10 @@ impl Admission {
     fn unauthorized(&self) -> Response {
         match &self.token {
             Some(_) => {
-                let refused = refusal(StatusCode::UNAUTHORIZED, "the token is asked for, as password or Bearer");
-                ([(header::WWW_AUTHENTICATE, "Basic realm=\"imas\", charset=\"UTF-8\"")], refused).into_response()
+                let refused =
+                    refusal(StatusCode::UNAUTHORIZED, "the token is asked for, as password or Bearer");
+                ([(header::WWW_AUTHENTICATE, "Basic realm=\"imas\", charset=\"UTF-8\"")], refused)
+                    .into_response()
             }
             None => refusal(StatusCode::FORBIDDEN, OTHER_USER),
         }
@@ -116,12 +121,15 @@ impl Admission {
     /// Whether the token was sent, as `Bearer` or as the password of `Basic`.
     fn has_token(&self, headers: &HeaderMap) -> bool {
         let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let (Some(token), Some((scheme, value))) = (&self.token, sent.and_then(|sent| sent.split_once(' '))) else {
+        let (Some(token), Some((scheme, value))) = (&self.token, sent.and_then(|sent| sent.split_once(' ')))
+        else {
             return false;
         };
         match scheme.to_ascii_lowercase().as_str() {
             "bearer" => token.is(value.trim()),
-            "basic" => STANDARD.decode(value.trim()).ok()
+            "basic" => STANDARD
+                .decode(value.trim())
+                .ok()
                 .and_then(|pair| String::from_utf8(pair).ok())
                 .is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password))),
             _ => false,
@@ -135,8 +143,7 @@ impl Admission {
     }
 }
 
-const WRONG_HOST: &str =
-    "this name is not known to be ours; open it as localhost, or name it with --host when starting 'imas serve'";
+const WRONG_HOST: &str = "this name is not known to be ours; open it as localhost, or name it with --host when starting 'imas serve'";
 const OTHER_USER: &str = "imas serve answers its own user and root; others need a token: see --token-file";
 
 fn has_body(headers: &HeaderMap) -> bool {

@@ -21,7 +21,8 @@ struct Asset {
 
 impl Asset {
     fn new(name: &str, ending: &str, kind: &'static str, text: String) -> Self {
-        let digits: String = answer::tag(text.as_bytes()).chars().filter(char::is_ascii_hexdigit).take(12).collect();
+        let digits: String =
+            answer::tag(text.as_bytes()).chars().filter(char::is_ascii_hexdigit).take(12).collect();
         Self { name: format!("{name}-{digits}.{ending}"), kind, text }
     }
 }

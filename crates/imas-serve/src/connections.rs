@@ -54,7 +54,10 @@ impl Listener {
             Address::Unix(path) => unix(path),
         };
         opened.map_err(|error| {
-            Hinted::error(format!("cannot listen: {error:#}"), "name another place: --listen 127.0.0.1:PORT or unix:PATH")
+            Hinted::error(
+                format!("cannot listen: {error:#}"),
+                "name another place: --listen 127.0.0.1:PORT or unix:PATH",
+            )
         })
     }
 

@@ -26,7 +26,9 @@ pub(crate) async fn get(State(shared): State<Arc<Shared>>) -> Response {
         let _held = &place; // until the stream ends
         let generation = known.as_ref().map_or(0, |known| known.generation);
         let data = serde_json::json!({ "generation": generation });
-        Ok::<_, Infallible>(Event::default().event("changed").id(generation.to_string()).data(data.to_string()))
+        Ok::<_, Infallible>(
+            Event::default().event("changed").id(generation.to_string()).data(data.to_string()),
+        )
     });
     Sse::new(changes).keep_alive(KeepAlive::new().interval(BEAT)).into_response()
 }

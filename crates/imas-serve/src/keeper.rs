@@ -89,7 +89,8 @@ fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
         let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());
         (candidate.name.clone(), is_there && imas_linux::catalogue::withheld(candidate).is_none())
     };
-    let (sender, receiver) = watch::channel(Arc::new(context.catalogue.candidates().iter().map(built).collect()));
+    let (sender, receiver) =
+        watch::channel(Arc::new(context.catalogue.candidates().iter().map(built).collect()));
     let work = move || {
         while !sender.is_closed() {
             let store = Store::open_read_only(&context.store_path).ok();
@@ -145,7 +146,8 @@ impl Reader {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
-        let is_due = self.computed.is_none_or(|at| at.elapsed() > ANEW) || self.usable.has_changed().unwrap_or(false);
+        let is_due =
+            self.computed.is_none_or(|at| at.elapsed() > ANEW) || self.usable.has_changed().unwrap_or(false);
         let store_changed = self.store_changed();
         if !(is_due || store_changed || daemon_changed) {
             return None;
@@ -167,7 +169,8 @@ impl Reader {
 
     /// Whether another process has written to the store, or the file is another one.
     fn store_changed(&mut self) -> bool {
-        let inode = std::fs::metadata(&self.context.store_path).map(|about| std::os::unix::fs::MetadataExt::ino(&about));
+        let inode = std::fs::metadata(&self.context.store_path)
+            .map(|about| std::os::unix::fs::MetadataExt::ino(&about));
         let inode = inode.unwrap_or(0);
         if self.store.is_none() || self.seen.is_some_and(|(_, before)| before != inode) {
             self.store = Store::open_read_only(&self.context.store_path).ok();
@@ -224,7 +227,8 @@ impl Reader {
         let line = ProgramLine::of(&state, conditions, decided_unix_s);
         for record in &mut state.known.records {
             let sample = &mut record.sample;
-            for operation in [&mut sample.malloc, &mut sample.realloc, &mut sample.memalign, &mut sample.free] {
+            for operation in [&mut sample.malloc, &mut sample.realloc, &mut sample.memalign, &mut sample.free]
+            {
                 operation.histogram_ticks = vec![];
             }
             sample.size_histogram = vec![];
@@ -255,7 +259,9 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
     let witnesses = store.and_then(|store| store.witnesses().ok()).map_or(0, |witnesses| witnesses.len());
     let obstacle = store.is_none().then(|| match path.exists() {
         true => "it cannot be read: another user's, or of another version".to_owned(),
-        false => "there is none yet: start a program with 'imas run -- PROGRAM', or enable the machine".to_owned(),
+        false => {
+            "there is none yet: start a program with 'imas run -- PROGRAM', or enable the machine".to_owned()
+        }
     });
     StoreFacts {
         path: path.display().to_string(),

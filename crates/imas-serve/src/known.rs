@@ -6,8 +6,8 @@ use std::sync::Arc;
 use imas_core::decision::Conditions;
 use imas_engine::daemon_status::DaemonStatus;
 use imas_store::RowId;
-use imas_store::revision::ProgramRevision;
 use imas_store::daemon::Disabled;
+use imas_store::revision::ProgramRevision;
 use imas_view::program_view::State;
 use serde::Serialize;
 

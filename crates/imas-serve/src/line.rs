@@ -132,7 +132,9 @@ fn standing(state: &State) -> &'static str {
         Reason::Pinned => "pinned",
         Reason::Excluded => "excluded",
         Reason::NoData => "nothing known",
-        Reason::NoCandidate | Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => "left alone",
+        Reason::NoCandidate | Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
+            "left alone"
+        }
         Reason::StoodAside => "left alone",
         _ => "settled",
     }

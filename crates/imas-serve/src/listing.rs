@@ -70,7 +70,12 @@ impl<'a, T> Listed<'a, T> {
             value: word(self.words, "q").to_owned(),
             choices: vec![],
         };
-        Form { label: format!("Filter: {what}"), action: self.path.to_owned(), fields: vec![field], submit: "Filter".to_owned() }
+        Form {
+            label: format!("Filter: {what}"),
+            action: self.path.to_owned(),
+            fields: vec![field],
+            submit: "Filter".to_owned(),
+        }
     }
 
     /// The heads of columns: the word of the order of each, if there is one.
@@ -130,7 +135,8 @@ pub(crate) fn short(name: &str) -> String {
     let characters: Vec<char> = name.chars().collect();
     match characters.len() > LONGEST {
         true => {
-            let [first, last] = [&characters[..LONGEST / 3], &characters[characters.len() - LONGEST * 2 / 3..]];
+            let [first, last] =
+                [&characters[..LONGEST / 3], &characters[characters.len() - LONGEST * 2 / 3..]];
             first.iter().chain(&['\u{2026}']).chain(last).collect()
         }
         false => name.to_owned(),
@@ -181,7 +187,9 @@ mod tests {
     fn wrong_words_are_the_first_page_in_the_usual_order() {
         let all = ["b".to_owned(), "aa".to_owned()];
         for page in ["0", "-1", "99999999999999999999", "x"] {
-            let words = Words::from([("page", page), ("sort", "no"), ("order", "no")].map(|(a, b)| (a.into(), b.into())));
+            let words = Words::from(
+                [("page", page), ("sort", "no"), ("order", "no")].map(|(a, b)| (a.into(), b.into())),
+            );
             assert_eq!(listed(&words, &all).shown, ["aa", "b"], "{page}");
         }
         let words = Words::from([("q".to_owned(), "<none>&".to_owned())]);

@@ -102,7 +102,9 @@ fn of_store(registry: &mut Registry, known: &Known) {
     let samples = trials + known.lines().map(|line| line.starts).sum::<usize>();
     let quarantines: usize = known.lines().map(|line| line.quarantined.len()).sum();
     let crashes: usize = known.lines().map(|line| line.crashes).sum();
-    let labelled = |((candidate, kind), count)| (vec![("candidate", candidate), ("decision", str::to_owned(kind))], count);
+    let labelled = |((candidate, kind), count)| {
+        (vec![("candidate", candidate), ("decision", str::to_owned(kind))], count)
+    };
     figures(registry, "stored_starts", "Starts in the store, by decision", starts.into_iter().map(labelled));
     figures(
         registry,
@@ -113,15 +115,30 @@ fn of_store(registry: &mut Registry, known: &Known) {
     figure(registry, "trials", "Trials in the store", trials as f64);
     figure(registry, "samples", "Samples in the store: of trials and of other starts", samples as f64);
     figure(registry, "crashes", "Starts in the store that crashed or hung", crashes as f64);
-    figure(registry, "quarantines", "Candidates in quarantine, added up over the programs", quarantines as f64);
-    figure(registry, "disabled_allocators", "Allocators that are given to nobody", known.store.disabled.len() as f64);
+    figure(
+        registry,
+        "quarantines",
+        "Candidates in quarantine, added up over the programs",
+        quarantines as f64,
+    );
+    figure(
+        registry,
+        "disabled_allocators",
+        "Allocators that are given to nobody",
+        known.store.disabled.len() as f64,
+    );
     figure(registry, "store_size_bytes", "Size of the store's files", known.store.bytes as f64);
     let is_readable = if known.store.obstacle.is_none() { 1.0 } else { 0.0 };
     figure(registry, "store_readable", "1 if the store can be read", is_readable);
     let [offers, processes, pages] = known.store.queue.map(|count| count as f64);
     let queue = [("offers", offers), ("processes", processes), ("pages", pages)];
     let labelled = queue.into_iter().map(|(of, count)| (vec![("of", of.to_owned())], count));
-    figures(registry, "queue", "What waits: trials on offer, processes not processed, pages to be collected", labelled);
+    figures(
+        registry,
+        "queue",
+        "What waits: trials on offer, processes not processed, pages to be collected",
+        labelled,
+    );
     ages(registry, known);
 }
 
@@ -131,8 +148,9 @@ fn ages(registry: &mut Registry, known: &Known) {
         known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
     ages.sort_by(f64::total_cmp);
     let places = [("newest", 0), ("median", ages.len() / 2), ("oldest", ages.len().saturating_sub(1))];
-    let labelled =
-        places.into_iter().filter_map(|(which, at)| Some((vec![("which", which.to_owned())], *ages.get(at)?)));
+    let labelled = places
+        .into_iter()
+        .filter_map(|(which, at)| Some((vec![("which", which.to_owned())], *ages.get(at)?)));
     figures(registry, "decision_age_seconds", "Age of each program's newest decision", labelled);
 }
 
@@ -142,9 +160,19 @@ fn of_daemon(registry: &mut Registry, known: &Known) {
     let is_effective = if daemon.ineffective.is_none() { 1.0 } else { 0.0 };
     figure(registry, "daemon_effective", "0 if programs ignore what imasd has published", is_effective);
     let Some(status) = &daemon.status else { return };
-    figure(registry, "daemon_emergency", "1 if every program starts untouched", f64::from(u8::from(status.emergency.is_some())));
+    figure(
+        registry,
+        "daemon_emergency",
+        "1 if every program starts untouched",
+        f64::from(u8::from(status.emergency.is_some())),
+    );
     figure(registry, "trials_running", "Processes that run a trial of imasd", status.trials_running as f64);
-    figure(registry, "placed_processes", "Processes in production that imasd watches", status.flights_watched as f64);
+    figure(
+        registry,
+        "placed_processes",
+        "Processes in production that imasd watches",
+        status.flights_watched as f64,
+    );
     let family = Family::<Labels, Counter>::default();
     for (event, count) in status.counters.counted() {
         family.get_or_create(&vec![("event", event)]).inc_by(count);
@@ -165,7 +193,12 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     }
     let labelled = processes.into_iter().map(|(name, count)| (vec![("allocator", name)], count));
     figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
-    figure(registry, "processes_hidden", "Processes of others that may not be looked into", look.hidden as f64);
+    figure(
+        registry,
+        "processes_hidden",
+        "Processes of others that may not be looked into",
+        look.hidden as f64,
+    );
 }
 
 /// A program with the sums over its processes.
@@ -182,7 +215,10 @@ fn of_programs(registry: &mut Registry, known: &Known, look: &LiveSnapshot) {
             *resident.entry(number).or_default() += process.resident_bytes as f64;
         }
     }
-    let mut all: Vec<Series<'_>> = known.lines().map(|line| Series { line, resident_bytes: resident.get(&line.id).copied().unwrap_or(0.0) }).collect();
+    let mut all: Vec<Series<'_>> = known
+        .lines()
+        .map(|line| Series { line, resident_bytes: resident.get(&line.id).copied().unwrap_or(0.0) })
+        .collect();
     let worth = |one: &Series<'_>| one.line.gained_together().max(one.line.possible_together());
     all.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.line.id.cmp(&b.line.id)));
     let (own, others) = all.split_at(all.len().min(PROGRAMS));
@@ -190,12 +226,32 @@ fn of_programs(registry: &mut Registry, known: &Known, look: &LiveSnapshot) {
         let other = (vec![("program", OTHER.to_owned())], others.iter().map(get).sum());
         own.iter().map(move |one| (labels(one.line), get(one))).chain((!others.is_empty()).then_some(other))
     };
-    figures(registry, "program_resident_bytes", "Resident memory of a program's running processes", sum(|one| one.resident_bytes));
-    figures(registry, "program_saved_bytes", "What they would hold more under system, by the program's trials", sum(saved_bytes));
+    figures(
+        registry,
+        "program_resident_bytes",
+        "Resident memory of a program's running processes",
+        sum(|one| one.resident_bytes),
+    );
+    figures(
+        registry,
+        "program_saved_bytes",
+        "What they would hold more under system, by the program's trials",
+        sum(saved_bytes),
+    );
     let gains = own.iter().map(|one| (labels(one.line), one.line.gained_together()));
-    figures(registry, "program_gain_ratio", "CPU time and memory saved together, as a fraction, by what is in use", gains);
+    figures(
+        registry,
+        "program_gain_ratio",
+        "CPU time and memory saved together, as a fraction, by what is in use",
+        gains,
+    );
     let gains = own.iter().map(|one| (labels(one.line), one.line.possible_together()));
-    figures(registry, "program_expected_gain_ratio", "The same under the best candidate that is not in use", gains);
+    figures(
+        registry,
+        "program_expected_gain_ratio",
+        "The same under the best candidate that is not in use",
+        gains,
+    );
     let allocators = own.iter().map(|one| {
         let mut labels = labels(one.line);
         labels.push(("candidate", printable::name(&one.line.candidate).into_owned()));
@@ -223,5 +279,10 @@ fn of_ourselves(registry: &mut Registry) {
     let Ok(stat) = stat else { return };
     let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
     total(registry, "serve_cpu", "CPU time of imas serve", Some(Unit::Seconds), seconds);
-    figure(registry, "serve_resident_bytes", "Resident memory of imas serve", (stat.rss * procfs::page_size()) as f64);
+    figure(
+        registry,
+        "serve_resident_bytes",
+        "Resident memory of imas serve",
+        (stat.rss * procfs::page_size()) as f64,
+    );
 }

@@ -39,7 +39,10 @@ fn uid_of(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
 /// Whether this is the client's socket. One that was closed belongs to nobody any more and shows as root's.
 fn is_other_end(entry: &TcpNetEntry, local: SocketAddr, remote: SocketAddr) -> bool {
     let is_open = matches!(entry.state, TcpState::Established | TcpState::CloseWait | TcpState::FinWait1);
-    is_open && entry.inode != 0 && plain(entry.local_address) == remote && plain(entry.remote_address) == local
+    is_open
+        && entry.inode != 0
+        && plain(entry.local_address) == remote
+        && plain(entry.remote_address) == local
 }
 
 /// IPv4 addresses that are written as IPv6, as IPv4.

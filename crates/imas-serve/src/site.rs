@@ -42,7 +42,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(keeper: Keeper, context: Context, live: Live, suite: suite::Suite) -> Self {
-        Self { keeper, context: Mutex::new(context), live, suite, listeners: Arc::new(Semaphore::new(LISTENERS)) }
+        Self {
+            keeper,
+            context: Mutex::new(context),
+            live,
+            suite,
+            listeners: Arc::new(Semaphore::new(LISTENERS)),
+        }
     }
 
     fn site(&self, path: &str, known: Option<&Known>) -> Site {
@@ -98,7 +104,11 @@ fn page(path: &'static str, view: View) -> MethodRouter<Arc<Shared>> {
         match viewed {
             Ok(viewed) => answer::tagged(&headers, HTML, viewed.page.render_in(&site)),
             Err(failure) => {
-                let page = ResultPage { title: "Not shown".to_owned(), result: failure.why, ..ResultPage::default() };
+                let page = ResultPage {
+                    title: "Not shown".to_owned(),
+                    result: failure.why,
+                    ..ResultPage::default()
+                };
                 (failure.code, [(header::CONTENT_TYPE, HTML)], page.render_in(&site)).into_response()
             }
         }
@@ -107,13 +117,16 @@ fn page(path: &'static str, view: View) -> MethodRouter<Arc<Shared>> {
 
 /// The data of a view.
 fn data(view: View) -> MethodRouter<Arc<Shared>> {
-    get(async move |State(shared): State<Arc<Shared>>, Query(words): Words, headers: HeaderMap| {
-        match viewed(&shared, view, words).await.1 {
-            Ok(viewed) => answer::tagged(&headers, JSON, viewed.data.to_string()),
-            Err(failure) => {
-                let text = json!({ "schema": 1, "error": failure.why }).to_string();
-                (failure.code, [(header::CONTENT_TYPE, JSON)], text).into_response()
-            }
+    get(async move |State(shared): State<Arc<Shared>>, Query(words): Words, headers: HeaderMap| match viewed(
+        &shared, view, words,
+    )
+    .await
+    .1
+    {
+        Ok(viewed) => answer::tagged(&headers, JSON, viewed.data.to_string()),
+        Err(failure) => {
+            let text = json!({ "schema": 1, "error": failure.why }).to_string();
+            (failure.code, [(header::CONTENT_TYPE, JSON)], text).into_response()
         }
     })
 }
@@ -130,7 +143,8 @@ async fn viewed(
     };
     let (shared, of) = (Arc::clone(shared), Arc::clone(&known));
     let viewed = tokio::task::spawn_blocking(move || view(&shared, &of, &words)).await;
-    let viewed = viewed.unwrap_or_else(|_| Err(Failure::internal("a mistake in imas-serve; please report it")));
+    let viewed =
+        viewed.unwrap_or_else(|_| Err(Failure::internal("a mistake in imas-serve; please report it")));
     (Some(known), viewed)
 }
 

@@ -105,7 +105,8 @@ impl Answered {
 }
 
 fn parsed(raw: &[u8]) -> Answered {
-    let end = raw.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no head: {raw:?}"));
+    let end =
+        raw.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no head: {raw:?}"));
     let head = String::from_utf8_lossy(&raw[..end]).into_owned();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answered { status, head, body: raw[end + 4..].to_vec() }
@@ -177,7 +178,14 @@ fn every_page_and_every_link_is_answered() {
 fn hostile_names_are_text_everywhere() {
     let long = format!("/opt/{}", "l\u{202e}ng".repeat(700));
     let server = start(&[HOSTILE, &long]);
-    for path in ["/", "/program?id=1", "/program?id=2", "/what-if", "/?q=%3Cimg%20src%3Dx%3E%22", "/?sort=%3Cimg%3E&page=-1"] {
+    for path in [
+        "/",
+        "/program?id=1",
+        "/program?id=2",
+        "/what-if",
+        "/?q=%3Cimg%20src%3Dx%3E%22",
+        "/?sort=%3Cimg%3E&page=-1",
+    ] {
         let page = server.get(path);
         assert_eq!(page.status, 200, "{path}");
         let text = page.text();
@@ -209,7 +217,13 @@ fn what_is_not_for_us_is_refused() {
     let port = server.address.rsplit(':').next().unwrap().to_owned();
     let status = |headers: &[(&str, &str)]| server.asked("GET", "/api/overview", headers).status;
     assert_eq!(status(&[("Host", &format!("localhost:{port}"))]), 200);
-    for host in ["evil.example", &format!("evil.example:{port}"), "localhost", "localhost:1", &format!("127.0.0.1:{port}.evil.example")] {
+    for host in [
+        "evil.example",
+        &format!("evil.example:{port}"),
+        "localhost",
+        "localhost:1",
+        &format!("127.0.0.1:{port}.evil.example"),
+    ] {
         assert_eq!(status(&[("Host", host)]), 421, "{host}");
     }
     assert_eq!(status(&[("Origin", &format!("http://{}", server.address))]), 200);
@@ -228,7 +242,8 @@ fn what_is_not_for_us_is_refused() {
     let large = "x".repeat(40_000);
     assert_eq!(status(&[("Cookie", &large)]), 431, "more than the buffer");
     assert_eq!(server.raw("nonsense\r\n\r\n").status, 400);
-    let two = format!("GET / HTTP/1.1\r\nHost: {0}\r\nHost: {0}\r\nConnection: close\r\n\r\n", server.address);
+    let two =
+        format!("GET / HTTP/1.1\r\nHost: {0}\r\nHost: {0}\r\nConnection: close\r\n\r\n", server.address);
     assert_eq!(server.raw(&two).status, 421, "two hosts");
 }
 
@@ -250,7 +265,8 @@ fn an_answer_is_packed_and_not_sent_twice() {
 
 #[test]
 fn other_machines_need_a_token() {
-    let refused = Command::new(env!("CARGO_BIN_EXE_imas-serve")).args(["--listen", "0.0.0.0:0"]).output().unwrap();
+    let refused =
+        Command::new(env!("CARGO_BIN_EXE_imas-serve")).args(["--listen", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--token-file"), "{refused:?}");
 }
@@ -262,7 +278,10 @@ fn as_nobody(server: &Server, token: Option<&str>) -> Option<u16> {
     }
     let header = token.map_or_else(String::new, |token| format!("-H 'Authorization: Bearer {token}' "));
     let line = format!("curl -s -o /dev/null -w '%{{http_code}}' {header}http://{}/", server.address);
-    let asked = Command::new("setpriv").args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &line]).output().ok()?;
+    let asked = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &line])
+        .output()
+        .ok()?;
     String::from_utf8_lossy(&asked.stdout).trim().parse().ok()
 }
 
@@ -297,7 +316,10 @@ fn a_silent_client_is_cut_off_and_others_are_served() {
     assert!(begun.elapsed() > Duration::from_secs(5), "a slow network is not cut off at once");
     drop(others);
     let deadline = Instant::now() + Duration::from_secs(60);
-    let answered = || TcpStream::connect(&server.address).is_ok() && std::panic::catch_unwind(|| server.get("/").status).ok() == Some(200);
+    let answered = || {
+        TcpStream::connect(&server.address).is_ok()
+            && std::panic::catch_unwind(|| server.get("/").status).ok() == Some(200)
+    };
     while !answered() {
         assert!(Instant::now() < deadline, "nobody is served any more");
         std::thread::sleep(Duration::from_millis(100));

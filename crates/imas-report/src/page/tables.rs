@@ -63,7 +63,9 @@ impl Listing {
 pub(super) fn table(table: &Table, links: &[String]) -> Markup {
     let count = table.rows.len();
     match count > UNFOLDED && links.is_empty() {
-        true => html! { details { summary { (table.title) " (" (count) " rows)" } (body(table, links, None)) } },
+        true => {
+            html! { details { summary { (table.title) " (" (count) " rows)" } (body(table, links, None)) } }
+        }
         false => body(table, links, None),
     }
 }
@@ -90,7 +92,8 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
 }
 
 fn head(name: &str, column: &Column, head: Option<&Head>) -> Markup {
-    let order = head.and_then(|head| head.rising).map(|rising| if rising { "ascending" } else { "descending" });
+    let order =
+        head.and_then(|head| head.rising).map(|rising| if rising { "ascending" } else { "descending" });
     html! {
         th scope="col" class=[column.class(None)] aria-sort=[order] {
             @match head { Some(head) => { a href=(head.href) { (name) } }, None => { (name) } }

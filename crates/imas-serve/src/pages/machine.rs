@@ -22,7 +22,11 @@ use crate::site::Shared;
 
 const ORDERS: [Order<LiveProcess>; 4] = [
     Order { word: "resident", falls: true, compare: |a, b| a.resident_bytes.cmp(&b.resident_bytes) },
-    Order { word: "cpu", falls: true, compare: |a, b| a.cpu_share.unwrap_or(0.0).total_cmp(&b.cpu_share.unwrap_or(0.0)) },
+    Order {
+        word: "cpu",
+        falls: true,
+        compare: |a, b| a.cpu_share.unwrap_or(0.0).total_cmp(&b.cpu_share.unwrap_or(0.0)),
+    },
     Order { word: "allocator", falls: false, compare: |a, b| a.allocator.cmp(&b.allocator) },
     Order { word: "pid", falls: false, compare: |a, b| a.pid.cmp(&b.pid) },
 ];
@@ -101,7 +105,10 @@ fn picture(served: &BTreeMap<String, Served>) -> Option<Chart> {
         title: "Processes by the allocator that serves them".to_owned(),
         caption: "By what each has really mapped.".to_owned(),
         series: vec!["processes".to_owned()],
-        rows: served.iter().map(|(name, one)| BarRow { name: name.clone(), bars: vec![bar(one.processes)] }).collect(),
+        rows: served
+            .iter()
+            .map(|(name, one)| BarRow { name: name.clone(), bars: vec![bar(one.processes)] })
+            .collect(),
         ..Bars::default()
     }
     .draw()
@@ -118,7 +125,9 @@ fn allocators(served: &BTreeMap<String, Served>) -> Block {
 fn pressure(machine: &MachineState) -> Block {
     let mut table = Table::new("pressure", "", &["what", "value"]);
     let mut put = |what: &str, value: String| table.push(vec![what.to_owned(), value]);
-    let percent = |share: Option<f64>| share.map_or_else(|| "not told by the kernel".to_owned(), |share| format!("{share:.1} %"));
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "not told by the kernel".to_owned(), |share| format!("{share:.1} %"))
+    };
     put("CPUs", machine.cpus.to_string());
     put("load over five minutes", format!("{:.2}", machine.load5));
     put("memory, MiB", format::mib(machine.memory_bytes as f64));
@@ -141,7 +150,8 @@ fn processes(listed: &Listed<'_, LiveProcess>, look: &LiveSnapshot) -> Vec<Block
         "{} of other users are not shown: the user of this server may not look into them.",
         counted(look.hidden, "process")
     );
-    let mut blocks = vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links: vec![], heads })];
+    let mut blocks =
+        vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links: vec![], heads })];
     let parts = listed.parts();
     if !parts.is_empty() {
         blocks.push(Block::Links("Parts of the list".to_owned(), parts));
@@ -149,7 +159,9 @@ fn processes(listed: &Listed<'_, LiveProcess>, look: &LiveSnapshot) -> Vec<Block
     if look.hidden > 0 {
         blocks.push(Block::Note(hidden));
     }
-    blocks.push(Block::List(look.problems.iter().map(|problem| printable::name(problem).into_owned()).collect()));
+    blocks.push(Block::List(
+        look.problems.iter().map(|problem| printable::name(problem).into_owned()).collect(),
+    ));
     blocks
 }
 
@@ -168,12 +180,18 @@ fn row(process: &LiveProcess) -> Vec<String> {
 
 fn state(state: &ProcessState) -> String {
     match state {
-        ProcessState::Trial { candidate, number, of } => format!("trial {number} of at most {of} of {candidate}"),
+        ProcessState::Trial { candidate, number, of } => {
+            format!("trial {number} of at most {of} of {candidate}")
+        }
         ProcessState::Settled { candidate, .. } => format!("settled on {candidate}"),
-        ProcessState::Testing { trials, next } => format!("testing: {} made, {next} next", counted(*trials, "trial")),
+        ProcessState::Testing { trials, next } => {
+            format!("testing: {} made, {next} next", counted(*trials, "trial"))
+        }
         ProcessState::Pinned { candidate } => format!("pinned to {candidate}"),
         ProcessState::Excluded => "excluded".to_owned(),
-        ProcessState::Quarantined { candidate, instead } => format!("{candidate} in quarantine, {instead} instead"),
+        ProcessState::Quarantined { candidate, instead } => {
+            format!("{candidate} in quarantine, {instead} instead")
+        }
         ProcessState::LeftAlone { why } => format!("left alone: {}", printable::name(why)),
         ProcessState::Unknown => "nothing known".to_owned(),
     }

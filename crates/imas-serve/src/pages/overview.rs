@@ -22,8 +22,16 @@ const DRAWN: usize = 12;
 const MOST: usize = 200;
 
 const ORDERS: [Order<ProgramLine>; 7] = [
-    Order { word: "gained", falls: true, compare: |a, b| a.gained_together().total_cmp(&b.gained_together()) },
-    Order { word: "possible", falls: true, compare: |a, b| a.possible_together().total_cmp(&b.possible_together()) },
+    Order {
+        word: "gained",
+        falls: true,
+        compare: |a, b| a.gained_together().total_cmp(&b.gained_together()),
+    },
+    Order {
+        word: "possible",
+        falls: true,
+        compare: |a, b| a.possible_together().total_cmp(&b.possible_together()),
+    },
     Order { word: "name", falls: false, compare: |a, b| a.name.cmp(&b.name) },
     Order { word: "candidate", falls: false, compare: |a, b| a.candidate.cmp(&b.candidate) },
     Order { word: "state", falls: false, compare: |a, b| a.standing.cmp(b.standing) },
@@ -75,17 +83,20 @@ fn result(known: &Known) -> String {
         return format!("No program is shown. The store: {why}.");
     }
     let served: Vec<&ProgramLine> = known.served().collect();
-    let mut gains: Vec<f64> = served.iter().filter_map(|line| Some(line.gained.as_ref()?.together())).collect();
+    let mut gains: Vec<f64> =
+        served.iter().filter_map(|line| Some(line.gained.as_ref()?.together())).collect();
     gains.sort_by(f64::total_cmp);
     let median = gains.get(gains.len() / 2).map_or(String::new(), |gain| {
         format!("; the median change of CPU time and memory together is {}", saved(*gain))
     });
-    let bytes: f64 = served
-        .iter()
-        .filter_map(|line| Some(line.gained.as_ref()?.saved_bytes(line.resident_bytes?)))
-        .sum();
+    let bytes: f64 =
+        served.iter().filter_map(|line| Some(line.gained.as_ref()?.saved_bytes(line.resident_bytes?))).sum();
     let memory = match bytes.abs() >= 1_048_576.0 {
-        true => format!(" One process of each holds {} MiB {}.", format::mib(bytes.abs()), if bytes > 0.0 { "less" } else { "more" }),
+        true => format!(
+            " One process of each holds {} MiB {}.",
+            format::mib(bytes.abs()),
+            if bytes > 0.0 { "less" } else { "more" }
+        ),
         false => String::new(),
     };
     let all = counted(known.programs.len(), "program");
@@ -133,7 +144,8 @@ fn programs(listed: &Listed<'_, ProgramLine>) -> Vec<Block> {
     let links = listed.shown.iter().map(|line| format!("/program?id={}", line.id)).collect();
     let heads = listed.heads(&COLUMNS.map(|(_, word)| word));
     let parts = listed.parts();
-    let mut blocks = vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links, heads })];
+    let mut blocks =
+        vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links, heads })];
     if !parts.is_empty() {
         blocks.push(Block::Links("Parts of the list".to_owned(), parts));
     }
@@ -144,12 +156,19 @@ fn row(line: &ProgramLine) -> Vec<String> {
     let figure = |gain: Option<&Gain>, get: fn(&Gain) -> f64| gain.map_or_else(dash, |gain| saved(get(gain)));
     let gained = line.gained.as_ref();
     let possible = line.possible.as_ref().map_or_else(dash, |gain| {
-        format!("{} {}{}", saved(gain.together()), gain.candidate, if gain.is_proven { "" } else { ", not proven" })
+        format!(
+            "{} {}{}",
+            saved(gain.together()),
+            gain.candidate,
+            if gain.is_proven { "" } else { ", not proven" }
+        )
     });
     vec![
         short(&line.name),
         line.candidate.clone(),
-        line.trial.as_ref().map_or_else(|| line.standing.to_owned(), |trial| format!("{}: {trial}", line.standing)),
+        line.trial
+            .as_ref()
+            .map_or_else(|| line.standing.to_owned(), |trial| format!("{}: {trial}", line.standing)),
         figure(gained, |gain| 1.0 - gain.cpu.mid),
         figure(gained, |gain| 1.0 - gain.memory.mid),
         figure(gained, Gain::together),
@@ -182,7 +201,12 @@ fn quarantine(known: &Known) -> Vec<Block> {
     for line in known.lines() {
         for one in &line.quarantined {
             let why = if one.is_hang { "hung" } else { "crashed" };
-            table.push(vec![short(&line.name), one.candidate.clone(), when(one.since_unix_s), why.to_owned()]);
+            table.push(vec![
+                short(&line.name),
+                one.candidate.clone(),
+                when(one.since_unix_s),
+                why.to_owned(),
+            ]);
             links.push(format!("/program?id={}", line.id));
         }
     }
@@ -192,7 +216,15 @@ fn quarantine(known: &Known) -> Vec<Block> {
         .store
         .disabled
         .iter()
-        .map(|one| format!("{} {} is given to nobody since {}: {}", one.allocator, one.version, when(one.at_s), one.why))
+        .map(|one| {
+            format!(
+                "{} {} is given to nobody since {}: {}",
+                one.allocator,
+                one.version,
+                when(one.at_s),
+                one.why
+            )
+        })
         .collect();
     if !disabled.is_empty() {
         blocks.push(Block::List(disabled));

@@ -34,7 +34,8 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
     let context = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
     let store = Store::open_read_only(&context.store_path).map_err(anyhow::Error::from)?;
     // The histograms are not kept; they are read again with the rest.
-    let state = keeper::state((&context, &store), program.state.known.program.clone(), &shared.keeper.usable())?;
+    let state =
+        keeper::state((&context, &store), program.state.known.program.clone(), &shared.keeper.usable())?;
     let decisions = store.decisions(state.known.program.id, DECISIONS).map_err(anyhow::Error::from)?;
     let page = page(program, html::program_page(&section(&store, &state)?), &state);
     let data = json!({
@@ -50,8 +51,16 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
 
 fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
     let own = vec![
-        PageSection::new("time", "Memory through time", vec![Block::Charts(through_time(state).into_iter().collect())]),
-        PageSection::new("crashes", "Crashes and quarantine", vec![Block::Table(crashes(state)), quarantine(state)]),
+        PageSection::new(
+            "time",
+            "Memory through time",
+            vec![Block::Charts(through_time(state).into_iter().collect())],
+        ),
+        PageSection::new(
+            "crashes",
+            "Crashes and quarantine",
+            vec![Block::Table(crashes(state)), quarantine(state)],
+        ),
         PageSection::new("method", "Method", notes().into_iter().map(Block::Paragraph).collect()),
     ];
     let line = &program.line;
@@ -60,7 +69,10 @@ fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
         "everybody" => " Measured by root or a system account; counts for everybody.".to_owned(),
         uid => format!(" Of the user with uid {uid} alone."),
     };
-    let next = line.trial.as_ref().map_or_else(String::new, |trial| format!(" Its next start is a trial of {trial}."));
+    let next = line
+        .trial
+        .as_ref()
+        .map_or_else(String::new, |trial| format!(" Its next start is a trial of {trial}."));
     let has_charts = |section: &PageSection| {
         section.blocks.iter().any(|block| !matches!(block, Block::Charts(charts) if charts.is_empty()))
     };
@@ -79,13 +91,17 @@ fn through_time(state: &State) -> Option<Chart> {
     let points = |name: &str| -> Vec<(f64, f64)> {
         let of_it = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
         let held = of_it.filter(|sample| sample.kind == PageKind::Trial && sample.memory.resident() > 0);
-        held.map(|sample| ((sample.made_unix_s - last_s) / unit_s, sample.memory.resident() as f64 / MIB)).collect()
+        held.map(|sample| ((sample.made_unix_s - last_s) / unit_s, sample.memory.resident() as f64 / MIB))
+            .collect()
     };
     let names = state.profile.candidates.iter().map(|view| view.name.as_str());
-    let lines = names.map(|name| CurveLine::new(name, points(name)).dotted()).filter(|line| !line.points.is_empty());
+    let lines =
+        names.map(|name| CurveLine::new(name, points(name)).dotted()).filter(|line| !line.points.is_empty());
     Curves {
         title: "Resident memory of each trial, MiB".to_owned(),
-        caption: format!("By the time of the trial, {unit} before the last one. Builds of the program may differ."),
+        caption: format!(
+            "By the time of the trial, {unit} before the last one. Builds of the program may differ."
+        ),
         x: Axis::new(unit),
         y: Axis::new("MiB").from_zero(),
         lines: lines.collect(),
@@ -101,12 +117,21 @@ fn unit(span_s: f64) -> (&'static str, f64) {
 }
 
 fn crashes(state: &State) -> Table {
-    let mut table = Table::new("crashes", "Starts that crashed or hung, newest first", &["when", "candidate", "how", "start"]);
+    let mut table = Table::new(
+        "crashes",
+        "Starts that crashed or hung, newest first",
+        &["when", "candidate", "how", "start"],
+    );
     for record in in_order_of_time(&state.known.records).into_iter().rev() {
         let sample = &record.sample;
         if sample.ended.is_crash() {
             let kind = if sample.kind == PageKind::Trial { "trial" } else { "in use" };
-            table.push(vec![when(sample.made_unix_s), sample.candidate.clone(), how(sample.ended), kind.to_owned()]);
+            table.push(vec![
+                when(sample.made_unix_s),
+                sample.candidate.clone(),
+                how(sample.ended),
+                kind.to_owned(),
+            ]);
         }
     }
     table
@@ -114,7 +139,9 @@ fn crashes(state: &State) -> Table {
 
 fn how(ended: Ended) -> String {
     match ended {
-        Ended::Signal { signal } => i32::try_from(signal).map_or_else(|_| dash(), imas_linux::process::signal_name),
+        Ended::Signal { signal } => {
+            i32::try_from(signal).map_or_else(|_| dash(), imas_linux::process::signal_name)
+        }
         Ended::Hung => "hung".to_owned(),
         Ended::NeverEntered => "died before it began".to_owned(),
         Ended::Clean { .. } | Ended::Killed { .. } | Ended::Unknown => dash(),

@@ -40,7 +40,9 @@ impl Suite {
 
     fn programs(&self) -> Result<&BTreeMap<String, ProgramSection>, Failure> {
         let Some(file) = &self.file else {
-            return Err(Failure::not_found("There are no results of the suite here; name a file with --results FILE."));
+            return Err(Failure::not_found(
+                "There are no results of the suite here; name a file with --results FILE.",
+            ));
         };
         let read = self.programs.get_or_init(|| read(file).map_err(|error| format!("{error:#}")));
         read.as_ref().map_err(|why| Failure::internal(why))
@@ -84,10 +86,19 @@ fn candidates(programs: &BTreeMap<String, ProgramSection>) -> Vec<&str> {
 }
 
 fn all(programs: &BTreeMap<String, ProgramSection>) -> Answer {
-    let mut table = Table::new("suite", "Programs of the suite", &["program", "fastest", "leanest", "balanced, and what it changes"]);
+    let mut table = Table::new(
+        "suite",
+        "Programs of the suite",
+        &["program", "fastest", "leanest", "balanced, and what it changes"],
+    );
     for section in programs.values() {
         let [fastest, leanest, _] = &section.findings.picks;
-        table.push(vec![section.name.clone(), fastest.clone(), leanest.clone(), section.findings.short.clone()]);
+        table.push(vec![
+            section.name.clone(),
+            fastest.clone(),
+            leanest.clone(),
+            section.findings.short.clone(),
+        ]);
     }
     let better = programs.values().filter(|section| section.findings.picks[2] != SYSTEM).count();
     let links = programs.keys().map(|name| link("program", name)).collect();
@@ -101,10 +112,17 @@ fn all(programs: &BTreeMap<String, ProgramSection>) -> Answer {
     let page = ResultPage {
         title: "Results of the suite".to_owned(),
         subtitle: "Measured on the machine of the project, not here.".to_owned(),
-        result: format!("For {better} of {} programs another allocator is better than system beyond the noise.", programs.len()),
+        result: format!(
+            "For {better} of {} programs another allocator is better than system beyond the noise.",
+            programs.len()
+        ),
         sections: vec![
             PageSection::new("programs", "By program", vec![Block::Index(table, links)]),
-            PageSection::new("candidates", "By candidate", vec![Block::Links("Candidates".to_owned(), by_candidate)]),
+            PageSection::new(
+                "candidates",
+                "By candidate",
+                vec![Block::Links("Candidates".to_owned(), by_candidate)],
+            ),
         ],
         ..ResultPage::default()
     };
@@ -119,19 +137,29 @@ fn of_data(section: &ProgramSection) -> serde_json::Value {
 fn of_program(section: &ProgramSection) -> Answer {
     let page = html::program_page(section);
     let subtitle = "A program of the suite, measured on the machine of the project.".to_owned();
-    Answer { page: ResultPage { subtitle, ..page }, data: json!({ "schema": 1, "program": of_data(section) }) }
+    Answer {
+        page: ResultPage { subtitle, ..page },
+        data: json!({ "schema": 1, "program": of_data(section) }),
+    }
 }
 
 /// One candidate under every program: the rows that the tables of the programs have of it.
 fn of_candidate(programs: &BTreeMap<String, ProgramSection>, candidate: &str) -> Result<Answer, Failure> {
-    let first = programs.values().next().map(|section| section.findings.table.columns.clone()).unwrap_or_default();
-    let mut table = Table { title: format!("{candidate} against system"), columns: first, ..Table::default() };
+    let first =
+        programs.values().next().map(|section| section.findings.table.columns.clone()).unwrap_or_default();
+    let mut table =
+        Table { title: format!("{candidate} against system"), columns: first, ..Table::default() };
     if let Some(column) = table.columns.first_mut() {
         "program".clone_into(column);
     }
     let mut links = vec![];
     for section in programs.values() {
-        let rows = section.findings.table.rows.iter().filter(|row| row.first().is_some_and(|name| name == candidate));
+        let rows = section
+            .findings
+            .table
+            .rows
+            .iter()
+            .filter(|row| row.first().is_some_and(|name| name == candidate));
         for row in rows {
             let cells = std::iter::once(section.name.clone()).chain(row.iter().skip(1).cloned());
             table.rows.push(cells.collect());

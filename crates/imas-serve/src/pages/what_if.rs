@@ -74,10 +74,14 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
     });
     let all = counted(choices.len(), "program");
     let other = choices.iter().filter(|choice| choice.then != SYSTEM).count();
-    let result = format!("Of {all}, {changed} would start under another allocator than now, and {other} under another than system.");
+    let result = format!(
+        "Of {all}, {changed} would start under another allocator than now, and {other} under another than system."
+    );
     let sections = vec![PageSection::new("choices", "What would be chosen", blocks(&listed, words))];
     let title = "What if something else counted?".to_owned();
-    let subtitle = "From the stored trials, with the selection code of every start. Nothing is changed by asking.".to_owned();
+    let subtitle =
+        "From the stored trials, with the selection code of every start. Nothing is changed by asking."
+            .to_owned();
     Ok(Answer { page: ResultPage { title, subtitle, result, sections, ..ResultPage::default() }, data })
 }
 
@@ -145,8 +149,12 @@ fn fields(words: &Words) -> [Field; 3] {
         choices,
     };
     let policies = [("adaptive", "adaptive"), ("paper", "that of the paper")];
-    let objectives =
-        [("auto", "what the machine is short of"), ("cpu", "CPU time"), ("memory", "memory"), ("balanced", "both alike")];
+    let objectives = [
+        ("auto", "what the machine is short of"),
+        ("cpu", "CPU time"),
+        ("memory", "memory"),
+        ("balanced", "both alike"),
+    ];
     [
         field("policy", "Policy", choices("as configured", &policies)),
         field("objective", "What counts", choices("as configured", &objectives)),
