@@ -20,7 +20,7 @@ impl Peer {
     pub(crate) fn of_connection(local: SocketAddr, remote: SocketAddr) -> Self {
         let (local, remote) = (plain(local), plain(remote));
         let uid = remote.ip().is_loopback().then(|| uid_of(local, remote)).flatten();
-        uid.map_or(Self::Unknown(remote.ip()), Self::User)
+        uid.map_or_else(|| Self::Unknown(remote.ip()), Self::User)
     }
 
     /// Whether it may see everything without a token: our own user, and root.

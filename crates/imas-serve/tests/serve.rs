@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program over real sockets, on real stores: every page and link, hostile names, refusals, limits.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
