@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use crate::site::Shared;
+use crate::shared::Shared;
 
 /// So that a connection whose client is gone is noticed.
 const BEAT: Duration = Duration::from_secs(15);

@@ -23,7 +23,9 @@ mod live;
 mod metrics;
 mod pages;
 mod peer;
+mod shared;
 mod site;
+mod suite_runs;
 mod token;
 
 use std::io::Write as _;
@@ -42,8 +44,8 @@ use crate::cli::Options;
 use crate::connections::Listener;
 use crate::keeper::Keeper;
 use crate::live::Live;
-use crate::pages::suite::Suite;
-use crate::site::Shared;
+use crate::shared::Shared;
+use crate::suite_runs::Suite;
 use crate::token::Token;
 
 fn main() -> ExitCode {

@@ -22,7 +22,7 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::answer;
 use crate::known::Known;
 use crate::line::{Gain, ProgramLine};
-use crate::site::{self, Shared};
+use crate::shared::Shared;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Programs with time series of their own.
@@ -36,7 +36,7 @@ type Total = Counter<f64, AtomicU64>;
 
 /// `/metrics`
 pub(crate) async fn get(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    let Some(known) = site::known(&shared).await else {
+    let Some(known) = shared.known().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the store is still being read\n").into_response();
     };
     let text = tokio::task::spawn_blocking(move || {

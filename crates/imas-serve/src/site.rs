@@ -2,71 +2,42 @@
 //! The addresses, and what each answers.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Router, middleware};
-use imas_engine::context::Context;
 use imas_report::page::{ResultPage, Site, SiteLink};
 use serde_json::json;
-use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 
 use crate::admission::{Admission, admit};
-use crate::keeper::Keeper;
 use crate::known::Known;
-use crate::live::Live;
 use crate::pages::{Answer, Failure, View, machine, overview, program, suite, what_if};
+use crate::shared::Shared;
 use crate::{answer, assets, events, metrics};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
-/// The first state of a large store takes its time.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Pages that may listen for changes.
-const LISTENERS: usize = 32;
 
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) keeper: Keeper,
-    /// The installation, for what a request computes itself.
-    pub(crate) context: Mutex<Context>,
-    pub(crate) live: Live,
-    pub(crate) suite: suite::Suite,
-    pub(crate) listeners: Arc<Semaphore>,
-}
-
-impl Shared {
-    pub(crate) fn new(keeper: Keeper, context: Context, live: Live, suite: suite::Suite) -> Self {
-        Self {
-            keeper,
-            context: Mutex::new(context),
-            live,
-            suite,
-            listeners: Arc::new(Semaphore::new(LISTENERS)),
-        }
-    }
-
-    fn site(&self, path: &str, known: Option<&Known>) -> Site {
-        let pages = [
-            ("/", "Overview", true),
-            ("/machine", "Machine", true),
-            ("/suite", "Suite results", self.suite.is_there()),
-            ("/what-if", "What if", true),
-        ];
-        let link = |(href, title, _)| SiteLink::new(href, title).current(href == path);
-        let store = known.map_or(String::new(), |known| format!("Store: {}.", known.store.path));
-        Site {
-            name: "IMAS".to_owned(),
-            links: pages.into_iter().filter(|page| page.2).map(link).collect(),
-            style: assets::style(),
-            scripts: assets::scripts(),
-            footer: format!("{store} Only shown here, never changed: 'imas --help' has the commands."),
-        }
+/// What surrounds the page at that address.
+fn site(shared: &Shared, path: &str, known: Option<&Known>) -> Site {
+    let pages = [
+        ("/", "Overview", true),
+        ("/machine", "Machine", true),
+        ("/suite", "Suite results", shared.suite.is_there()),
+        ("/what-if", "What if", true),
+    ];
+    let link = |(href, title, _)| SiteLink::new(href, title).current(href == path);
+    let store = known.map_or(String::new(), |known| format!("Store: {}.", known.store.path));
+    Site {
+        name: "IMAS".to_owned(),
+        links: pages.into_iter().filter(|page| page.2).map(link).collect(),
+        style: assets::style(),
+        scripts: assets::scripts(),
+        footer: format!("{store} Only shown here, never changed: 'imas --help' has the commands."),
     }
 }
 
@@ -100,7 +71,7 @@ type Words = Query<BTreeMap<String, String>>;
 fn page(path: &'static str, view: View) -> MethodRouter<Arc<Shared>> {
     get(async move |State(shared): State<Arc<Shared>>, Query(words): Words, headers: HeaderMap| {
         let (known, viewed) = viewed(&shared, view, words).await;
-        let site = shared.site(path, known.as_deref());
+        let site = site(&shared, path, known.as_deref());
         match viewed {
             Ok(viewed) => answer::tagged(&headers, HTML, viewed.page.render_in(&site)),
             Err(failure) => {
@@ -137,7 +108,7 @@ async fn viewed(
     view: View,
     words: BTreeMap<String, String>,
 ) -> (Option<Arc<Known>>, Result<Answer, Failure>) {
-    let known = known(shared).await;
+    let known = shared.known().await;
     let Some(known) = known else {
         return (None, Err(Failure::busy("the store is still being read; try again in a few seconds")));
     };
@@ -146,11 +117,6 @@ async fn viewed(
     let viewed =
         viewed.unwrap_or_else(|_| Err(Failure::internal("a mistake in imas-serve; please report it")));
     (Some(known), viewed)
-}
-
-/// The newest state.
-pub(crate) async fn known(shared: &Shared) -> Option<Arc<Known>> {
-    tokio::time::timeout(PATIENCE, shared.keeper.known()).await.ok().flatten()
 }
 
 impl IntoResponse for Failure {

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{Answer, Failure, dash};
 use crate::known::Known;
 use crate::listing::{Listed, Order, Words, short};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 const ORDERS: [Order<LiveProcess>; 4] = [
     Order { word: "resident", falls: true, compare: |a, b| a.resident_bytes.cmp(&b.resident_bytes) },

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::known::Known;
 use crate::listing::Words;
-use crate::site::Shared;
+use crate::shared::Shared;
 
 /// What is answered.
 pub(crate) struct Answer {

@@ -14,7 +14,7 @@ use super::{Answer, Failure, dash, saved};
 use crate::known::{DaemonFacts, Known, StoreFacts};
 use crate::line::{Gain, ProgramLine};
 use crate::listing::{Listed, Order, Words, short};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 /// Programs in the picture.
 const DRAWN: usize = 12;

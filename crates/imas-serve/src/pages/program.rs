@@ -19,7 +19,7 @@ use super::{Answer, Failure, dash};
 use crate::keeper;
 use crate::known::{Known, KnownProgram};
 use crate::listing::{Words, word};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 const MIB: f64 = 1_048_576.0;
 /// Decisions in the data.

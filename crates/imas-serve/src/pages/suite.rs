@@ -2,8 +2,6 @@
 //! The runs of the suite, by program and by candidate: picks and figures are those of `imas bench`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use imas_core::SYSTEM;
 use imas_report::html::{self, ProgramSection};
@@ -14,52 +12,16 @@ use serde_json::json;
 use super::{Answer, Failure};
 use crate::known::Known;
 use crate::listing::{Words, address, word};
-use crate::site::Shared;
-
-/// Where the runs are installed, below the folder of the libraries; the last is the source's.
-const PLACES: [&str; 2] = ["results/suite.jsonl.gz", "../../../results/suite.jsonl.gz"];
-
-/// The runs, read when they are first asked for.
-#[derive(Debug)]
-pub(crate) struct Suite {
-    file: Option<PathBuf>,
-    programs: OnceLock<Result<BTreeMap<String, ProgramSection>, String>>,
-}
-
-impl Suite {
-    /// Of the file that was named, else of those installed.
-    pub(crate) fn new(named: Option<PathBuf>, lib_dir: &Path) -> Self {
-        let installed = || PLACES.iter().map(|place| lib_dir.join(place)).find(|file| file.is_file());
-        Self { file: named.or_else(installed), programs: OnceLock::new() }
-    }
-
-    /// Whether there is anything to show.
-    pub(crate) fn is_there(&self) -> bool {
-        self.file.is_some()
-    }
-
-    fn programs(&self) -> Result<&BTreeMap<String, ProgramSection>, Failure> {
-        let Some(file) = &self.file else {
-            return Err(Failure::not_found(
-                "There are no results of the suite here; name a file with --results FILE.",
-            ));
-        };
-        let read = self.programs.get_or_init(|| read(file).map_err(|error| format!("{error:#}")));
-        read.as_ref().map_err(|why| Failure::internal(why))
-    }
-}
-
-fn read(file: &Path) -> anyhow::Result<BTreeMap<String, ProgramSection>> {
-    let data = imas_runs::data::read_data(&[file.to_owned()])?;
-    let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    Ok(names.into_iter().map(|name| (name.to_owned(), imas_view::runs::section(&data, name))).collect())
-}
+use crate::shared::Shared;
 
 /// `/suite`, `/suite?program=NAME`, `/suite?candidate=NAME`
 pub(crate) fn answer(shared: &Shared, _: &Known, words: &Words) -> Result<Answer, Failure> {
-    let programs = shared.suite.programs()?;
+    let Some(programs) = shared.suite.programs() else {
+        return Err(Failure::not_found(
+            "There are no results of the suite here; name a file with --results FILE.",
+        ));
+    };
+    let programs = programs.map_err(Failure::internal)?;
     match (word(words, "program"), word(words, "candidate")) {
         ("", "") => Ok(all(programs)),
         ("", candidate) => of_candidate(programs, candidate),

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{Answer, Failure};
 use crate::known::{Known, KnownProgram};
 use crate::listing::{Listed, Order, Words, short, word};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 const ORDERS: [Order<Choice>; 3] = [
     Order { word: "changed", falls: true, compare: |a, b| a.is_changed().cmp(&b.is_changed()) },
