@@ -101,9 +101,9 @@ impl Look {
         looks
     }
 
-    /// The value of a `style` attribute that sets the colour `--c`.
-    pub(crate) fn style(self) -> String {
-        format!("--c: var(--{})", self.family)
+    /// The class that sets the colour `--c`. No `style` attribute: a served page forbids them.
+    pub(crate) fn class(self) -> String {
+        format!("c-{}", self.family)
     }
 
     /// `stroke-dasharray` of its lines.
@@ -180,6 +180,13 @@ mod tests {
 
     fn luminance([red, green, blue]: [f64; 3]) -> f64 {
         0.2126 * red + 0.7152 * green + 0.0722 * blue
+    }
+
+    #[test]
+    fn every_family_has_its_class() {
+        for family in FAMILIES.iter().map(|(_, family)| *family).chain([OTHER, "ink"]) {
+            assert!(COLOURS.contains(&format!(".c-{family} {{ --c: var(--{family}); }}")), "{family}");
+        }
     }
 
     #[test]

@@ -1,1 +1,103 @@
-fn main() {}
+// SPDX-License-Identifier: Apache-2.0
+//! `imas serve`: what IMAS knows, in a browser and as metrics. Reads only.
+//!
+//! ```text
+//! store, imasd's status --keeper--> known (one moment) --pages--> ResultPage --site--> HTML, JSON
+//!                                       |                                               ^
+//!                                       +--> metrics, events                   answer, admission, connections
+//! ```
+//! Running processes are looked at when they are asked for ([`live`]). The keeper has a thread of its own; requests are served by one more, and compute what they need beside it.
+
+mod address;
+mod admission;
+mod answer;
+mod assets;
+mod cli;
+mod connections;
+mod events;
+mod keeper;
+mod known;
+mod line;
+mod listing;
+mod live;
+mod metrics;
+mod pages;
+mod peer;
+mod shared;
+mod site;
+mod suite_runs;
+mod token;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_engine::context::Context;
+use imas_engine::probe;
+use imas_report::message::{self, Hinted};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::admission::Admission;
+use crate::cli::Options;
+use crate::connections::Listener;
+use crate::keeper::Keeper;
+use crate::live::Live;
+use crate::shared::Shared;
+use crate::suite_runs::Suite;
+use crate::token::Token;
+
+fn main() -> ExitCode {
+    if let Some(answer) = probe::answer() {
+        return answer;
+    }
+    let options = match Options::read() {
+        Ok(options) => options,
+        Err(usage) => {
+            let _ = usage.print(); // there is no other place to report it
+            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(options))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+async fn run(options: Options) -> Result<()> {
+    let token = options.token_file.as_deref().map(Token::read).transpose()?;
+    if token.is_none() && !options.listen.is_of_this_machine() {
+        return Err(Hinted::error(
+            "other machines could read everything here: no token is set",
+            "give a token with --token-file FILE, or listen at 127.0.0.1 and use a tunnel: ssh -L 4627:127.0.0.1:4627 HOST",
+        ));
+    }
+    let context = || Context::beside(&options.places, &options.run_dir);
+    let suite = Suite::new(options.results.clone(), &context()?.lib_dir);
+    let listener = Listener::open(&options.listen).await?;
+    let keeper = Keeper::start(context()?, context()?, &options.run_dir)?;
+    let admission = Arc::new(Admission::new(listener.address(), &options.hosts, token));
+    let shared = Arc::new(Shared::new(keeper, context()?, Live::new(&options.places)?, suite));
+    tokio::spawn(tidy(Arc::clone(&admission)));
+    let mut end = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    writeln!(std::io::stderr(), "imas serve: {}", listener.place()?)?;
+    let [terminated, interrupted] = &mut end;
+    let ended = async {
+        tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
+    };
+    connections::serve(listener, site::router(shared, Arc::clone(&admission)), ended).await;
+    Ok(())
+}
+
+async fn tidy(admission: Arc<Admission>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        admission.forget_quiet();
+    }
+}

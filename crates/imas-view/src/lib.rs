@@ -9,6 +9,7 @@
 //! - [`words`]: where the candidates stand, in words and rows
 //! - [`settled`]: whether the candidate of a program is settled
 //! - [`section`]: a program as a part of a page
+//! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
 //! - [`when`]: times in words
 //!
@@ -23,6 +24,7 @@ pub mod picks;
 pub mod profile;
 pub mod program_view;
 pub mod published;
+pub mod runs;
 pub mod section;
 pub mod settled;
 pub mod under_way;

@@ -107,7 +107,7 @@ impl Bars {
         let places = offsets(4.0, names.iter().map(|name| text_width(name) + 34.0));
         html! {
             @for (series, (at, name)) in places.iter().zip(names).enumerate() {
-                rect class=(format!("bar s{series}")) style="--c: var(--ink)" x=(at) y="5" width="14" height="10" {}
+                rect class=(format!("bar s{series} c-ink")) x=(at) y="5" width="14" height="10" {}
                 text x=(at + 19.0) y="14" { (name) }
             }
         }
@@ -116,7 +116,7 @@ impl Bars {
     fn row(&self, row: &BarRow, top: f64, layout: &Layout) -> Markup {
         let middle = top + row_height(row) / 2.0;
         html! {
-            g style=(Look::of(&row.name).style()) data-candidate=(row.name) {
+            g class=(Look::of(&row.name).class()) data-candidate=(row.name) {
                 text x=(layout.frame.left - 6.0) y=(middle + 4.0) text-anchor="end" {
                     (fitted(&row.name, LONGEST_NAME))
                 }

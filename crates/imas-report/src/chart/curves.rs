@@ -188,10 +188,10 @@ fn spread(names: &mut [Name<'_>], (top, bottom): (f64, f64)) {
 
 impl Name<'_> {
     fn draw(&self, right: f64) -> Markup {
-        let style = self.look.map_or_else(|| "--c: var(--ink)".to_owned(), Look::style);
+        let class = self.look.map_or_else(|| "c-ink".to_owned(), Look::class);
         let candidate = self.look.map(|_| self.text);
         html! {
-            g.name style=(style) data-candidate=[candidate] {
+            g class={"name " (class)} data-candidate=[candidate] {
                 line.lead x1=(self.end.0) y1=(self.end.1) x2=(right + 3.0) y2=(self.at) {}
                 line.curve x1=(right + 3.0) y1=(self.at) x2=(right + 9.0) y2=(self.at) {}
                 text.halo x=(right + 12.0) y=(self.at + 4.0) { (fitted(self.text, LONGEST_NAME)) }
@@ -216,7 +216,7 @@ impl Places {
         let lower = with_band().map(|((x, _), (low, _))| self.at((*x, *low), least));
         let outline: Vec<String> = upper.chain(lower.rev()).collect();
         html! {
-            g style=(look.style()) {
+            g class=(look.class()) {
                 @if !outline.is_empty() { polygon.band points=(outline.join(" ")) {} }
                 polyline.curve data-candidate=(line.name) stroke-dasharray=(look.dashes())
                     points=(self.points(&line.points, least)) { title { (line.name) } }
@@ -238,7 +238,7 @@ impl Places {
     fn reference(&self, line: &ReferenceLine, look: Option<Look>) -> Markup {
         let y = self.y.place(line.value);
         html! {
-            line.reference style=(look.map_or_else(|| "--c: var(--ink)".to_owned(), Look::style))
+            line class={"reference " (look.map_or_else(|| "c-ink".to_owned(), Look::class))}
                 x1=(self.x.place(line.from_x)) x2=(self.frame.right - INSIDE) y1=(y) y2=(y) {
                 title { (line.name) }
             }

@@ -93,7 +93,7 @@ impl DistributionRow {
         let [low, lower, middle, upper, high] =
             [self.low, self.lower, self.middle, self.upper, self.high].map(|value| scale.place(value));
         html! {
-            g style=(look.style()) data-candidate=(self.name) {
+            g class=(look.class()) data-candidate=(self.name) {
                 title { (self.name) ": " (self.text) }
                 text x=(frame.left - 4.0) y=(y + 4.0) text-anchor="end" { (fitted(&self.name, LONGEST_NAME)) }
                 line.range x1=(low) x2=(high) y1=(y) y2=(y) {}

@@ -127,12 +127,17 @@ impl Chart {
             figure {
                 h4 { (self.title) }
                 div.scroll {
-                    svg.chart viewBox=(self.view()) style=(format!("max-width: {}px", self.width * 1.35))
-                        role="img" aria-label=(self.title) { (PreEscaped(&self.body)) }
+                    svg.chart viewBox=(self.view()) width=(self.width * 1.35)
+                        role=(self.role()) aria-label=(self.title) { (PreEscaped(&self.body)) }
                 }
                 @if !self.caption.is_empty() { figcaption { (self.caption) } }
             }
         }
+    }
+
+    /// An image has no parts that can be reached; a chart whose dots are buttons is a group of them.
+    fn role(&self) -> &'static str {
+        if self.body.contains("role=\"button\"") { "group" } else { "img" }
     }
 
     fn view(&self) -> String {

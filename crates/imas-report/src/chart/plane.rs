@@ -117,7 +117,7 @@ impl Dot {
     fn draw(&self) -> Markup {
         let look = Look::of(&self.name);
         html! {
-            g.dot tabindex="0" role="button" style=(look.style()) data-candidate=(self.name) data-text=(self.text)
+            g class={"dot " (look.class())} tabindex="0" role="button" data-candidate=(self.name) data-text=(self.text)
                 aria-label=(self.text) {
                 title { (self.text) }
                 line x1=(self.x_from) x2=(self.x_to) y1=(self.y) y2=(self.y) {}

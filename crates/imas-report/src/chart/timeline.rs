@@ -48,7 +48,7 @@ impl Timeline {
         let line = |name: &str| names.iter().position(|one| *one == name).unwrap_or(0) as f64 * ROW + 15.0;
         let body = html! {
             @for name in &names {
-                g style=(Look::of(name).style()) {
+                g class=(Look::of(name).class()) {
                     line.range x1="2" x2="10" y1=(line(name)) y2=(line(name)) {}
                     text x="14" y=(line(name) + 4.0) { (fitted(name, LONGEST_NAME)) }
                     line.grid x1=(left) x2=(width) y1=(line(name)) y2=(line(name)) {}

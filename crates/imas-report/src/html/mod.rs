@@ -93,6 +93,12 @@ pub struct MemorySection {
     pub looks: Vec<MemorySnapshot>,
 }
 
+/// The page of one program with its own title and sections: picture, candidates, details.
+#[must_use]
+pub fn program_page(section: &ProgramSection) -> ResultPage {
+    ResultPage { title: section.name.clone(), ..of_one(&Program::of(section)) }
+}
+
 /// The page.
 #[must_use]
 pub fn render(report: &ReportPage) -> String {

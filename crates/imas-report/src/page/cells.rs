@@ -9,7 +9,7 @@ use crate::look::Look;
 pub(super) fn mark(name: &str) -> Markup {
     let look = Look::of(name);
     html! {
-        svg.key style=(look.style()) viewBox="-6.5 -6.5 13 13" aria-hidden="true" { path d=(look.dot()) {} }
+        svg class={"key " (look.class())} viewBox="-6.5 -6.5 13 13" aria-hidden="true" { path d=(look.dot()) {} }
     }
 }
 

@@ -3,15 +3,21 @@
 //! method last.
 //!
 //! A page is one file. It loads nothing, it can be read without its script, and it follows the reader's
-//! choice of light or dark. Every text is escaped.
+//! choice of light or dark. Every text is escaped. A page that is served beside others is the same with its
+//! style and script elsewhere: [`Site`].
 
 mod cells;
+mod form;
+mod site;
 mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{COLOURS, Chart, STYLE};
 use crate::table::Table;
+pub use form::{Field, Form};
+pub use site::{Site, SiteLink, script, stylesheet};
+pub use tables::{Head, Listing};
 
 const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -62,6 +68,12 @@ pub enum Block {
     Table(Table),
     /// A table whose first column leads to places of the page.
     Index(Table, Vec<String>),
+    /// A table of which the server has sorted and cut out a part.
+    Listing(Listing),
+    /// A question to the server.
+    Form(Form),
+    /// Links beside each other, with what they are for.
+    Links(String, Vec<SiteLink>),
     /// Names of candidates in their colours.
     Keys(Vec<String>),
     /// Parts that show the same candidates: the one under the pointer is marked in all of them.
@@ -104,15 +116,22 @@ impl ResultPage {
                 body {
                     header { h1 { (self.title) } @if !self.subtitle.is_empty() { p.soft { (self.subtitle) } } }
                     main.group[self.is_group] {
-                        (self.result())
-                        (self.contents())
-                        @for section in &self.sections { (section.render()) }
+                        (self.parts())
                     }
                     script { (PreEscaped(SCRIPT)) }
                 }
             }
         };
         markup.into_string()
+    }
+
+    /// What is between heading and end.
+    fn parts(&self) -> Markup {
+        html! {
+            (self.result())
+            (self.contents())
+            @for section in &self.sections { (section.render()) }
+        }
     }
 
     fn head(&self) -> Markup {
@@ -170,6 +189,9 @@ impl Block {
                 charts => html! { div.two { @for chart in charts { div { (chart.figure()) } } } },
             },
             Self::Table(table) => tables::table(table, &[]),
+            Self::Listing(listing) => listing.render(),
+            Self::Form(form) => form.render(),
+            Self::Links(label, links) => site::links(label, links),
             Self::Index(table, links) => tables::table(table, links),
             Self::Keys(names) => cells::keys(names),
             Self::Group(blocks) => html! {

@@ -32,25 +32,54 @@ impl Column {
     }
 }
 
+/// A table of which the server has sorted and cut out a part: its heads are links to other orders, its rows
+/// lead to pages.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The part.
+    pub table: Table,
+    /// Where each row leads.
+    pub links: Vec<String>,
+    /// For each column the address of the page in that order, if there is one, and how it is sorted now.
+    pub heads: Vec<Option<Head>>,
+}
+
+/// The head of a column by which the server can sort.
+#[derive(Debug, Clone, Default)]
+pub struct Head {
+    /// Address of the page that is sorted by it.
+    pub href: String,
+    /// Whether it is sorted by it now, and then whether rising.
+    pub rising: Option<bool>,
+}
+
+impl Listing {
+    pub(super) fn render(&self) -> Markup {
+        body(&self.table, &self.links, Some(&self.heads))
+    }
+}
+
 /// The table; `links` are the targets of the first column, row by row.
 pub(super) fn table(table: &Table, links: &[String]) -> Markup {
     let count = table.rows.len();
     match count > UNFOLDED && links.is_empty() {
-        true => html! { details { summary { (table.title) " (" (count) " rows)" } (body(table, links)) } },
-        false => body(table, links),
+        true => {
+            html! { details { summary { (table.title) " (" (count) " rows)" } (body(table, links, None)) } }
+        }
+        false => body(table, links, None),
     }
 }
 
-fn body(table: &Table, links: &[String]) -> Markup {
+fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Markup {
     let columns = columns(table);
     let id = Some(&table.id).filter(|id| !id.is_empty()).map(|id| format!("table-{id}"));
     html! {
         div.wide tabindex="0" role="region" aria-label=(table.title) {
-            table.sortable id=[id] {
+            table.sortable[heads.is_none()] id=[id] {
                 @if !table.title.is_empty() { caption { span { (table.title) } } }
                 thead { tr {
-                    @for (name, column) in table.columns.iter().zip(&columns) {
-                        th scope="col" class=[column.class(None)] { (name) }
+                    @for (at, (name, column)) in table.columns.iter().zip(&columns).enumerate() {
+                        (head(name, column, heads.and_then(|heads| heads.get(at)?.as_ref())))
                     }
                 } }
                 tbody {
@@ -58,6 +87,16 @@ fn body(table: &Table, links: &[String]) -> Markup {
                     @if table.rows.is_empty() { tr { td colspan=(table.columns.len()) { "none" } } }
                 }
             }
+        }
+    }
+}
+
+fn head(name: &str, column: &Column, head: Option<&Head>) -> Markup {
+    let order =
+        head.and_then(|head| head.rising).map(|rising| if rising { "ascending" } else { "descending" });
+    html! {
+        th scope="col" class=[column.class(None)] aria-sort=[order] {
+            @match head { Some(head) => { a href=(head.href) { (name) } }, None => { (name) } }
         }
     }
 }
@@ -112,7 +151,7 @@ mod tests {
     #[test]
     fn a_row_names_its_candidate_and_its_figures_sort() {
         let html = shown(1);
-        assert!(html.contains("<tr data-candidate=\"jemalloc\">") && html.contains("--c: var(--jemalloc)"));
+        assert!(html.contains("<tr data-candidate=\"jemalloc\">") && html.contains("class=\"key c-jemalloc\""));
         assert!(
             html.contains("<th scope=\"row\" class=\"who\">") && html.contains("data-sort=\"1\""),
             "{html}"

@@ -5,10 +5,8 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use imas_core::latency::Latency;
-use imas_core::simulate::data::{Data, RawRun, RunKind};
-use imas_core::split::Split;
-use imas_report::html::{MemorySection, ProgramFindings, ProgramSection, ReportPage};
+use imas_core::simulate::data::Data;
+use imas_report::html::ReportPage;
 
 use super::counted;
 use crate::message::Hinted;
@@ -37,7 +35,7 @@ pub(super) fn page(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportP
             |word| word.to_string_lossy().into_owned(),
         ),
         notes: notes_of_files(&data, program),
-        programs: names.into_iter().map(|name| of_raw(&data, name)).collect(),
+        programs: names.into_iter().map(|name| imas_view::runs::section(&data, name)).collect(),
     })
 }
 
@@ -72,55 +70,4 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
         ));
     }
     notes
-}
-
-fn of_raw(data: &Data, name: &str) -> ProgramSection {
-    let candidates = data.candidates_of(name);
-    let counted = |candidate: &str| counted_of(data, name, candidate);
-    let latencies = candidates.iter().flat_map(|candidate| {
-        let of_each: Vec<Latency> = counted(candidate).iter().filter_map(|run| run.latency.clone()).collect();
-        added_up(candidate, &of_each)
-    });
-    let splits = candidates.iter().filter_map(|candidate| {
-        let of_each: Vec<Split> = counted(candidate).iter().filter_map(|run| run.split).collect();
-        Some(((*candidate).to_owned(), Split::mean(&of_each)?))
-    });
-    let memory = candidates.iter().filter_map(|candidate| memory(candidate, &counted(candidate)));
-    let (runs, comparison) = data.observed(name).compare(&data.options(name));
-    ProgramSection {
-        name: name.to_owned(),
-        findings: ProgramFindings::of_runs(&runs, comparison),
-        runs,
-        latencies: latencies.collect(),
-        splits: splits.collect(),
-        memory: memory.collect(),
-        remarks: candidates.iter().filter_map(|candidate| failed(data, name, candidate)).collect(),
-        ..ProgramSection::default()
-    }
-}
-
-/// How many runs of a candidate failed, and why the first did.
-fn failed(data: &Data, program: &str, candidate: &str) -> Option<String> {
-    let failed: Vec<&RawRun> = runs_of(data, program, candidate).filter(|run| !run.ok).collect();
-    let first = failed.first()?;
-    let why = first.why.clone().unwrap_or_else(|| format!("exit {}", first.exit));
-    Some(format!("{candidate}: {} of its runs failed ({why})", failed.len()))
-}
-
-fn runs_of<'a>(data: &'a Data, program: &str, candidate: &str) -> impl Iterator<Item = &'a RawRun> {
-    data.runs.iter().filter(move |run| run.program == program && run.candidate == candidate)
-}
-
-/// The counted runs of a candidate; none of one with a run that failed.
-fn counted_of<'a>(data: &'a Data, program: &str, candidate: &str) -> Vec<&'a RawRun> {
-    match runs_of(data, program, candidate).any(|run| !run.ok) {
-        true => vec![],
-        false => runs_of(data, program, candidate).filter(|run| run.kind == RunKind::Counted).collect(),
-    }
-}
-
-/// Memory of the first run that has it. A mean of runs of different speed would hide the course over time.
-fn memory(candidate: &str, counted: &[&RawRun]) -> Option<MemorySection> {
-    let curve = counted.iter().find_map(|run| run.curve.as_ref())?;
-    Some(MemorySection { candidate: candidate.to_owned(), looks: curve.looks() })
 }

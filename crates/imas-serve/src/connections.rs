@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections: how many, and for how long a client may be silent or not read.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use imas_report::message::Hinted;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_io_timeout::TimeoutStream;
+
+use crate::address::Address;
+use crate::peer::Peer;
+
+/// Connections of all peers.
+const MOST: usize = 128;
+/// Connections of one peer.
+const MOST_OF_ONE: usize = 48;
+/// A request must have come within this time, and the next one of the same connection.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// A client must take a part of the answer within this time.
+const WRITE_TIME: Duration = Duration::from_secs(20);
+/// No connection lives longer; a page that listens for changes connects again.
+const LIFE: Duration = Duration::from_secs(3600);
+/// Bytes of a request that are held.
+const BUFFER: usize = 16 * 1024;
+/// Header lines of a request.
+const HEADERS: usize = 64;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    /// Of the network.
+    Tcp(TcpListener),
+    /// Of this machine; the file is removed at the end.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Begins to listen.
+    pub(crate) async fn open(address: &Address) -> Result<Self> {
+        let opened = match address {
+            Address::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp).map_err(Into::into),
+            Address::Unix(path) => unix(path),
+        };
+        opened.map_err(|error| {
+            Hinted::error(
+                format!("cannot listen: {error:#}"),
+                "name another place: --listen 127.0.0.1:PORT or unix:PATH",
+            )
+        })
+    }
+
+    /// Its address, with the port that the system chose; None of a UNIX socket.
+    pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// Where it listens, as a person opens it.
+    pub(crate) fn place(&self) -> Result<String> {
+        Ok(match self {
+            Self::Tcp(listener) => format!("http://{}/", listener.local_addr()?),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        })
+    }
+
+    async fn accept(&self) -> std::io::Result<(Stream, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, remote) = listener.accept().await?;
+                let peer = Peer::of_connection(stream.local_addr()?, remote);
+                stream.set_nodelay(true)?;
+                Ok((Box::new(stream), peer))
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = Peer::User(stream.peer_cred()?.uid());
+                Ok((Box::new(stream), peer))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path); // the next start does it otherwise
+        }
+    }
+}
+
+/// A socket that nobody listens at any more is replaced. Everybody may connect: who it is decides.
+fn unix(path: &Path) -> Result<Listener> {
+    if let Ok(about) = std::fs::symlink_metadata(path) {
+        if !about.file_type().is_socket() {
+            bail!("{} is there and no socket", path.display());
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            bail!("another process listens at {}", path.display());
+        }
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    Ok(Listener::Unix(listener, path.to_owned()))
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+type Stream = Box<dyn Duplex>;
+
+/// How many connections each peer has.
+#[derive(Debug, Default)]
+struct Counts(Mutex<HashMap<Peer, usize>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Place {
+    counts: Arc<Counts>,
+    peer: Peer,
+}
+
+impl Counts {
+    /// None where all are taken.
+    fn place(self: &Arc<Self>, peer: Peer) -> Option<Place> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = counts.values().sum();
+        let of_peer = counts.entry(peer).or_default();
+        let is_free = all < MOST && *of_peer < MOST_OF_ONE;
+        if is_free {
+            *of_peer += 1;
+        }
+        is_free.then(|| Place { counts: Arc::clone(self), peer })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Answers connections until `end`.
+pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<Output = ()>) {
+    let counts = Arc::new(Counts::default());
+    let mut end = pin!(end);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut end => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // Without a place it is closed at once.
+                if let Some(place) = counts.place(peer) {
+                    tokio::spawn(connection(stream, peer, router.clone(), place));
+                }
+            }
+            // Out of file descriptors, or the client is gone.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+async fn connection(stream: Stream, peer: Peer, router: Router, place: Place) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIME));
+    let stream: Pin<Box<TimeoutStream<Stream>>> = Box::pin(stream);
+    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(BUFFER)
+        .max_headers(HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(LIFE, served).await; // what the client did wrong is its own business
+    drop(place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_so_many_connections_and_others_keep_theirs() {
+        let counts = Arc::new(Counts::default());
+        let mut places: Vec<Place> = (0..MOST_OF_ONE).filter_map(|_| counts.place(Peer::User(7))).collect();
+        assert_eq!(places.len(), MOST_OF_ONE);
+        assert!(counts.place(Peer::User(7)).is_none() && counts.place(Peer::User(8)).is_some());
+        places.pop();
+        assert!(counts.place(Peer::User(7)).is_some());
+        drop(places);
+        assert!(counts.0.lock().unwrap().is_empty());
+    }
+}

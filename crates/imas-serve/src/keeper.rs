@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keeps what is known up to date, in a thread of its own: a request reads what is ready.
+//!
+//! The store is opened for reading alone. Only programs whose revision has changed are computed anew, and all of them
+//! every few minutes, because trials grow old and the machine's load changes what is decided.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imas_core::decision::Conditions;
+use imas_engine::context::Context;
+use imas_engine::daemon_status::DaemonStatus;
+use imas_engine::flags::RulesArgs;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::clock::now_unix_s;
+use imas_store::revision::ProgramRevision;
+use imas_store::samples::StoredProgram;
+use imas_store::{RowId, Store};
+use imas_view::program_view::{State, state_where};
+use imas_view::published;
+use tokio::sync::watch;
+
+use crate::known::{DaemonFacts, Known, KnownProgram, StoreFacts};
+use crate::line::ProgramLine;
+
+/// How often it is looked whether anything has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often everything is computed anew.
+const ANEW: Duration = Duration::from_secs(300);
+/// How often it is looked which candidates can be used here: it takes processes for each, and on a busy machine half
+/// a minute.
+const USABLE: Duration = Duration::from_secs(3600);
+
+/// Which candidates can be used here, by name.
+pub(crate) type Usable = Arc<HashMap<String, bool>>;
+
+/// Where the newest state is.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    known: watch::Receiver<Option<Arc<Known>>>,
+    usable: watch::Receiver<Usable>,
+}
+
+impl Keeper {
+    /// Begins to keep it.
+    ///
+    /// `checking` is the same installation, for the thread that finds out which candidates can be used.
+    pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> Result<Self> {
+        let (sender, known) = watch::channel(None);
+        let usable = check_usable(checking)?;
+        let of_reader = usable.clone();
+        let run_dir = run_dir.to_owned();
+        let work = move || {
+            let mut reader = Reader::new(context, run_dir, of_reader);
+            while !sender.is_closed() {
+                if let Some(known) = reader.look() {
+                    sender.send_replace(Some(Arc::new(known)));
+                }
+                std::thread::sleep(LOOK);
+            }
+        };
+        std::thread::Builder::new().name("keeper".to_owned()).spawn(work)?;
+        Ok(Self { known, usable })
+    }
+
+    /// The newest state; the first one is waited for.
+    pub(crate) async fn known(&self) -> Option<Arc<Known>> {
+        self.known.clone().wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// Told of every new state.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Known>>> {
+        self.known.clone()
+    }
+
+    /// Which candidates can be used here, as far as it is known.
+    pub(crate) fn usable(&self) -> Usable {
+        Arc::clone(&self.usable.borrow())
+    }
+}
+
+/// Finds out again and again which candidates can be used. Until the first answer, those that were built count as
+/// usable.
+fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
+    let built = |candidate: &CatalogueCandidate| {
+        let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());
+        (candidate.name.clone(), is_there && imas_linux::catalogue::withheld(candidate).is_none())
+    };
+    let (sender, receiver) =
+        watch::channel(Arc::new(context.catalogue.candidates().iter().map(built).collect()));
+    let work = move || {
+        while !sender.is_closed() {
+            let store = Store::open_read_only(&context.store_path).ok();
+            let of = |candidate: &CatalogueCandidate| {
+                (candidate.name.clone(), context.obstacle(candidate, store.as_ref()).is_none())
+            };
+            let usable: HashMap<String, bool> = context.catalogue.candidates().iter().map(of).collect();
+            sender.send_if_modified(|before| {
+                let is_other = **before != usable;
+                *before = Arc::new(usable);
+                is_other
+            });
+            std::thread::sleep(USABLE);
+        }
+    };
+    std::thread::Builder::new().name("usable".to_owned()).spawn(work)?;
+    Ok(receiver)
+}
+
+/// What it takes to see what has changed.
+struct Reader {
+    context: Context,
+    run_dir: std::path::PathBuf,
+    store: Option<Store>,
+    /// Number by which SQLite counts changes of others, and the identity of the file.
+    seen: Option<(i64, u64)>,
+    usable: watch::Receiver<Usable>,
+    programs: BTreeMap<RowId, Arc<KnownProgram>>,
+    store_facts: StoreFacts,
+    daemon: Option<DaemonFacts>,
+    computed: Option<Instant>,
+    generation: u64,
+}
+
+impl Reader {
+    fn new(context: Context, run_dir: std::path::PathBuf, usable: watch::Receiver<Usable>) -> Self {
+        Self {
+            context,
+            run_dir,
+            store: None,
+            seen: None,
+            usable,
+            programs: BTreeMap::new(),
+            store_facts: StoreFacts::default(),
+            daemon: None,
+            computed: None,
+            generation: 0,
+        }
+    }
+
+    /// The state, if it is another one than the last time.
+    fn look(&mut self) -> Option<Known> {
+        let daemon = daemon(&self.run_dir);
+        let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
+        self.daemon = Some(daemon.clone());
+        let is_due =
+            self.computed.is_none_or(|at| at.elapsed() > ANEW) || self.usable.has_changed().unwrap_or(false);
+        let store_changed = self.store_changed();
+        if !(is_due || store_changed || daemon_changed) {
+            return None;
+        }
+        let conditions = imas_view::conditions::conditions().unwrap_or_default();
+        if is_due || store_changed {
+            self.read(&conditions, is_due);
+        }
+        self.generation += 1;
+        Some(Known {
+            generation: self.generation,
+            made_unix_s: now_unix_s(),
+            programs: self.programs.values().cloned().collect(),
+            store: self.store_facts.clone(),
+            daemon,
+            conditions,
+        })
+    }
+
+    /// Whether another process has written to the store, or the file is another one.
+    fn store_changed(&mut self) -> bool {
+        let inode = std::fs::metadata(&self.context.store_path)
+            .map(|about| std::os::unix::fs::MetadataExt::ino(&about));
+        let inode = inode.unwrap_or(0);
+        if self.store.is_none() || self.seen.is_some_and(|(_, before)| before != inode) {
+            self.store = Store::open_read_only(&self.context.store_path).ok();
+        }
+        let changes = self.store.as_ref().and_then(|store| store.foreign_changes().ok());
+        let seen = changes.map(|changes| (changes, inode));
+        let is_other = seen != self.seen;
+        self.seen = seen;
+        is_other
+    }
+
+    /// Computes what is due.
+    fn read(&mut self, conditions: &Conditions, everything: bool) {
+        if everything {
+            self.computed = Some(Instant::now());
+        }
+        self.store_facts = store_facts(&self.context, self.store.as_ref());
+        match self.store.take() {
+            None => self.programs.clear(),
+            Some(store) => {
+                if let Err(error) = self.read_programs(&store, conditions, everything) {
+                    self.store_facts.obstacle = Some(format!("{error:#}"));
+                }
+                self.store = Some(store);
+            }
+        }
+    }
+
+    fn read_programs(&mut self, store: &Store, conditions: &Conditions, everything: bool) -> Result<()> {
+        let usable = Arc::clone(&self.usable.borrow_and_update());
+        let mut kept: BTreeMap<RowId, Arc<KnownProgram>> = BTreeMap::new();
+        for program in store.programs()? {
+            let (id, revision) = (program.id, store.revision(program.id)?);
+            let before = self.programs.get(&id).filter(|before| !everything && before.revision == revision);
+            let known = match before {
+                Some(before) => Arc::clone(before),
+                None => Arc::new(self.program((store, conditions), program, revision, &usable)?),
+            };
+            kept.insert(id, known);
+        }
+        self.programs = kept;
+        Ok(())
+    }
+
+    fn program(
+        &self,
+        (store, conditions): (&Store, &Conditions),
+        program: StoredProgram,
+        revision: ProgramRevision,
+        usable: &HashMap<String, bool>,
+    ) -> Result<KnownProgram> {
+        let decided_unix_s = store.latest(program.id)?.map(|decided| decided.at_s);
+        let mut state = state((&self.context, store), program, usable)?;
+        let line = ProgramLine::of(&state, conditions, decided_unix_s);
+        for record in &mut state.known.records {
+            let sample = &mut record.sample;
+            for operation in [&mut sample.malloc, &mut sample.realloc, &mut sample.memalign, &mut sample.free]
+            {
+                operation.histogram_ticks = vec![];
+            }
+            sample.size_histogram = vec![];
+        }
+        Ok(KnownProgram { line, state, revision })
+    }
+}
+
+/// The state of one program by what can be used.
+pub(crate) fn state(
+    (context, store): (&Context, &Store),
+    program: StoredProgram,
+    usable: &HashMap<String, bool>,
+) -> Result<State> {
+    let is_usable = |candidate: &CatalogueCandidate| usable.get(&candidate.name).copied().unwrap_or(false);
+    state_where((context, store), program, &RulesArgs::of_environment(), &is_usable)
+}
+
+fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
+    let path = &context.store_path;
+    let with = |ending: &str| {
+        let mut name = path.clone().into_os_string();
+        name.push(ending);
+        std::fs::metadata(name).map_or(0, |about| about.len())
+    };
+    let pages = imas_linux::page::list(&context.page_place()).map_or(0, |pages| pages.len());
+    let offers = store.and_then(|store| store.offers().ok()).map_or(0, |offers| offers.len());
+    let witnesses = store.and_then(|store| store.witnesses().ok()).map_or(0, |witnesses| witnesses.len());
+    let obstacle = store.is_none().then(|| match path.exists() {
+        true => "it cannot be read: another user's, or of another version".to_owned(),
+        false => {
+            "there is none yet: start a program with 'imas run -- PROGRAM', or enable the machine".to_owned()
+        }
+    });
+    StoreFacts {
+        path: path.display().to_string(),
+        bytes: with("") + with("-wal"),
+        obstacle,
+        disabled: store.and_then(|store| store.disabled().ok()).unwrap_or_default(),
+        queue: [offers, witnesses, pages],
+    }
+}
+
+fn daemon(run_dir: &Path) -> DaemonFacts {
+    let status = DaemonStatus::read(run_dir);
+    let process = status.as_ref().and_then(|status| i32::try_from(status.pid).ok());
+    let stat = process.and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok());
+    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    DaemonFacts {
+        ineffective: published::ineffective(run_dir),
+        cpu_s: stat.as_ref().map(|stat| seconds(stat.utime + stat.stime)),
+        resident_bytes: stat.as_ref().map(|stat| stat.rss * procfs::page_size()),
+        status,
+    }
+}
+
+/// Whether anything but the daemon's own cost has changed.
+fn is_other(before: &DaemonFacts, now: &DaemonFacts) -> bool {
+    let without_looks = |facts: &DaemonFacts| {
+        let mut status = facts.status.clone();
+        if let Some(status) = &mut status {
+            status.counters.looks = 0;
+        }
+        (status, facts.ineffective.clone())
+    };
+    without_looks(before) != without_looks(now)
+}

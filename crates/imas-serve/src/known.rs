@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known at one moment: what pages and metrics show.
+
+use std::sync::Arc;
+
+use imas_core::decision::Conditions;
+use imas_engine::daemon_status::DaemonStatus;
+use imas_store::RowId;
+use imas_store::daemon::Disabled;
+use imas_store::revision::ProgramRevision;
+use imas_view::program_view::State;
+use serde::Serialize;
+
+use crate::line::ProgramLine;
+
+/// Everything, never changed; the next moment has another one.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Grows when anything that is shown has changed.
+    pub(crate) generation: u64,
+    /// When, Unix time.
+    pub(crate) made_unix_s: f64,
+    /// In the order they became known.
+    pub(crate) programs: Vec<Arc<KnownProgram>>,
+    pub(crate) store: StoreFacts,
+    pub(crate) daemon: DaemonFacts,
+    pub(crate) conditions: Conditions,
+}
+
+/// A program.
+#[derive(Debug)]
+pub(crate) struct KnownProgram {
+    pub(crate) line: ProgramLine,
+    /// Without the histograms of its trials.
+    pub(crate) state: State,
+    pub(crate) revision: ProgramRevision,
+}
+
+/// The store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct StoreFacts {
+    pub(crate) path: String,
+    /// Of its files.
+    pub(crate) bytes: u64,
+    /// Why it cannot be read.
+    pub(crate) obstacle: Option<String>,
+    /// Allocators that are given to nobody.
+    pub(crate) disabled: Vec<Disabled>,
+    /// Trials on offer, processes whose pages are not processed, pages that wait to be collected.
+    pub(crate) queue: [usize; 3],
+}
+
+/// imasd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct DaemonFacts {
+    /// None if it does not run.
+    pub(crate) status: Option<DaemonStatus>,
+    /// Why no program goes by what it has published.
+    pub(crate) ineffective: Option<String>,
+    /// CPU seconds it has used.
+    pub(crate) cpu_s: Option<f64>,
+    /// Its resident memory.
+    pub(crate) resident_bytes: Option<u64>,
+}
+
+impl Known {
+    /// The program of that number.
+    pub(crate) fn program(&self, id: RowId) -> Option<&Arc<KnownProgram>> {
+        self.programs.iter().find(|program| program.line.id == id)
+    }
+
+    /// Those that the policy has given another allocator.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &ProgramLine> {
+        self.lines().filter(|line| line.candidate != imas_core::SYSTEM)
+    }
+
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &ProgramLine> {
+        self.programs.iter().map(|program| &program.line)
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program in one line: what it is started on, what that gained and what is still to be gained.
+
+use imas_core::decision::Conditions;
+use imas_core::sample::PageKind;
+use imas_core::stats::Interval;
+use imas_core::{Reason, SYSTEM};
+use imas_engine::start_plan::StartPlan;
+use imas_store::RowId;
+use imas_view::picks;
+use imas_view::program_view::State;
+use imas_view::under_way::UnderWay;
+use serde::Serialize;
+
+/// One program.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct ProgramLine {
+    /// Its number in the store.
+    pub(crate) id: RowId,
+    /// For people: control characters are replaced.
+    pub(crate) name: String,
+    /// `own`, `everybody` or the uid.
+    pub(crate) domain: String,
+    /// Trials stored.
+    pub(crate) trials: usize,
+    /// Other starts stored.
+    pub(crate) starts: usize,
+    /// Of both, those that crashed or hung.
+    pub(crate) crashes: usize,
+    /// What it is started on when the start is no trial.
+    pub(crate) candidate: String,
+    /// What is tried with the next start.
+    pub(crate) trial: Option<String>,
+    /// The trial that runs now.
+    pub(crate) under_way: Option<UnderWay>,
+    /// Id of the reason.
+    pub(crate) reason: String,
+    /// The reason in words.
+    pub(crate) because: String,
+    pub(crate) standing: &'static str,
+    pub(crate) quarantined: Vec<QuarantinedCandidate>,
+    /// What it costs under `candidate` as a ratio to `system`; None under `system` and where nothing is known.
+    pub(crate) gained: Option<Gain>,
+    /// The best that is known and not in use.
+    pub(crate) possible: Option<Gain>,
+    /// Median of what it held under `candidate`.
+    pub(crate) resident_bytes: Option<u64>,
+    /// When the newest decision was made.
+    pub(crate) decided_unix_s: Option<f64>,
+}
+
+/// A candidate that the program does not get.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct QuarantinedCandidate {
+    pub(crate) candidate: String,
+    pub(crate) since_unix_s: f64,
+    pub(crate) is_hang: bool,
+}
+
+/// Cost under a candidate.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Gain {
+    pub(crate) candidate: String,
+    /// CPU time as a ratio to that under `system`.
+    pub(crate) cpu: Interval,
+    /// Memory, likewise.
+    pub(crate) memory: Interval,
+    /// Whether the policy holds it for proven.
+    pub(crate) is_proven: bool,
+}
+
+impl Gain {
+    /// Fraction of CPU and memory together that is saved; negative if more is used.
+    pub(crate) fn together(&self) -> f64 {
+        1.0 - (self.cpu.mid * self.memory.mid).sqrt()
+    }
+
+    /// Bytes saved of a program that holds `resident_bytes` under this candidate.
+    pub(crate) fn saved_bytes(&self, resident_bytes: u64) -> f64 {
+        resident_bytes as f64 * (1.0 / self.memory.mid - 1.0)
+    }
+}
+
+impl ProgramLine {
+    /// The state in one line.
+    pub(crate) fn of(state: &State, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
+        let plan = StartPlan::of(&state.profile, conditions);
+        let candidate = if state.unfit { SYSTEM.to_owned() } else { plan.production.candidate };
+        let records = &state.known.records;
+        let trials = records.iter().filter(|record| record.sample.kind == PageKind::Trial).count();
+        let gains = gains(state);
+        let of = |name: &str| gains.iter().find(|gain| gain.candidate == name).cloned();
+        Self {
+            id: state.known.program.id,
+            name: state.known.program.to_string(),
+            domain: state.known.program.domain.word(),
+            trials,
+            starts: records.len() - trials,
+            crashes: records.iter().filter(|record| record.sample.ended.is_crash()).count(),
+            trial: state.decision.trial.then(|| state.decision.candidate.clone()),
+            under_way: state.under_way.clone(),
+            reason: state.decision.reason.id().to_owned(),
+            because: state.decision.reason.sentence().to_owned(),
+            standing: standing(state),
+            quarantined: quarantined(state),
+            gained: of(&candidate).filter(|_| candidate != SYSTEM),
+            possible: possible(&gains, &candidate),
+            resident_bytes: resident(state, &candidate).or_else(|| resident(state, SYSTEM)),
+            decided_unix_s,
+            candidate,
+        }
+    }
+
+    /// Fraction of CPU and memory together that is saved by what is in use.
+    pub(crate) fn gained_together(&self) -> f64 {
+        self.gained.as_ref().map_or(0.0, Gain::together)
+    }
+
+    /// Fraction that could be saved beyond that.
+    pub(crate) fn possible_together(&self) -> f64 {
+        self.possible.as_ref().map_or(0.0, Gain::together)
+    }
+}
+
+/// What the program's next starts are about, in a word or two.
+fn standing(state: &State) -> &'static str {
+    let decision = &state.decision;
+    match decision.reason {
+        _ if state.unfit => "left alone",
+        _ if state.under_way.is_some() => "trial under way",
+        _ if decision.trial => "trial next",
+        Reason::Pinned => "pinned",
+        Reason::Excluded => "excluded",
+        Reason::NoData => "nothing known",
+        Reason::NoCandidate | Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
+            "left alone"
+        }
+        Reason::StoodAside => "left alone",
+        _ => "settled",
+    }
+}
+
+fn quarantined(state: &State) -> Vec<QuarantinedCandidate> {
+    let quarantines = state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref());
+    let of = |quarantine: &imas_core::quarantine::Quarantine| QuarantinedCandidate {
+        candidate: quarantine.candidate.clone(),
+        since_unix_s: quarantine.since_unix_s,
+        is_hang: quarantine.is_hang(),
+    };
+    quarantines.map(of).collect()
+}
+
+/// Those candidates of which both figures are known.
+fn gains(state: &State) -> Vec<Gain> {
+    let Some(known) = &state.profile.adaptive else { return vec![] };
+    let picked = picks::picks(&state.profile);
+    let views = state.profile.candidates.iter().zip(picks::ratios(known));
+    let gain = |(view, [cpu, memory]): (&imas_core::profile::CandidateView, [Option<Interval>; 2])| {
+        (view.is_usable() && view.name != SYSTEM).then_some(())?;
+        let is_proven = picked.iter().any(|pick| pick.candidate == view.name);
+        Some(Gain { candidate: view.name.clone(), cpu: cpu?, memory: memory?, is_proven })
+    };
+    views.filter_map(gain).collect()
+}
+
+/// The best candidate beyond the one in use, where it is better.
+fn possible(gains: &[Gain], candidate: &str) -> Option<Gain> {
+    let now = gains.iter().find(|gain| gain.candidate == candidate).map_or(0.0, Gain::together);
+    let best = gains.iter().max_by(|a, b| a.together().total_cmp(&b.together()))?;
+    (best.candidate != candidate && best.together() > now.max(0.0)).then(|| best.clone())
+}
+
+/// Median of what the program held under the candidate in trials of its present build.
+fn resident(state: &State, candidate: &str) -> Option<u64> {
+    let is_one = |record: &&imas_core::TrialRecord| {
+        record.sample.candidate == candidate && record.is_of_build(&state.known.build_id)
+    };
+    let held = state.known.records.iter().filter(is_one).map(|record| record.sample.memory.resident());
+    let mut held: Vec<u64> = held.filter(|bytes| *bytes > 0).collect();
+    held.sort_unstable();
+    held.get(held.len() / 2).copied()
+}

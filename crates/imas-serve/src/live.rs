@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The running processes, looked at when somebody asks for them, and not more often than every two seconds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imas_engine::flags::Places;
+use imas_live::Observer;
+use imas_live::snapshot::LiveSnapshot;
+
+/// A look that is younger is shown again.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// Looks at the processes.
+pub(crate) struct Live(Mutex<Looks>);
+
+struct Looks {
+    observer: Observer,
+    last: Option<(Instant, Arc<LiveSnapshot>)>,
+}
+
+impl Live {
+    /// Nothing is looked at yet.
+    pub(crate) fn new(places: &Places) -> Result<Self> {
+        Ok(Self(Mutex::new(Looks { observer: Observer::new(places)?, last: None })))
+    }
+
+    /// The processes as they are now, or were two seconds ago.
+    pub(crate) fn now(&self) -> Result<Arc<LiveSnapshot>> {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, last)) = &looks.last
+            && at.elapsed() < YOUNG
+        {
+            return Ok(Arc::clone(last));
+        }
+        let look = Arc::new(looks.observer.look()?);
+        looks.last = Some((Instant::now(), Arc::clone(&look)));
+        Ok(look)
+    }
+}

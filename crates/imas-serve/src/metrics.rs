@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/metrics`: OpenMetrics for Prometheus, computed at each scrape from what is known at that moment.
+//!
+//! The number of time series is bounded: the programs that gain most have their own, all others together are the
+//! program `other`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use imas_core::printable;
+use imas_live::snapshot::LiveSnapshot;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::answer;
+use crate::known::Known;
+use crate::line::{Gain, ProgramLine};
+use crate::shared::Shared;
+
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Programs with time series of their own.
+const PROGRAMS: usize = 50;
+/// The others.
+const OTHER: &str = "other";
+
+type Labels = Vec<(&'static str, String)>;
+type Figure = Gauge<f64, AtomicU64>;
+type Total = Counter<f64, AtomicU64>;
+
+/// `/metrics`
+pub(crate) async fn get(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let Some(known) = shared.known().await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the store is still being read\n").into_response();
+    };
+    let text = tokio::task::spawn_blocking(move || {
+        let look = shared.live.now()?;
+        text(&known, &look)
+    });
+    match text.await {
+        Ok(Ok(text)) => answer::tagged(&headers, KIND, text),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn text(known: &Known, look: &LiveSnapshot) -> anyhow::Result<String> {
+    let mut registry = Registry::with_prefix("imas");
+    of_store(&mut registry, known);
+    of_daemon(&mut registry, known);
+    of_machine(&mut registry, look);
+    of_programs(&mut registry, known, look);
+    of_ourselves(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+fn figure(registry: &mut Registry, name: &str, help: &str, value: f64) {
+    let gauge = Figure::default();
+    gauge.set(value);
+    registry.register(name, help, gauge);
+}
+
+fn figures(registry: &mut Registry, name: &str, help: &str, values: impl Iterator<Item = (Labels, f64)>) {
+    let family = Family::<Labels, Figure>::default();
+    for (labels, value) in values {
+        family.get_or_create(&labels).set(value);
+    }
+    registry.register(name, help, family);
+}
+
+fn total(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, value: f64) {
+    let counter = Total::default();
+    counter.inc_by(value);
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, counter),
+        None => registry.register(name, help, counter),
+    }
+}
+
+fn of_store(registry: &mut Registry, known: &Known) {
+    let mut starts: BTreeMap<(String, &str), f64> = BTreeMap::new();
+    let mut states: BTreeMap<&str, f64> = BTreeMap::new();
+    for program in &known.programs {
+        *states.entry(program.line.standing).or_default() += 1.0;
+        for record in &program.state.known.records {
+            let kind = match record.sample.kind {
+                imas_core::sample::PageKind::Trial => "trial",
+                imas_core::sample::PageKind::Flight => "production",
+            };
+            *starts.entry((printable::name(&record.sample.candidate).into_owned(), kind)).or_default() += 1.0;
+        }
+    }
+    let trials: usize = known.lines().map(|line| line.trials).sum();
+    let samples = trials + known.lines().map(|line| line.starts).sum::<usize>();
+    let quarantines: usize = known.lines().map(|line| line.quarantined.len()).sum();
+    let crashes: usize = known.lines().map(|line| line.crashes).sum();
+    let labelled = |((candidate, kind), count)| {
+        (vec![("candidate", candidate), ("decision", str::to_owned(kind))], count)
+    };
+    figures(registry, "stored_starts", "Starts in the store, by decision", starts.into_iter().map(labelled));
+    figures(
+        registry,
+        "programs",
+        "Known programs, by what their next starts are about",
+        states.into_iter().map(|(state, count)| (vec![("state", state.to_owned())], count)),
+    );
+    figure(registry, "trials", "Trials in the store", trials as f64);
+    figure(registry, "samples", "Samples in the store: of trials and of other starts", samples as f64);
+    figure(registry, "crashes", "Starts in the store that crashed or hung", crashes as f64);
+    figure(
+        registry,
+        "quarantines",
+        "Candidates in quarantine, added up over the programs",
+        quarantines as f64,
+    );
+    figure(
+        registry,
+        "disabled_allocators",
+        "Allocators that are given to nobody",
+        known.store.disabled.len() as f64,
+    );
+    figure(registry, "store_size_bytes", "Size of the store's files", known.store.bytes as f64);
+    let is_readable = if known.store.obstacle.is_none() { 1.0 } else { 0.0 };
+    figure(registry, "store_readable", "1 if the store can be read", is_readable);
+    let [offers, processes, pages] = known.store.queue.map(|count| count as f64);
+    let queue = [("offers", offers), ("processes", processes), ("pages", pages)];
+    let labelled = queue.into_iter().map(|(of, count)| (vec![("of", of.to_owned())], count));
+    figures(
+        registry,
+        "queue",
+        "What waits: trials on offer, processes not processed, pages to be collected",
+        labelled,
+    );
+    ages(registry, known);
+}
+
+/// Of the newest decisions of all programs.
+fn ages(registry: &mut Registry, known: &Known) {
+    let mut ages: Vec<f64> =
+        known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
+    ages.sort_by(f64::total_cmp);
+    let places = [("newest", 0), ("median", ages.len() / 2), ("oldest", ages.len().saturating_sub(1))];
+    let labelled = places
+        .into_iter()
+        .filter_map(|(which, at)| Some((vec![("which", which.to_owned())], *ages.get(at)?)));
+    figures(registry, "decision_age_seconds", "Age of each program's newest decision", labelled);
+}
+
+fn of_daemon(registry: &mut Registry, known: &Known) {
+    let daemon = &known.daemon;
+    figure(registry, "daemon_up", "1 if imasd runs", if daemon.status.is_some() { 1.0 } else { 0.0 });
+    let is_effective = if daemon.ineffective.is_none() { 1.0 } else { 0.0 };
+    figure(registry, "daemon_effective", "0 if programs ignore what imasd has published", is_effective);
+    let Some(status) = &daemon.status else { return };
+    figure(
+        registry,
+        "daemon_emergency",
+        "1 if every program starts untouched",
+        f64::from(u8::from(status.emergency.is_some())),
+    );
+    figure(registry, "trials_running", "Processes that run a trial of imasd", status.trials_running as f64);
+    figure(
+        registry,
+        "placed_processes",
+        "Processes in production that imasd watches",
+        status.flights_watched as f64,
+    );
+    let family = Family::<Labels, Counter>::default();
+    for (event, count) in status.counters.counted() {
+        family.get_or_create(&vec![("event", event)]).inc_by(count);
+    }
+    registry.register("daemon_events", "What imasd has counted since its start", family);
+    if let Some(cpu_s) = daemon.cpu_s {
+        total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
+    }
+    if let Some(bytes) = daemon.resident_bytes {
+        figure(registry, "daemon_resident_bytes", "Resident memory of imasd", bytes as f64);
+    }
+}
+
+fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
+    let mut processes: BTreeMap<String, f64> = BTreeMap::new();
+    for process in &look.processes {
+        *processes.entry(printable::name(&process.allocator).into_owned()).or_default() += 1.0;
+    }
+    let labelled = processes.into_iter().map(|(name, count)| (vec![("allocator", name)], count));
+    figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
+    figure(
+        registry,
+        "processes_hidden",
+        "Processes of others that may not be looked into",
+        look.hidden as f64,
+    );
+}
+
+/// A program with the sums over its processes.
+struct Series<'a> {
+    line: &'a ProgramLine,
+    resident_bytes: f64,
+}
+
+fn of_programs(registry: &mut Registry, known: &Known, look: &LiveSnapshot) {
+    let mut resident: BTreeMap<i64, f64> = BTreeMap::new();
+    for process in &look.processes {
+        // Numbers are those of one store; what another store knows has no line here.
+        if let Some(number) = process.number.filter(|_| is_of_this_store(known, process.store)) {
+            *resident.entry(number).or_default() += process.resident_bytes as f64;
+        }
+    }
+    let mut all: Vec<Series<'_>> = known
+        .lines()
+        .map(|line| Series { line, resident_bytes: resident.get(&line.id).copied().unwrap_or(0.0) })
+        .collect();
+    let worth = |one: &Series<'_>| one.line.gained_together().max(one.line.possible_together());
+    all.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| a.line.id.cmp(&b.line.id)));
+    let (own, others) = all.split_at(all.len().min(PROGRAMS));
+    let sum = |get: fn(&Series<'_>) -> f64| {
+        let other = (vec![("program", OTHER.to_owned())], others.iter().map(get).sum());
+        own.iter().map(move |one| (labels(one.line), get(one))).chain((!others.is_empty()).then_some(other))
+    };
+    figures(
+        registry,
+        "program_resident_bytes",
+        "Resident memory of a program's running processes",
+        sum(|one| one.resident_bytes),
+    );
+    figures(
+        registry,
+        "program_saved_bytes",
+        "What they would hold more under system, by the program's trials",
+        sum(saved_bytes),
+    );
+    let gains = own.iter().map(|one| (labels(one.line), one.line.gained_together()));
+    figures(
+        registry,
+        "program_gain_ratio",
+        "CPU time and memory saved together, as a fraction, by what is in use",
+        gains,
+    );
+    let gains = own.iter().map(|one| (labels(one.line), one.line.possible_together()));
+    figures(
+        registry,
+        "program_expected_gain_ratio",
+        "The same under the best candidate that is not in use",
+        gains,
+    );
+    let allocators = own.iter().map(|one| {
+        let mut labels = labels(one.line);
+        labels.push(("candidate", printable::name(&one.line.candidate).into_owned()));
+        (labels, 1.0)
+    });
+    figures(registry, "program_allocator", "What a program's starts get", allocators);
+}
+
+fn saved_bytes(one: &Series<'_>) -> f64 {
+    one.line.gained.as_ref().map_or(0.0, |gain: &Gain| one.resident_bytes * (1.0 / gain.memory.mid - 1.0))
+}
+
+/// Names are not unique: one user's program may be another's.
+fn labels(line: &ProgramLine) -> Labels {
+    vec![("program", line.name.chars().take(200).collect()), ("number", line.id.to_string())]
+}
+
+fn is_of_this_store(known: &Known, store: Option<imas_live::snapshot::StoreKind>) -> bool {
+    let is_system = known.lines().any(|line| line.domain != "own");
+    store.is_some_and(|store| (store == imas_live::snapshot::StoreKind::System) == is_system)
+}
+
+fn of_ourselves(registry: &mut Registry) {
+    let stat = procfs::process::Process::myself().and_then(|own| own.stat());
+    let Ok(stat) = stat else { return };
+    let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+    total(registry, "serve_cpu", "CPU time of imas serve", Some(Unit::Seconds), seconds);
+    figure(
+        registry,
+        "serve_resident_bytes",
+        "Resident memory of imas serve",
+        (stat.rss * procfs::page_size()) as f64,
+    );
+}

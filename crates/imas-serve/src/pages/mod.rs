@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pages. Each is a function from what is known and the words of the address to a page and its data.
+
+pub(crate) mod machine;
+pub(crate) mod overview;
+pub(crate) mod program;
+pub(crate) mod suite;
+pub(crate) mod what_if;
+
+use axum::http::StatusCode;
+use imas_report::page::ResultPage;
+use serde_json::Value;
+
+use crate::known::Known;
+use crate::listing::Words;
+use crate::shared::Shared;
+
+/// What is answered.
+pub(crate) struct Answer {
+    pub(crate) page: ResultPage,
+    /// The same as JSON.
+    pub(crate) data: Value,
+}
+
+/// Why nothing is answered.
+pub(crate) struct Failure {
+    pub(crate) code: StatusCode,
+    /// A sentence.
+    pub(crate) why: String,
+}
+
+/// What answers.
+pub(crate) type View = fn(&Shared, &Known, &Words) -> Result<Answer, Failure>;
+
+impl Failure {
+    pub(crate) fn not_found(why: &str) -> Self {
+        Self { code: StatusCode::NOT_FOUND, why: why.to_owned() }
+    }
+
+    pub(crate) fn busy(why: &str) -> Self {
+        Self { code: StatusCode::SERVICE_UNAVAILABLE, why: why.to_owned() }
+    }
+
+    pub(crate) fn internal(why: &str) -> Self {
+        Self { code: StatusCode::INTERNAL_SERVER_ERROR, why: why.to_owned() }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::internal(&format!("{error:#}"))
+    }
+}
+
+/// A fraction that is saved, as a change with a sign: 0.123 is `-12.3 %`.
+fn saved(fraction: f64) -> String {
+    format!("{:+.1} %", -fraction * 100.0 + 0.0)
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One program: its candidates by CPU and memory, memory through time, decisions with their evidence, crashes.
+
+use std::sync::PoisonError;
+
+use imas_core::record::in_order_of_time;
+use imas_core::sample::{Ended, PageKind};
+use imas_report::chart::{Axis, Chart, CurveLine, Curves};
+use imas_report::html;
+use imas_report::page::{Block, PageSection, ResultPage};
+use imas_report::table::Table;
+use imas_store::Store;
+use imas_view::program_view::State;
+use imas_view::section::{notes, section};
+use imas_view::when::when;
+use serde_json::json;
+
+use super::{Answer, Failure, dash};
+use crate::keeper;
+use crate::known::{Known, KnownProgram};
+use crate::listing::{Words, word};
+use crate::shared::Shared;
+
+const MIB: f64 = 1_048_576.0;
+/// Decisions in the data.
+const DECISIONS: u32 = 100;
+
+/// `/program?id=NUMBER`
+pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<Answer, Failure> {
+    let program = word(words, "id").parse().ok().and_then(|id| known.program(id));
+    let Some(program) = program else {
+        return Err(Failure::not_found("There is no such program; the overview lists those that are known."));
+    };
+    let context = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = Store::open_read_only(&context.store_path).map_err(anyhow::Error::from)?;
+    // The histograms are not kept; they are read again with the rest.
+    let state =
+        keeper::state((&context, &store), program.state.known.program.clone(), &shared.keeper.usable())?;
+    let decisions = store.decisions(state.known.program.id, DECISIONS).map_err(anyhow::Error::from)?;
+    let page = page(program, html::program_page(&section(&store, &state)?), &state);
+    let data = json!({
+        "schema": 1,
+        "program": program.line,
+        "candidates": state.profile.candidates,
+        "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
+        "next": state.decision,
+        "decisions": decisions,
+    });
+    Ok(Answer { page, data })
+}
+
+fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
+    let own = vec![
+        PageSection::new(
+            "time",
+            "Memory through time",
+            vec![Block::Charts(through_time(state).into_iter().collect())],
+        ),
+        PageSection::new(
+            "crashes",
+            "Crashes and quarantine",
+            vec![Block::Table(crashes(state)), quarantine(state)],
+        ),
+        PageSection::new("method", "Method", notes().into_iter().map(Block::Paragraph).collect()),
+    ];
+    let line = &program.line;
+    let owner = match line.domain.as_str() {
+        "own" => String::new(),
+        "everybody" => " Measured by root or a system account; counts for everybody.".to_owned(),
+        uid => format!(" Of the user with uid {uid} alone."),
+    };
+    let next = line
+        .trial
+        .as_ref()
+        .map_or_else(String::new, |trial| format!(" Its next start is a trial of {trial}."));
+    let has_charts = |section: &PageSection| {
+        section.blocks.iter().any(|block| !matches!(block, Block::Charts(charts) if charts.is_empty()))
+    };
+    ResultPage {
+        subtitle: format!("Starts under {}: {}{next}{owner}", line.candidate, line.because),
+        sections: page.sections.into_iter().chain(own).filter(has_charts).collect(),
+        ..page
+    }
+}
+
+/// What each trial held, in the time before the last one.
+fn through_time(state: &State) -> Option<Chart> {
+    let records = in_order_of_time(&state.known.records);
+    let (first_s, last_s) = (records.first()?.sample.made_unix_s, records.last()?.sample.made_unix_s);
+    let (unit, unit_s) = unit(last_s - first_s);
+    let points = |name: &str| -> Vec<(f64, f64)> {
+        let of_it = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
+        let held = of_it.filter(|sample| sample.kind == PageKind::Trial && sample.memory.resident() > 0);
+        held.map(|sample| ((sample.made_unix_s - last_s) / unit_s, sample.memory.resident() as f64 / MIB))
+            .collect()
+    };
+    let names = state.profile.candidates.iter().map(|view| view.name.as_str());
+    let lines =
+        names.map(|name| CurveLine::new(name, points(name)).dotted()).filter(|line| !line.points.is_empty());
+    Curves {
+        title: "Resident memory of each trial, MiB".to_owned(),
+        caption: format!(
+            "By the time of the trial, {unit} before the last one. Builds of the program may differ."
+        ),
+        x: Axis::new(unit),
+        y: Axis::new("MiB").from_zero(),
+        lines: lines.collect(),
+        ..Curves::default()
+    }
+    .draw()
+}
+
+/// The largest unit of which the span has two.
+fn unit(span_s: f64) -> (&'static str, f64) {
+    let units = [("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)];
+    units.into_iter().find(|(_, seconds)| span_s > 2.0 * seconds).unwrap_or(("seconds", 1.0))
+}
+
+fn crashes(state: &State) -> Table {
+    let mut table = Table::new(
+        "crashes",
+        "Starts that crashed or hung, newest first",
+        &["when", "candidate", "how", "start"],
+    );
+    for record in in_order_of_time(&state.known.records).into_iter().rev() {
+        let sample = &record.sample;
+        if sample.ended.is_crash() {
+            let kind = if sample.kind == PageKind::Trial { "trial" } else { "in use" };
+            table.push(vec![
+                when(sample.made_unix_s),
+                sample.candidate.clone(),
+                how(sample.ended),
+                kind.to_owned(),
+            ]);
+        }
+    }
+    table
+}
+
+fn how(ended: Ended) -> String {
+    match ended {
+        Ended::Signal { signal } => {
+            i32::try_from(signal).map_or_else(|_| dash(), imas_linux::process::signal_name)
+        }
+        Ended::Hung => "hung".to_owned(),
+        Ended::NeverEntered => "died before it began".to_owned(),
+        Ended::Clean { .. } | Ended::Killed { .. } | Ended::Unknown => dash(),
+    }
+}
+
+fn quarantine(state: &State) -> Block {
+    let quarantined = state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref());
+    let line = |one: &imas_core::quarantine::Quarantine| {
+        let until = one.until_unix_s.map_or_else(
+            || "until the program or the allocator changes".to_owned(),
+            |until_s| format!("until {}", when(until_s)),
+        );
+        let [under, system] = [&one.under_candidate, &one.under_system];
+        format!(
+            "{} is not used since {}, {until}: {} of {} starts under it ended so, {} of {} under system. To end it: imas unblock {} {}",
+            one.candidate,
+            when(one.since_unix_s),
+            under.crashed,
+            under.starts,
+            system.crashed,
+            system.starts,
+            state.known.program.id,
+            one.candidate
+        )
+    };
+    Block::List(quarantined.map(line).collect())
+}

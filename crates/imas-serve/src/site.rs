@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The addresses, and what each answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use axum::{Router, middleware};
+use imas_report::page::{ResultPage, Site, SiteLink};
+use serde_json::json;
+use tower_http::compression::CompressionLayer;
+
+use crate::admission::{Admission, admit};
+use crate::known::Known;
+use crate::pages::{Answer, Failure, View, machine, overview, program, suite, what_if};
+use crate::shared::Shared;
+use crate::{answer, assets, events, metrics};
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// What surrounds the page at that address.
+fn site(shared: &Shared, path: &str, known: Option<&Known>) -> Site {
+    let pages = [
+        ("/", "Overview", true),
+        ("/machine", "Machine", true),
+        ("/suite", "Suite results", shared.suite.is_there()),
+        ("/what-if", "What if", true),
+    ];
+    let link = |(href, title, _)| SiteLink::new(href, title).current(href == path);
+    let store = known.map_or(String::new(), |known| format!("Store: {}.", known.store.path));
+    Site {
+        name: "IMAS".to_owned(),
+        links: pages.into_iter().filter(|page| page.2).map(link).collect(),
+        style: assets::style(),
+        scripts: assets::scripts(),
+        footer: format!("{store} Only shown here, never changed: 'imas --help' has the commands."),
+    }
+}
+
+/// Everything that is answered.
+pub(crate) fn router(shared: Arc<Shared>, admission: Arc<Admission>) -> Router {
+    let pages: [(&'static str, &'static str, View); 5] = [
+        ("/", "/api/overview", overview::answer),
+        ("/program", "/api/program", program::answer),
+        ("/machine", "/api/machine", machine::answer),
+        ("/suite", "/api/suite", suite::answer),
+        ("/what-if", "/api/what-if", what_if::answer),
+    ];
+    let router = pages.into_iter().fold(Router::new(), |router, (path, api, view)| {
+        router.route(path, page(path, view)).route(api, data(view))
+    });
+    router
+        .route("/events", get(events::get))
+        .route("/metrics", get(metrics::get))
+        .route("/static/{name}", get(assets::get))
+        .route("/favicon.ico", get(async || StatusCode::NO_CONTENT))
+        .fallback(async || (StatusCode::NOT_FOUND, "there is no such page; the first one is /\n"))
+        .with_state(shared)
+        .layer(CompressionLayer::new())
+        .layer(middleware::from_fn_with_state(admission, admit))
+        .layer(middleware::from_fn(answer::protect))
+}
+
+type Words = Query<BTreeMap<String, String>>;
+
+/// A view as a page.
+fn page(path: &'static str, view: View) -> MethodRouter<Arc<Shared>> {
+    get(async move |State(shared): State<Arc<Shared>>, Query(words): Words, headers: HeaderMap| {
+        let (known, viewed) = viewed(&shared, view, words).await;
+        let site = site(&shared, path, known.as_deref());
+        match viewed {
+            Ok(viewed) => answer::tagged(&headers, HTML, viewed.page.render_in(&site)),
+            Err(failure) => {
+                let page = ResultPage {
+                    title: "Not shown".to_owned(),
+                    result: failure.why,
+                    ..ResultPage::default()
+                };
+                (failure.code, [(header::CONTENT_TYPE, HTML)], page.render_in(&site)).into_response()
+            }
+        }
+    })
+}
+
+/// The data of a view.
+fn data(view: View) -> MethodRouter<Arc<Shared>> {
+    get(async move |State(shared): State<Arc<Shared>>, Query(words): Words, headers: HeaderMap| match viewed(
+        &shared, view, words,
+    )
+    .await
+    .1
+    {
+        Ok(viewed) => answer::tagged(&headers, JSON, viewed.data.to_string()),
+        Err(failure) => {
+            let text = json!({ "schema": 1, "error": failure.why }).to_string();
+            (failure.code, [(header::CONTENT_TYPE, JSON)], text).into_response()
+        }
+    })
+}
+
+/// Computed beside the thread that serves connections.
+async fn viewed(
+    shared: &Arc<Shared>,
+    view: View,
+    words: BTreeMap<String, String>,
+) -> (Option<Arc<Known>>, Result<Answer, Failure>) {
+    let known = shared.known().await;
+    let Some(known) = known else {
+        return (None, Err(Failure::busy("the store is still being read; try again in a few seconds")));
+    };
+    let (shared, of) = (Arc::clone(shared), Arc::clone(&known));
+    let viewed = tokio::task::spawn_blocking(move || view(&shared, &of, &words)).await;
+    let viewed =
+        viewed.unwrap_or_else(|_| Err(Failure::internal("a mistake in imas-serve; please report it")));
+    (Some(known), viewed)
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.code, format!("{}\n", self.why)).into_response()
+    }
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""tests/browser/serve.py IMAS [FOLDER]: tests `imas serve` in headless Chromium, on a store that real starts filled.
+
+Every page at 1300 and 500 pixels, light and dark; every link; a live update; hostile names; axe-core, where npm can get
+it (or IMAS_AXE names axe.min.js). Photographs go into FOLDER (default build/screenshots).
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOSTILE = "/opt/</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+WIDE, NARROW = 1300, 500
+PAGES = {"overview": "/", "program": "/program?id=1", "machine": "/machine", "suite": "/suite", "suite-program": None, "what-if": "/what-if?objective=memory"}
+passed = failed = 0
+
+
+def check(name, holds, found=""):
+    global passed, failed
+    if holds:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED: {name} {found}")
+
+
+def browser(dark):
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDE},1000"):
+        options.add_argument(word)
+    if dark:
+        options.add_argument("--force-dark-mode")
+        options.add_argument("--blink-settings=preferredColorScheme=0")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+    driver.set_page_load_timeout(180)
+    return driver
+
+
+def axe(work):
+    """The text of axe-core; None where it cannot be had."""
+    named = os.environ.get("IMAS_AXE")
+    if named:
+        return pathlib.Path(named).read_text()
+    if not shutil.which("npm"):
+        print("SKIPPED: axe-core: npm is not installed")
+        return None
+    packed = subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=work, capture_output=True, text=True, timeout=120)
+    files = list(work.glob("axe-core-*.tgz"))
+    if packed.returncode or not files:
+        print("SKIPPED: axe-core: npm cannot get it")
+        return None
+    with tarfile.open(files[0]) as tar:
+        return tar.extractfile("package/axe.min.js").read().decode()
+
+
+AXE = """
+const done = arguments[arguments.length - 1];
+axe.run(document, { resultTypes: ["violations"] }).then((result) => done(result.violations
+  .filter((one) => ["serious", "critical"].includes(one.impact))
+  .map((one) => one.id + ": " + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | "))));
+"""
+
+LEAVING = """
+const leaves = [];
+for (const wide of document.querySelectorAll(".wide")) {
+  if (wide.scrollWidth <= wide.clientWidth + 1 || !wide.querySelector("tbody tr > th")) continue;
+  wide.scrollLeft = wide.scrollWidth;
+  const cell = wide.querySelector("tbody tr > :first-child").getBoundingClientRect();
+  const frame = wide.getBoundingClientRect();
+  if (Math.abs(cell.left - frame.left) > 1 || cell.width > frame.width * 0.6) leaves.push(wide.getAttribute("aria-label"));
+  wide.scrollLeft = 0;
+}
+return leaves;
+"""
+
+
+def start(command, store, *words):
+    serve = pathlib.Path(command).with_name("imas-serve")
+    environment = {**os.environ, "IMAS_STORE": str(store)}
+    child = subprocess.Popen([serve, "--listen", "127.0.0.1:0", *words], env=environment, stderr=subprocess.PIPE, text=True)
+    line = child.stderr.readline()
+    return child, line.split()[-1].rstrip("/")
+
+
+def learned(command, work):
+    store = work / "imas.db"
+    environment = {**os.environ, "IMAS_STORE": str(store), "IMAS_RETEST": "0"}
+    script = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..200000; print scalar(keys %h), \"\\n\""
+    for _ in range(16):
+        subprocess.run([command, "run", "--", "perl", "-e", script], env=environment, capture_output=True, timeout=300)
+    subprocess.run([command, "harvest"], env=environment, capture_output=True, timeout=300)
+    connection = sqlite3.connect(store)
+    for name in [HOSTILE, "/opt/" + "long/" * 300, *(f"/opt/program-{number}" for number in range(70))]:
+        connection.execute("INSERT INTO program (domain, path, detail) VALUES (-1, ?, '')", (name,))
+    connection.commit()
+    connection.close()
+    return store
+
+
+def opened(driver, url, name, checker):
+    driver.get(url)
+    driver.implicitly_wait(0)
+    complaints = [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
+    check(f"{name}: no errors in the browser", not complaints, complaints)
+    loaded = driver.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    origin = "/".join(url.split("/")[:3])
+    check(f"{name}: nothing comes from elsewhere", all(one.startswith(origin) for one in loaded), loaded)
+    check(f"{name}: nothing of a hostile name ran", driver.title != "owned" and not driver.find_elements(By.TAG_NAME, "img"))
+    if checker:
+        driver.execute_script(checker)
+        found = driver.execute_async_script(AXE)
+        check(f"{name}: axe-core finds nothing serious", not found, found)
+
+
+def photo(driver, folder, name):
+    for width in (WIDE, NARROW):
+        driver.set_window_size(width, 1000)
+        across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+        check(f"{name} at {width} pixels: fits the screen", across[0] <= across[1], across)
+        leaving = driver.execute_script(LEAVING)
+        check(f"{name} at {width} pixels: first columns stay", not leaving, leaving)
+        size = driver.execute_script("return document.documentElement.scrollHeight")
+        driver.set_window_size(width, min(size + 20, 5000))
+        driver.save_screenshot(str(folder / f"serve-{name}-{width}.png"))
+    driver.set_window_size(WIDE, 1000)
+
+
+def until(holds, limit=90):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def live(driver, base, command, store):
+    """A trial that is stored appears without loading the page again; what was unfolded stays so."""
+    driver.get(base + "/?q=perl")
+    driver.execute_script("window.stays = true")
+
+    def trials():
+        row = driver.find_elements(By.CSS_SELECTOR, "#table-programs tbody tr td:last-child")
+        return int(row[0].text) if row else -1
+
+    before = trials()
+    check("live: connected", until(lambda: driver.find_element(By.CSS_SELECTOR, ".news").text != ""))
+    environment = {**os.environ, "IMAS_STORE": str(store), "IMAS_RETEST": "0"}
+    other = "my @l = map { [$_] } 1..100000; print scalar(@l)"
+    subprocess.run([command, "run", "--", "perl", "-e", other], env=environment, capture_output=True, timeout=300)
+    subprocess.run([command, "harvest"], env=environment, capture_output=True, timeout=300)
+    rows = lambda: len(driver.find_elements(By.CSS_SELECTOR, "#table-programs tbody tr"))
+    check("live: the new program appears", until(lambda: rows() == 2), (before, rows()))
+    check("live: the page was not loaded again", driver.execute_script("return window.stays === true"))
+
+
+def keyboard(driver, base):
+    """The first stop leads to the contents, and every link and field can be reached."""
+    driver.get(base + "/")
+    body = driver.find_element(By.TAG_NAME, "body")
+    body.send_keys("\ue004")
+    focused = driver.execute_script("return document.activeElement.className")
+    check("keyboard: first the way to the contents", focused == "skip", focused)
+
+
+def main():
+    command = os.path.abspath(sys.argv[1])
+    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build/screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        checker = axe(work)
+        store = learned(command, work)
+        runs = work / "runs.jsonl"
+        runs.write_bytes((ROOT / "data/first.jsonl").read_bytes())
+        child, base = start(command, store, "--results", str(runs))
+        try:
+            suite = json.load(urllib.request.urlopen(base + "/api/suite", timeout=300))
+            pages = {**PAGES, "suite-program": "/suite?program=" + suite["programs"][0]["program"], "hostile": "/program?id=2"}
+            pages["filtered"] = "/?q=script&sort=name"
+            for dark in (False, True):
+                driver = browser(dark)
+                try:
+                    for name, path in pages.items():
+                        shown = name + ("-dark" if dark else "")
+                        opened(driver, base + path, shown, checker)
+                        photo(driver, folder, shown)
+                    if not dark:
+                        keyboard(driver, base)
+                        live(driver, base, command, store)
+                finally:
+                    driver.quit()
+        finally:
+            child.terminate()
+            child.wait(30)
+    print(f"browser: {passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()
