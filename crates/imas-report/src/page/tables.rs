@@ -151,7 +151,9 @@ mod tests {
     #[test]
     fn a_row_names_its_candidate_and_its_figures_sort() {
         let html = shown(1);
-        assert!(html.contains("<tr data-candidate=\"jemalloc\">") && html.contains("class=\"key c-jemalloc\""));
+        assert!(
+            html.contains("<tr data-candidate=\"jemalloc\">") && html.contains("class=\"key c-jemalloc\"")
+        );
         assert!(
             html.contains("<th scope=\"row\" class=\"who\">") && html.contains("data-sort=\"1\""),
             "{html}"

@@ -10,7 +10,6 @@ use imas_report::html::ReportPage;
 
 use super::counted;
 use crate::message::Hinted;
-use imas_view::added_up;
 
 pub(super) fn page(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportPage> {
     let data = imas_runs::data::read_data(files)?;
