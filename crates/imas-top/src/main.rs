@@ -3,7 +3,7 @@
 //! them.
 //!
 //! - [`cli`]: what may be typed
-//! - [`column`], [`words`]: what is shown of a process
+//! - [`mod@column`], [`words`]: what is shown of a process
 //! - [`listing`]: which processes, in which order
 //! - [`history`]: memory since the start
 //! - [`app`]: the state of the page; [`keys`]: what keys do to it; [`command`]: what they have `imas` do

@@ -31,7 +31,8 @@ impl Worker {
     /// The allocator that the hook counts for; None without the hook.
     fn under_trial(&self) -> Option<String> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap_or_default();
-        let is_hooked = maps.contains("/libimas.so");
+        // libc is mapped after all that is preloaded: before that, the allocator may be missing yet.
+        let is_hooked = maps.contains("/libimas.so") && maps.contains("/libc.so.6");
         let name = ["jemalloc", "mimalloc", "hoard"]
             .into_iter()
             .find(|name| maps.contains(&format!("lib{name}.so")));
@@ -127,11 +128,11 @@ fn what_is_not_taken_in_time_is_planned_anew() {
     let system = world.id_of("system");
     let of_system = || offers(&world, &program).into_iter().find(|offer| offer.candidate == system);
     let first = of_system().unwrap();
+    // The order is by chance: usually others are left when `system` is taken. They wait in vain.
     let mut workers = vec![];
     while !all_under_trial(&world, &workers).contains(&"system".to_owned()) {
         workers.extend(start(&world, &script, 1));
     }
-    assert!(workers.len() < 3, "a trial is left");
     world.wait("another system is on offer", || of_system().is_some_and(|now| now.token != first.token));
     drop((before, workers));
 }
