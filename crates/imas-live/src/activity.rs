@@ -18,11 +18,11 @@ const MOST: usize = 8;
 
 /// The observations of one call.
 #[derive(Debug, Default)]
-pub struct Looks {
+pub struct ActivityLooks {
     made: usize,
 }
 
-impl Looks {
+impl ActivityLooks {
     /// Observes the running process of the page, unless that was done shortly before.
     pub fn at(&mut self, path: &Path, page: &ParsedPage) {
         let age_s = age_s(page.process_start_ticks).unwrap_or(0.0);

@@ -4,7 +4,7 @@
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
 //! # let places = imas_engine::flags::Places::default();
-//! let mut observer = imas_live::Observer::new(&places)?;
+//! let mut observer = imas_live::ProcessObserver::new(&places)?;
 //! loop {
 //!     let look: imas_live::snapshot::LiveSnapshot = observer.look()?;
 //!     println!("{}", serde_json::to_string(&look)?);
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! A program that uses an [`Observer`] must begin with [`imas_engine::probe::answer`]: to find out whether a
+//! A program that uses an [`ProcessObserver`] must begin with [`imas_engine::probe::answer`]: to find out whether a
 //! candidate can be used here, the library may start the running executable once more.
 //!
 //! # What a look costs
@@ -59,4 +59,4 @@ mod tracked;
 pub mod trial_page;
 mod unfit_files;
 
-pub use observer::Observer;
+pub use observer::ProcessObserver;

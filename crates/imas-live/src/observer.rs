@@ -34,7 +34,7 @@ const POINT_SHARE: u32 = 400;
 
 /// Looks at the machine. See the crate's description for what a look costs.
 #[derive(Debug)]
-pub struct Observer {
+pub struct ProcessObserver {
     run_dir: PathBuf,
     sources: Vec<ProgramSource>,
     candidates: RealCandidates,
@@ -57,7 +57,7 @@ struct Daemon {
     ineligible: HashMap<String, String>,
 }
 
-impl Observer {
+impl ProcessObserver {
     /// An observer of the installation that `places` name. It knows the user's own store and, where this user
     /// may read it, imasd's; with `places.system` only the latter.
     ///

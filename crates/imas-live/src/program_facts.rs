@@ -7,7 +7,7 @@ use anyhow::Result;
 use imas_core::adaptive::AdaptiveState;
 use imas_core::{Reason, SYSTEM};
 use imas_store::Store;
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use imas_view::settled::settled;
 
 use crate::restart_gain::RestartGain;
@@ -32,7 +32,7 @@ pub(crate) struct ProgramFacts {
 
 impl ProgramFacts {
     /// From the state of the program; `on` are the candidates of its processes.
-    pub(crate) fn of(store: &Store, state: &State, on: &[&str]) -> Result<Self> {
+    pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
         let pick = settled(state).map(str::to_owned);
         let gain = |on: &&str| Some(((*on).to_owned(), RestartGain::of(state, on, pick.as_deref()?)));
         let is_other = |on: &&&str| pick.as_deref().is_some_and(|pick| pick != **on);
@@ -63,7 +63,7 @@ impl ProgramFacts {
 }
 
 /// The next trial's number, and the most there are of a candidate.
-fn trials(state: &State, candidate: &str) -> (u32, u32) {
+fn trials(state: &ProgramView, candidate: &str) -> (u32, u32) {
     let done = state.profile.candidate(candidate).map_or(0, |view| view.summary.count);
     let most = match &state.profile.adaptive {
         Some(AdaptiveState { settings, .. }) => settings.max_rounds,
@@ -73,14 +73,14 @@ fn trials(state: &State, candidate: &str) -> (u32, u32) {
 }
 
 /// When the present answer was first given, by the decisions that are kept.
-fn since(store: &Store, state: &State) -> Result<Option<f64>> {
+fn since(store: &Store, state: &ProgramView) -> Result<Option<f64>> {
     let decisions = store.decisions(state.known.program.id, DECISIONS)?;
     let starts = decisions.iter().filter(|decided| !decided.trial);
     let same = starts.take_while(|decided| decided.candidate == state.decision.candidate);
     Ok(same.last().map(|decided| decided.at_s))
 }
 
-fn process_state(state: &State, since_unix_s: Option<f64>) -> ProcessState {
+fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState {
     let decision = &state.decision;
     let candidate = decision.candidate.clone();
     let because =
@@ -103,7 +103,7 @@ fn process_state(state: &State, since_unix_s: Option<f64>) -> ProcessState {
 }
 
 /// The pinned candidate, else the first that is quarantined.
-fn quarantined(state: &State) -> String {
+fn quarantined(state: &ProgramView) -> String {
     let first = state.profile.candidates.iter().find(|view| view.quarantine.is_some());
     let pinned = state.profile.pinned.clone();
     pinned.or_else(|| first.map(|view| view.name.clone())).unwrap_or_else(|| SYSTEM.to_owned())

@@ -6,7 +6,7 @@
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 
 /// With fewer trials on either side, no saving is reported.
 const FEWEST: usize = 3;
@@ -31,7 +31,7 @@ pub struct RestartGain {
 impl RestartGain {
     /// From candidate `on` to candidate `pick`.
     #[must_use]
-    pub fn of(state: &State, on: &str, pick: &str) -> Self {
+    pub fn of(state: &ProgramView, on: &str, pick: &str) -> Self {
         let sides = [Side::of(state, on), Side::of(state, pick)];
         Self {
             cpu: ratio(&sides[0].cpu, &sides[1].cpu),
@@ -62,7 +62,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(state: &State, candidate: &str) -> Self {
+    fn of(state: &ProgramView, candidate: &str) -> Self {
         let records = &state.known.records;
         let view = state.profile.candidate(candidate);
         let left_out = |id: &str| view.is_none_or(|view| view.left_out.iter().any(|out| out.trial_id == id));

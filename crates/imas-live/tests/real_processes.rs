@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_engine::flags::Places;
-use imas_live::Observer;
+use imas_live::ProcessObserver;
 use imas_live::snapshot::{Injected, LiveProcess, ProcessState};
 
 /// Allocates, says that it has, grows when it reads a line, and ends with its input.
@@ -104,7 +104,7 @@ fn imas() -> PathBuf {
 }
 
 /// Looks until the process is as wanted.
-fn until(observer: &mut Observer, pid: u32, is_wanted: impl Fn(&LiveProcess) -> bool) -> LiveProcess {
+fn until(observer: &mut ProcessObserver, pid: u32, is_wanted: impl Fn(&LiveProcess) -> bool) -> LiveProcess {
     let begun = Instant::now();
     loop {
         let look = observer.look().unwrap();
@@ -123,8 +123,8 @@ fn processes_under_several_candidates_are_told_apart() {
     let plain = world.start(None);
     let jemalloc = world.start(Some(&["--candidate", "jemalloc"]));
     let arenas = world.start(Some(&["--candidate", "glibc:arena1"]));
-    let mut observer = Observer::new(&world.places()).unwrap();
-    let of = |observer: &mut Observer, worker: &Worker| until(observer, worker.child.id(), |_| true);
+    let mut observer = ProcessObserver::new(&world.places()).unwrap();
+    let of = |observer: &mut ProcessObserver, worker: &Worker| until(observer, worker.child.id(), |_| true);
     let [plain, jemalloc, arenas] = [&plain, &jemalloc, &arenas].map(|worker| of(&mut observer, worker));
     assert_eq!((plain.allocator.as_str(), plain.injected), ("glibc", Injected::Nothing));
     assert_eq!(plain.candidate.as_deref(), Some("system"));
@@ -143,7 +143,7 @@ fn a_trial_a_pin_and_an_exclusion_are_seen_when_they_begin() {
     let world = World::new();
     let trial = world.start(Some(&[]));
     let pid = trial.child.id();
-    let mut observer = Observer::new(&world.places()).unwrap();
+    let mut observer = ProcessObserver::new(&world.places()).unwrap();
     let seen = until(&mut observer, pid, |process| process.live_bytes.is_some());
     assert_eq!(seen.injected, Injected::Hook);
     assert!(matches!(seen.state, ProcessState::Trial { number: 1, .. }), "{:?}", seen.state);
@@ -166,7 +166,7 @@ fn a_trial_a_pin_and_an_exclusion_are_seen_when_they_begin() {
 #[test]
 fn growth_cpu_and_an_exec_are_followed() {
     let world = World::new();
-    let mut observer = Observer::new(&world.places()).unwrap();
+    let mut observer = ProcessObserver::new(&world.places()).unwrap();
     let mut worker = world.start(None);
     let pid = worker.child.id();
     let before = until(&mut observer, pid, |_| true).resident_bytes;

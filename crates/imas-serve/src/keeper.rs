@@ -19,7 +19,7 @@ use imas_linux::clock::now_unix_s;
 use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use imas_view::program_view::{State, state_where};
+use imas_view::program_view::{ProgramView, state_where};
 use imas_view::published;
 use tokio::sync::watch;
 
@@ -242,7 +242,7 @@ pub(crate) fn state(
     (context, store): (&Context, &Store),
     program: StoredProgram,
     usable: &HashMap<String, bool>,
-) -> Result<State> {
+) -> Result<ProgramView> {
     let is_usable = |candidate: &CatalogueCandidate| usable.get(&candidate.name).copied().unwrap_or(false);
     state_where((context, store), program, &RulesArgs::of_environment(), &is_usable)
 }

@@ -8,7 +8,7 @@ use imas_engine::daemon_status::DaemonStatus;
 use imas_store::RowId;
 use imas_store::daemon::Disabled;
 use imas_store::revision::ProgramRevision;
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use serde::Serialize;
 
 use crate::line::ProgramLine;
@@ -32,7 +32,7 @@ pub(crate) struct Known {
 pub(crate) struct KnownProgram {
     pub(crate) line: ProgramLine,
     /// Without the histograms of its trials.
-    pub(crate) state: State,
+    pub(crate) state: ProgramView,
     pub(crate) revision: ProgramRevision,
 }
 

@@ -8,7 +8,7 @@ use imas_core::{Reason, SYSTEM};
 use imas_engine::start_plan::StartPlan;
 use imas_store::RowId;
 use imas_view::picks;
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use imas_view::under_way::UnderWay;
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ impl Gain {
 
 impl ProgramLine {
     /// The state in one line.
-    pub(crate) fn of(state: &State, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
+    pub(crate) fn of(state: &ProgramView, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
         let plan = StartPlan::of(&state.profile, conditions);
         let candidate = if state.unfit { SYSTEM.to_owned() } else { plan.production.candidate };
         let records = &state.known.records;
@@ -123,7 +123,7 @@ impl ProgramLine {
 }
 
 /// What the program's next starts are about, in a word or two.
-fn standing(state: &State) -> &'static str {
+fn standing(state: &ProgramView) -> &'static str {
     let decision = &state.decision;
     match decision.reason {
         _ if state.unfit => "left alone",
@@ -140,7 +140,7 @@ fn standing(state: &State) -> &'static str {
     }
 }
 
-fn quarantined(state: &State) -> Vec<QuarantinedCandidate> {
+fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
     let quarantines = state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref());
     let of = |quarantine: &imas_core::quarantine::Quarantine| QuarantinedCandidate {
         candidate: quarantine.candidate.clone(),
@@ -151,7 +151,7 @@ fn quarantined(state: &State) -> Vec<QuarantinedCandidate> {
 }
 
 /// Those candidates of which both figures are known.
-fn gains(state: &State) -> Vec<Gain> {
+fn gains(state: &ProgramView) -> Vec<Gain> {
     let Some(known) = &state.profile.adaptive else { return vec![] };
     let picked = picks::picks(&state.profile);
     let views = state.profile.candidates.iter().zip(picks::ratios(known));
@@ -171,7 +171,7 @@ fn possible(gains: &[Gain], candidate: &str) -> Option<Gain> {
 }
 
 /// Median of what the program held under the candidate in trials of its present build.
-fn resident(state: &State, candidate: &str) -> Option<u64> {
+fn resident(state: &ProgramView, candidate: &str) -> Option<u64> {
     let is_one = |record: &&imas_core::TrialRecord| {
         record.sample.candidate == candidate && record.is_of_build(&state.known.build_id)
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_engine::flags::Places;
-use imas_live::Observer;
+use imas_live::ProcessObserver;
 use imas_live::snapshot::LiveSnapshot;
 
 /// A look that is younger is shown again.
@@ -16,14 +16,14 @@ const YOUNG: Duration = Duration::from_secs(2);
 pub(crate) struct Live(Mutex<Looks>);
 
 struct Looks {
-    observer: Observer,
+    observer: ProcessObserver,
     last: Option<(Instant, Arc<LiveSnapshot>)>,
 }
 
 impl Live {
     /// Nothing is looked at yet.
     pub(crate) fn new(places: &Places) -> Result<Self> {
-        Ok(Self(Mutex::new(Looks { observer: Observer::new(places)?, last: None })))
+        Ok(Self(Mutex::new(Looks { observer: ProcessObserver::new(places)?, last: None })))
     }
 
     /// The processes as they are now, or were two seconds ago.

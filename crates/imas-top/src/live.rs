@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_live::Observer;
+use imas_live::ProcessObserver;
 use ratatui::crossterm::event::{self, Event};
 
 use crate::app::App;
@@ -24,7 +24,7 @@ const DECISIONS: u32 = 4;
 /// What the loop works with.
 struct Live {
     app: App,
-    observer: Observer,
+    observer: ProcessObserver,
     theme: Theme,
     interval: Duration,
     next_look: Instant,
@@ -37,7 +37,7 @@ pub(crate) fn run(cli: &Cli, listing: Listing) -> Result<()> {
     let mut live = Live {
         app: App::new(listing, cli.places.clone()),
         theme: Theme::of_environment(),
-        observer: Observer::beside(&cli.places, &cli.run_dir)?,
+        observer: ProcessObserver::beside(&cli.places, &cli.run_dir)?,
         interval: cli.interval,
         next_look: Instant::now(),
         running: None,

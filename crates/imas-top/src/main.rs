@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use imas_engine::{manual, probe};
-use imas_live::Observer;
+use imas_live::ProcessObserver;
 use imas_report::message;
 
 use crate::cli::{Cli, Made};
@@ -75,7 +75,7 @@ fn run(cli: Cli) -> Result<()> {
     let listing =
         Listing { sort: cli.sort, is_reversed: false, filter: cli.filter.clone(), is_tree: cli.tree };
     if cli.once {
-        let mut observer = Observer::beside(&cli.places, &cli.run_dir)?;
+        let mut observer = ProcessObserver::beside(&cli.places, &cli.run_dir)?;
         return once::print(&mut observer, &listing, cli.interval, cli.json);
     }
     live::run(&cli, listing)

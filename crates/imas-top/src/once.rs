@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_live::Observer;
+use imas_live::ProcessObserver;
 use imas_live::snapshot::LiveSnapshot;
 use imas_report::{message, output, table};
 
@@ -16,7 +16,7 @@ const MOST: Duration = Duration::from_secs(1);
 
 /// Looks twice, because a share of CPU needs two looks, and prints.
 pub(crate) fn print(
-    observer: &mut Observer,
+    observer: &mut ProcessObserver,
     listing: &Listing,
     interval: Duration,
     is_json: bool,

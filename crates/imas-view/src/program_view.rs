@@ -20,7 +20,7 @@ use crate::under_way::{self, UnderWay};
 
 /// Profile and present decision of a program.
 #[derive(Debug)]
-pub struct State {
+pub struct ProgramView {
     /// Everything that the decision rests on.
     pub known: ProgramState,
     /// The figures computed from it.
@@ -41,7 +41,12 @@ pub struct State {
 ///
 /// # Errors
 /// When the store or /proc cannot be read.
-pub fn state(context: &Context, store: &Store, program: StoredProgram, rules: &RulesArgs) -> Result<State> {
+pub fn state(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    rules: &RulesArgs,
+) -> Result<ProgramView> {
     let is_usable = |candidate: &CatalogueCandidate| context.obstacle(candidate, Some(store)).is_none();
     state_where((context, store), program, rules, &is_usable)
 }
@@ -55,7 +60,7 @@ pub fn state_where(
     program: StoredProgram,
     rules: &RulesArgs,
     is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
-) -> Result<State> {
+) -> Result<ProgramView> {
     let command = imas_linux::program::Command {
         file: program.path.clone().into(),
         argv: vec![],
@@ -86,5 +91,5 @@ pub fn state_where(
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
     let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
-    Ok(State { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
+    Ok(ProgramView { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
 }

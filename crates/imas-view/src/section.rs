@@ -16,7 +16,7 @@ use imas_store::Store;
 
 use crate::added_up;
 use crate::picks::{self, StoredPick};
-use crate::program_view::State;
+use crate::program_view::ProgramView;
 use crate::words::{PAPER_HEAD, paper_rows, standing_words};
 
 /// Decisions shown of a program, the newest.
@@ -36,7 +36,7 @@ pub fn notes() -> Vec<String> {
 ///
 /// # Errors
 /// When the store cannot be read.
-pub fn section(store: &Store, state: &State) -> Result<ProgramSection> {
+pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
     let mut decisions = store.decisions(state.known.program.id, DECISIONS)?;
     decisions.reverse();
     let records: Vec<&TrialRecord> = in_order_of_time(&state.known.records)
@@ -116,7 +116,7 @@ fn latencies(records: &[&TrialRecord], name: &str) -> Vec<html::LatencySection> 
 }
 
 /// The picks and figures by the policy in force.
-fn findings(state: &State, runs: &[CandidateRuns]) -> ProgramFindings {
+fn findings(state: &ProgramView, runs: &[CandidateRuns]) -> ProgramFindings {
     let all = picks::picks(&state.profile);
     let found = match &state.judgement {
         Some(judgement) => by_adaptive(state, judgement, &all, runs),
@@ -131,7 +131,7 @@ fn names(all: &[StoredPick]) -> [String; 3] {
 }
 
 fn by_adaptive(
-    state: &State,
+    state: &ProgramView,
     judgement: &Judgement,
     all: &[StoredPick],
     runs: &[CandidateRuns],

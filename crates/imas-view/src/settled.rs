@@ -3,12 +3,12 @@
 
 use imas_core::Reason;
 
-use crate::program_view::State;
+use crate::program_view::ProgramView;
 
 /// The candidate that was learned for the program; `None` while its tests are not done or when nothing can
 /// serve it.
 #[must_use]
-pub fn settled(state: &State) -> Option<&str> {
+pub fn settled(state: &ProgramView) -> Option<&str> {
     let decision = &state.decision;
     let decided = match decision.reason {
         Reason::Pinned => true,

@@ -9,11 +9,11 @@ use imas_core::{ProfileView, SYSTEM};
 use imas_report::format;
 
 use crate::picks::{self, StoredPick};
-use crate::program_view::State;
+use crate::program_view::ProgramView;
 
 /// How many of the stored starts were trials.
 #[must_use]
-pub fn trials(state: &State) -> usize {
+pub fn trials(state: &ProgramView) -> usize {
     state.known.records.iter().filter(|record| record.sample.kind == PageKind::Trial).count()
 }
 

@@ -20,7 +20,7 @@ use crate::arena_advice::{self, ArenaRow};
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::output;
-use imas_view::program_view::{State, state};
+use imas_view::program_view::{ProgramView, state};
 use imas_view::settled;
 
 /// Exit status when there is nothing to advise.
@@ -107,7 +107,7 @@ fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) 
 }
 
 /// `None` if the process runs under the pick, or if its candidate is unknown.
-fn row(context: &Context, state: &State, pick: &str, process: &Running) -> Option<Row> {
+fn row(context: &Context, state: &ProgramView, pick: &str, process: &Running) -> Option<Row> {
     let program = &state.known.program;
     let candidates = context.catalogue.candidates();
     let wanted = context.catalogue.find(pick)?;

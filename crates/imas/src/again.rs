@@ -5,13 +5,13 @@ use imas_core::adaptive::AdaptiveState;
 use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use imas_view::when::when;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 
 /// When, and what would change the decision sooner.
-pub(crate) fn again(state: &State) -> String {
+pub(crate) fn again(state: &ProgramView) -> String {
     if let Some(under_way) = &state.under_way {
         return under_way.again();
     }
@@ -33,7 +33,7 @@ pub(crate) fn again(state: &State) -> String {
     }
 }
 
-fn adaptive(known: &AdaptiveState, state: &State) -> String {
+fn adaptive(known: &AdaptiveState, state: &ProgramView) -> String {
     const CHANGES: &str = "when the program, an allocator, the page settings or the CPUs change";
     match known.next_trial(state.weight) {
         Some(due) if due.is_now => "at the next start".to_owned(),

@@ -10,12 +10,12 @@ use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, V
 
 use crate::context::Context;
 use crate::message::Hinted;
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use imas_view::settled::settled;
 use imas_view::under_way::UnderWay;
 
 /// The candidate that was learned for the program. If none is settled, the error has the reason.
-pub(crate) fn settled_or_why(state: &State) -> Result<&str> {
+pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {
     settled(state).ok_or_else(|| {
         let program = &state.known.program;
         let decided = state.decision.reason.sentence();

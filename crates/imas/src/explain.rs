@@ -21,7 +21,7 @@ use crate::output;
 use crate::profile::find;
 use crate::show::{next_line, splits, table};
 use imas_view::picks;
-use imas_view::program_view::{State, state};
+use imas_view::program_view::{ProgramView, state};
 use imas_view::when::when;
 
 /// How many of the past decisions are shown.
@@ -67,7 +67,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
+fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<String> {
     let mut text = format!("{}\n\n{}", state.known.program, next_line(state));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
@@ -110,7 +110,7 @@ fn page(state: &State, past: &[Decided], context: &Context) -> Result<String> {
 }
 
 /// How sure the answer is.
-fn confidence(state: &State) -> Option<String> {
+fn confidence(state: &ProgramView) -> Option<String> {
     let known = state.profile.adaptive.as_ref()?;
     let standing = state.judgement.as_ref()?.standings.iter().find(|one| one.proof.is_some());
     let percent = known.settings.confidence * 100.0;
@@ -123,7 +123,7 @@ fn confidence(state: &State) -> Option<String> {
 }
 
 /// Running processes of the program that cannot differ from their parent, in words.
-fn forked_workers(state: &State) -> Option<String> {
+fn forked_workers(state: &ProgramView) -> Option<String> {
     let program = &state.known.program;
     let is_it = |process: &&Running| {
         process.program.path.as_os_str() == program.path.as_str() && process.program.detail == program.detail
@@ -141,7 +141,7 @@ fn forked_workers(state: &State) -> Option<String> {
 }
 
 /// Trials of this build that no longer count, in words.
-fn expired(state: &State) -> Option<String> {
+fn expired(state: &ProgramView) -> Option<String> {
     let known = state.profile.adaptive.as_ref()?;
     let Expired { by_age, by_machine } = known.expired;
     let days = known.settings.max_age_s / (24.0 * 3600.0);
@@ -152,7 +152,7 @@ fn expired(state: &State) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("trials that no longer count: {}", reasons.join("; ")))
 }
 
-fn undo(state: &State, context: &Context) -> Option<String> {
+fn undo(state: &ProgramView, context: &Context) -> Option<String> {
     let undo = state.decision.reason.undo()?;
     let program = &state.known.program;
     // The number always names exactly this program of this store; exclusions go by path.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_linux::page;
-use imas_live::activity::{self, Looks};
+use imas_live::activity::{self, ActivityLooks};
 use imas_live::pending::{PendingView, expected, is_finished, is_young, keep};
 use imas_store::Store;
 use serde_json::json;
@@ -31,7 +31,7 @@ pub(crate) struct Harvest {
 pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result<Harvest> {
     let mut harvest = Harvest::default();
     let expected = expected();
-    let mut looks = Looks::default();
+    let mut looks = ActivityLooks::default();
     for path in page::list(folder)? {
         match imas_ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {

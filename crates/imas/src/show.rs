@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::output;
 use crate::profile::find;
 use imas_view::picks::{self, StoredPick};
-use imas_view::program_view::{State, state};
+use imas_view::program_view::{ProgramView, state};
 
 pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::harvest::view(context)?;
@@ -49,7 +49,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
 }
 
 /// The reason why no trial has figures; empty otherwise.
-fn nothing_learned(state: &State) -> String {
+fn nothing_learned(state: &ProgramView) -> String {
     let made = trials(state);
     let candidates = &state.profile.candidates;
     let is_ours = |why: &NotCounted| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight);
@@ -86,15 +86,15 @@ fn why_not(why: &NotCounted) -> String {
 }
 
 /// What the next start will be, in one line, and what keeps it from being a trial in another.
-pub(crate) fn next_line(state: &State) -> String {
-    let State { decision, under_way, .. } = state;
+pub(crate) fn next_line(state: &ProgramView) -> String {
+    let ProgramView { decision, under_way, .. } = state;
     let kind = if decision.trial { "a trial of" } else { "under" };
     let next = format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence());
     under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()))
 }
 
 /// What is known of every candidate, as the policy in force sees it.
-pub(crate) fn table(state: &State) -> String {
+pub(crate) fn table(state: &ProgramView) -> String {
     let picks = picks::picks(&state.profile);
     match &state.judgement {
         Some(judgement) => adaptive_table(&state.profile, judgement, &picks),
@@ -103,7 +103,7 @@ pub(crate) fn table(state: &State) -> String {
 }
 
 /// Where the resident memory was under each candidate, closed by an empty line; empty when no trial says.
-pub(crate) fn splits(state: &State) -> String {
+pub(crate) fn splits(state: &ProgramView) -> String {
     let views = state.profile.candidates.iter();
     let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();
     let text = imas_report::split::text(&rows);
@@ -139,7 +139,7 @@ fn paper_table(profile: &ProfileView, picks: &[StoredPick]) -> String {
 }
 
 /// The shape of `imas show PROGRAM --json`.
-fn one_json(state: &State) -> Value {
+fn one_json(state: &ProgramView) -> Value {
     let profile = &state.profile;
     let picks = picks::picks(&state.profile);
     json!({

@@ -10,7 +10,7 @@ use imas_report::html;
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_report::table::Table;
 use imas_store::Store;
-use imas_view::program_view::State;
+use imas_view::program_view::ProgramView;
 use imas_view::section::{notes, section};
 use imas_view::when::when;
 use serde_json::json;
@@ -49,7 +49,7 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
     Ok(Answer { page, data })
 }
 
-fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
+fn page(program: &KnownProgram, page: ResultPage, state: &ProgramView) -> ResultPage {
     let own = vec![
         PageSection::new(
             "time",
@@ -84,7 +84,7 @@ fn page(program: &KnownProgram, page: ResultPage, state: &State) -> ResultPage {
 }
 
 /// What each trial held, in the time before the last one.
-fn through_time(state: &State) -> Option<Chart> {
+fn through_time(state: &ProgramView) -> Option<Chart> {
     let records = in_order_of_time(&state.known.records);
     let (first_s, last_s) = (records.first()?.sample.made_unix_s, records.last()?.sample.made_unix_s);
     let (unit, unit_s) = unit(last_s - first_s);
@@ -116,7 +116,7 @@ fn unit(span_s: f64) -> (&'static str, f64) {
     units.into_iter().find(|(_, seconds)| span_s > 2.0 * seconds).unwrap_or(("seconds", 1.0))
 }
 
-fn crashes(state: &State) -> Table {
+fn crashes(state: &ProgramView) -> Table {
     let mut table = Table::new(
         "crashes",
         "Starts that crashed or hung, newest first",
@@ -148,7 +148,7 @@ fn how(ended: Ended) -> String {
     }
 }
 
-fn quarantine(state: &State) -> Block {
+fn quarantine(state: &ProgramView) -> Block {
     let quarantined = state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref());
     let line = |one: &imas_core::quarantine::Quarantine| {
         let until = one.until_unix_s.map_or_else(

@@ -147,7 +147,7 @@ pub(super) fn search(
     }
     let search = Search::new(space, allocators, goal, args.points, args.seed, &known);
     let end = args.max_time.and_then(|time| Instant::now().checked_add(time));
-    let state = State { search, journal, error: None };
+    let state = SearchState { search, journal, error: None };
     let workers = Workers { state: Mutex::new(state), answered: Condvar::new(), baseline, end };
     std::thread::scope(|scope| {
         for job in 0..args.jobs() {
@@ -155,7 +155,8 @@ pub(super) fn search(
             scope.spawn(move || workers.work(job));
         }
     });
-    let State { search, error, .. } = workers.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let SearchState { search, error, .. } =
+        workers.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     match error {
         Some(error) => Err(error),
         None => Ok(Points { evaluations: search.evaluations(), importance: search.importance() }),
@@ -164,20 +165,20 @@ pub(super) fn search(
 
 /// The threads that replay.
 struct Workers<'a> {
-    state: Mutex<State<'a>>,
+    state: Mutex<SearchState<'a>>,
     answered: Condvar,
     baseline: &'a Baseline<'a>,
     end: Option<Instant>,
 }
 
-struct State<'a> {
+struct SearchState<'a> {
     search: Search,
     journal: &'a mut PointsJournal,
     error: Option<anyhow::Error>,
 }
 
 impl<'a> Workers<'a> {
-    fn lock(&self) -> MutexGuard<'_, State<'a>> {
+    fn lock(&self) -> MutexGuard<'_, SearchState<'a>> {
         // After a panic of another thread the search is as it was between two answers.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
