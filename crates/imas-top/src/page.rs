@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page: head, table, pane and last line, or a text over all.
 
+use imas_core::plural::counted;
 use imas_core::printable;
 use imas_live::snapshot::{LiveProcess, LiveSnapshot};
 use imas_view::when::when;
@@ -56,7 +57,8 @@ fn head_lines(app: &App) -> Text<'static> {
     let hidden =
         if look.hidden > 0 { format!(" ({} of others not shown)", look.hidden) } else { String::new() };
     let paused = if app.is_paused { ", stopped" } else { "" };
-    let first = format!("imas top {clock}  {} processes{hidden}, {daemon}{paused}", app.lines.len());
+    let shown = counted(app.lines.len(), "process");
+    let first = format!("imas top {clock}  {shown}{hidden}, {daemon}{paused}");
     let second = format!(
         "waiting for CPU {}, memory {} (all: {}), disk {}; memory {} free of {}",
         percent(stalls.cpu_some),

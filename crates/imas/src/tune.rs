@@ -57,7 +57,7 @@ pub(crate) fn run(args: &TuneArgs, context: &Context) -> Result<ExitCode> {
     let folder = WorkFolder::open(args.folder.as_deref())?;
     let trace = match &args.trace {
         Some(trace) => trace.clone(),
-        None => folder.recorded(&args.command, context)?,
+        None => folder.recorded(&args.command, args.input.as_deref(), context)?,
     };
     let searched = search(args, &trace, &folder, goal.clone(), &space, &allocators, context);
     let (points, field) = match searched {

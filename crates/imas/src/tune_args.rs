@@ -20,6 +20,9 @@ pub(crate) struct TuneArgs {
     /// mimalloc2, tcmalloc]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) allocators: Vec<String>,
+    /// Standard input of the command: this file [default: empty]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
+    pub(crate) input: Option<PathBuf>,
     /// What counts
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub(crate) objective: TuneObjective,

@@ -37,12 +37,16 @@ fn a_large_gain_is_found_proven_and_named() {
     let world = World::new();
     let lib = small_installation(&world);
     let program = build::program("arenas", &world.work()).to_string_lossy().into_owned();
+    std::fs::write(world.work().join("input"), "a line\n").unwrap();
     let words = ["--objective", "memory", "--allocators", "glibc", "--points", "30", "--folder", "kept"];
-    let result = tune(&world, &lib, &[&words[..], &["--", &program]].concat());
+    // What the command prints does not reach the result, and its input reaches it in each run.
+    let line = format!("read -r line && echo $line && exec {program}");
+    let command = ["--input", "input", "--", "sh", "-c", &line];
+    let result = tune(&world, &lib, &[&words[..], &command].concat());
     let proven = text(&result, "/proven");
     assert!(proven.starts_with("glibc?"), "{result:#}");
     let name = text(&result, "/named/name");
-    assert_eq!(name, "glibc:tuned-arenas");
+    assert_eq!(name, "glibc:tuned-sh");
     let listed = output(world.imas(["list", "--json"]).env("IMAS_LIB_DIR", &lib));
     let rows: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let row = support::candidate(&rows, name);

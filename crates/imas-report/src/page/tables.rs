@@ -74,7 +74,9 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
     let columns = columns(table);
     let id = Some(&table.id).filter(|id| !id.is_empty()).map(|id| format!("table-{id}"));
     html! {
-        div.wide tabindex="0" role="region" aria-label=(table.title) {
+        // A region without a name would be announced as one all the same.
+        div.wide tabindex="0" role=[(!table.title.is_empty()).then_some("region")]
+            aria-label=[Some(&table.title).filter(|title| !title.is_empty())] {
             table.sortable[heads.is_none()] id=[id] {
                 @if !table.title.is_empty() { caption { span { (table.title) } } }
                 thead { tr {

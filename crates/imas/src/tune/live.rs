@@ -48,6 +48,10 @@ pub(super) fn measure(
     message::say(&format!("imas: measuring {} live", names.join(", ")));
     let mut bench = itself(context)?;
     bench.arg("bench").args(["--trials", "0", "--style", "basic", "--export-json"]).arg(&file);
+    if let Some(input) = &args.input {
+        bench.arg("--input").arg(input);
+    }
+    bench.stdin(std::process::Stdio::null());
     bench.args(names.iter().flat_map(|name| ["--with", name])).arg("--").args(&args.command);
     // The table goes to standard error: standard output is for the result.
     bench.stdout(std::io::stderr());

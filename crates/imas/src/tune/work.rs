@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use imas_runs::journal::Journal;
@@ -50,7 +50,12 @@ impl WorkFolder {
     }
 
     /// The trace of the command: that of an earlier session, or a new one.
-    pub(super) fn recorded(&self, command: &[OsString], context: &Context) -> Result<PathBuf> {
+    pub(super) fn recorded(
+        &self,
+        command: &[OsString],
+        input: Option<&Path>,
+        context: &Context,
+    ) -> Result<PathBuf> {
         let trace = self.file("trace");
         if trace.exists() {
             message::say(&format!("imas: note: {} is there already and is used", trace.display()));
@@ -59,6 +64,8 @@ impl WorkFolder {
         message::say("imas: recording one run");
         let mut record = itself(context)?;
         record.arg("record").arg("--out").arg(&trace).arg("--").args(command);
+        // Standard output is for the result.
+        record.stdin(standard_input(input)?).stdout(Stdio::null());
         let status = record.status().context("imas record")?;
         if !status.success() {
             let _ = std::fs::remove_file(&trace); // a trace of a failed run must not be used next time
@@ -111,6 +118,11 @@ impl PointsJournal {
         let named = named();
         self.journal.append(evaluation).with_context(|| named)
     }
+}
+
+fn standard_input(file: Option<&Path>) -> Result<Stdio> {
+    let Some(file) = file else { return Ok(Stdio::null()) };
+    Ok(std::fs::File::open(file).with_context(|| file.display().to_string())?.into())
 }
 
 /// This program, with the same libraries. The store is that of the environment or of a flag.
