@@ -59,9 +59,13 @@ def axe(work):
     if not shutil.which("npm"):
         print("SKIPPED: axe-core: npm is not installed")
         return None
-    packed = subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=work, capture_output=True, text=True, timeout=120)
+    try:
+        subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=work, capture_output=True, timeout=120, check=True)
+    except subprocess.SubprocessError:
+        print("SKIPPED: axe-core: npm cannot get it")
+        return None
     files = list(work.glob("axe-core-*.tgz"))
-    if packed.returncode or not files:
+    if not files:
         print("SKIPPED: axe-core: npm cannot get it")
         return None
     with tarfile.open(files[0]) as tar:
@@ -125,6 +129,15 @@ def opened(driver, url, name, checker):
         driver.execute_script(checker)
         found = driver.execute_async_script(AXE)
         check(f"{name}: axe-core finds nothing serious", not found, found)
+
+
+PAINT = "return performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
+
+
+def painted(driver, name):
+    """Prints when the page first showed something, counted from the request."""
+    if until(lambda: driver.execute_script(PAINT), 10):
+        print(f"{name}: first contentful paint after {driver.execute_script(PAINT)[0]:.0f} ms")
 
 
 def photo(driver, folder, name):
@@ -199,6 +212,7 @@ def main():
                     for name, path in pages.items():
                         shown = name + ("-dark" if dark else "")
                         opened(driver, base + path, shown, checker)
+                        painted(driver, shown)
                         photo(driver, folder, shown)
                     if not dark:
                         keyboard(driver, base)
