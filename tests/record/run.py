@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORK = Path(tempfile.mkdtemp(prefix="imas-test-record-"))
 KNOWN = WORK / "known"
 TRACE = WORK / "a.trace"
+PAGE = WORK / "page.html"
 ENVIRONMENT = {**os.environ, "HOME": str(WORK), "XDG_CONFIG_HOME": str(WORK), "XDG_DATA_HOME": str(WORK), "PATH": "/usr/bin:/bin"}
 IMAS = ""
 
@@ -246,7 +247,9 @@ def replay(*options):
 
 def test_a_replay_predicts_every_candidate():
     record(KNOWN, "sparse", 40)
-    answer = replay("--with", "jemalloc,mimalloc")
+    answer = replay("--with", "jemalloc,mimalloc", "--export-html", str(PAGE))
+    page = PAGE.read_text()
+    assert page.count("<svg") >= 2 and "live blocks" in page and page.count("jemalloc") > 2, page[:300]
     by_name = {one["candidate"]: one for one in answer["candidates"]}
     assert list(by_name)[0] == "system" and len(by_name) == 3, answer
     for one in answer["candidates"]:

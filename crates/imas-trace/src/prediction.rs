@@ -98,15 +98,21 @@ fn least_cpu(replays: &[Replay]) -> f64 {
     replays.iter().map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The predicted figures under a candidate. None without a replay under both.
+/// The predicted resident bytes under a candidate at each look. None without a replay under both.
 #[must_use]
-pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<Figures> {
+pub fn curve(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<Vec<f64>> {
     let (base, other) = (middle(system)?, middle(candidate)?);
     let at = |((look, base), other): ((&Look, _), _)| {
         let (base, other): (&crate::result::ReplayLook, &crate::result::ReplayLook) = (base, other);
         (look.bytes as f64 + other.bytes as f64 - base.bytes as f64).max(0.0)
     };
-    let curve: Vec<f64> = looks.iter().zip(&base.looks).zip(&other.looks).map(at).collect();
+    Some(looks.iter().zip(&base.looks).zip(&other.looks).map(at).collect())
+}
+
+/// The predicted figures under a candidate. None without a replay under both.
+#[must_use]
+pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<Figures> {
+    let curve = curve(looks, system, candidate)?;
     let cpu_s = recorded(looks).cpu_s + least_cpu(candidate) - least_cpu(system);
     Some(figures(looks, &curve, cpu_s.max(0.0)))
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas replay`: repeats the calls of a trace under every candidate and predicts the program's figures.
 
+mod page;
 mod replayer;
 mod shown;
 
@@ -93,11 +94,16 @@ impl<'a> Answer<'a> {
         recorded(&self.looks)
     }
 
+    /// The replays of the candidate of that name.
+    fn replays_of(&self, name: &str) -> &[Replay] {
+        let found = self.candidates.iter().find(|one| one.candidate.candidate.name == name);
+        found.map_or(&[], |one| &one.replays)
+    }
+
     /// Each candidate with its prediction, where there is one.
     pub(crate) fn predictions(&self) -> Vec<(&Replayed<'a>, Option<Prediction>)> {
         let recorded = self.recorded();
-        let system = self.candidates.iter().find(|one| one.candidate.candidate.name == SYSTEM);
-        let system = system.map_or(&[][..], |one| &one.replays);
+        let system = self.replays_of(SYSTEM);
         let predicted = |one: &Replayed<'_>| {
             let figures = predict(&self.looks, system, &one.replays)?;
             Some(with_intervals(&figures, &recorded, RELIABILITY))

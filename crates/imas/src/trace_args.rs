@@ -43,6 +43,9 @@ pub(crate) struct ReplayArgs {
     /// The process to replay, by its number in the trace [default: the one that made most calls]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) process: Option<u32>,
+    /// Write a page with the predicted memory of each candidate over time
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) export_html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }

@@ -7,13 +7,16 @@ use imas_trace::prediction::{Figures, PredictedRange, Prediction};
 use serde_json::{Value, json};
 
 use super::{Answer, Replayed};
-use crate::output;
 use crate::trace_args::ReplayArgs;
+use crate::{export, output};
 
 const MIB: f64 = (1 << 20) as f64;
 
 pub(crate) fn show(args: &ReplayArgs, answer: &Answer<'_>) -> Result<()> {
     let (recorded, rows) = (answer.recorded(), answer.predictions());
+    if let Some(file) = &args.export_html {
+        export::to(file, &super::page::page(answer, &recorded, &rows).render())?;
+    }
     if args.json.json {
         return output::json(&as_json(answer, &recorded, &rows));
     }
