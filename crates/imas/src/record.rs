@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::program::Command;
+use imas_report::format::counted;
 use imas_runs::command::Recorder;
 use imas_trace::file::{TraceHeader, TraceProcess};
 use imas_trace::raw::Stop;
@@ -113,9 +114,10 @@ fn show(args: &RecordArgs, header: &TraceHeader) -> Result<()> {
     let mib = bytes as f64 / f64::from(1 << 20);
     let per_call = bytes as f64 / calls.max(1) as f64;
     message::say(&format!(
-        "{}: {calls} calls of {} processes, {mib:.1} MiB, {per_call:.2} bytes a call",
+        "{}: {} of {}, {mib:.1} MiB, {per_call:.2} bytes a call",
         args.out.display(),
-        header.processes.len()
+        counted(calls, "call"),
+        counted(header.processes.len(), "process")
     ));
     Ok(())
 }

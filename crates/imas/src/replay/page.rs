@@ -4,6 +4,7 @@
 use imas_core::stats::Interval;
 use imas_linux::catalogue::SYSTEM;
 use imas_report::chart::{Axis, CurveLine, Curves, Plane, PlanePoint};
+use imas_report::format::counted;
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_report::table::Table;
 use imas_trace::prediction::{Figures, PredictedRange, Prediction, curve, middle};
@@ -29,8 +30,10 @@ pub(super) fn page(
     ResultPage {
         title: "imas replay".to_owned(),
         subtitle: format!(
-            "{} calls of {} threads, {:.2} s of CPU as recorded",
-            counts.calls, counts.threads, recorded.cpu_s
+            "{} of {}, {:.2} s of CPU as recorded",
+            counted(counts.calls, "call"),
+            counted(counts.threads, "thread"),
+            recorded.cpu_s
         ),
         result: "What the program would take under each candidate, predicted from one recorded run."
             .to_owned(),

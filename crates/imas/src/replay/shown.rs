@@ -2,6 +2,7 @@
 //! The output of `imas replay`.
 
 use anyhow::Result;
+use imas_report::format::counted;
 use imas_report::table;
 use imas_trace::prediction::{Figures, PredictedRange, Prediction};
 use serde_json::{Value, json};
@@ -43,12 +44,12 @@ fn page(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<
     let head = ["candidate", "CPU s", "peak MiB", "mean MiB", "end MiB"];
     let counts = answer.process.counts;
     format!(
-        "process {} of the trace: {} calls, {} threads, {:.2} s of CPU as recorded\n\n{}\n\
+        "process {} of the trace: {}, {}, {:.2} s of CPU as recorded\n\n{}\n\
          predicted: what was recorded under system + what the replay differs by from the replay under system;\n\
          the ranges are a first estimate (docs/trace-format.md): confirm a choice with 'imas bench'\n{}",
         answer.process.number,
-        counts.calls,
-        counts.threads,
+        counted(counts.calls, "call"),
+        counted(counts.threads, "thread"),
         recorded.cpu_s,
         table::plain(&head, rows.iter().map(row)),
         failures(rows)
