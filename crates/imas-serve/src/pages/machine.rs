@@ -93,7 +93,7 @@ fn result(look: &LiveSnapshot) -> String {
     let all = look.processes.len();
     let given = look.processes.iter().filter(|process| process.injected != Injected::Nothing).count();
     format!(
-        "{given} of {} run on an allocator that IMAS gave them. Now counts: {}.",
+        "{given} of {} run on an allocator that IMAS gave them. What counts now: {}.",
         counted(all, "process"),
         look.machine.preference.words()
     )
@@ -147,7 +147,7 @@ fn processes(listed: &Listed<'_, LiveProcess>, look: &LiveSnapshot) -> Vec<Block
     listed.shown.iter().for_each(|process| table.push(row(process)));
     let heads = listed.heads(&COLUMNS.map(|(_, word)| word));
     let hidden = format!(
-        "{} of other users are not shown: the user of this server may not look into them.",
+        "Not shown: {} of other users, which the user of this server may not look into.",
         counted(look.hidden, "process")
     );
     let mut blocks =
