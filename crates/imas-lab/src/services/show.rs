@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use imas_report::format::counted;
 use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
-use imas_service::{GuardRail, ServiceGoal, ServiceRun, compare_services};
+use imas_service::{GuardRail, ServiceComparison, ServiceGoal, ServiceRun, compare_services};
 
 use super::journal::read;
 
@@ -35,30 +35,7 @@ pub(super) struct ShowArgs {
 /// Prints it, and writes the page.
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let runs = read(&args.file)?;
-    let names = |runs: &[&ServiceRun], of: fn(&ServiceRun) -> &String| {
-        let mut names: Vec<String> = Vec::new();
-        for name in runs.iter().map(|run| of(run)) {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        names
-    };
-    let usual = [("cpu", 0.02), ("p99", 0.05)];
-    let rails: Vec<GuardRail> = usual
-        .into_iter()
-        .filter(|_| !args.memory_only)
-        .map(|(figure, most)| GuardRail { figure: figure.into(), most })
-        .collect();
-    let all: Vec<&ServiceRun> = runs.iter().collect();
-    let compared: Vec<_> = names(&all, |run| &run.service)
-        .into_iter()
-        .map(|service| {
-            let own: Vec<ServiceRun> = runs.iter().filter(|run| run.service == service).cloned().collect();
-            let candidates = names(&own.iter().collect::<Vec<_>>(), |run| &run.candidate);
-            (service, compare_services(&candidates, &own, ServiceGoal::Memory, &rails, 1))
-        })
-        .collect();
+    let compared = compared(&runs, args.memory_only);
     let services: Vec<MeasuredService<'_>> = compared
         .iter()
         .map(|(name, comparison)| MeasuredService {
@@ -73,32 +50,53 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     }
     if args.json {
         output::json(&compared)?;
-        return Ok(ExitCode::SUCCESS);
+    } else if args.markdown {
+        output::text(&(page::summary(&services).markdown() + "\n" + &page::one_for_all(&services)))?;
+    } else {
+        let heads = ["service", "rounds", "s/run", "memory MiB", "pick", "verdict"];
+        output::text(&table::plain(&heads, services.iter().map(row)))?;
     }
-    if args.markdown {
-        let text = page::summary(&services).markdown() + "\n" + &page::one_for_all(&services);
-        output::text(&text)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let rows = compared.iter().map(|(service, found)| {
-        let system = found.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
-        let memory = system.and_then(|system| system.figures.get("memory"));
-        let mib = memory.map_or_else(|| "-".to_owned(), |memory| imas_report::format::mib(memory.median));
-        let took: Vec<f64> =
-            runs.iter().filter(|run| run.service == *service).map(|run| run.took_s).collect();
-        let took = imas_core::stats::median(&took).unwrap_or(0.0);
-        let rounds = system.map_or(0, |system| system.rounds);
-        vec![
-            service.clone(),
-            rounds.to_string(),
-            format!("{took:.0}"),
-            mib,
-            found.pick.clone(),
-            found.sentence.clone(),
-        ]
-    });
-    output::text(&table::plain(&["service", "rounds", "s/run", "memory MiB", "pick", "verdict"], rows))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each service with its comparison, in the order in which they were measured first.
+fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
+    let usual = [("cpu", 0.02), ("p99", 0.05)];
+    let rails: Vec<GuardRail> = usual
+        .into_iter()
+        .filter(|_| !memory_only)
+        .map(|(figure, most)| GuardRail { figure: figure.into(), most })
+        .collect();
+    let comparison = |service: String| {
+        let own: Vec<ServiceRun> = runs.iter().filter(|run| run.service == service).cloned().collect();
+        let candidates = names(&own, |run| &run.candidate);
+        (service, compare_services(&candidates, &own, ServiceGoal::Memory, &rails, 1))
+    };
+    names(runs, |run| &run.service).into_iter().map(comparison).collect()
+}
+
+/// What `of` names in the runs, each once.
+fn names(runs: &[ServiceRun], of: fn(&ServiceRun) -> &String) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in runs.iter().map(of) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// One service in the table for the terminal.
+fn row(service: &MeasuredService<'_>) -> Vec<String> {
+    let MeasuredService { name, comparison, runs } = service;
+    let system = comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
+    let memory = system.and_then(|system| system.figures.get("memory"));
+    let mib = memory.map_or_else(|| "-".to_owned(), |memory| imas_report::format::mib(memory.median));
+    let took: Vec<f64> = runs.iter().map(|run| run.took_s).collect();
+    let took = imas_core::stats::median(&took).unwrap_or(0.0);
+    let rounds = system.map_or(0, |system| system.rounds);
+    let (pick, sentence) = (comparison.pick.clone(), comparison.sentence.clone());
+    vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, pick, sentence]
 }
 
 /// How the runs were made, for the end of the page.
