@@ -119,6 +119,7 @@ def learned(command, work):
 def opened(driver, url, name, checker):
     driver.get(url)
     driver.implicitly_wait(0)
+    painted(driver, name)  # before axe-core keeps the page busy
     complaints = [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
     check(f"{name}: no errors in the browser", not complaints, complaints)
     loaded = driver.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
@@ -212,7 +213,6 @@ def main():
                     for name, path in pages.items():
                         shown = name + ("-dark" if dark else "")
                         opened(driver, base + path, shown, checker)
-                        painted(driver, shown)
                         photo(driver, folder, shown)
                     if not dark:
                         keyboard(driver, base)
