@@ -14,9 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
+from chromium import NARROW, WIDE, browser
 from selenium.webdriver.common.by import By
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -25,7 +24,6 @@ passed = failed = 0
 
 
 # Pixels across: a desktop and a large phone.
-WIDE, NARROW = 1300, 500
 
 
 def check(name, holds, found=""):
@@ -49,16 +47,9 @@ def laboratory(command):
     return pathlib.Path(command).with_name("imas-lab")
 
 
-def browser(dark):
-    options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDE},1000"):
-        options.add_argument(word)
-    if dark:
-        options.add_argument("--force-dark-mode")
-        options.add_argument("--blink-settings=preferredColorScheme=0")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-    # The page may load nothing but the file.
+def offline(dark):
+    """A browser that may load nothing but files."""
+    driver = browser(dark)
     driver.execute_cdp_cmd("Network.enable", {})
     driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
     return driver
@@ -273,7 +264,7 @@ def from_runs(command, work, folder):
     page = work / "runs.html"
     imas(command, "report", "--html", page, "--data", ROOT / "data/first.jsonl")
     for dark in (False, True):
-        driver = browser(dark)
+        driver = offline(dark)
         try:
             opened(driver, page)
             photo(driver, folder, "report-all" + ("-dark" if dark else ""))
@@ -306,7 +297,7 @@ def from_counted(command, work, folder):
     imas(laboratory(command), "suite", "pack", runs, "--to", packed)
     imas(command, "report", "hashes", "--html", page, "--data", packed)
     for dark in (False, True):
-        driver = browser(dark)
+        driver = offline(dark)
         try:
             opened(driver, page)
             check("the program that was named alone", driver.title == "hashes", driver.title)
@@ -342,7 +333,7 @@ def from_server(command, work, folder):
     server = ("/usr/bin/python3", "-m", "http.server", "--bind", "127.0.0.1", "$PORT")
     imas(command, *bench, "--html", page, "--", *server, IMAS_STORE=str(work / "server.db"))
     for dark in (False, True):
-        driver = browser(dark)
+        driver = offline(dark)
         try:
             opened(driver, page)
             check("server: one picture", len(driver.find_elements(By.CSS_SELECTOR, ".result svg.chart")) == 1)
@@ -362,7 +353,7 @@ def from_store(command, work, folder):
     store = learned(command, work)
     page = work / "store.html"
     imas(command, "report", "--html", page, "perl", **store)
-    driver = browser(False)
+    driver = offline(False)
     try:
         opened(driver, page)
         section = driver.find_element(By.TAG_NAME, "main")
@@ -387,7 +378,7 @@ def hostile(command, work):
     page = work / "hostile.html"
     imas(command, "report", "--html", page, "--data", data)
     imas(laboratory(command), "study", "selector", "--data", data, "--out", work / "study")
-    driver = browser(False)
+    driver = offline(False)
     try:
         for each in (page, work / "study/selector.html"):
             opened(driver, each)
@@ -403,7 +394,7 @@ def study(command, work, folder):
     imas(laboratory(command), "study", "selector", "--data", ROOT / "data/first.jsonl", "--out", out)
     imas(laboratory(command), "study", "mobile", "--data", ROOT / "data/mobile.jsonl", "--out", out)
     for dark in (False, True):
-        driver = browser(dark)
+        driver = offline(dark)
         try:
             for name, charts in (("selector", 6), ("mobile", 6)):
                 opened(driver, out / f"{name}.html")

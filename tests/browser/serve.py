@@ -18,13 +18,11 @@ import tempfile
 import time
 import urllib.request
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+from chromium import NARROW, WIDE, browser
 from selenium.webdriver.common.by import By
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOSTILE = "/opt/</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-WIDE, NARROW = 1300, 500
 PAGES = {"overview": "/", "program": "/program?id=1", "machine": "/machine", "suite": "/suite", "suite-program": None, "what-if": "/what-if?objective=memory"}
 passed = failed = 0
 
@@ -37,18 +35,6 @@ def check(name, holds, found=""):
         failed += 1
         print(f"FAILED: {name} {found}")
 
-
-def browser(dark):
-    options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WIDE},1000"):
-        options.add_argument(word)
-    if dark:
-        options.add_argument("--force-dark-mode")
-        options.add_argument("--blink-settings=preferredColorScheme=0")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-    driver.set_page_load_timeout(180)
-    return driver
 
 
 def axe(work):
@@ -209,6 +195,7 @@ def main():
             pages["filtered"] = "/?q=script&sort=name"
             for dark in (False, True):
                 driver = browser(dark)
+                driver.set_page_load_timeout(180)
                 try:
                     for name, path in pages.items():
                         shown = name + ("-dark" if dark else "")
