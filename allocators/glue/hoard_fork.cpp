@@ -11,6 +11,8 @@
 
 // Starts at 1: 0 in a lock word means that it is free.
 std::atomic<uint32_t> hoard_fork_generation { 1 };
+std::atomic<bool> hoard_fork_wanted { false };
+__thread int hoard_locks_held;
 
 namespace {
 
@@ -19,6 +21,10 @@ enum { LOCKS = 512, SPINS_PER_LOCK = 4000, FIRST_PAUSE = 50, LONGEST_PAUSE = 200
 
 HL::SpinLockType *locks[LOCKS];
 std::atomic<int> lockCount;
+// The thread that forks holds it from the prepare handler to the last one.
+pthread_mutex_t forking = PTHREAD_MUTEX_INITIALIZER;
+// The locks that it has taken, the first of `locks`.
+int taken;
 
 bool takeWithin(HL::SpinLockType *lock, int spins)
 {
@@ -31,38 +37,47 @@ bool takeWithin(HL::SpinLockType *lock, int spins)
     return false;
 }
 
-void release(int count)
+void releaseAll()
 {
-    while (count > 0)
-        locks[--count]->unlock();
+    while (taken > 0)
+        locks[--taken]->giveBack();
 }
 
-// A thread nests heap locks in an order that is not ours. Whoever waits for a lock that is held here
-// cannot give up the one wanted here, so give all back after a while, sleep and begin again. The sleeps grow: on a busy
-// machine whoever waits must get the processor before all locks are held here again.
+// Whether all were taken. Otherwise none is held.
+bool takeEach()
+{
+    for (int count = lockCount; taken < count; taken++) {
+        if (!takeWithin(locks[taken], SPINS_PER_LOCK)) {
+            releaseAll();
+            return false;
+        }
+    }
+    return true;
+}
+
+// A thread nests heap locks in an order that is not ours. Whoever waits for a lock that is held here cannot give
+// up the one wanted here, so all are given back after a while. The pauses grow: on a busy machine whoever waits
+// must get the processor before all locks are held here again. It ends, because a thread that holds none takes
+// none meanwhile.
 void takeAll()
 {
-    int count = lockCount;
-    useconds_t pause = FIRST_PAUSE;
-    for (int taken = 0; taken < count; taken++) {
-        if (takeWithin(locks[taken], SPINS_PER_LOCK))
-            continue;
-        release(taken);
+    pthread_mutex_lock(&forking);
+    hoard_fork_wanted = true;
+    for (useconds_t pause = FIRST_PAUSE; !takeEach(); pause = pause < LONGEST_PAUSE ? 2 * pause : pause)
         usleep(pause);
-        pause = pause < LONGEST_PAUSE ? 2 * pause : pause;
-        taken = -1;
-    }
 }
 
 void releaseInParent()
 {
-    release(lockCount);
+    releaseAll();
+    hoard_fork_wanted = false;
+    pthread_mutex_unlock(&forking);
 }
 
 void releaseInChild()
 {
     hoard_fork_generation++;
-    release(lockCount);
+    releaseInParent();
 }
 
 } // namespace
@@ -82,6 +97,12 @@ void hoard_register_lock(HL::SpinLockType *lock)
         locks[index] = lock;
     else
         lockCount--;
+}
+
+void hoard_wait_for_fork()
+{
+    pthread_mutex_lock(&forking);
+    pthread_mutex_unlock(&forking);
 }
 
 void hoard_install_fork_handlers()

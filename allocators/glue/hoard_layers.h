@@ -20,6 +20,13 @@
 
 // The child of a fork raises it: a lock word of an earlier value belongs to a thread that does not exist here.
 extern std::atomic<uint32_t> hoard_fork_generation;
+// Whether a thread is about to fork. Who holds no lock then waits before taking one; else the thread that forks
+// could look for a moment without holders for ever.
+extern std::atomic<bool> hoard_fork_wanted;
+// The locks that this thread holds.
+extern __thread int hoard_locks_held;
+// Returns when no thread is about to fork.
+void hoard_wait_for_fork();
 
 namespace HL {
 class SpinLockType;
@@ -44,8 +51,11 @@ public:
 
     inline void lock()
     {
+        if (__builtin_expect(hoard_fork_wanted.load(std::memory_order_relaxed), 0) && hoard_locks_held == 0)
+            hoard_wait_for_fork();
         if (!didLock())
             contendedLock();
+        hoard_locks_held++;
     }
 
     // Taking over from an earlier generation is safe for a superblock's lock: what it guards changes
@@ -57,6 +67,13 @@ public:
     }
 
     inline void unlock()
+    {
+        giveBack();
+        hoard_locks_held--;
+    }
+
+    // After didLock(): the thread that forks does not count its locks.
+    inline void giveBack()
     {
         _holder.store(0, std::memory_order_release);
     }
