@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which trials of different hosts are of the same program in the same environment.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+const LENGTH: usize = 26;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// A program as every host names it: 26 characters of base 32 (a-z, 2-7), the first 130 bits of a SHA-256 over
+/// what identifies it. Paths and names do not leave the host.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProgramKey(String);
+
+/// Why a text is no key.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("not a key: {LENGTH} characters of a-z and 2-7 are expected")]
+pub struct BadKey;
+
+impl ProgramKey {
+    /// The key of a program with this identity: `kind` says what the parts are (`build-id`, `package`, `script`).
+    pub fn new(kind: &str, parts: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        for part in std::iter::once(&kind).chain(parts) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self(letters(&hash.finalize()))
+    }
+
+    /// The 26 characters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The first 130 bits, five a character.
+fn letters(bytes: &[u8]) -> String {
+    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
+    let letter = |at: usize| (0..5).fold(0, |value, i| value << 1 | usize::from(bit(5 * at + i)));
+    (0..LENGTH).map(|at| char::from(ALPHABET[letter(at)])).collect()
+}
+
+impl TryFrom<String> for ProgramKey {
+    type Error = BadKey;
+
+    fn try_from(text: String) -> Result<Self, BadKey> {
+        let is_key = text.len() == LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte));
+        if is_key { Ok(Self(text)) } else { Err(BadKey) }
+    }
+}
+
+impl From<ProgramKey> for String {
+    fn from(key: ProgramKey) -> Self {
+        key.0
+    }
+}
+
+/// What must be equal for figures to be pooled.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Environment {
+    /// Architecture as `uname -m` prints it.
+    pub architecture: String,
+    /// Size of a page in bytes.
+    pub page_bytes: u32,
+    /// Transparent huge pages: `always`, `madvise` or `never`.
+    pub huge_pages: String,
+    /// CPUs that the program may use: the greatest power of two that is not above their number, at most 64.
+    pub cpus: u32,
+}
+
+impl Environment {
+    /// A token of a subject, as `x86_64-4096-madvise-8`. What is not a letter, a digit or `_` becomes `_`.
+    pub fn token(&self) -> String {
+        let plain = |text: &str| -> String {
+            text.chars().take(24).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+        };
+        let Self { architecture, page_bytes, huge_pages, cpus } = self;
+        format!("{}-{page_bytes}-{}-{cpus}", plain(architecture), plain(huge_pages))
+    }
+}
+
+/// The class of a number of CPUs, as [`Environment::cpus`].
+pub fn class_of_cpus(cpus: usize) -> u32 {
+    let cpus = u32::try_from(cpus.clamp(1, 64)).unwrap_or(64);
+    1 << cpus.ilog2()
+}
+
+/// The subject of a program in an environment, `PROGRAM.ENVIRONMENT`.
+pub fn subject(program: &ProgramKey, environment: &Environment) -> String {
+    format!("{}.{}", program.as_str(), environment.token())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_of_the_alphabet_and_read_back() {
+        let key = ProgramKey::new("build-id", &["0123abcd"]);
+        assert_eq!(ProgramKey::try_from(key.as_str().to_owned()), Ok(key.clone()));
+        assert_ne!(key, ProgramKey::new("script", &["0123abcd"]));
+        assert_ne!(ProgramKey::new("a", &["bc", "d"]), ProgramKey::new("a", &["b", "cd"]));
+        assert_eq!(ProgramKey::try_from("../../etc/passwd".to_owned()), Err(BadKey));
+    }
+
+    #[test]
+    fn letters_are_base_32_of_rfc_4648() {
+        assert!(letters(b"foobar").starts_with("mzxw6ytboi"));
+    }
+
+    #[test]
+    fn classes_of_cpus() {
+        assert_eq!([0, 1, 2, 3, 12, 64, 500].map(class_of_cpus), [1, 1, 2, 2, 8, 64, 64]);
+    }
+
+    #[test]
+    fn a_subject_is_two_tokens() {
+        let environment = Environment {
+            architecture: "x86_64".into(),
+            page_bytes: 4096,
+            huge_pages: "ma d.v>*".into(),
+            cpus: 8,
+        };
+        let subject = subject(&ProgramKey::new("build-id", &["ab"]), &environment);
+        assert_eq!(subject.split('.').count(), 2);
+        assert!(subject.ends_with(".x86_64-4096-ma_d_v__-8"), "{subject}");
+    }
+}
