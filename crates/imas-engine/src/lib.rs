@@ -8,6 +8,7 @@
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`seconds`]: the range of a configured duration
+//! - [`exclusions`]: programs that nobody is to change unasked
 //! - [`daemon_status`]: what imasd reports about itself
 //! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
 //! - [`catalogue_files`]: the files of the catalogue
@@ -27,6 +28,7 @@ pub mod compared;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
+pub mod exclusions;
 pub mod flags;
 pub mod folders;
 pub mod harvest;

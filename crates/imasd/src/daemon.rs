@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
+use imas_engine::exclusions::Exclusions;
 
 use crate::census::Worth;
 use crate::cli::Options;
 use crate::config::{Config, Settings};
 use crate::emergency::Emergency;
-use crate::exclusions::Exclusions;
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
 use crate::learner::{Learner, LearnerParts};

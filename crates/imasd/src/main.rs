@@ -21,7 +21,6 @@ mod daemon;
 mod departed;
 mod emergency;
 mod ended;
-mod exclusions;
 mod folders;
 mod harm;
 mod ineligible;

@@ -24,13 +24,13 @@ use std::time::Instant;
 use anyhow::Result;
 use imas_core::Conditions;
 use imas_engine::daemon_status::DaemonCounters;
+use imas_engine::exclusions::Exclusions;
 use imas_linux::clock::now_unix_s;
 use imas_linux::index::{Executable, with_templates};
 use imas_store::daemon::{Offer, Witness};
 use imas_store::{RowId, StoreError};
 
 use crate::config::Config;
-use crate::exclusions::Exclusions;
 use crate::ineligible::Ineligible;
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
