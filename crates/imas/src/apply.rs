@@ -104,6 +104,28 @@ struct Change<'a> {
     file: &'a Path,
 }
 
+impl Change<'_> {
+    /// Writes the drop-in and starts the watcher, which restarts the unit.
+    fn take_effect(&self, new_watch: &mut watch::NewWatch, args: &ApplyArgs) -> Result<()> {
+        drop_in::write(self.file, self.new)?;
+        systemctl(&["daemon-reload"])?;
+        verify(&self.unit.name, self.variables, &args.how);
+        new_watch.begin()
+    }
+
+    /// Puts back what was there before.
+    fn take_back(&self) {
+        let put_back = match self.old.is_empty() {
+            true if !self.file.exists() => Ok(()),
+            true => drop_in::remove(self.file),
+            false => drop_in::write(self.file, self.old),
+        };
+        if let Err(error) = put_back.and_then(|()| systemctl(&["daemon-reload"]).map(drop)) {
+            message::warning(&format!("{error:#}"));
+        }
+    }
+}
+
 /// Writes it, and lets it take effect as far as that was asked for.
 fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
     let name = &change.unit.name;
@@ -117,6 +139,14 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     };
     let candidate = applied.candidate.clone().unwrap_or_default();
     let work = watch::work_command(&context.config, change.unit);
+    if change.unit.refuses_stop {
+        return Err(Hinted::error(
+            format!(
+                "{name}: its unit says RefuseManualStop=yes, so nothing can restart it to try the candidate"
+            ),
+            "leave --watch out: with --write it takes effect at the next boot",
+        ));
+    }
     let watched = watch::Change {
         unit: name,
         candidate: &candidate,
@@ -125,13 +155,16 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
         drop_in: change.new,
         work,
     };
-    let mut record = watch::prepare(&watched)?;
-    drop_in::write(change.file, change.new)?;
-    applied.written = true;
-    systemctl(&["daemon-reload"])?;
-    verify(name, change.variables, &args.how);
-    watch::begin(&mut record)?;
-    (applied.watch_s, applied.restarted) = (Some(watch_s), true);
+    let mut new_watch = watch::prepare(&watched)?;
+    if let Err(error) = change.take_effect(&mut new_watch, args) {
+        change.take_back();
+        new_watch.undo();
+        return Err(Hinted::error(
+            format!("{error:#}"),
+            format!("nothing was changed: {name} goes on as it was; try again when that is mended"),
+        ));
+    }
+    (applied.written, applied.watch_s, applied.restarted) = (true, Some(watch_s), true);
     message::say(&format!(
         "imas: {name} is restarted under {candidate} and watched for {}: 'imas status' shows how it goes",
         watch::span(watch_s)
