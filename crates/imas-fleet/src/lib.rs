@@ -17,7 +17,9 @@ pub mod group;
 pub mod key;
 pub mod memory_bus;
 pub mod merge;
+pub mod prior;
 pub mod seats;
+pub mod share;
 pub mod sketch;
 pub mod statistics;
 
@@ -27,4 +29,6 @@ pub use fold::{FoldCounts, fold};
 pub use key::{Environment, ProgramKey};
 pub use memory_bus::MemoryBus;
 pub use merge::{MergeCounts, MergeError, merge};
+pub use prior::prior;
+pub use share::{Lack, Turn, trial_of};
 pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};
