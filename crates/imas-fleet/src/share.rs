@@ -24,7 +24,7 @@ pub struct Lack {
 
 /// Who asks, and when.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Turn<'a> {
+pub struct TrialTurn<'a> {
     /// The host.
     pub host: &'a str,
     /// The subject of the program.
@@ -38,9 +38,10 @@ pub struct Turn<'a> {
 }
 
 /// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none.
-pub fn trial_of<'a>(turn: &Turn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
+pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
     let lacking: Vec<&Lack> = lacks.iter().filter(|lack| lack.need > 0).collect();
-    if lacking.is_empty() || !is_in_trial(turn) {
+    let need = lacking.iter().map(|lack| f64::from(lack.need)).sum();
+    if lacking.is_empty() || !is_in_trial(turn, need) {
         return None;
     }
     // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights wins.
@@ -49,15 +50,15 @@ pub fn trial_of<'a>(turn: &Turn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
     best.map(|lack| lack.candidate.as_str())
 }
 
-/// Whether the host is among those that are in a trial.
-fn is_in_trial(turn: &Turn<'_>) -> bool {
+/// Whether the host is among those that are in a trial: not more than are needed.
+fn is_in_trial(turn: &TrialTurn<'_>, need: f64) -> bool {
     let hosts = f64::from(turn.hosts.max(1));
-    let share = turn.share.clamp(0.0, 1.0).max(LEAST_HOSTS / hosts);
+    let share = turn.share.clamp(0.0, 1.0).min(need / hosts).max(LEAST_HOSTS / hosts);
     turn.share > 0.0 && unit(turn, "") < share
 }
 
 /// A number above 0 and up to 1 by chance, which depends on all of these.
-fn unit(turn: &Turn<'_>, candidate: &str) -> f64 {
+fn unit(turn: &TrialTurn<'_>, candidate: &str) -> f64 {
     let [a, b, c, d, e, f, g, h, ..] =
         hash(&["share", turn.host, turn.subject, &turn.epoch.to_string(), candidate]);
     let bits = u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 11;
@@ -74,8 +75,8 @@ mod tests {
         needs.iter().map(|(name, need)| Lack { candidate: (*name).to_owned(), need: *need }).collect()
     }
 
-    fn turn<'a>(host: &'a str, epoch: u64, hosts: u32) -> Turn<'a> {
-        Turn { host, subject: "program.environment", epoch, hosts, share: USUAL_SHARE }
+    fn turn<'a>(host: &'a str, epoch: u64, hosts: u32) -> TrialTurn<'a> {
+        TrialTurn { host, subject: "program.environment", epoch, hosts, share: USUAL_SHARE }
     }
 
     fn tried(hosts: u32, epoch: u64, lacks: &[Lack]) -> BTreeMap<String, u32> {
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn of_a_thousand_hosts_a_twentieth_is_in_a_trial_and_each_gets_its_turn() {
-        let lacks = lacks(&[("jemalloc", 8), ("hoard", 8), ("done", 0)]);
+        let lacks = lacks(&[("jemalloc", 80), ("hoard", 80), ("done", 0)]);
         let mut all: u32 = 0;
         for epoch in 0..100 {
             let now: u32 = tried(1000, epoch, &lacks).values().sum();
@@ -106,13 +107,20 @@ mod tests {
 
     #[test]
     fn candidates_are_tried_as_they_are_needed() {
-        let lacks = lacks(&[("jemalloc", 12), ("hoard", 3), ("done", 0)]);
+        let lacks = lacks(&[("jemalloc", 120), ("hoard", 30), ("done", 0)]);
         let mut all: BTreeMap<String, u32> = BTreeMap::new();
         for epoch in 0..100 {
             tried(1000, epoch, &lacks).into_iter().for_each(|(name, n)| *all.entry(name).or_insert(0) += n);
         }
         let ratio = f64::from(all["jemalloc"]) / f64::from(all["hoard"]);
         assert!((3.4..4.7).contains(&ratio) && !all.contains_key("done"), "{all:?}");
+    }
+
+    #[test]
+    fn no_more_hosts_try_than_are_needed() {
+        let lacks = lacks(&[("jemalloc", 8), ("hoard", 4)]);
+        let all: u32 = (0..50).map(|epoch| tried(1000, epoch, &lacks).values().sum::<u32>()).sum();
+        assert!((480..720).contains(&all), "{all}");
     }
 
     #[test]
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn nothing_is_tried_that_is_not_lacking_and_nobody_who_does_not_want_to() {
         assert!(tried(1000, 0, &lacks(&[("jemalloc", 0)])).is_empty());
-        let off = Turn { share: 0.0, ..turn("a", 0, 1) };
+        let off = TrialTurn { share: 0.0, ..turn("a", 0, 1) };
         assert_eq!(trial_of(&off, &lacks(&[("jemalloc", 4)])), None);
     }
 }
