@@ -21,7 +21,8 @@ pub const MOST_PAIRS: u32 = 4;
 const MOST_FREEDOM: f64 = 8.0;
 /// With fewer groups the fleet proves nothing.
 pub const LEAST_GROUPS: usize = 5;
-/// Share of the groups that may lie, always in the candidate's favour: so many of the best are left out.
+/// Share of the hosts that may lie. All of them may have spoken, while few of the others have: so many of the groups
+/// that praise a candidate most are left out.
 const LIARS: f64 = 0.10;
 /// A candidate is quarantined when it crashed the program in this number of groups.
 pub const CRASHED_GROUPS: u32 = 3;
@@ -39,6 +40,8 @@ const LEAST_ERROR: f64 = 0.001;
 pub struct FleetPrior {
     /// Hosts that reported, roughly.
     pub hosts: u32,
+    /// Of how many of them figures count.
+    pub heard: u32,
     /// Scatter of single runs, where known.
     pub scatter: Option<FleetScatter>,
     /// Candidates, each version of an allocator being one.
@@ -113,7 +116,11 @@ impl FleetPrior {
                 |one: &&FleetCandidate| one.name == candidate.name && one.version == candidate.version;
             self.candidates.iter().find(is_it).cloned().unwrap_or_default()
         };
-        FleetEvidence { candidates: candidates.iter().map(of).collect(), scatter: self.scatter }
+        FleetEvidence {
+            candidates: candidates.iter().map(of).collect(),
+            heard: self.heard,
+            scatter: self.scatter,
+        }
     }
 
     /// Groups in which the candidate crashed the program; None where it is not quarantined for that.
@@ -130,18 +137,21 @@ impl FleetCandidate {
         RobustFigure::of(&self.gains(w))
     }
 
-    /// The same without the groups that praise it most: a tenth of them may lie.
-    pub fn surest_gain(&self, w: f64) -> Option<RobustFigure> {
+    /// The same without the groups that praise it most: of `heard` hosts a tenth may lie. None where no more have
+    /// spoken than those.
+    pub fn surest_gain(&self, w: f64, heard: u32) -> Option<RobustFigure> {
         let mut gains = self.gains(w);
         gains.sort_unstable_by(f64::total_cmp);
-        gains.truncate(gains.len() - liars(gains.len()));
+        gains.truncate(gains.len().saturating_sub(liars(heard)));
         RobustFigure::of(&gains)
     }
 
     /// Whether the fleet alone proves a gain of at least `margin`, with error probability `tail`.
-    pub fn proves(&self, w: f64, margin: f64, tail: f64) -> bool {
-        let is_proof = |gain: RobustFigure| gain.value >= margin && gain.value > gain.bound(tail);
-        self.groups.len() >= LEAST_GROUPS && self.surest_gain(w).is_some_and(is_proof)
+    pub fn proves(&self, w: f64, margin: f64, tail: f64, heard: u32) -> bool {
+        let is_proof = |gain: RobustFigure| {
+            gain.groups >= LEAST_GROUPS && gain.value >= margin && gain.value > gain.bound(tail)
+        };
+        self.surest_gain(w, heard).is_some_and(is_proof)
     }
 
     /// Whether it gives no figures for the program.
@@ -173,10 +183,10 @@ impl FleetCandidate {
     }
 }
 
-/// Greatest number of lying groups among these that is allowed for.
+/// Greatest number of liars among these hosts that is allowed for.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn liars(groups: usize) -> usize {
-    ((groups as f64 * LIARS).ceil() as usize).min(groups.saturating_sub(1))
+pub fn liars(heard: u32) -> usize {
+    (f64::from(heard) * LIARS).ceil() as usize
 }
 
 /// The prior, arranged as the board is: one entry for each candidate.
@@ -184,6 +194,8 @@ fn liars(groups: usize) -> usize {
 pub struct FleetEvidence {
     /// By candidate; without groups where nothing is known.
     pub candidates: Vec<FleetCandidate>,
+    /// Hosts of which figures count.
+    pub heard: u32,
     /// Scatter of single runs.
     pub scatter: Option<FleetScatter>,
 }
@@ -225,14 +237,15 @@ mod tests {
     #[test]
     fn a_tenth_of_the_groups_may_lie() {
         let mut cpu = vec![0.03; 20];
-        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05));
+        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
         cpu[0] = -2.0;
         cpu[1] = -2.0;
-        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05));
-        let surest = candidate(&cpu).surest_gain(1.0).unwrap();
+        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
+        let surest = candidate(&cpu).surest_gain(1.0, 20).unwrap();
         assert!((surest.value + 0.03).abs() < 1e-12 && surest.groups == 18, "{surest:?}");
-        assert!(candidate(&[-0.10, -0.101, -0.102, -0.099, -0.1]).proves(1.0, 0.02, 0.01));
-        assert!(!candidate(&[-0.10; 4]).proves(1.0, 0.02, 0.01), "too few groups");
+        assert!(candidate(&[-0.10, -0.101, -0.102, -0.099, -0.1, -0.1]).proves(1.0, 0.02, 0.01, 6));
+        assert!(!candidate(&[-0.10; 5]).proves(1.0, 0.02, 0.01, 6), "too few groups");
+        assert!(!candidate(&[-2.0; 10]).proves(1.0, 0.02, 0.01, 100), "all of them may lie");
     }
 
     #[test]

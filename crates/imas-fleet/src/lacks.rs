@@ -6,7 +6,7 @@
 
 use imas_core::adaptive::Settings;
 use imas_core::adaptive::worth::Belief;
-use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS};
+use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS, liars};
 
 use crate::share::Lack;
 
@@ -27,20 +27,24 @@ pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Setting
     let known: Vec<&FleetCandidate> = candidates.iter().map(of).collect();
     let need = |i: usize| match known[i] {
         one if one.crashed_groups >= CRASHED_GROUPS || one.is_void() => 0,
-        one if one.groups.len() < LEAST_GROUPS => wanted(one),
-        one if WEIGHTS.iter().any(|&w| is_open(&known, i, w, settings)) => wanted(one),
+        one if one.groups.len() < LEAST_GROUPS => wanted(one, prior.heard),
+        one if WEIGHTS.iter().any(|&w| is_open(&known, i, (w, prior.heard), settings)) => {
+            wanted(one, prior.heard)
+        }
         _ => 0,
     };
     let lack = |(i, (name, _)): (usize, &(&str, &str))| Lack { candidate: (*name).to_owned(), need: need(i) };
     candidates.iter().enumerate().map(lack).collect()
 }
 
-fn wanted(one: &FleetCandidate) -> u32 {
-    WANTED.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))
+/// Beyond those that may lie.
+fn wanted(one: &FleetCandidate, heard: u32) -> u32 {
+    let all = WANTED + u32::try_from(liars(heard)).unwrap_or(u32::MAX);
+    all.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))
 }
 
 /// Whether further trials of a candidate may change what hosts pick at this weight.
-fn is_open(known: &[&FleetCandidate], i: usize, w: f64, settings: &Settings) -> bool {
+fn is_open(known: &[&FleetCandidate], i: usize, (w, heard): (f64, u32), settings: &Settings) -> bool {
     let Some(gain) = known[i].gain(w) else { return true };
     let margin = settings.margin(w);
     let others = known.iter().enumerate().filter(|&(j, one)| j != i && one.groups.len() >= LEAST_GROUPS);
@@ -50,7 +54,7 @@ fn is_open(known: &[&FleetCandidate], i: usize, w: f64, settings: &Settings) -> 
     let lead = Belief { mean: gain.value - best, variance: gain.error.powi(2) + of_best.powi(2) };
     let lag = Belief { mean: -lead.mean, ..lead };
     let tail = (1.0 - settings.confidence) / known.len() as f64;
-    let is_chosen = lag.upside() < PRICE && known[i].proves(w, margin, tail);
+    let is_chosen = lag.upside() < PRICE && known[i].proves(w, margin, tail, heard);
     lead.upside() >= PRICE && !is_chosen
 }
 

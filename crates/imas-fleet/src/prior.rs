@@ -4,6 +4,7 @@
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, FleetScatter, GroupDifference};
 use imas_core::stats::median;
 
+use crate::group::HEARD;
 use crate::seats::{Seat, Seats};
 use crate::statistics::{CandidateStatistics, FleetStatistics};
 
@@ -11,6 +12,7 @@ use crate::statistics::{CandidateStatistics, FleetStatistics};
 pub fn prior(statistics: &FleetStatistics) -> FleetPrior {
     FleetPrior {
         hosts: statistics.hosts.hosts(),
+        heard: statistics.hosts.hosts().min(HEARD),
         scatter: scatter(&statistics.residual),
         candidates: statistics.candidates.iter().map(candidate).collect(),
     }

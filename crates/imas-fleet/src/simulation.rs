@@ -73,7 +73,9 @@ pub struct FleetOutcome {
     pub epochs: u64,
     /// Greatest number of hosts in a trial in one epoch.
     pub busiest: u64,
-    /// Aggregates, and their bytes.
+    /// First messages of hosts, contained in `messages`.
+    pub greetings: u64,
+    /// Aggregates.
     pub messages: u64,
     /// Bytes of them.
     pub bytes: u64,
@@ -110,6 +112,9 @@ struct Fleet<'a> {
 pub fn simulate(plan: &SimulatedFleet, program: &SimulatedProgram) -> Option<FleetOutcome> {
     let mut fleet = Fleet::new(plan, program)?;
     for epoch in 0..MOST_EPOCHS {
+        if epoch == 0 {
+            fleet.greet();
+        }
         fleet.lie(epoch);
         if fleet.epoch(epoch) == 0 && fleet.is_settled() {
             break;
@@ -217,6 +222,15 @@ impl<'a> Fleet<'a> {
             cpu: self.plan.spread.cpu * normal(&mut random),
             memory: self.plan.spread.memory * normal(&mut random),
         }
+    }
+
+    /// Hosts that run the program say so once: how many may lie follows from how many there are.
+    fn greet(&mut self) {
+        for number in self.plan.liars + self.plan.silent..self.plan.hosts {
+            self.publish(&host_name(number), 0, &[]);
+        }
+        self.outcome.greetings = self.outcome.messages;
+        self.fold();
     }
 
     fn lie(&mut self, epoch: u64) {

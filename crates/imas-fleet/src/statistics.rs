@@ -153,6 +153,7 @@ impl FleetStatistics {
         let place = |name: &str| Place::of(&aggregate.host, &program, name);
         self.folded += 1;
         self.hosts.add(&aggregate.host);
+        let hosts = self.hosts.hosts();
         let [x, y] =
             [aggregate.residual.xx, aggregate.residual.yy].map(|sum| (sum / aggregate.freedom).sqrt());
         self.residual.add(place(RESIDUAL), whole(aggregate.freedom), x, y);
@@ -161,9 +162,12 @@ impl FleetStatistics {
                 continue;
             }
             let (folded, place) = (self.folded, place(name));
+            if !place.is_heard(hosts) && new.crashes == 0 {
+                continue;
+            }
             if let Some(candidate) = self.entry(name, &new.version, place.group) {
                 candidate.reported_at = folded;
-                candidate.add(new, &aggregate.host, place);
+                candidate.add(new, &aggregate.host, place, hosts);
             }
         }
     }
@@ -217,8 +221,10 @@ impl CandidateStatistics {
         }
     }
 
-    fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place) {
-        self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+    fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place, hosts: u32) {
+        if place.is_heard(hosts) {
+            self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+        }
         if new.void > 0 {
             self.void.insert(group_of(host));
         }
