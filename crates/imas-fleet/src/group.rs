@@ -71,6 +71,11 @@ impl GroupSet {
         self.0.count_ones()
     }
 
+    /// The only one; None where there are more or none.
+    pub fn only(self) -> Option<usize> {
+        (self.len() == 1).then(|| self.0.trailing_zeros() as usize)
+    }
+
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

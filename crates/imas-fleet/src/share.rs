@@ -37,27 +37,30 @@ pub struct TrialTurn<'a> {
     pub share: f64,
 }
 
-/// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none.
+/// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none. Only hosts
+/// that are heard of a candidate try it.
 pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
-    let mut lacking: Vec<&Lack> = lacks.iter().filter(|lack| lack.need > 0).collect();
-    let need = lacking.iter().map(|lack| f64::from(lack.need)).sum();
-    let asked = lacking.len() as f64 * f64::from(turn.hosts.clamp(1, HEARD));
+    let lacking = || lacks.iter().filter(|lack| lack.need > 0);
+    let need: f64 = lacking().map(|lack| f64::from(lack.need)).sum();
     let program = turn.subject.split('.').next().unwrap_or_default();
-    lacking.retain(|lack| is_heard(turn.host, program, &lack.candidate, turn.hosts));
-    if lacking.is_empty() || !is_in_trial(turn, need, asked) {
-        return None;
-    }
+    let is_chosen = |lack: &&Lack| {
+        is_heard(turn.host, program, &lack.candidate, turn.hosts)
+            && unit(turn, &lack.candidate) <= chance(turn, lack, need)
+    };
     // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights wins.
     let score = |lack: &Lack| unit(turn, &lack.candidate).ln() / f64::from(lack.need);
-    let best = lacking.into_iter().max_by(|a, b| score(a).total_cmp(&score(b)));
+    let best = lacking().filter(is_chosen).max_by(|a, b| score(a).total_cmp(&score(b)));
     best.map(|lack| lack.candidate.as_str())
 }
 
-/// Whether the host is among those that are in a trial: not more than are needed. About `asked` hosts ask.
-fn is_in_trial(turn: &TrialTurn<'_>, need: f64, asked: f64) -> bool {
-    let hosts = f64::from(turn.hosts.max(1));
-    let in_trial = (turn.share.clamp(0.0, 1.0) * hosts).min(need).max(LEAST_HOSTS);
-    turn.share > 0.0 && unit(turn, "") <= in_trial / asked.min(hosts)
+/// Chance that one of the hosts that are heard of it tries the candidate now: as many hosts as may be in a trial, but no
+/// more than are needed, and of these the candidate's part.
+fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
+    if turn.share <= 0.0 || turn.hosts <= 1 {
+        return if turn.share > 0.0 { 1.0 } else { 0.0 };
+    }
+    let in_trial = (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS);
+    in_trial * f64::from(lack.need) / need / f64::from(turn.hosts.min(HEARD))
 }
 
 /// A number above 0 and up to 1 by chance, which depends on all of these.

@@ -54,6 +54,8 @@ pub struct SimulatedFleet {
     pub hosts: u32,
     /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the others.
     pub liars: u32,
+    /// Whether these do lie: they are silent otherwise.
+    pub lies: bool,
     /// How many never publish.
     pub silent: u32,
     /// How hosts differ.
@@ -101,7 +103,6 @@ struct Fleet<'a> {
     settings: Settings,
     candidates: Vec<Candidate>,
     truth: Vec<Point>,
-    random: ChaCha8Rng,
     hosts: BTreeMap<u32, Host>,
     statistics: FleetStatistics,
     waiting: Vec<(u64, Vec<u8>)>,
@@ -142,7 +143,6 @@ impl<'a> Fleet<'a> {
             settings: Settings { seed: plan.seed, ..Settings::default() },
             candidates,
             truth,
-            random: ChaCha8Rng::seed_from_u64(plan.seed),
             hosts: BTreeMap::new(),
             statistics: FleetStatistics::new(key, environment),
             waiting: vec![],
@@ -196,8 +196,12 @@ impl<'a> Fleet<'a> {
 
     /// A host tries a candidate beside `system`, and publishes the difference.
     fn trial(&mut self, number: u32, at: usize) {
-        let round = &self.program.rounds[self.random.random_range(0..self.program.rounds.len())];
         let own = self.own(number, at);
+        // What a host draws does not depend on what others do.
+        let tried = self.hosts.get(&number).map_or(0, |host| host.batch);
+        let mut random = ChaCha8Rng::seed_from_u64(self.plan.seed ^ u64::from(number) << 8);
+        random.set_stream(2 + tried);
+        let round = &self.program.rounds[random.random_range(0..self.program.rounds.len())];
         let Some((system, point)) = round[0].zip(round[at]) else { return };
         let point = Point { cpu: point.cpu + own.cpu, memory: point.memory + own.memory };
         let fresh = || Host { name: host_name(number), trials: vec![], batch: 0 };
@@ -234,7 +238,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn lie(&mut self, epoch: u64) {
-        if epoch >= LYING_EPOCHS {
+        if epoch >= LYING_EPOCHS || !self.plan.lies {
             return;
         }
         let score = |i: &usize| self.truth[*i].score(self.plan.w);

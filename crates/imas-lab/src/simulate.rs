@@ -59,6 +59,10 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
             },
         ));
     }
+    if args.fleet {
+        output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let contenders = match named.as_slice() {
         [] => baselines().into_iter().filter(|one| source.knows(one)).collect(),
         _ => named,
