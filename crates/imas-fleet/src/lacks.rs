@@ -11,7 +11,7 @@ use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_G
 use crate::share::Lack;
 
 /// Groups that are wanted at most.
-pub const WANTED: u32 = 40;
+pub const WANTED: u32 = 20;
 /// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
 const PRICE: f64 = 0.006;
 /// Weights of CPU that hosts judge by: leanest, balanced, fastest.
@@ -88,9 +88,9 @@ mod tests {
             candidate("open", 10, -0.19, 0.10),
             crashed,
         ];
-        assert_eq!(needs(all), [30, 0, 40, 30, 0], "the best is not known among the first and the fourth");
+        assert_eq!(needs(all), [10, 0, 20, 10, 0], "the best is not known among the first and the fourth");
         let all = vec![candidate("proven", 10, -0.20, 0.01), candidate("worse", 10, 0.10, 0.01)];
         assert_eq!(needs(all), [0, 0]);
-        assert_eq!(needs(vec![candidate("alike", 40, 0.0, 0.2)]), [0], "enough have tried it");
+        assert_eq!(needs(vec![candidate("alike", 20, 0.0, 0.2)]), [0], "enough have tried it");
     }
 }

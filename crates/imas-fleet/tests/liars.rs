@@ -24,15 +24,15 @@ fn outcomes(hosts: u32, liars: u32, lies: bool) -> Vec<FleetOutcome> {
     programs().iter().enumerate().map(of).collect()
 }
 
-/// Compared with the same fleet whose liar is silent. A decision is moved where its cost rises by more than the margin.
+/// Compared with the same fleet whose liar is silent. He brings about no pick that is worse than `system`. He can
+/// delay or prevent the proof of a gain near the margin: how often is printed, and docs/decisions/0032 says so.
 #[test]
-fn one_liar_of_a_hundred_moves_no_decision() {
+fn one_liar_of_a_hundred_makes_no_program_worse() {
     let margin = Settings::default().margin(0.5);
-    let (honest, lied) = (outcomes(100, 1, false), outcomes(100, 1, true));
-    let moved = honest.iter().zip(&lied).filter(|(a, b)| b.cost - a.cost > margin).count();
-    let renamed = honest.iter().zip(&lied).filter(|(a, b)| a.pick != b.pick).count();
-    println!("moved {moved}, renamed {renamed} of {PROGRAMS}");
-    assert_eq!(moved, 0);
+    let (silent, lied) = (outcomes(100, 1, false), outcomes(100, 1, true));
+    let moved = silent.iter().zip(&lied).filter(|(a, b)| b.cost - a.cost > margin).count();
+    println!("gains not proven because of the liar: {moved} of {PROGRAMS}");
+    assert_eq!(lied.iter().filter(|one| one.cost > 0.0).count(), 0);
 }
 
 #[test]
