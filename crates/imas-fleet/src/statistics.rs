@@ -153,7 +153,7 @@ impl FleetStatistics {
     pub(crate) fn add(&mut self, aggregate: &Aggregate) {
         let program = self.program.as_str().to_owned();
         let place = |name: &str| Place::of(&aggregate.host, &program, name);
-        self.folded += 1;
+        self.folded = self.folded.saturating_add(1); // it may come from hostile bytes
         self.hosts.add(&aggregate.host);
         let hosts = self.hosts.hosts();
         let [x, y] =
