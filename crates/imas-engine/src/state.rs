@@ -72,6 +72,7 @@ impl ProgramState {
             limits,
             now_unix_s,
             machine: &self.machine,
+            fleet: None,
         };
         ProfileView::under(&history, policy)
     }

@@ -12,10 +12,26 @@
 pub mod aggregate;
 pub mod bus;
 pub mod exchange;
+pub mod fold;
+pub mod group;
 pub mod key;
+pub mod lacks;
+pub mod memory_bus;
+pub mod merge;
+pub mod prior;
+pub mod seats;
+pub mod share;
+pub mod simulation;
+pub mod sketch;
 pub mod statistics;
 
-pub use aggregate::{Aggregate, CandidateAggregate};
+pub use aggregate::{Aggregate, BadAggregate, CandidateAggregate};
 pub use bus::{BusError, FleetBus, Revision, Stored};
+pub use fold::{FoldCounts, fold};
 pub use key::{Environment, ProgramKey};
-pub use statistics::FleetStatistics;
+pub use lacks::lacks;
+pub use memory_bus::MemoryBus;
+pub use merge::{MergeCounts, MergeError, merge};
+pub use prior::prior;
+pub use share::{Lack, TrialTurn, trial_of};
+pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};
