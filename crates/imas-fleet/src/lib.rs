@@ -12,6 +12,7 @@
 pub mod aggregate;
 pub mod bus;
 pub mod exchange;
+mod folder;
 pub mod key;
 pub mod statistics;
 
