@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::known_of;
@@ -62,7 +63,29 @@ impl ProgramState {
     /// The profile at `now_unix_s`, in seconds since 1970.
     #[must_use]
     pub fn profile(&self, policy: &Policy, limits: Limits, now_unix_s: f64) -> ProfileView {
-        let history = History {
+        ProfileView::under(&self.history(limits, now_unix_s), policy)
+    }
+
+    /// What its trials show, trial by trial, as [`host_evidence`].
+    #[must_use]
+    pub fn evidence(
+        &self,
+        settings: &Settings,
+        limits: Limits,
+        now_unix_s: f64,
+        is_last_complete: bool,
+    ) -> HostEvidence {
+        host_evidence(&self.history(limits, now_unix_s), settings, is_last_complete)
+    }
+
+    /// Its candidates: the indices of [`Self::evidence`].
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    fn history(&self, limits: Limits, now_unix_s: f64) -> History<'_> {
+        History {
             records: &self.records,
             candidates: &self.candidates,
             build_id: &self.build_id,
@@ -72,7 +95,6 @@ impl ProgramState {
             limits,
             now_unix_s,
             machine: &self.machine,
-        };
-        ProfileView::under(&history, policy)
+        }
     }
 }
