@@ -21,6 +21,9 @@ use crate::statistics;
 const OUTBOX: &str = "outbox";
 const INBOX: &str = "inbox";
 const WANTED: &str = "wanted.json";
+const AGENT: &str = "agent.json";
+/// Greatest size of `agent.json` in bytes.
+const MOST_OF_AGENT: usize = 64 << 10;
 /// Greatest size of `wanted.json` in bytes.
 const MOST_WANTED: usize = 4 << 20;
 
@@ -133,6 +136,14 @@ impl Exchange {
             Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
             None => Ok(Wanted::default()),
         }
+    }
+
+    /// What the agent says of itself; `None` where it says nothing.
+    ///
+    /// # Errors
+    /// As [`Exchange::delivered`].
+    pub fn agent(&self) -> io::Result<Option<Vec<u8>>> {
+        Folder::open(&self.folder)?.read(AGENT, MOST_OF_AGENT)
     }
 
     /// Writes the statistics of a subject.

@@ -12,8 +12,8 @@
 pub mod aggregate;
 pub mod bus;
 pub mod exchange;
-mod folder;
 pub mod fold;
+mod folder;
 pub mod group;
 pub mod key;
 pub mod memory_bus;

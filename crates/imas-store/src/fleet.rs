@@ -198,6 +198,25 @@ impl Store {
         Ok(self.connection().prepare_cached(sql)?.execute([most])? as u64)
     }
 
+    /// Number of messages that are not written yet.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn count_messages(&self) -> Result<u64, StoreError> {
+        let mut statement = self.connection().prepare_cached("SELECT count(*) FROM fleet_message")?;
+        Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.cast_unsigned())
+    }
+
+    /// Forgets what the fleet said of the program as anything but that subject.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn keep_statistics_of(&self, program: RowId, subject: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM fleet_statistics WHERE program = ?1 AND subject <> ?2";
+        self.connection().prepare_cached(sql)?.execute(params![program, subject])?;
+        Ok(())
+    }
+
     /// Stores what the fleet said of a program, in place of what it said before.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod departed;
 mod emergency;
 mod ended;
 mod exclusions;
+mod fleet;
 mod folders;
 mod harm;
 mod ineligible;
