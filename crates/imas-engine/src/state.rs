@@ -7,7 +7,8 @@ use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::known_of;
-use imas_core::{Candidate, History, ProfileView, TrialRecord};
+use imas_core::{Candidate, FleetPrior, History, ProfileView, TrialRecord};
+use imas_fleet::FleetStatistics;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
@@ -26,6 +27,8 @@ pub struct ProgramState {
     pinned: Option<String>,
     excluded: bool,
     unblocked_at: BTreeMap<String, f64>,
+    /// What other hosts measured, where imasd takes part in a fleet that knows the program.
+    fleet: Option<FleetPrior>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
     pub machine: String,
 }
@@ -52,6 +55,7 @@ impl ProgramState {
             records,
             candidates,
             pinned,
+            fleet: fleet_prior(store, &program)?,
             excluded: store.is_excluded(&program.path, &program.detail)?,
             unblocked_at: store.unblocked(program.id)?,
             build_id: build_id.to_owned(),
@@ -95,6 +99,14 @@ impl ProgramState {
             limits,
             now_unix_s,
             machine: &self.machine,
+            fleet: self.fleet.as_ref(),
         }
     }
+}
+
+/// What the fleet said of the program, as imasd has taken it over: `imas` explains by the same.
+fn fleet_prior(store: &Store, program: &StoredProgram) -> Result<Option<FleetPrior>, StoreError> {
+    let said = store.statistics(program.id)?;
+    let read = said.and_then(|said| FleetStatistics::read_of(&said.subject, said.statistics.as_bytes()).ok());
+    Ok(read.map(|statistics| imas_fleet::prior(&statistics)))
 }

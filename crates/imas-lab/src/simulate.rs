@@ -152,6 +152,7 @@ fn store(context: &Context) -> Result<Source> {
             limits: context.limits,
             now_unix_s: imas_linux::clock::now_unix_s(),
             machine: "",
+            fleet: None,
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

@@ -65,6 +65,7 @@ impl AdaptiveState {
         if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
+        board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
         Self {
             board,
             settings: *settings,
@@ -136,7 +137,8 @@ impl AdaptiveState {
 
     /// When the settled answer is retested, seconds since the epoch; None where nothing is to be watched.
     fn watch_at_s(&self, pick: usize, w: f64) -> Option<f64> {
-        if pick == self.board.system {
+        // Without any trial of its own a host goes by the fleet, which watches ([`crate::fleet_prior`]).
+        if pick == self.board.system || self.board.trials() == 0 {
             return None;
         }
         let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);

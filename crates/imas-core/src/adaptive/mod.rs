@@ -19,6 +19,9 @@
 //!   empirical Bayes methods", SAGMB 3, 2004);
 //! - its posterior lead is positive with the same confidence ([`mod@judge`]'s `proof`).
 //!
+//! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove a
+//! candidate by a robust figure of its own.
+//!
 //! The prior from other programs decides which candidates are eliminated. It is never used to prove a
 //! difference.
 //!
