@@ -7,6 +7,7 @@
 //! - [`state`]: everything that a decision about one program depends on, from the store to the profile
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
+//! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`seconds`]: the range of a configured duration
 //! - [`exclusions`]: programs that nobody is to change unasked
 //! - [`daemon_status`]: what imasd reports about itself
@@ -30,6 +31,7 @@ pub mod context;
 pub mod daemon_status;
 pub mod exclusions;
 pub mod flags;
+pub mod fleet_key;
 pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;

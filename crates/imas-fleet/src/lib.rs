@@ -13,6 +13,7 @@ pub mod aggregate;
 pub mod bus;
 pub mod exchange;
 pub mod fold;
+mod folder;
 pub mod group;
 pub mod key;
 pub mod lacks;

@@ -21,6 +21,7 @@ mod daemon;
 mod departed;
 mod emergency;
 mod ended;
+mod fleet;
 mod folders;
 mod harm;
 mod ineligible;

@@ -190,6 +190,30 @@ pub(crate) fn replayed(
     points(&made, !same_work(&made)).into_iter().zip(made.iter().map(counted)).collect()
 }
 
+/// A trial of a round, with its name.
+pub(super) struct NumberedTrial {
+    pub(super) trial_id: String,
+    pub(super) judged: JudgedTrial,
+}
+
+/// The rounds as the policy divides the trials, with the name of each trial.
+pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec<Vec<NumberedTrial>> {
+    let made = made(history, settings);
+    let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+    let spans: Vec<Span> = made.iter().map(Made::span).collect();
+    let ends = |from, at| ends(&made, (from, at), system, settings);
+    let judged = points(&made, !same_work(&made));
+    let divided = rounds(&judged, &spans, ends, system);
+    // The division keeps each trial as it is. Two that are equal in all are alike for whoever asks.
+    let mut unnamed: Vec<Option<JudgedTrial>> = judged.into_iter().map(Some).collect();
+    let mut named = |judged: JudgedTrial| {
+        let at = unnamed.iter().position(|trial| *trial == Some(judged))?;
+        unnamed[at] = None;
+        Some(NumberedTrial { trial_id: made[at].record.sample.trial_id.clone(), judged })
+    };
+    divided.into_iter().map(|round| round.trials.into_iter().filter_map(&mut named).collect()).collect()
+}
+
 /// A trial of a candidate, and what it cost if it yielded figures.
 struct Made<'a> {
     candidate: usize,

@@ -41,10 +41,12 @@
 //! - [`worth`]: what further trials of a candidate are worth
 //! - [`mod@judge`]: which candidates are eliminated, which trial is next, which candidate is picked
 //! - [`mod@expected`]: expected gain of each pick
+//! - [`evidence`]: what the trials show, trial by trial, for other hosts
 //! - [`overrides`]: the policy's settings in a configuration file
 
 pub mod adaptive_state;
 pub mod board;
+pub mod evidence;
 pub mod expected;
 pub mod judge;
 pub mod noise;
@@ -59,7 +61,8 @@ pub mod weight;
 pub mod worth;
 
 pub use adaptive_state::{AdaptiveState, Due, Expired};
-pub use board::Board;
+pub use board::{Board, Residue};
+pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
 pub use judge::{Judgement, Proof, Role, Standing, Status, judge};
 pub use overrides::Overrides;
