@@ -13,9 +13,11 @@ pub mod aggregate;
 pub mod bus;
 pub mod exchange;
 pub mod key;
+pub mod record;
 pub mod statistics;
 
 pub use aggregate::{Aggregate, CandidateAggregate};
 pub use bus::{BusError, FleetBus, Revision, Stored};
 pub use key::{Environment, ProgramKey};
+pub use record::AgentRecord;
 pub use statistics::FleetStatistics;
