@@ -121,7 +121,7 @@ impl Agent {
                         return refused;
                     }
                     self.connected(connection);
-                    inbox.forget_revisions();
+                    inbox.read_anew();
                 }
                 Event::Disconnected => {
                     self.journal.note(|record| record.connected_since_unix_s = None);

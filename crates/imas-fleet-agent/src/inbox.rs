@@ -3,6 +3,7 @@
 //! when a connection is made and every 10 to 30 minutes, which repairs that. No consumer on the server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::names;
 
 /// How often `wanted.json` is looked at.
 const LOOK: Duration = Duration::from_millis(500);
+/// All hosts of a server that is lost come back at once: each reads within this time, seconds.
+const AFTER_RECONNECT_S: f64 = 5.0;
 /// Most subjects; what is wanted beyond them is left out.
 const MOST: usize = 10_000;
 
@@ -30,13 +33,15 @@ pub struct Inbox {
     journal: Journal,
     /// Revision of what was written last, by subject, in this connection.
     revisions: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// Pushed statistics may have been missed.
+    is_stale: Arc<AtomicBool>,
 }
 
 impl Inbox {
     /// The inbox of the exchange folder.
     #[must_use]
     pub fn new(exchange: Exchange, journal: Journal) -> Self {
-        Self { exchange, journal, revisions: Arc::default() }
+        Self { exchange, journal, revisions: Arc::default(), is_stale: Arc::default() }
     }
 
     /// Follows `wanted.json`, for ever. `refresh_s`: least and most seconds between two readings.
@@ -45,6 +50,9 @@ impl Inbox {
         let mut followed: BTreeMap<String, AbortHandle> = BTreeMap::new();
         let mut due = Instant::now();
         loop {
+            if self.is_stale.swap(false, Ordering::Relaxed) {
+                due = due.min(Instant::now() + Duration::from_secs_f64(between([0.0, AFTER_RECONNECT_S])));
+            }
             let wanted = self.wanted().unwrap_or_else(|| followed.keys().cloned().collect());
             followed.retain(|subject, task| wanted.contains(subject) || stopped(task));
             let new: Vec<String> = wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
@@ -66,8 +74,9 @@ impl Inbox {
         }
     }
 
-    /// Reads all anew at the next look: a connection was made, or the fleet was set up again.
-    pub fn forget_revisions(&self) {
+    /// Reads all anew soon: a connection was made, perhaps to a fleet that was set up again.
+    pub fn read_anew(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 

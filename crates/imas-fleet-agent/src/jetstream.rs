@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::context::{Context, Publish, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{
     DirectGetError, DirectGetErrorKind, RawMessageError, RawMessageErrorKind, Stream,
@@ -76,7 +77,7 @@ impl JetStreamBus {
     /// When it is not known to be on disk.
     pub async fn append(&self, subject: &str, id: &str, payload: Vec<u8>) -> Result<bool, PublishFailure> {
         let subject = names::aggregate_subject(subject, &self.host);
-        let message = Publish::build().payload(payload.into()).message_id(id).expected_stream(names::STREAM);
+        let message = PublishMessage::build().payload(payload.into()).message_id(id).expected_stream(names::STREAM);
         let sent = self.context.send_publish(subject, message).await.map_err(failure)?;
         Ok(sent.await.map_err(failure)?.duplicate)
     }
@@ -168,7 +169,7 @@ impl FleetBus for JetStreamBus {
         revision: Revision,
         value: Vec<u8>,
     ) -> Result<Revision, BusError> {
-        let message = Publish::build().payload(value.into()).expected_last_subject_sequence(revision);
+        let message = PublishMessage::build().payload(value.into()).expected_last_subject_sequence(revision);
         let key = names::statistics_subject(subject);
         let answer = match self.context.send_publish(key, message).await {
             Ok(sent) => sent.await,

@@ -74,7 +74,17 @@ impl FleetSettings {
     pub fn read(file: &Path) -> Result<Self> {
         let place = || file.display().to_string();
         let text = std::fs::read_to_string(file).with_context(place)?;
-        Self::parse(&text).with_context(place)
+        let mut settings = Self::parse(&text).with_context(place)?;
+        settings.begin_at(file.parent().unwrap_or(Path::new("")));
+        Ok(settings)
+    }
+
+    /// Relative paths are those beside the settings.
+    fn begin_at(&mut self, folder: &Path) {
+        let Self { ca, certificate, key, credentials, .. } = self;
+        for file in [ca, certificate, key, credentials].into_iter().flatten() {
+            *file = folder.join(&*file);
+        }
     }
 
     /// From the text of a file.
