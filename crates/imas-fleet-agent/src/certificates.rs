@@ -52,7 +52,8 @@ impl Authority {
         }
         let read = |file: &Path| fs::read_to_string(file).with_context(|| file.display().to_string());
         let key = KeyPair::from_pem(&read(&key_file)?).with_context(|| key_file.display().to_string())?;
-        let issuer = Issuer::from_ca_cert_pem(&read(&file)?, key).with_context(|| file.display().to_string())?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&read(&file)?, key).with_context(|| file.display().to_string())?;
         Ok(Self { issuer, file })
     }
 

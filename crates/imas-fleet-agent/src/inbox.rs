@@ -55,7 +55,8 @@ impl Inbox {
             }
             let wanted = self.wanted().unwrap_or_else(|| followed.keys().cloned().collect());
             followed.retain(|subject, task| wanted.contains(subject) || stopped(task));
-            let new: Vec<String> = wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
+            let new: Vec<String> =
+                wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
             for subject in &new {
                 match client.subscribe(format!("{}.{subject}", names::DECISIONS)).await {
                     Ok(pushed) => {

@@ -77,7 +77,8 @@ impl JetStreamBus {
     /// When it is not known to be on disk.
     pub async fn append(&self, subject: &str, id: &str, payload: Vec<u8>) -> Result<bool, PublishFailure> {
         let subject = names::aggregate_subject(subject, &self.host);
-        let message = PublishMessage::build().payload(payload.into()).message_id(id).expected_stream(names::STREAM);
+        let message =
+            PublishMessage::build().payload(payload.into()).message_id(id).expected_stream(names::STREAM);
         let sent = self.context.send_publish(subject, message).await.map_err(failure)?;
         Ok(sent.await.map_err(failure)?.duplicate)
     }
@@ -97,9 +98,9 @@ impl JetStreamBus {
 
     /// The payload, empty where its sender is not the one that it names: the fold passes over it.
     fn proven(&self, message: &StreamMessage) -> Vec<u8> {
-        let part = message.subject.rsplit('.').next().and_then(|part| part.parse().ok());
-        let sender: Option<Sender> = serde_json::from_slice(&message.payload).ok();
-        if sender.is_some_and(|sender| Some(names::part_of(&sender.host)) == part) {
+        let from = message.subject.rsplit('.').next();
+        let says: Option<Sender> = serde_json::from_slice(&message.payload).ok();
+        if says.is_some_and(|says| Some(says.host.as_str()) == from) {
             return message.payload.to_vec();
         }
         self.rejected.fetch_add(1, Ordering::Relaxed);
@@ -155,9 +156,7 @@ impl FleetBus for JetStreamBus {
             Ok(message) if is_removal(&message.headers) => {
                 Ok(Some(Stored { value: vec![], revision: message.sequence }))
             }
-            Ok(message) => {
-                Ok(Some(Stored { value: message.payload.to_vec(), revision: message.sequence }))
-            }
+            Ok(message) => Ok(Some(Stored { value: message.payload.to_vec(), revision: message.sequence })),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
         }
@@ -231,7 +230,9 @@ fn direct_error(error: DirectGetError) -> Option<BusError> {
 
 fn raw_error(error: RawMessageError) -> Option<BusError> {
     match error.kind() {
-        RawMessageErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::NO_MESSAGE_FOUND => None,
+        RawMessageErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
+            None
+        }
         RawMessageErrorKind::JetStream(refusal) => Some(BusError::Refused(refusal.to_string())),
         _ => Some(BusError::Disconnected(with_causes(&error))),
     }

@@ -67,7 +67,8 @@ impl Journal {
     pub fn write(&self) {
         let unfinished = self.file.with_extension("new");
         if let Ok(bytes) = serde_json::to_vec_pretty(&self.now()) {
-            let _ = std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, &self.file));
+            let _ =
+                std::fs::write(&unfinished, bytes).and_then(|()| std::fs::rename(&unfinished, &self.file));
         }
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::Result;
 use async_nats::{Client, Message};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use imas_fleet::{MergeCounts, merge};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::folding::{Folded, fold};
 use crate::inbox::between;
 use crate::jetstream::JetStreamBus;
 use crate::journal::Journal;
@@ -92,20 +92,20 @@ impl Merger {
         let changed: Vec<String> = changed.map(|(subject, _)| subject.clone()).collect();
         let failed = self.fold_all(changed).await;
         self.swept = counted;
-        failed.iter().for_each(|subject| drop(self.swept.remove(subject)));
+        self.swept.retain(|subject, _| !failed.contains(subject));
     }
 
     /// Folds these programs; those that could not be folded.
     async fn fold_all(&self, subjects: Vec<String>) -> Vec<String> {
         let one = |subject: String| async move {
-            let result = fold(&self.bus, &subject).await;
+            let result = merge(&self.bus, &subject).await;
             (subject, result)
         };
         let mut results = stream::iter(subjects).map(one).buffer_unordered(AT_ONCE);
         let mut failed = vec![];
         while let Some((subject, result)) = results.next().await {
             match result {
-                Ok(folded) => self.count(folded),
+                Ok(counts) => self.count(counts),
                 Err(error) => {
                     self.journal.error(&format!("{subject} cannot be folded: {error}"));
                     failed.push(subject);
@@ -115,11 +115,11 @@ impl Merger {
         failed
     }
 
-    fn count(&self, folded: Folded) {
+    fn count(&self, counts: MergeCounts) {
         self.journal.note(|record| {
-            record.folded += folded.aggregates;
-            record.conflicts += folded.conflicts;
-            record.rejected += folded.rejected;
+            record.folded += counts.folds.folded;
+            record.conflicts += counts.conflicts;
+            record.rejected += counts.folds.rejected;
         });
     }
 
@@ -132,7 +132,9 @@ impl Merger {
     }
 
     fn announce(&mut self, message: &Message) {
-        let Some(subject) = names::program_and_environment(names::AGGREGATES, &message.subject) else { return };
+        let Some(subject) = names::program_and_environment(names::AGGREGATES, &message.subject) else {
+            return;
+        };
         if self.waiting.len() < MOST_WAITING && self.is_mine(&subject) {
             let due = self.waiting.get(&subject).map_or_else(|| Instant::now() + LOOKS[0], |(due, _)| *due);
             self.waiting.insert(subject, (due.min(Instant::now() + LOOKS[0]), 0));
@@ -150,9 +152,9 @@ impl Merger {
             .take(16 * AT_ONCE)
             .collect();
         for (subject, looks) in &due {
-            match LOOKS.get(looks + 1) {
-                Some(pause) => drop(self.waiting.insert(subject.clone(), (now + *pause, looks + 1))),
-                None => drop(self.waiting.remove(subject)),
+            self.waiting.remove(subject);
+            if let Some(pause) = LOOKS.get(looks + 1) {
+                self.waiting.insert(subject.clone(), (now + *pause, looks + 1));
             }
         }
         let failed = self.fold_all(due.into_iter().map(|(subject, _)| subject).collect()).await;

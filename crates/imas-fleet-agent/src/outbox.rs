@@ -157,7 +157,8 @@ fn put_aside(exchange: &Exchange, journal: &Journal, waiting: &Waiting, why: &st
 }
 
 fn drop_oldest(folder: &Path) -> io::Result<()> {
-    let mut files = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let mut files =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     files.sort();
     let surplus = (files.len() + 1).saturating_sub(MOST_ASIDE);
     files.iter().take(surplus).try_for_each(std::fs::remove_file)

@@ -108,7 +108,13 @@ impl FleetPlan {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    fn write_member(&self, authority: &Authority, servers: &[String], name: &str, merges: bool) -> Result<()> {
+    fn write_member(
+        &self,
+        authority: &Authority,
+        servers: &[String],
+        name: &str,
+        merges: bool,
+    ) -> Result<()> {
         let folder = self.member_folder(name);
         if folder.join("fleet.toml").exists() {
             return Ok(());

@@ -114,7 +114,8 @@ impl FleetSettings {
         if !(least > 0.0 && least <= most && most <= 1440.0) {
             bail!("refresh_minutes: two numbers, the smaller one first, above 0 and at most 1440");
         }
-        if let Some(open) = self.servers.iter().find(|server| !self.has_tls() && !is_of_this_machine(server)) {
+        if let Some(open) = self.servers.iter().find(|server| !self.has_tls() && !is_of_this_machine(server))
+        {
             bail!("{open}: a server beyond this machine needs TLS: begin it with tls://, or set ca");
         }
         Ok(())

@@ -13,6 +13,13 @@ pub const VERSION: u32 = 1;
 /// Greatest size of an encoded aggregate in bytes.
 pub const MAX_BYTES: usize = 8 << 10;
 
+/// Most candidates of one aggregate.
+pub const MAX_CANDIDATES: usize = 32;
+/// Most rounds, trials or crashes that a host can have had since its last aggregate.
+const MAX_COUNT: u32 = 10_000;
+/// No candidate differs by more from another, as a difference of logarithms: e^10 is 22,000 times as much.
+const MAX_DIFFERENCE: f64 = 10.0;
+
 /// New evidence of one host about one program since its last aggregate: sums are added by whoever folds it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Aggregate {
@@ -49,4 +56,101 @@ pub struct CandidateAggregate {
     pub void: u32,
     /// Crashes and hangs that count against the candidate.
     pub crashes: u32,
+}
+
+/// Why bytes are no aggregate.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub enum BadAggregate {
+    /// More than [`MAX_BYTES`].
+    #[error("{0} bytes are more than an aggregate has")]
+    TooLarge(usize),
+    /// Written by another IMAS. It is skipped: that is no fault of its host.
+    #[error("version {0} is unknown")]
+    UnknownVersion(u32),
+    /// No JSON of the expected form.
+    #[error("not readable: {0}")]
+    Unreadable(String),
+    /// A value that no host measures.
+    #[error("out of range: {0}")]
+    OutOfRange(&'static str),
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+impl Aggregate {
+    /// Reads an aggregate from hostile bytes.
+    ///
+    /// # Errors
+    /// When no host of this version would send it.
+    pub fn read(bytes: &[u8]) -> Result<Self, BadAggregate> {
+        if bytes.len() > MAX_BYTES {
+            return Err(BadAggregate::TooLarge(bytes.len()));
+        }
+        let unreadable = |error: serde_json::Error| BadAggregate::Unreadable(error.to_string());
+        let Versioned { v } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if v != VERSION {
+            return Err(BadAggregate::UnknownVersion(v));
+        }
+        let read: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        read.check()?;
+        Ok(read)
+    }
+
+    /// The message id: a repetition has the same one.
+    pub fn id(&self) -> String {
+        format!("{}/{}/{}", self.host, self.boot, self.batch)
+    }
+
+    fn check(&self) -> Result<(), BadAggregate> {
+        let host = ProgramKey::try_from(self.host.clone());
+        let is_boot = (1..=64).contains(&self.boot.len())
+            && self.boot.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+        let is_freedom = (0.0..=f64::from(MAX_COUNT)).contains(&self.freedom);
+        let checks = [
+            ("host", host.is_ok()),
+            ("boot", is_boot),
+            ("environment", self.environment.is_plausible()),
+            ("candidates", self.candidates.len() <= MAX_CANDIDATES),
+            ("names", self.candidates.keys().all(|name| is_name(name))),
+            ("versions", self.candidates.values().all(|one| is_version(&one.version))),
+            ("differences", self.candidates.values().all(CandidateAggregate::is_measured)),
+            ("residual", is_freedom && is_spread(&self.residual, self.freedom)),
+        ];
+        match checks.into_iter().find(|(_, is_fine)| !is_fine) {
+            Some((what, _)) => Err(BadAggregate::OutOfRange(what)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl CandidateAggregate {
+    fn is_measured(&self) -> bool {
+        let Moments { count, mean_x, mean_y, .. } = self.pairs;
+        let is_difference = |mean: f64| mean.abs() <= MAX_DIFFERENCE;
+        [count, self.void, self.crashes].iter().all(|&count| count <= MAX_COUNT)
+            && is_difference(mean_x)
+            && is_difference(mean_y)
+            && is_spread(&self.pairs, f64::from(count))
+    }
+}
+
+/// Whether sums of squares can be those of `count` differences. A comparison with what is not a number fails.
+fn is_spread(sums: &Moments, count: f64) -> bool {
+    let Moments { xx, yy, xy, .. } = *sums;
+    let is_sum = |sum: f64| (0.0..=count * MAX_DIFFERENCE * MAX_DIFFERENCE).contains(&sum);
+    is_sum(xx) && is_sum(yy) && xy.abs() <= (xx * yy).sqrt() * (1.0 + 1e-6) + 1e-9
+}
+
+/// Whether a text can be a candidate's name: 1 to 64 printable ASCII characters without blanks, quotes and
+/// backslashes.
+pub fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_graphic() && !b"\"'\\<>".contains(&c))
+}
+
+/// The same for the version of an allocator, which may be unknown (empty).
+pub fn is_version(text: &str) -> bool {
+    text.is_empty() || is_name(text)
 }

@@ -79,6 +79,29 @@ impl Environment {
         let Self { architecture, page_bytes, huge_pages, cpus } = self;
         format!("{}-{page_bytes}-{}-{cpus}", plain(architecture), plain(huge_pages))
     }
+
+    /// The environment of a token; None where it is none.
+    pub fn of_token(token: &str) -> Option<Self> {
+        let mut parts = token.split('-');
+        let environment = Self {
+            architecture: parts.next()?.to_owned(),
+            page_bytes: parts.next()?.parse().ok()?,
+            huge_pages: parts.next()?.to_owned(),
+            cpus: parts.next()?.parse().ok()?,
+        };
+        let is_whole = parts.next().is_none() && environment.token() == token;
+        (is_whole && environment.is_plausible()).then_some(environment)
+    }
+
+    /// Whether a host could report it.
+    pub fn is_plausible(&self) -> bool {
+        let is_word = |text: &str| {
+            (1..=24).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+        };
+        let is_page = self.page_bytes.is_power_of_two() && (1 << 10..=1 << 24).contains(&self.page_bytes);
+        let is_class = self.cpus.is_power_of_two() && self.cpus <= 64;
+        is_word(&self.architecture) && is_word(&self.huge_pages) && is_page && is_class
+    }
 }
 
 /// The class of a number of CPUs, as [`Environment::cpus`].
@@ -90,6 +113,12 @@ pub fn class_of_cpus(cpus: usize) -> u32 {
 /// The subject of a program in an environment, `PROGRAM.ENVIRONMENT`.
 pub fn subject(program: &ProgramKey, environment: &Environment) -> String {
     format!("{}.{}", program.as_str(), environment.token())
+}
+
+/// Program and environment of a subject; None where it is none.
+pub fn of_subject(subject: &str) -> Option<(ProgramKey, Environment)> {
+    let (program, token) = subject.split_once('.')?;
+    Some((ProgramKey::try_from(program.to_owned()).ok()?, Environment::of_token(token)?))
 }
 
 #[cfg(test)]
@@ -108,6 +137,22 @@ mod tests {
     #[test]
     fn letters_are_base_32_of_rfc_4648() {
         assert!(letters(b"foobar").starts_with("mzxw6ytboi"));
+    }
+
+    #[test]
+    fn a_subject_reads_back() {
+        let environment = Environment {
+            architecture: "x86_64".into(),
+            page_bytes: 4096,
+            huge_pages: "madvise".into(),
+            cpus: 8,
+        };
+        let program = ProgramKey::new("build-id", &["ab"]);
+        let subject = subject(&program, &environment);
+        assert_eq!(of_subject(&subject), Some((program, environment)));
+        for bad in ["", ".", "a.b", &subject.replace("-8", "-7"), &subject.replace("4096", "04096")] {
+            assert_eq!(of_subject(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -12,12 +12,21 @@
 pub mod aggregate;
 pub mod bus;
 pub mod exchange;
+pub mod fold;
+pub mod group;
 pub mod key;
+pub mod memory_bus;
+pub mod merge;
 pub mod record;
+pub mod seats;
+pub mod sketch;
 pub mod statistics;
 
-pub use aggregate::{Aggregate, CandidateAggregate};
+pub use aggregate::{Aggregate, BadAggregate, CandidateAggregate};
 pub use bus::{BusError, FleetBus, Revision, Stored};
+pub use fold::{FoldCounts, fold};
 pub use key::{Environment, ProgramKey};
+pub use memory_bus::MemoryBus;
+pub use merge::{MergeCounts, MergeError, merge};
 pub use record::AgentRecord;
-pub use statistics::FleetStatistics;
+pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};

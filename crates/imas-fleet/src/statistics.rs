@@ -1,17 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet knows of one program in one environment: the value of the bucket, and the fold that makes it.
+//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes it.
 
+use imas_core::SYSTEM;
 use serde::{Deserialize, Serialize};
 
-use crate::key::{Environment, ProgramKey};
+use crate::aggregate::{Aggregate, CandidateAggregate, VERSION, is_name, is_version};
+use crate::group::{GroupSet, Place, group_of};
+use crate::key::{self, Environment, ProgramKey};
+use crate::seats::Seats;
+use crate::sketch::HostSketch;
 
 /// Greatest size of the encoded statistics in bytes.
 pub const MAX_BYTES: usize = 64 << 10;
+/// Most candidates, each version of an allocator being one. They always fit into [`MAX_BYTES`].
+pub const MAX_CANDIDATES: usize = 24;
+/// A candidate that was not reported in this number of messages gives way to another one.
+const STALE: u64 = 4096;
+/// Name under which the scatter of runs has its places.
+const RESIDUAL: &str = "residual";
 
 /// A cache of the deterministic fold of all aggregates of the stream up to `upto_seq`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct FleetStatistics {
-    /// Version of the format, [`crate::aggregate::VERSION`].
+    /// Version of the format, [`VERSION`].
     pub v: u32,
     /// The program.
     pub program: ProgramKey,
@@ -19,5 +30,211 @@ pub struct FleetStatistics {
     pub environment: Environment,
     /// Sequence number in the stream of the last aggregate that is contained.
     pub upto_seq: u64,
-    // Robust sums by candidate and group of hosts follow (see the decision).
+    /// Aggregates that are contained.
+    pub folded: u64,
+    /// Hosts that sent them, roughly.
+    pub hosts: HostSketch,
+    /// Scatter of single runs by group: standard deviations of ln CPU (x) and ln memory (y), over degrees of
+    /// freedom.
+    pub residual: Seats,
+    /// By candidate and version of its allocator, in the order of their first report.
+    pub candidates: Vec<CandidateStatistics>,
+}
+
+/// What a fleet knows of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct CandidateStatistics {
+    /// Its name.
+    pub name: String,
+    /// Build or version of its allocator.
+    pub version: String,
+    /// The value of [`FleetStatistics::folded`] when it was last reported.
+    pub reported_at: u64,
+    /// By group: differences of ln CPU (x) and ln memory (y) to `system`, over rounds.
+    pub pairs: Seats,
+    /// Groups with a host on which trials gave no figures.
+    pub void: GroupSet,
+    /// Groups with a host on which it crashed or hung the program.
+    pub crashed: GroupSet,
+}
+
+/// Why bytes are no statistics.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub enum BadStatistics {
+    /// More than [`MAX_BYTES`].
+    #[error("{0} bytes are more than statistics have")]
+    TooLarge(usize),
+    /// Written by another IMAS.
+    #[error("version {0} is unknown")]
+    UnknownVersion(u32),
+    /// No JSON of the expected form.
+    #[error("not readable: {0}")]
+    Unreadable(String),
+    /// A value that no merger writes.
+    #[error("out of range: {0}")]
+    OutOfRange(&'static str),
+    /// They are of another subject.
+    #[error("of another program or environment")]
+    OtherSubject,
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+impl FleetStatistics {
+    /// Statistics without any aggregate.
+    pub fn new(program: ProgramKey, environment: Environment) -> Self {
+        Self {
+            v: VERSION,
+            program,
+            environment,
+            upto_seq: 0,
+            folded: 0,
+            hosts: HostSketch::default(),
+            residual: Seats::default(),
+            candidates: vec![],
+        }
+    }
+
+    /// Reads them from hostile bytes.
+    ///
+    /// # Errors
+    /// When a merger of this version would not have written them.
+    pub fn read(bytes: &[u8]) -> Result<Self, BadStatistics> {
+        if bytes.len() > MAX_BYTES {
+            return Err(BadStatistics::TooLarge(bytes.len()));
+        }
+        let unreadable = |error: serde_json::Error| BadStatistics::Unreadable(error.to_string());
+        let Versioned { v } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if v != VERSION {
+            return Err(BadStatistics::UnknownVersion(v));
+        }
+        let read: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        read.check()?;
+        Ok(read)
+    }
+
+    /// Reads those of a subject, as [`FleetStatistics::read`].
+    ///
+    /// # Errors
+    /// The same, and when they are of another subject.
+    pub fn read_of(subject: &str, bytes: &[u8]) -> Result<Self, BadStatistics> {
+        let read = Self::read(bytes)?;
+        if read.subject() == subject { Ok(read) } else { Err(BadStatistics::OtherSubject) }
+    }
+
+    /// Their bytes, at most [`MAX_BYTES`].
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Texts, whole numbers and lists of them: there is nothing that JSON could refuse.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// `PROGRAM.ENVIRONMENT`.
+    pub fn subject(&self) -> String {
+        key::subject(&self.program, &self.environment)
+    }
+
+    fn check(&self) -> Result<(), BadStatistics> {
+        let names = |one: &CandidateStatistics| is_name(&one.name) && is_version(&one.version);
+        if !self.environment.is_plausible() {
+            return Err(BadStatistics::OutOfRange("environment"));
+        }
+        if self.candidates.len() > MAX_CANDIDATES || !self.candidates.iter().all(names) {
+            return Err(BadStatistics::OutOfRange("candidates"));
+        }
+        Ok(())
+    }
+
+    /// Adds an aggregate that was checked.
+    pub(crate) fn add(&mut self, aggregate: &Aggregate) {
+        let program = self.program.as_str().to_owned();
+        let place = |name: &str| Place::of(&aggregate.host, &program, name);
+        self.folded += 1;
+        self.hosts.add(&aggregate.host);
+        let [x, y] =
+            [aggregate.residual.xx, aggregate.residual.yy].map(|sum| (sum / aggregate.freedom).sqrt());
+        self.residual.add(place(RESIDUAL), whole(aggregate.freedom), x, y);
+        for (name, new) in &aggregate.candidates {
+            if name == SYSTEM {
+                continue;
+            }
+            let (folded, place) = (self.folded, place(name));
+            if let Some(candidate) = self.entry(name, &new.version, place.group) {
+                candidate.reported_at = folded;
+                candidate.add(new, &aggregate.host, place);
+            }
+        }
+    }
+
+    /// The candidate's entry, made where there is room for it.
+    fn entry(&mut self, name: &str, version: &str, group: u8) -> Option<&mut CandidateStatistics> {
+        let known = self.candidates.iter().position(|one| one.name == name && one.version == version);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                self.make_room(group)?;
+                self.candidates.push(CandidateStatistics::new(name, version, self.folded));
+                self.candidates.len() - 1
+            }
+        };
+        self.candidates.get_mut(at)
+    }
+
+    /// Room for one more candidate, reported by a host of this group. Whoever reports the most candidates that
+    /// nobody else knows loses one of these: a liar displaces what he made up himself.
+    fn make_room(&mut self, group: u8) -> Option<()> {
+        if self.candidates.len() < MAX_CANDIDATES {
+            return Some(());
+        }
+        let alone: Vec<Option<u8>> = self.candidates.iter().map(CandidateStatistics::only_group).collect();
+        let oldest = |is: &dyn Fn(usize) -> bool| {
+            let among = (0..self.candidates.len()).filter(|&at| is(at));
+            among.min_by_key(|&at| self.candidates[at].reported_at)
+        };
+        let is_stale = |at: usize| self.folded - self.candidates[at].reported_at.min(self.folded) > STALE;
+        let gives_way = oldest(&is_stale).or_else(|| {
+            let of = |group: u8| alone.iter().filter(|one| **one == Some(group)).count();
+            let most = alone.iter().flatten().copied().max_by_key(|&one| (of(one), one));
+            let most = most.filter(|&most| of(most) > of(group) + 1).unwrap_or(group);
+            oldest(&|at| alone[at] == Some(most))
+        });
+        self.candidates.remove(gives_way?);
+        Some(())
+    }
+}
+
+impl CandidateStatistics {
+    fn new(name: &str, version: &str, folded: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            reported_at: folded,
+            pairs: Seats::default(),
+            void: GroupSet::default(),
+            crashed: GroupSet::default(),
+        }
+    }
+
+    fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place) {
+        self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+        if new.void > 0 {
+            self.void.insert(group_of(host));
+        }
+        if new.crashes > 0 {
+            self.crashed.insert(group_of(host));
+        }
+    }
+
+    /// The only group that gave figures, where it is one, and nobody else said anything.
+    fn only_group(&self) -> Option<u8> {
+        self.pairs.only().filter(|_| self.void.len() <= 1 && self.crashed.len() <= 1)
+    }
+}
+
+/// Degrees of freedom as a number of rounds.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole(freedom: f64) -> u32 {
+    freedom as u32
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Aggregates of the stream become statistics: always the same ones, whoever does it and however often.
+
+use serde::{Deserialize, Serialize};
+
+use crate::aggregate::{Aggregate, BadAggregate};
+use crate::key;
+use crate::statistics::FleetStatistics;
+
+/// What became of aggregates.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FoldCounts {
+    /// Contained in the statistics.
+    pub folded: u64,
+    /// Of another version, which this one cannot read.
+    pub skipped: u64,
+    /// Forged or absurd.
+    pub rejected: u64,
+}
+
+/// Adds aggregates with their sequence numbers. Those up to the watermark are contained already; the others are
+/// added in the order of their numbers, each number once.
+pub fn fold(before: &FleetStatistics, aggregates: &[(u64, Vec<u8>)]) -> (FleetStatistics, FoldCounts) {
+    let (mut statistics, mut counts) = (before.clone(), FoldCounts::default());
+    let subject = statistics.subject();
+    let mut new: Vec<&(u64, Vec<u8>)> = aggregates.iter().filter(|(at, _)| *at > before.upto_seq).collect();
+    new.sort_by_key(|(at, _)| *at);
+    new.dedup_by_key(|(at, _)| *at);
+    for (at, bytes) in new {
+        statistics.upto_seq = *at;
+        match Aggregate::read(bytes) {
+            Ok(one) if key::subject(&one.program, &one.environment) == subject => {
+                statistics.add(&one);
+                counts.folded += 1;
+            }
+            Err(BadAggregate::UnknownVersion(_)) => counts.skipped += 1,
+            _ => counts.rejected += 1,
+        }
+    }
+    (statistics, counts)
+}
