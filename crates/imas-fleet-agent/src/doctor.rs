@@ -59,7 +59,7 @@ struct UserAnswer {
 
 #[derive(Deserialize)]
 struct ServerPart {
-    time: Timestamp,
+    time: String,
 }
 
 #[derive(Deserialize)]
@@ -183,7 +183,10 @@ fn tenant(settings: &FleetSettings, user: &UserAnswer) -> FleetCheck {
 }
 
 fn clock(user: &UserAnswer) -> FleetCheck {
-    let difference = Timestamp::now().duration_since(user.server.time).as_secs_f64();
+    let Ok(time) = user.server.time.parse::<Timestamp>() else {
+        return warning("clock", format!("the server's time is not readable: {}", user.server.time));
+    };
+    let difference = Timestamp::now().duration_since(time).as_secs_f64();
     let text = format!("{difference:+.1} s from the server's");
     if difference.abs() > CLOCK_S {
         return warning("clock", format!("{text}: certificates and reports need right clocks"));

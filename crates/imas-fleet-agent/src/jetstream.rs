@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::message::StreamMessage;
@@ -13,6 +12,7 @@ use async_nats::jetstream::stream::{
     DirectGetError, DirectGetErrorKind, RawMessageError, RawMessageErrorKind, Stream,
 };
 use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{HeaderMap, StatusCode};
 use imas_fleet::{BusError, FleetBus, Revision, Stored};
 use serde::Deserialize;
 
@@ -221,6 +221,8 @@ fn direct_error(error: DirectGetError) -> Option<BusError> {
     match error.kind() {
         DirectGetErrorKind::NotFound => None,
         DirectGetErrorKind::TimedOut => Some(BusError::Timeout(why)),
+        // Nobody has the stream now: its servers are away, or it was not made yet.
+        DirectGetErrorKind::ErrorResponse(StatusCode::NO_RESPONDERS, _) => Some(BusError::Disconnected(why)),
         DirectGetErrorKind::InvalidSubject | DirectGetErrorKind::ErrorResponse(..) => {
             Some(BusError::Refused(why))
         }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use imas_fleet::aggregate::{MAX_BYTES, VERSION};
 use imas_fleet::exchange::{Exchange, Waiting};
 use imas_fleet::{Aggregate, key};
 
@@ -127,20 +126,12 @@ fn cannot_change(journal: &Journal, error: &io::Error) {
 /// Reads an aggregate, and puts this host's name into it: the server lets it use no other.
 fn letter(bytes: &[u8], host: &str) -> Result<Letter, String> {
     let mut aggregate: Aggregate = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if aggregate.v != VERSION {
-        return Err(format!("version {} is not known", aggregate.v));
-    }
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if aggregate.boot.is_empty() || aggregate.boot.len() > 64 || !aggregate.boot.chars().all(is_plain) {
-        return Err("its boot is no number".to_owned());
-    }
     host.clone_into(&mut aggregate.host);
     let payload = serde_json::to_vec(&aggregate).map_err(|error| error.to_string())?;
-    if payload.len() > MAX_BYTES {
-        return Err(format!("it has {} bytes, and {MAX_BYTES} may be sent", payload.len()));
-    }
+    // What readers would reject need not be sent.
+    let aggregate = Aggregate::read(&payload).map_err(|error| error.to_string())?;
     let subject = key::subject(&aggregate.program, &aggregate.environment);
-    Ok(Letter { subject, id: format!("{host}/{}/{}", aggregate.boot, aggregate.batch), payload })
+    Ok(Letter { subject, id: aggregate.id(), payload })
 }
 
 /// Out of the way of the others, kept for somebody to look at.
@@ -198,7 +189,7 @@ mod tests {
             ("\"batch\":3", "\"batch\":-3"),
             ("4096", "4096,"),
         ] {
-            assert!(letter(text(change, to).as_bytes(), "h").is_err(), "{to}");
+            assert!(letter(text(change, to).as_bytes(), &host_token("h")).is_err(), "{to}");
         }
     }
 

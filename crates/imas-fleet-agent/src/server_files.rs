@@ -66,7 +66,7 @@ impl FleetPlan {
         for (name, merges) in self.new_members() {
             self.write_member(&authority, &servers, name, merges)?;
         }
-        let accounts = self.accounts()?;
+        let accounts = self.accounts(servers.len())?;
         for at in 0..servers.len() {
             self.write_server(&authority, &servers, at, &accounts)?;
         }
@@ -171,18 +171,20 @@ impl FleetPlan {
              jetstream {{ store_dir: \"store\", max_memory_store: 67108864, max_file_store: {disk} }}\n\
              tls {{ {TLS}, verify_and_map: true, timeout: 5 }}\n{cluster}\
              include ./accounts.conf\n",
-            disk = self.disk_gib << 30,
+            disk = (self.disk_gib << 30) * self.members()?.len() as u64,
         ))
     }
 
-    fn accounts(&self) -> Result<String> {
+    fn accounts(&self, servers: usize) -> Result<String> {
+        // An account's limit counts every copy.
+        let copies = if servers >= 3 { 3 } else { 1 };
         let mut text = "# Made by 'imas fleet init'; the same on every server.\naccounts {\n".to_owned();
         for (tenant, members) in self.members()? {
             let _ = writeln!(text, "  {tenant} {{");
             let _ = writeln!(
                 text,
                 "    jetstream {{ max_mem: 0, max_file: {}, max_streams: 2, max_consumers: 16 }}",
-                self.disk_gib << 30
+                copies * (self.disk_gib << 30)
             );
             text.push_str("    users = [\n");
             for member in members {

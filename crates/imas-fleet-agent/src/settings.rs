@@ -75,7 +75,7 @@ impl FleetSettings {
         let place = || file.display().to_string();
         let text = std::fs::read_to_string(file).with_context(place)?;
         let mut settings = Self::parse(&text).with_context(place)?;
-        settings.begin_at(file.parent().unwrap_or(Path::new("")));
+        settings.begin_at(file.parent().unwrap_or_else(|| Path::new("")));
         Ok(settings)
     }
 
