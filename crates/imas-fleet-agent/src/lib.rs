@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent between one host and its fleet (`imas fleet agent`), and what an operator does with a fleet.
+//!
+//! - [`agent`]: the loop; [`outbox`], [`inbox`], [`merger`]: its work; [`journal`]: what it has done
+//! - [`doctor`], [`commands`]: the operator's questions; [`setup`]: stream and bucket; [`server_files`] and
+//!   [`certificates`]: what servers and hosts need
+//! - [`jetstream`]: the fleet's bus over NATS JetStream; [`connection`], [`version`], [`names`], [`settings`]
+//!
+//! ```text
+//! settings, names, version -> connection -> jetstream, setup -> merger -> agent, commands
+//!      certificates -> server_files              journal ---^---> outbox, inbox --^
+//! ```
+
+pub mod agent;
+pub mod certificates;
+pub mod commands;
+pub mod connection;
+pub mod doctor;
+pub mod inbox;
+pub mod jetstream;
+pub mod journal;
+pub mod merger;
+pub mod names;
+mod notify;
+pub mod outbox;
+pub mod server_files;
+pub mod settings;
+pub mod setup;
+pub mod version;

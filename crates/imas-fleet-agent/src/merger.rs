@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Folds aggregates into statistics: any number of mergers, none of which leads. They tell each other that they
+//! live, and each takes the programs that fall to it by rendezvous hashing. That only saves work: the fold is
+//! right whoever does it, and a sweep over all programs finds what was missed.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use anyhow::Result;
+use async_nats::{Client, Message};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use imas_fleet::{MergeCounts, merge};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::inbox::between;
+use crate::jetstream::JetStreamBus;
+use crate::journal::Journal;
+use crate::names;
+
+/// How often a merger says that it lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// After this silence, its programs fall to the others.
+const SILENCE: Duration = Duration::from_secs(16);
+/// An aggregate is announced before the stream has it. So a program is looked at after the first time, when
+/// more aggregates of it may have come, and again after the second.
+const LOOKS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(3)];
+/// Programs that are folded at the same time.
+const AT_ONCE: usize = 16;
+/// Most programs that wait for their turn; the sweep finds the others.
+const MOST_WAITING: usize = 100_000;
+
+/// One merger.
+#[derive(Debug)]
+pub struct Merger {
+    bus: JetStreamBus,
+    host: String,
+    journal: Journal,
+    /// When each merger was heard of.
+    heard: BTreeMap<String, Instant>,
+    /// Programs to look at: when, and how often they were looked at already.
+    waiting: BTreeMap<String, (Instant, usize)>,
+    /// Aggregates of each program at the last sweep.
+    swept: BTreeMap<String, usize>,
+}
+
+impl Merger {
+    /// A merger, as the host with this token.
+    #[must_use]
+    pub fn new(bus: JetStreamBus, host: &str, journal: Journal) -> Self {
+        let (heard, waiting, swept) = Default::default();
+        Self { bus, host: host.to_owned(), journal, heard, waiting, swept }
+    }
+
+    /// Folds, for ever. `sweep_s`: least and most seconds between two sweeps.
+    ///
+    /// # Errors
+    /// When it cannot subscribe.
+    pub async fn work(mut self, client: &Client, sweep_s: [f64; 2]) -> Result<()> {
+        let mut announced = client.subscribe(format!("{}.*.*.*", names::AGGREGATES)).await?;
+        let mut mergers = client.subscribe(format!("{}.*", names::MERGERS)).await?;
+        let mut sign = tokio::time::interval(SIGN_OF_LIFE);
+        let mut turn = tokio::time::interval(LOOKS[0] / 2);
+        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sweep = Instant::now();
+        loop {
+            tokio::select! {
+                Some(message) = mergers.next() => self.hear(&message),
+                Some(message) = announced.next() => self.announce(&message),
+                _ = sign.tick() => {
+                    let subject = format!("{}.{}", names::MERGERS, self.host);
+                    if let Err(error) = client.publish(subject, "".into()).await {
+                        self.journal.error(&format!("no sign of life could be given: {error}"));
+                    }
+                }
+                _ = turn.tick() => self.fold_due().await,
+                () = tokio::time::sleep_until(sweep) => {
+                    self.sweep().await;
+                    sweep = Instant::now() + Duration::from_secs_f64(between(sweep_s));
+                }
+            }
+        }
+    }
+
+    /// Folds every program that has new aggregates since the last sweep.
+    pub async fn sweep(&mut self) {
+        let counted = match subjects(&self.bus).await {
+            Ok(counted) => counted,
+            Err(error) => return self.journal.error(&format!("programs cannot be listed: {error:#}")),
+        };
+        let changed = counted.iter().filter(|(subject, count)| self.swept.get(*subject) != Some(count));
+        let changed: Vec<String> = changed.map(|(subject, _)| subject.clone()).collect();
+        let failed = self.fold_all(changed).await;
+        self.swept = counted;
+        self.swept.retain(|subject, _| !failed.contains(subject));
+    }
+
+    /// Folds these programs; those that could not be folded.
+    async fn fold_all(&self, subjects: Vec<String>) -> Vec<String> {
+        let one = |subject: String| async move {
+            let result = merge(&self.bus, &subject).await;
+            (subject, result)
+        };
+        let mut results = stream::iter(subjects).map(one).buffer_unordered(AT_ONCE);
+        let mut failed = vec![];
+        while let Some((subject, result)) = results.next().await {
+            match result {
+                Ok(counts) => self.count(counts),
+                Err(error) => {
+                    self.journal.error(&format!("{subject} cannot be folded: {error}"));
+                    failed.push(subject);
+                }
+            }
+        }
+        failed
+    }
+
+    fn count(&self, counts: MergeCounts) {
+        self.journal.note(|record| {
+            record.folded += counts.folds.folded;
+            record.conflicts += counts.conflicts;
+            record.rejected += counts.folds.rejected;
+        });
+    }
+
+    fn hear(&mut self, message: &Message) {
+        let Some((_, host)) = message.subject.rsplit_once('.') else { return };
+        if names::is_host_token(host) {
+            self.heard.insert(host.to_owned(), Instant::now());
+        }
+        self.heard.retain(|_, heard| heard.elapsed() < SILENCE);
+    }
+
+    fn announce(&mut self, message: &Message) {
+        let Some(subject) = names::program_and_environment(names::AGGREGATES, &message.subject) else {
+            return;
+        };
+        if self.waiting.len() < MOST_WAITING && self.is_mine(&subject) {
+            let due = self.waiting.get(&subject).map_or_else(|| Instant::now() + LOOKS[0], |(due, _)| *due);
+            self.waiting.insert(subject, (due.min(Instant::now() + LOOKS[0]), 0));
+        }
+    }
+
+    async fn fold_due(&mut self) {
+        let now = Instant::now();
+        let is_due = |(_, (due, _)): &(&String, &(Instant, usize))| *due <= now;
+        let due: Vec<(String, usize)> = self
+            .waiting
+            .iter()
+            .filter(is_due)
+            .map(|(subject, (_, looks))| (subject.clone(), *looks))
+            .take(16 * AT_ONCE)
+            .collect();
+        for (subject, looks) in &due {
+            self.waiting.remove(subject);
+            if let Some(pause) = LOOKS.get(looks + 1) {
+                self.waiting.insert(subject.clone(), (now + *pause, looks + 1));
+            }
+        }
+        let failed = self.fold_all(due.into_iter().map(|(subject, _)| subject).collect()).await;
+        let again = Instant::now() + LOOKS[1];
+        self.waiting.extend(failed.into_iter().map(|subject| (subject, (again, 0))));
+    }
+
+    fn is_mine(&self, subject: &str) -> bool {
+        let live = self.heard.iter().filter(|(_, heard)| heard.elapsed() < SILENCE).map(|(host, _)| host);
+        let own = weight(&self.host, subject);
+        live.filter(|host| **host != self.host).all(|host| weight(host, subject) < own)
+    }
+}
+
+/// The merger with the greatest weight for a program takes it.
+fn weight(host: &str, subject: &str) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (host, subject).hash(&mut hash);
+    hash.finish()
+}
+
+/// The number of aggregates in the stream, by program and environment.
+///
+/// # Errors
+/// When the server does not list them.
+pub async fn subjects(bus: &JetStreamBus) -> Result<BTreeMap<String, usize>> {
+    let stream = bus.context().get_stream_no_info(names::STREAM).await?;
+    let mut listed = stream.info_with_subjects(format!("{}.>", names::AGGREGATES)).await?;
+    let mut counted = BTreeMap::new();
+    while let Some((subject, count)) = listed.try_next().await? {
+        if let Some(subject) = names::program_and_environment(names::AGGREGATES, &subject) {
+            *counted.entry(subject).or_insert(0) += count;
+        }
+    }
+    Ok(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_shared_out_evenly() {
+        let hosts: Vec<String> = (0..6).map(|at| names::host_token(&format!("h{at}"))).collect();
+        let mut taken = [0; 6];
+        for program in 0..6000 {
+            let weights = hosts.iter().map(|host| weight(host, &format!("p{program}")));
+            let (most, _) = weights.enumerate().max_by_key(|(_, weight)| *weight).unwrap();
+            taken[most] += 1;
+        }
+        assert!(taken.iter().all(|count| (800..1200).contains(count)), "{taken:?}");
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/etc/imas/fleet.toml`: where the fleet is, and who this host is there. Only the agent and the operator read
+//! it; imasd, which has more rights, reads nothing of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::names;
+
+/// Where it is.
+pub const FILE: &str = "/etc/imas/fleet.toml";
+/// The exchange folder.
+pub const EXCHANGE: &str = "/var/lib/imas/fleet";
+
+/// The settings of one host, or of one operator.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FleetSettings {
+    /// Addresses of servers, as `tls://fleet-1.example.org:4222`; any number, tried in random order.
+    pub servers: Vec<String>,
+    /// The account on the server that belongs to this fleet.
+    #[serde(default = "default_tenant")]
+    pub tenant: String,
+    /// This host on the bus: 26 characters, as `imas fleet init` prints them.
+    #[serde(default)]
+    pub host: String,
+    /// Certificates of the authorities that the servers' certificates must come from; absent: the system's.
+    pub ca: Option<PathBuf>,
+    /// This host's certificate.
+    pub certificate: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+    /// A file of credentials (JWT and nkey), where the server asks for one.
+    pub credentials: Option<PathBuf>,
+    /// The server's JetStream domain, where hosts reach it through a leaf node.
+    pub domain: Option<String>,
+    /// Whether this host folds aggregates into statistics. Its certificate must be allowed to write them.
+    #[serde(default)]
+    pub merge: bool,
+    /// Copies of stream and bucket that `imas fleet init` asks for: 1, 3 or 5.
+    #[serde(default = "default_replicas")]
+    pub replicas: usize,
+    /// Statistics are read anew after a random number of minutes between these.
+    #[serde(default = "default_refresh")]
+    pub refresh_minutes: [f64; 2],
+    /// The exchange folder.
+    #[serde(default = "default_exchange")]
+    pub exchange: PathBuf,
+}
+
+fn default_tenant() -> String {
+    "imas".to_owned()
+}
+
+fn default_replicas() -> usize {
+    3
+}
+
+fn default_refresh() -> [f64; 2] {
+    [10.0, 30.0]
+}
+
+fn default_exchange() -> PathBuf {
+    EXCHANGE.into()
+}
+
+impl FleetSettings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says what cannot be.
+    pub fn read(file: &Path) -> Result<Self> {
+        let place = || file.display().to_string();
+        let text = std::fs::read_to_string(file).with_context(place)?;
+        let mut settings = Self::parse(&text).with_context(place)?;
+        settings.begin_at(file.parent().unwrap_or_else(|| Path::new("")));
+        Ok(settings)
+    }
+
+    /// Relative paths are those beside the settings.
+    fn begin_at(&mut self, folder: &Path) {
+        let Self { ca, certificate, key, credentials, .. } = self;
+        for file in [ca, certificate, key, credentials].into_iter().flatten() {
+            *file = folder.join(&*file);
+        }
+    }
+
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// When it says what cannot be.
+    pub fn parse(text: &str) -> Result<Self> {
+        let settings: Self = toml::from_str(text)?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.servers.is_empty() {
+            bail!("servers: at least one is needed");
+        }
+        if !self.host.is_empty() && !names::is_host_token(&self.host) {
+            bail!("host: 26 characters of a-z and 2-7, as 'imas fleet init' prints them");
+        }
+        if self.certificate.is_some() != self.key.is_some() {
+            bail!("certificate and key: both or none");
+        }
+        if ![1, 3, 5].contains(&self.replicas) {
+            bail!("replicas: 1, 3 or 5");
+        }
+        let [least, most] = self.refresh_minutes;
+        if !(least > 0.0 && least <= most && most <= 1440.0) {
+            bail!("refresh_minutes: two numbers, the smaller one first, above 0 and at most 1440");
+        }
+        if let Some(open) = self.servers.iter().find(|server| !self.has_tls() && !is_of_this_machine(server))
+        {
+            bail!("{open}: a server beyond this machine needs TLS: begin it with tls://, or set ca");
+        }
+        Ok(())
+    }
+
+    /// Whether every connection must be encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.ca.is_some() || self.servers.iter().all(|server| server.starts_with("tls://"))
+    }
+}
+
+/// Whether the address is one of the loopback device.
+fn is_of_this_machine(server: &str) -> bool {
+    let address = server.split_once("://").map_or(server, |(_, address)| address);
+    let name = address.rsplit_once(':').map_or(address, |(name, _)| name);
+    let name = name.trim_matches(['[', ']']);
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_words_are_enough_and_wrong_ones_are_named() {
+        let least = FleetSettings::parse("servers = ['tls://a.example:4222']").unwrap();
+        assert_eq!((least.tenant.as_str(), least.replicas, least.merge), ("imas", 3, false));
+        let wrong = [
+            ("servers = []", "at least one"),
+            ("servers = ['tls://a']\nreplicas = 2", "1, 3 or 5"),
+            ("servers = ['tls://a']\nhost = 'web-1'", "26 characters"),
+            ("servers = ['tls://a']\nkey = 'k'", "both or none"),
+            ("servers = ['tls://a']\nrefresh_minutes = [3, 2]", "smaller one first"),
+            ("servers = ['tls://a']\nrefresh_minutes = [nan, 2]", "smaller one first"),
+            ("servers = ['nats://10.0.0.1:4222']", "needs TLS"),
+            ("servers = ['127.0.0.1.example:4222']", "needs TLS"),
+            ("servers = ['tls://a']\nmarge = true", "marge"),
+        ];
+        for (text, part) in wrong {
+            let error = format!("{:#}", FleetSettings::parse(text).unwrap_err());
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn this_machine_needs_no_tls() {
+        for server in ["127.0.0.1:4222", "nats://127.0.0.1:4222", "nats://[::1]:4222", "localhost:4222"] {
+            assert!(FleetSettings::parse(&format!("servers = ['{server}']")).is_ok(), "{server}");
+        }
+    }
+}

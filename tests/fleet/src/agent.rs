@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas fleet agent` as a process with an exchange folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use imas_fleet::AgentRecord;
+use imas_fleet::exchange::Exchange;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::PATIENCE;
+
+/// One agent; ended with it.
+pub(crate) struct AgentProcess {
+    child: Child,
+    pub(crate) exchange: Exchange,
+    folder: tempfile::TempDir,
+}
+
+impl AgentProcess {
+    pub(crate) fn start(program: &Path, settings: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let exchange = Exchange::new(folder.path());
+        exchange.prepare()?;
+        let child = Command::new(program)
+            .args(["agent", "--settings"])
+            .arg(settings)
+            .arg("--exchange")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("imas-fleet")?;
+        Ok(Self { child, exchange, folder })
+    }
+
+    pub(crate) fn record(&self) -> AgentRecord {
+        let bytes = std::fs::read(self.file("agent.json")).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits until its record is as wanted.
+    pub(crate) async fn until(
+        &mut self,
+        what: &str,
+        is: impl Fn(&AgentRecord) -> bool,
+    ) -> Result<AgentRecord> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let record = self.record();
+            if is(&record) {
+                return Ok(record);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the agent ended: {status}");
+            }
+            if Instant::now() > end {
+                bail!("not {what}: {record:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// SIGTERM: whether it ends well.
+    pub(crate) fn end(mut self) -> Result<bool> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        Ok(self.child.wait()?.success())
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

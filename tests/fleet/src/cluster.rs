@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Three servers of nats-server on loopback ports, with the files that `imas fleet init` writes. They end with it.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use imas_fleet_agent::commands;
+use imas_fleet_agent::connection::Connection;
+use imas_fleet_agent::jetstream::JetStreamBus;
+use imas_fleet_agent::server_files::{FleetPlan, OPERATOR};
+use imas_fleet_agent::settings::FleetSettings;
+use imas_fleet_agent::setup::{self, Sizes};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Everything here has this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Sizes that no test fills by accident.
+pub(crate) const SIZES: Sizes =
+    Sizes { replicas: 3, days: 30, stream_bytes: 512 << 20, bucket_bytes: 128 << 20 };
+
+/// The servers.
+pub(crate) struct Cluster {
+    /// What was written for it.
+    pub(crate) plan: FleetPlan,
+    server: PathBuf,
+    nodes: Vec<Option<Child>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Starts servers for these hosts, and makes stream and bucket.
+    pub(crate) async fn start(server: &Path, hosts: &[&str], mergers: &[&str], sizes: Sizes) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let base = free_ports()?;
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let plan = FleetPlan {
+            folder: folder.path().join("fleet"),
+            servers: (0..3).map(|at| format!("127.0.0.1:{}", base + at)).collect(),
+            tenant: "imas".to_owned(),
+            hosts: owned(hosts),
+            mergers: owned(mergers),
+            days: 30,
+            disk_gib: 1,
+        };
+        plan.write()?;
+        let nodes = (0..3).map(|_| None).collect();
+        let mut cluster = Self { plan, server: server.to_owned(), nodes, _folder: folder };
+        for at in 0..3 {
+            cluster.start_node(at)?;
+        }
+        cluster.healthy(&[0, 1, 2])?;
+        cluster.make(sizes).await?;
+        Ok(cluster)
+    }
+
+    /// Makes stream and bucket, once the servers have agreed on a leader.
+    pub(crate) async fn make(&self, sizes: Sizes) -> Result<()> {
+        let settings = self.settings(OPERATOR)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let made = match Connection::open(&settings).await {
+                Ok(connection) => setup::make(&connection.jetstream(), sizes).await,
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > end => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+    }
+
+    pub(crate) fn start_node(&mut self, at: usize) -> Result<()> {
+        let folder = self.plan.server_folder(at);
+        let log = File::options().create(true).append(true).open(folder.join("log"))?;
+        let mut command = Command::new(&self.server);
+        command.args(["-c", "nats-server.conf"]).current_dir(&folder).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        self.nodes[at] = Some(command.spawn().context("nats-server")?);
+        Ok(())
+    }
+
+    /// Waits until these servers say that they are well.
+    pub(crate) fn healthy(&self, nodes: &[usize]) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        for &at in nodes {
+            while !self.is_healthy(at) {
+                if Instant::now() > end {
+                    let log = std::fs::read_to_string(self.plan.server_folder(at).join("log"))?;
+                    bail!(
+                        "server {at} is not well: {}",
+                        log.lines().rev().take(5).collect::<Vec<_>>().join("\n")
+                    );
+                }
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_healthy(&self, at: usize) -> bool {
+        let port: u16 =
+            self.plan.servers[at].rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
+        let Ok(mut socket) = TcpStream::connect(("127.0.0.1", port + 4000)) else { return false };
+        let mut answer = String::new();
+        let _ = socket.set_read_timeout(Some(Duration::from_secs(2)));
+        let asked = socket.write_all(b"GET /healthz HTTP/1.0\r\n\r\n");
+        asked.is_ok() && socket.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self, at: usize) -> Result<()> {
+        if let Some(mut node) = self.nodes[at].take() {
+            node.kill()?;
+            node.wait()?;
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP or SIGCONT.
+    pub(crate) fn signal(&self, at: usize, signal: Signal) -> Result<()> {
+        let node = self.nodes[at].as_ref().context("that server does not run")?;
+        let pid = Pid::from_child(node);
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// The server that leads the stream.
+    pub(crate) async fn leader(&self, bus: &JetStreamBus, stream: &str) -> Result<usize> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let states = commands::streams(bus).await.unwrap_or_default();
+            let leader = states.into_iter().find(|state| state.name == stream).and_then(|state| state.leader);
+            let number = leader.and_then(|name| name.strip_prefix("fleet-")?.parse::<usize>().ok());
+            if let Some(number) = number {
+                return Ok(number - 1);
+            }
+            if Instant::now() > end {
+                bail!("{stream} has no leader");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    pub(crate) fn settings(&self, name: &str) -> Result<FleetSettings> {
+        FleetSettings::read(&self.plan.member_folder(name).join("fleet.toml"))
+    }
+
+    /// A connection of that host.
+    pub(crate) async fn bus(&self, name: &str) -> Result<JetStreamBus> {
+        let settings = self.settings(name)?;
+        let connection = Connection::open(&settings).await?;
+        let bus = JetStreamBus::new(connection.jetstream(), &settings.host);
+        // Its events go nowhere from here on; the client does not mind.
+        drop(connection);
+        Ok(bus)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for at in 0..self.nodes.len() {
+            let _ = self.kill(at);
+        }
+    }
+}
+
+/// Three ports, with those that a server adds 2000 and 4000 to, that nobody uses now.
+pub(crate) fn free_ports() -> Result<u16> {
+    use rand::RngExt as _;
+    for _ in 0..1000 {
+        let base = rand::rng().random_range(11_000..26_000);
+        let all = (0..3).flat_map(|at| [0, 2000, 4000].map(|more| base + at + more));
+        let sockets: Result<Vec<_>, _> = all.map(|port| TcpListener::bind(("127.0.0.1", port))).collect();
+        if sockets.is_ok() {
+            return Ok(base);
+        }
+    }
+    bail!("no ports are free")
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of a fleet with real servers on loopback ports: `make fleet-test`. Each case has servers of its own, and
+//! prints what it found.
+//!
+//! `imas-fleet-test NATS OLD_NATS IMAS_FLEET [CASE...]`
+
+mod agent;
+mod cluster;
+mod fan_out;
+mod folds;
+mod full;
+mod load;
+mod publishes;
+mod security;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+const CASES: [&str; 9] = [
+    "folds",
+    "publishes",
+    "offline",
+    "security",
+    "versions",
+    "full",
+    "hosts",
+    "connections-1000",
+    "connections-8000",
+];
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<ExitCode> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [server, old, program, cases @ ..] = words.as_slice() else {
+        bail!("usage: imas-fleet-test NATS OLD_NATS IMAS_FLEET [CASE...]");
+    };
+    let [server, old, program] = [server, old, program].map(PathBuf::from);
+    let cases = if cases.is_empty() { CASES.map(str::to_owned).to_vec() } else { cases.to_vec() };
+    let (mut passed, mut failed) = (0, 0);
+    for case in &cases {
+        let began = Instant::now();
+        let line = match run(case, &server, &old, &program).await {
+            Ok(found) => {
+                passed += 1;
+                format!("ok {case}: {found}")
+            }
+            Err(error) => {
+                failed += 1;
+                format!("FAILED {case}: {error:#}")
+            }
+        };
+        writeln!(std::io::stdout(), "{line} ({:.0} s in all)", began.elapsed().as_secs_f64())?;
+    }
+    writeln!(std::io::stdout(), "{passed} passed, {failed} failed, 0 skipped")?;
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+async fn run(case: &str, server: &Path, old: &Path, program: &Path) -> Result<String> {
+    match case {
+        "folds" => folds::folds(server).await,
+        "publishes" => publishes::publishes(server).await,
+        "offline" => publishes::offline(server, program).await,
+        "security" => security::security(server).await,
+        "versions" => security::versions(old, program).await,
+        "full" => full::full(server).await,
+        "hosts" => fan_out::hosts(server, program).await,
+        "connections-1000" => fan_out::connections(server, 1000).await,
+        "connections-8000" => fan_out::connections(server, 8000).await,
+        _ => bail!("there is no such case; there are {}", CASES.join(", ")),
+    }
+}
