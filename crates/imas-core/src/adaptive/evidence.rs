@@ -126,6 +126,7 @@ mod tests {
             limits: Limits::default(),
             now_unix_s: 100.0,
             machine: "",
+            fleet: None,
         };
         host_evidence(&history, &Settings::default(), is_last_complete)
     }
