@@ -11,7 +11,7 @@ use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{
     DirectGetError, DirectGetErrorKind, RawMessageError, RawMessageErrorKind, Stream,
 };
-use async_nats::jetstream::{self, ErrorCode};
+use async_nats::jetstream;
 use async_nats::{HeaderMap, StatusCode};
 use imas_fleet::{BusError, FleetBus, Revision, Stored};
 use serde::Deserialize;
@@ -232,9 +232,7 @@ fn direct_error(error: DirectGetError) -> Option<BusError> {
 
 fn raw_error(error: RawMessageError) -> Option<BusError> {
     match error.kind() {
-        RawMessageErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
-            None
-        }
+        RawMessageErrorKind::NoMessageFound => None,
         RawMessageErrorKind::JetStream(refusal) => Some(BusError::Refused(refusal.to_string())),
         _ => Some(BusError::Disconnected(with_causes(&error))),
     }
