@@ -131,7 +131,8 @@ fn adaptively(
     if !profile.candidates.iter().any(CandidateView::is_usable) {
         return Decision::system(Reason::NoCandidate, vec![]);
     }
-    if known.board.trials() == 0 {
+    // A fleet may have proven a candidate that this host never tried.
+    if known.board.trials() == 0 && judgement.pick == known.board.system {
         return Decision::system(Reason::NoData, vec![]);
     }
     let mut evidence = vec![Evidence::new(
@@ -188,7 +189,11 @@ fn gains(name: &str, standing: &Standing) -> Evidence {
         within * 100.0,
         counted(*rounds, "round"),
         // The interval of both together may reach across 0 all the same.
-        if *proof == Some(Proof::Memory) { ", proven by its memory" } else { "" }
+        match proof {
+            Some(Proof::Memory) => ", proven by its memory",
+            Some(Proof::Fleet) => ", proven by other hosts of the fleet",
+            Some(Proof::Score) | None => "",
+        }
     );
     Evidence::new(name, text)
 }

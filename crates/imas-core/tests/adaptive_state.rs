@@ -11,7 +11,7 @@ use imas_core::candidate::Candidate;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
 use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
-use imas_core::{History, TrialRecord};
+use imas_core::{Conditions, Decision, History, Policy, ProfileView, TrialRecord, decide};
 
 const DAY_S: f64 = 24.0 * 3600.0;
 const HERE: &str = "pages 4096, huge madvise, cpus 0-1";
@@ -104,6 +104,17 @@ impl Life {
     }
 
     fn known(&self) -> AdaptiveState {
+        self.judged(|history| AdaptiveState::new(history, &[Role::Tested; 3], &Settings::default()))
+    }
+
+    /// What the next start gets on an idle machine.
+    fn decision(&self) -> Decision {
+        let policy = Policy::Adaptive(Settings::default());
+        let profile = self.judged(|history| ProfileView::under(history, &policy));
+        decide(&profile, &Conditions::default())
+    }
+
+    fn judged<T>(&self, judge: impl FnOnce(&History<'_>) -> T) -> T {
         let none = BTreeMap::new();
         let history = History {
             records: &self.records,
@@ -117,7 +128,7 @@ impl Life {
             machine: self.machine,
             fleet: self.fleet.as_ref(),
         };
-        AdaptiveState::new(&history, &[Role::Tested; 3], &Settings::default())
+        judge(&history)
     }
 
     fn next(&self) -> Option<usize> {
@@ -301,6 +312,11 @@ fn a_new_host_starts_on_what_the_fleet_proved() {
     assert_eq!((judged.pick, judged.next), (1, None), "{judged:?}");
     assert_eq!(judged.standings[1].proof, Some(Proof::Fleet));
     assert_eq!(judged.standings[2].status, Status::Worse);
+    let decision = life.decision();
+    assert_eq!((decision.candidate.as_str(), decision.trial), ("lean", false), "{}", decision.text());
+    assert!(decision.text().contains("proven by other hosts of the fleet"), "{}", decision.text());
+    life.fleet = None;
+    assert!(life.decision().trial, "on its own it has to try");
 }
 
 #[test]
