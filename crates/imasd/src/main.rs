@@ -31,6 +31,7 @@ mod learner;
 mod log;
 mod long_name;
 mod machine;
+mod mailbox;
 mod moment;
 mod name_service;
 mod notify;
