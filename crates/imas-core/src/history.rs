@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::candidate::Candidate;
+use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
@@ -29,6 +30,8 @@ pub struct History<'a> {
     pub now_unix_s: f64,
     /// The machine's present settings, as in [`crate::Sample::machine`]; empty: those of the newest trial.
     pub machine: &'a str,
+    /// What other hosts measured; None without a fleet.
+    pub fleet: Option<&'a FleetPrior>,
 }
 
 /// Trials of the present build, in order of time.

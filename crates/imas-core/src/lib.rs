@@ -25,6 +25,7 @@ pub mod conditions;
 pub mod cost;
 pub mod curve;
 pub mod decision;
+pub mod fleet_prior;
 pub mod hang;
 pub mod history;
 pub mod latency;
@@ -45,6 +46,7 @@ pub mod stats;
 
 pub use candidate::{Candidate, SYSTEM};
 pub use decision::{Conditions, Decision, decide, decide_production};
+pub use fleet_prior::FleetPrior;
 pub use policy::Policy;
 pub use profile::{History, ProfileView};
 pub use reason::Reason;

@@ -39,6 +39,10 @@ pub struct CandidateView {
     pub summary: TrialSummary,
     /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
+    /// Groups of other hosts on which it crashed the program, where these are so many that it is not used here
+    /// either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet_crashes: Option<u32>,
     /// Where the resident memory was, mean over the trials that count and that looked.
     pub split: Option<Split>,
     /// Trials of this candidate that do not count, in order of time, with the reason.
@@ -48,7 +52,7 @@ pub struct CandidateView {
 impl CandidateView {
     /// True when the program may be started under it.
     pub fn is_usable(&self) -> bool {
-        self.available && self.quarantine.is_none()
+        self.available && self.quarantine.is_none() && self.fleet_crashes.is_none()
     }
 
     fn role(&self) -> Role {
@@ -168,11 +172,18 @@ fn candidate_views(history: &History<'_>, summaries: &[TrialSummary]) -> Vec<Can
             tested: candidate.tested,
             summary: *summary,
             quarantine: at.map(|at| quarantines.swap_remove(at)),
+            fleet_crashes: fleet_crashes(history, candidate),
             split: split(history, candidate),
             left_out: left_out(history, candidate),
         }
     };
     history.candidates.iter().zip(summaries).map(view).collect()
+}
+
+/// None where the operator unblocked it here.
+fn fleet_crashes(history: &History<'_>, candidate: &Candidate) -> Option<u32> {
+    let is_unblocked = history.unblocked_at.contains_key(&candidate.name);
+    history.fleet.filter(|_| !is_unblocked)?.quarantines(candidate)
 }
 
 fn split(history: &History<'_>, candidate: &Candidate) -> Option<Split> {

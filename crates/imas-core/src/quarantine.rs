@@ -121,6 +121,34 @@ pub fn quarantined(
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
 
+/// The starts that crashed or hung and count against their candidate, as [`quarantined`]: index of the candidate
+/// and name of the start. An unexplained death is none.
+pub(crate) fn crashed_starts(
+    records: &[TrialRecord],
+    candidates: &[Candidate],
+    build_id: &str,
+    unblocked_at: &BTreeMap<String, f64>,
+    now_unix_s: f64,
+) -> Vec<(usize, String)> {
+    let blamed = quarantined(records, candidates, build_id, unblocked_at, now_unix_s);
+    let is_blamed = |candidate: &Candidate| blamed.iter().any(|q| q.candidate == candidate.name);
+    let ordered = in_order_of_time(records);
+    let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
+    let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
+    let usual = Usual::of(under_system.iter().map(|record| &record.sample));
+    let mut crashed = vec![];
+    for (at, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| is_blamed(candidate)) {
+        let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
+        let starts = starts_under(&of_build, candidate, after_s);
+        for (start, harm) in starts.iter().zip(harms(&starts, usual.as_ref())) {
+            if matches!(harm, Some(Harm::Crash | Harm::Hang(_))) {
+                crashed.push((at, start.sample.trial_id.clone()));
+            }
+        }
+    }
+    crashed
+}
+
 /// Starts that count for `candidate`. Where the injected code did nothing, the candidate did not serve.
 fn starts_under<'a>(
     records: &[&'a TrialRecord],

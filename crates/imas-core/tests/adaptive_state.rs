@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::adaptive::{AdaptiveState, Expired, Role, Settings, Status};
+use imas_core::adaptive::{AdaptiveState, Expired, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
+use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
 use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
 use imas_core::{History, TrialRecord};
@@ -22,6 +23,7 @@ struct Life {
     candidates: Vec<Candidate>,
     build_id: &'static str,
     machine: &'static str,
+    fleet: Option<FleetPrior>,
     retest_s: f64,
     now_s: f64,
 }
@@ -33,7 +35,15 @@ impl Life {
             Candidate::new("lean", "1", &[]),
             Candidate::new("fat", "1", &[]),
         ];
-        Self { records: vec![], candidates, build_id: "b1", machine: HERE, retest_s: 0.0, now_s: 1e9 }
+        Self {
+            records: vec![],
+            candidates,
+            build_id: "b1",
+            machine: HERE,
+            fleet: None,
+            retest_s: 0.0,
+            now_s: 1e9,
+        }
     }
 
     /// `lean` takes 20 % less memory, proven in the fewest rounds.
@@ -105,6 +115,7 @@ impl Life {
             limits: Limits { retest_s: self.retest_s, ..Limits::default() },
             now_unix_s: self.now_s,
             machine: self.machine,
+            fleet: self.fleet.as_ref(),
         };
         AdaptiveState::new(&history, &[Role::Tested; 3], &Settings::default())
     }
@@ -265,4 +276,70 @@ fn open_questions_are_distinguished_from_answered_ones() {
     assert_eq!(life.next(), None);
     life.now_s += 3600.0;
     assert!(life.known().next_trial(W).unwrap().is_now);
+}
+
+/// Twelve groups of other hosts, which agree: of `lean` this much more memory, of `fat` a third more.
+fn fleet(lean: f64) -> FleetPrior {
+    let of = |name: &str, memory: f64| {
+        let off = |group: u8| 0.001 * f64::from(group % 5);
+        let group = |group| GroupDifference { cpu: 0.01 * off(group), memory: memory + off(group) };
+        FleetCandidate {
+            name: name.to_owned(),
+            version: "1".to_owned(),
+            groups: (0..12).map(group).collect(),
+            ..FleetCandidate::default()
+        }
+    };
+    FleetPrior { hosts: 12, heard: 12, scatter: None, candidates: vec![of("lean", lean), of("fat", 0.26)] }
+}
+
+#[test]
+fn a_new_host_starts_on_what_the_fleet_proved() {
+    let mut life = Life::new();
+    life.fleet = Some(fleet(-0.22));
+    let judged = life.known().judge(W);
+    assert_eq!((judged.pick, judged.next), (1, None), "{judged:?}");
+    assert_eq!(judged.standings[1].proof, Some(Proof::Fleet));
+    assert_eq!(judged.standings[2].status, Status::Worse);
+}
+
+#[test]
+fn what_the_fleet_does_not_prove_is_no_pick() {
+    let mut life = Life::new();
+    life.fleet = Some(fleet(-0.03));
+    assert_eq!(life.pick(), 0, "below the margin");
+    let few = life.fleet.as_mut().unwrap();
+    *few = fleet(-0.22);
+    few.candidates[0].groups.truncate(4);
+    assert_eq!(life.pick(), 0, "four groups");
+    life.fleet = Some(fleet(-0.22));
+    life.candidates[1].version = "2".to_owned();
+    assert_eq!(life.pick(), 0, "of another version");
+}
+
+#[test]
+fn the_hosts_own_trials_win() {
+    let mut life = Life::settled();
+    life.fleet = Some(fleet(0.30));
+    assert_eq!(life.pick(), 1, "proven here, worse elsewhere");
+    let mut life = Life::new();
+    life.fleet = Some(fleet(-0.08));
+    assert_eq!(life.pick(), 1);
+    for _ in 0..2 {
+        [0, 1].into_iter().for_each(|i| life.trial(i, [100.0, 125.0][i]));
+    }
+    assert_eq!(life.pick(), 0, "better elsewhere, worse here");
+}
+
+#[test]
+fn a_candidate_that_crashed_on_three_hosts_is_used_on_none() {
+    let mut life = Life::new();
+    let mut fleet = fleet(-0.22);
+    fleet.candidates[0].crashed_groups = 3;
+    assert_eq!(fleet.quarantines(&life.candidates[1]), Some(3));
+    fleet.candidates[0].crashed_groups = 2;
+    assert_eq!(fleet.quarantines(&life.candidates[1]), None);
+    fleet.candidates[0].crashed_groups = 9;
+    life.candidates[1].version = "2".to_owned();
+    assert_eq!(fleet.quarantines(&life.candidates[1]), None, "an upgrade ends it");
 }

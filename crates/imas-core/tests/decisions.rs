@@ -94,6 +94,7 @@ impl Program {
             limits: Limits { max_tests: 5, retest_s: 0.0 },
             now_unix_s: self.now_unix_s,
             machine: "",
+            fleet: None,
         })
     }
 

@@ -52,6 +52,14 @@ pub struct DaemonCounters {
     pub store_refusals: u64,
     /// Times an index was published.
     pub published: u64,
+    /// Messages to the fleet written into the exchange folder.
+    pub fleet_written: u64,
+    /// Messages to the fleet dropped: too many waited.
+    pub fleet_dropped: u64,
+    /// Statistics of the fleet taken over.
+    pub fleet_received: u64,
+    /// Statistics of the fleet refused: not readable, or not of the program and machine that they were for.
+    pub fleet_refused: u64,
 }
 
 impl DaemonCounters {
@@ -88,6 +96,10 @@ impl std::ops::Add for DaemonCounters {
             looks: self.looks + other.looks,
             store_refusals: self.store_refusals + other.store_refusals,
             published: self.published + other.published,
+            fleet_written: self.fleet_written + other.fleet_written,
+            fleet_dropped: self.fleet_dropped + other.fleet_dropped,
+            fleet_received: self.fleet_received + other.fleet_received,
+            fleet_refused: self.fleet_refused + other.fleet_refused,
         }
     }
 }
@@ -128,6 +140,30 @@ pub struct DaemonStatus {
     pub ineligible: usize,
     /// What was counted.
     pub counters: DaemonCounters,
+    /// How it takes part in a fleet, where it does.
+    pub fleet: Option<FleetState>,
+}
+
+/// How imasd takes part in a fleet.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FleetState {
+    /// Name of this host in the fleet.
+    pub host: String,
+    /// The folder through which it exchanges files with the agent.
+    pub exchange: String,
+    /// Messages that wait for the agent.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Messages that wait in the store, since the folder cannot be written.
+    pub unwritten: usize,
+    /// Programs of which the fleet is asked.
+    pub wanted: usize,
+    /// Why the exchange folder cannot be used, if so.
+    pub trouble: Option<String>,
+    /// What the agent says of itself, if it says anything.
+    pub agent: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl DaemonStatus {
@@ -212,10 +248,10 @@ mod tests {
     fn the_keys_on_disk_are_those_that_scripts_read() {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = "config counters emergency events flights_watched ineligible pid programs retest_s schema \
+        let expected = "config counters emergency events fleet flights_watched ineligible pid programs retest_s schema \
                         start_ticks store trials_offered trials_running version";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 17);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 21);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! - [`state`]: everything that a decision about one program depends on, from the store to the profile
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
+//! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`seconds`]: the range of a configured duration
+//! - [`exclusions`]: programs that nobody is to change unasked
 //! - [`daemon_status`]: what imasd reports about itself
 //! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
 //! - [`catalogue_files`]: the files of the catalogue
@@ -27,7 +29,9 @@ pub mod compared;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
+pub mod exclusions;
 pub mod flags;
+pub mod fleet_key;
 pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::known_of;
-use imas_core::{Candidate, History, ProfileView, TrialRecord};
+use imas_core::{Candidate, FleetPrior, History, ProfileView, TrialRecord};
+use imas_fleet::FleetStatistics;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
@@ -25,6 +27,8 @@ pub struct ProgramState {
     pinned: Option<String>,
     excluded: bool,
     unblocked_at: BTreeMap<String, f64>,
+    /// What other hosts measured, where imasd takes part in a fleet that knows the program.
+    fleet: Option<FleetPrior>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
     pub machine: String,
 }
@@ -51,6 +55,7 @@ impl ProgramState {
             records,
             candidates,
             pinned,
+            fleet: fleet_prior(store, &program)?,
             excluded: store.is_excluded(&program.path, &program.detail)?,
             unblocked_at: store.unblocked(program.id)?,
             build_id: build_id.to_owned(),
@@ -62,7 +67,29 @@ impl ProgramState {
     /// The profile at `now_unix_s`, in seconds since 1970.
     #[must_use]
     pub fn profile(&self, policy: &Policy, limits: Limits, now_unix_s: f64) -> ProfileView {
-        let history = History {
+        ProfileView::under(&self.history(limits, now_unix_s), policy)
+    }
+
+    /// What its trials show, trial by trial, as [`host_evidence`].
+    #[must_use]
+    pub fn evidence(
+        &self,
+        settings: &Settings,
+        limits: Limits,
+        now_unix_s: f64,
+        is_last_complete: bool,
+    ) -> HostEvidence {
+        host_evidence(&self.history(limits, now_unix_s), settings, is_last_complete)
+    }
+
+    /// Its candidates: the indices of [`Self::evidence`].
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    fn history(&self, limits: Limits, now_unix_s: f64) -> History<'_> {
+        History {
             records: &self.records,
             candidates: &self.candidates,
             build_id: &self.build_id,
@@ -72,7 +99,14 @@ impl ProgramState {
             limits,
             now_unix_s,
             machine: &self.machine,
-        };
-        ProfileView::under(&history, policy)
+            fleet: self.fleet.as_ref(),
+        }
     }
+}
+
+/// What the fleet said of the program, as imasd has taken it over: `imas` explains by the same.
+fn fleet_prior(store: &Store, program: &StoredProgram) -> Result<Option<FleetPrior>, StoreError> {
+    let said = store.statistics(program.id)?;
+    let read = said.and_then(|said| FleetStatistics::read_of(&said.subject, said.statistics.as_bytes()).ok());
+    Ok(read.map(|statistics| imas_fleet::prior(&statistics)))
 }

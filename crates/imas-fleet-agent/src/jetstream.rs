@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_nats::jetstream;
 use async_nats::jetstream::context::{Context, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::{
     DirectGetError, DirectGetErrorKind, RawMessageError, RawMessageErrorKind, Stream,
 };
-use async_nats::jetstream;
 use async_nats::{HeaderMap, StatusCode};
 use imas_fleet::{BusError, FleetBus, Revision, Stored};
 use serde::Deserialize;

@@ -9,14 +9,23 @@
 //! ```
 //! Files are written under another name and renamed.
 
-use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{self, Aggregate};
+use crate::folder::Folder;
 use crate::statistics;
+
+const OUTBOX: &str = "outbox";
+const INBOX: &str = "inbox";
+const WANTED: &str = "wanted.json";
+const AGENT: &str = "agent.json";
+/// Greatest size of `agent.json` in bytes.
+const MOST_OF_AGENT: usize = 64 << 10;
+/// Greatest size of `wanted.json` in bytes.
+const MOST_WANTED: usize = 4 << 20;
 
 /// Bounds of the outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,41 +70,44 @@ impl Exchange {
         Self { folder: folder.into() }
     }
 
-    /// Makes the folders where they are missing. Who may write them is up to the caller.
+    /// Makes the two inner folders where they are missing. Who may write them is up to the caller.
     pub fn prepare(&self) -> io::Result<()> {
-        fs::create_dir_all(self.outbox())?;
-        fs::create_dir_all(self.inbox())
+        std::fs::create_dir_all(&self.folder)?;
+        let folder = Folder::open(&self.folder)?;
+        folder.make(OUTBOX)?;
+        folder.make(INBOX)
     }
 
     /// The folder of aggregates.
     pub fn outbox(&self) -> PathBuf {
-        self.folder.join("outbox")
+        self.folder.join(OUTBOX)
     }
 
     /// The folder of statistics.
     pub fn inbox(&self) -> PathBuf {
-        self.folder.join("inbox")
+        self.folder.join(INBOX)
+    }
+
+    fn open(&self, inner: &str) -> io::Result<Folder> {
+        Folder::open(&self.folder)?.inner(inner)
     }
 
     /// Adds an aggregate; `order` counts up. Then removes the oldest ones above the bounds: how many.
     pub fn add(&self, order: u64, aggregate: &Aggregate, bounds: Bounds) -> io::Result<u64> {
-        let bytes = serde_json::to_vec(aggregate)?;
-        write(&self.outbox().join(format!("{order:020}.json")), &bytes)?;
-        self.drop_oldest(bounds)
+        let folder = self.open(OUTBOX)?;
+        folder.write(&format!("{order:020}.json"), &serde_json::to_vec(aggregate)?)?;
+        drop_oldest(&folder, bounds)
     }
 
     /// The oldest aggregates, at most `most`. A file that is too large to be one of ours is removed.
     pub fn waiting(&self, most: usize) -> io::Result<Vec<Waiting>> {
+        let folder = self.open(OUTBOX)?;
         let mut waiting = vec![];
-        for (file, size) in self.outbox_files()?.into_iter().take(most) {
+        for (name, size) in aggregates(&folder)?.into_iter().take(most) {
             if size > aggregate::MAX_BYTES as u64 {
-                remove(&file)?;
-                continue;
-            }
-            match fs::read(&file) {
-                Ok(bytes) => waiting.push(Waiting { file, bytes }),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                folder.remove(&name)?;
+            } else if let Some(bytes) = folder.read(&name, aggregate::MAX_BYTES)? {
+                waiting.push(Waiting { file: self.outbox().join(name), bytes });
             }
         }
         Ok(waiting)
@@ -103,95 +115,136 @@ impl Exchange {
 
     /// Removes an aggregate that the fleet has.
     pub fn acknowledged(&self, waiting: &Waiting) -> io::Result<()> {
-        remove(&waiting.file)
+        let name = waiting.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        self.open(OUTBOX)?.remove(name)
     }
 
     /// Number of aggregates that wait, and their bytes.
     pub fn backlog(&self) -> io::Result<(usize, u64)> {
-        let files = self.outbox_files()?;
+        let files = aggregates(&self.open(OUTBOX)?)?;
         Ok((files.len(), files.iter().map(|(_, size)| size).sum()))
     }
 
     /// Writes what the agent shall keep up to date.
     pub fn want(&self, wanted: &Wanted) -> io::Result<()> {
-        write(&self.folder.join("wanted.json"), &serde_json::to_vec(wanted)?)
+        Folder::open(&self.folder)?.write(WANTED, &serde_json::to_vec(wanted)?)
     }
 
     /// Reads it; empty where it was not written yet.
     pub fn wanted(&self) -> io::Result<Wanted> {
-        match fs::read(self.folder.join("wanted.json")) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Wanted::default()),
-            Err(error) => Err(error),
+        match Folder::open(&self.folder)?.read(WANTED, MOST_WANTED)? {
+            Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            None => Ok(Wanted::default()),
         }
+    }
+
+    /// What the agent says of itself; `None` where it says nothing.
+    ///
+    /// # Errors
+    /// As [`Exchange::delivered`].
+    pub fn agent(&self) -> io::Result<Option<Vec<u8>>> {
+        Folder::open(&self.folder)?.read(AGENT, MOST_OF_AGENT)
     }
 
     /// Writes the statistics of a subject.
     pub fn deliver(&self, subject: &str, statistics: &[u8]) -> io::Result<()> {
-        write(&self.inbox_file(subject), statistics)
+        self.open(INBOX)?.write(&file_name(subject), statistics)
     }
 
-    /// The bytes of the statistics of a subject; None where there are none or they are too large.
+    /// The bytes of the statistics of a subject; `None` where there are none.
+    ///
+    /// # Errors
+    /// When the file cannot be read; [`io::ErrorKind::InvalidData`] where it is no regular file, or too large.
     pub fn delivered(&self, subject: &str) -> io::Result<Option<Vec<u8>>> {
-        let file = self.inbox_file(subject);
-        match fs::symlink_metadata(&file) {
-            Ok(known) if known.is_file() && known.len() <= statistics::MAX_BYTES as u64 => {}
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        fs::read(file).map(Some)
-    }
-
-    fn inbox_file(&self, subject: &str) -> PathBuf {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let plain: String = subject.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-        self.inbox().join(format!("{plain}.json"))
-    }
-
-    /// Oldest first, with their sizes. Files of other names are none of ours.
-    fn outbox_files(&self) -> io::Result<Vec<(PathBuf, u64)>> {
-        let mut files = vec![];
-        for entry in fs::read_dir(self.outbox())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let is_ours = name.to_str().is_some_and(|name| name.len() == 25 && name.ends_with(".json"));
-            // The other side may have removed it meanwhile.
-            if is_ours && let Ok(known) = entry.metadata() {
-                files.push((entry.path(), known.len()));
-            }
-        }
-        files.sort();
-        Ok(files)
-    }
-
-    fn drop_oldest(&self, bounds: Bounds) -> io::Result<u64> {
-        let files = self.outbox_files()?;
-        let mut bytes: u64 = files.iter().map(|(_, size)| size).sum();
-        let mut left = files.len();
-        let mut dropped = 0;
-        for (file, size) in files {
-            if left <= bounds.files && bytes <= bounds.bytes {
-                break;
-            }
-            remove(&file)?;
-            (left, bytes, dropped) = (left - 1, bytes - size, dropped + 1);
-        }
-        Ok(dropped)
+        self.open(INBOX)?.read(&file_name(subject), statistics::MAX_BYTES)
     }
 }
 
-/// Writes a file whole or not at all, as seen by whoever reads it.
-fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = file.with_extension("new");
-    fs::write(&unfinished, bytes)?;
-    fs::rename(unfinished, file)
+/// The name of the file of a subject in the inbox.
+pub fn file_name(subject: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let plain: String = subject.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    format!("{plain}.json")
 }
 
-/// Removes a file that may be gone already.
-fn remove(file: &Path) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Oldest first, with their sizes. Files of other names are none of ours.
+fn aggregates(folder: &Folder) -> io::Result<Vec<(String, u64)>> {
+    let is_ours = |(name, _): &(String, u64)| name.len() == 25 && name.ends_with(".json");
+    Ok(folder.files()?.into_iter().filter(is_ours).collect())
+}
+
+fn drop_oldest(folder: &Folder, bounds: Bounds) -> io::Result<u64> {
+    let files = aggregates(folder)?;
+    let mut bytes: u64 = files.iter().map(|(_, size)| size).sum();
+    let mut left = files.len();
+    let mut dropped = 0;
+    for (name, size) in files {
+        if left <= bounds.files && bytes <= bounds.bytes {
+            break;
+        }
+        folder.remove(&name)?;
+        (left, bytes, dropped) = (left - 1, bytes - size, dropped + 1);
+    }
+    Ok(dropped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use imas_core::stats::Moments;
+
+    use super::*;
+    use crate::{Environment, ProgramKey};
+
+    fn aggregate(batch: u64) -> Aggregate {
+        Aggregate {
+            v: aggregate::VERSION,
+            host: "h".into(),
+            boot: "b".into(),
+            batch,
+            program: ProgramKey::new("build-id", &["1"]),
+            environment: Environment {
+                architecture: "x86_64".into(),
+                page_bytes: 4096,
+                huge_pages: "madvise".into(),
+                cpus: 2,
+            },
+            candidates: BTreeMap::new(),
+            residual: Moments::default(),
+            freedom: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_outbox_is_bounded_and_drops_the_oldest() {
+        let folder = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(folder.path());
+        exchange.prepare().unwrap();
+        let bounds = Bounds { files: 3, ..Bounds::default() };
+        let dropped: u64 = (0..5).map(|order| exchange.add(order, &aggregate(order), bounds).unwrap()).sum();
+        let read = |waiting: &Waiting| serde_json::from_slice::<Aggregate>(&waiting.bytes).unwrap().batch;
+        let waiting = exchange.waiting(10).unwrap();
+        assert_eq!((dropped, waiting.iter().map(read).collect::<Vec<_>>()), (2, vec![2, 3, 4]));
+        exchange.acknowledged(&waiting[0]).unwrap();
+        assert_eq!(exchange.backlog().unwrap().0, 2);
+        let one = exchange.backlog().unwrap().1 / 2;
+        let few = Bounds { bytes: one + one / 2, ..Bounds::default() };
+        assert_eq!(exchange.add(4, &aggregate(4), few).unwrap(), 1, "the same file again, within the bytes");
+    }
+
+    #[test]
+    fn a_delivery_is_read_by_its_subject() {
+        let folder = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(folder.path());
+        exchange.prepare().unwrap();
+        exchange.deliver("../x", b"1").unwrap();
+        assert_eq!(exchange.delivered("../x").unwrap().unwrap(), b"1");
+        assert_eq!(exchange.delivered("y").unwrap(), None);
+        assert!(!folder.path().join("x.json").exists());
+        let wanted = Wanted { subjects: vec!["a.b".into()] };
+        assert_eq!(exchange.wanted().unwrap(), Wanted::default());
+        exchange.want(&wanted).unwrap();
+        assert_eq!(exchange.wanted().unwrap(), wanted);
     }
 }

@@ -24,6 +24,21 @@ impl Place {
     }
 }
 
+/// Hosts that are heard of a candidate: so many that most groups have one.
+pub const HEARD: u32 = 192;
+
+/// Whether a host is heard of a candidate, where about so many hosts run the program. Without such a choice, of
+/// 100,000 hosts a thousand eager liars would take every seat before the few honest ones that try it.
+pub fn is_heard(host: &str, program: &str, candidate: &str, hosts: u32) -> bool {
+    Place::of(host, program, candidate).is_heard(hosts)
+}
+
+impl Place {
+    pub(crate) fn is_heard(self, hosts: u32) -> bool {
+        u64::from(self.rank) * u64::from(hosts) <= u64::from(HEARD) << 32
+    }
+}
+
 /// The group of a host, whatever it reports.
 pub fn group_of(host: &str) -> usize {
     usize::from(Place::of(host, "", "").group)
@@ -54,6 +69,11 @@ impl GroupSet {
     /// How many there are.
     pub fn len(self) -> u32 {
         self.0.count_ones()
+    }
+
+    /// The only one; None where there are more or none.
+    pub fn only(self) -> Option<usize> {
+        (self.len() == 1).then(|| self.0.trailing_zeros() as usize)
     }
 
     /// Whether there is none.

@@ -85,12 +85,6 @@ impl Seats {
     pub fn is_empty(&self) -> bool {
         self.by_group.is_empty()
     }
-
-    /// The group of the only seat that is taken.
-    pub(crate) fn only(&self) -> Option<u8> {
-        let mut groups = self.by_group.keys();
-        groups.next().copied().filter(|_| groups.next().is_none())
-    }
 }
 
 impl Held {

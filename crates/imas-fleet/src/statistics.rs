@@ -50,6 +50,8 @@ pub struct CandidateStatistics {
     pub version: String,
     /// The value of [`FleetStatistics::folded`] when it was last reported.
     pub reported_at: u64,
+    /// Groups with a host that reported it.
+    pub reported_by: GroupSet,
     /// By group: differences of ln CPU (x) and ln memory (y) to `system`, over rounds.
     pub pairs: Seats,
     /// Groups with a host on which trials gave no figures.
@@ -151,8 +153,9 @@ impl FleetStatistics {
     pub(crate) fn add(&mut self, aggregate: &Aggregate) {
         let program = self.program.as_str().to_owned();
         let place = |name: &str| Place::of(&aggregate.host, &program, name);
-        self.folded += 1;
+        self.folded = self.folded.saturating_add(1); // it may come from hostile bytes
         self.hosts.add(&aggregate.host);
+        let hosts = self.hosts.hosts();
         let [x, y] =
             [aggregate.residual.xx, aggregate.residual.yy].map(|sum| (sum / aggregate.freedom).sqrt());
         self.residual.add(place(RESIDUAL), whole(aggregate.freedom), x, y);
@@ -161,15 +164,18 @@ impl FleetStatistics {
                 continue;
             }
             let (folded, place) = (self.folded, place(name));
-            if let Some(candidate) = self.entry(name, &new.version, place.group) {
+            if !place.is_heard(hosts) && new.crashes == 0 {
+                continue;
+            }
+            if let Some(candidate) = self.entry(name, &new.version, group_of(&aggregate.host)) {
                 candidate.reported_at = folded;
-                candidate.add(new, &aggregate.host, place);
+                candidate.add(new, &aggregate.host, place, hosts);
             }
         }
     }
 
     /// The candidate's entry, made where there is room for it.
-    fn entry(&mut self, name: &str, version: &str, group: u8) -> Option<&mut CandidateStatistics> {
+    fn entry(&mut self, name: &str, version: &str, group: usize) -> Option<&mut CandidateStatistics> {
         let known = self.candidates.iter().position(|one| one.name == name && one.version == version);
         let at = match known {
             Some(at) => at,
@@ -184,18 +190,18 @@ impl FleetStatistics {
 
     /// Room for one more candidate, reported by a host of this group. Whoever reports the most candidates that
     /// nobody else knows loses one of these: a liar displaces what he made up himself.
-    fn make_room(&mut self, group: u8) -> Option<()> {
+    fn make_room(&mut self, group: usize) -> Option<()> {
         if self.candidates.len() < MAX_CANDIDATES {
             return Some(());
         }
-        let alone: Vec<Option<u8>> = self.candidates.iter().map(CandidateStatistics::only_group).collect();
+        let alone: Vec<Option<usize>> = self.candidates.iter().map(CandidateStatistics::only_group).collect();
         let oldest = |is: &dyn Fn(usize) -> bool| {
             let among = (0..self.candidates.len()).filter(|&at| is(at));
             among.min_by_key(|&at| self.candidates[at].reported_at)
         };
         let is_stale = |at: usize| self.folded - self.candidates[at].reported_at.min(self.folded) > STALE;
         let gives_way = oldest(&is_stale).or_else(|| {
-            let of = |group: u8| alone.iter().filter(|one| **one == Some(group)).count();
+            let of = |group: usize| alone.iter().filter(|one| **one == Some(group)).count();
             let most = alone.iter().flatten().copied().max_by_key(|&one| (of(one), one));
             let most = most.filter(|&most| of(most) > of(group) + 1).unwrap_or(group);
             oldest(&|at| alone[at] == Some(most))
@@ -211,14 +217,18 @@ impl CandidateStatistics {
             name: name.to_owned(),
             version: version.to_owned(),
             reported_at: folded,
+            reported_by: GroupSet::default(),
             pairs: Seats::default(),
             void: GroupSet::default(),
             crashed: GroupSet::default(),
         }
     }
 
-    fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place) {
-        self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+    fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place, hosts: u32) {
+        if place.is_heard(hosts) {
+            self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+        }
+        self.reported_by.insert(group_of(host));
         if new.void > 0 {
             self.void.insert(group_of(host));
         }
@@ -227,9 +237,9 @@ impl CandidateStatistics {
         }
     }
 
-    /// The only group that gave figures, where it is one, and nobody else said anything.
-    fn only_group(&self) -> Option<u8> {
-        self.pairs.only().filter(|_| self.void.len() <= 1 && self.crashed.len() <= 1)
+    /// The only group that reported it, where it is one.
+    fn only_group(&self) -> Option<usize> {
+        self.reported_by.only()
     }
 }
 

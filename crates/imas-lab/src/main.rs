@@ -5,6 +5,7 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries.
 
 mod cli;
+mod fleet;
 mod hint;
 mod mobile;
 mod services;

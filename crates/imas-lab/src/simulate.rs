@@ -59,6 +59,10 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
             },
         ));
     }
+    if args.fleet {
+        output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let contenders = match named.as_slice() {
         [] => baselines().into_iter().filter(|one| source.knows(one)).collect(),
         _ => named,
@@ -152,6 +156,7 @@ fn store(context: &Context) -> Result<Source> {
             limits: context.limits,
             now_unix_s: imas_linux::clock::now_unix_s(),
             machine: "",
+            fleet: None,
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

@@ -118,6 +118,9 @@ pub(crate) struct SimulateArgs {
     /// Each program, under the table
     #[arg(long)]
     pub(crate) details: bool,
+    /// Fleets of 1 to 100,000 hosts that learn these programs together
+    #[arg(long, conflicts_with_all = ["policy", "splits", "details", "json"])]
+    pub(crate) fleet: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -62,7 +62,9 @@ fn cpu_model() -> String {
     info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
 }
 
-fn transparent_huge_pages() -> String {
+/// Setting of transparent huge pages: always, madvise or never; empty when unknown.
+#[must_use]
+pub fn transparent_huge_pages() -> String {
     let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = text.split(['[', ']']).nth(1).unwrap_or_default();
     chosen.to_owned()

@@ -29,6 +29,12 @@ impl Domain {
         *self == Self::Own
     }
 
+    /// Whether its samples count for every user.
+    #[must_use]
+    pub fn is_everybodys(&self) -> bool {
+        *self == Self::Everybody
+    }
+
     /// A word for logs and JSON: `own`, `everybody` or the uid.
     #[must_use]
     pub fn word(self) -> String {

@@ -10,6 +10,7 @@
 //! - [`samples`]: programs and their trials
 //! - [`domain`]: trust domains of programs and samples
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
+//! - [`fleet`]: what was told to a fleet, and what the fleet said
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
 //! - [`revision`]: whether anything about a program has changed
@@ -18,6 +19,7 @@
 pub mod daemon;
 pub mod decisions;
 pub mod domain;
+pub mod fleet;
 pub mod memory;
 pub mod overrides;
 pub mod revision;

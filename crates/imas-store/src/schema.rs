@@ -121,8 +121,54 @@ CREATE TABLE disabled (
 CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
 ";
 
+/// Adds what was told to a fleet, and what the fleet said.
+const FLEET: &str = "
+-- What was told of a trial; kind: pair, void or crash.
+CREATE TABLE fleet_told (
+    trial INTEGER NOT NULL REFERENCES trial (id) ON DELETE CASCADE,
+    kind  TEXT NOT NULL,
+    PRIMARY KEY (trial, kind)
+) STRICT, WITHOUT ROWID;
+
+-- What was told of a program's residuals, in all.
+CREATE TABLE fleet_residual (
+    program  INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
+    subject  TEXT NOT NULL,                 -- program and environment as the fleet names them
+    residual TEXT NOT NULL                  -- JSON
+) STRICT;
+
+-- The present boot and its messages so far.
+CREATE TABLE fleet_boot (
+    boot_id TEXT PRIMARY KEY,               -- of the kernel
+    name    TEXT NOT NULL,                  -- random: a part of the messages' ids
+    batch   INTEGER NOT NULL DEFAULT 0,     -- messages in this boot
+    place   INTEGER NOT NULL                -- of the newest message
+) STRICT;
+
+-- Messages that are not written into the exchange folder yet.
+CREATE TABLE fleet_message (
+    place   INTEGER PRIMARY KEY,            -- the order of sending, over all boots
+    boot    TEXT NOT NULL,
+    batch   INTEGER NOT NULL,
+    message TEXT NOT NULL                   -- JSON
+) STRICT;
+
+-- What the fleet said.
+CREATE TABLE fleet_statistics (
+    program    INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
+    subject    TEXT NOT NULL,
+    statistics TEXT NOT NULL                -- JSON
+) STRICT;
+
+-- As which host imasd takes part; no row: it does not.
+CREATE TABLE fleet_member (
+    host  TEXT NOT NULL,
+    share REAL NOT NULL                     -- of the hosts that may be in a trial of one program
+) STRICT;
+";
+
 fn migrations() -> Migrations<'static> {
-    Migrations::new(vec![M::up(FIRST), M::up(DOMAINS).foreign_key_check()])
+    Migrations::new(vec![M::up(FIRST), M::up(DOMAINS).foreign_key_check(), M::up(FLEET)])
 }
 
 /// Brings the tables up to date. Foreign keys must be off: with them, replacing a table would delete all rows
@@ -164,6 +210,7 @@ mod tests {
         assert_eq!(program.id, 7);
         assert_eq!(store.trials(7).unwrap().len(), 1);
         assert_eq!(store.pinned(7).unwrap().as_deref(), Some("a"));
+        assert_eq!((store.fleet_member().unwrap(), store.statistics(7).unwrap()), (None, None));
     }
 
     #[test]

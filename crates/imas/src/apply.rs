@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::exclusions::Exclusions;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Libraries;
 use imas_linux::index::detail_of_unit;
+use imas_linux::program::Program;
 use imas_linux::trust;
 use imas_store::domain::Domain;
 
@@ -39,8 +41,8 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let name = unit::full_name(unit)?;
     let unit = Unit::read(&name, args.how.root.as_deref())?;
     let candidate = candidate_for(args, context, &unit)?;
-    let mut applied = not_yet(&unit, candidate, args);
-    apply_to(&unit, candidate, args, context, &mut applied)?;
+    let mut applied = not_yet(&unit, &candidate, args);
+    apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();
     if args.how.json.json {
         applied::print(&[applied])?;
@@ -102,6 +104,28 @@ struct Change<'a> {
     file: &'a Path,
 }
 
+impl Change<'_> {
+    /// Writes the drop-in and starts the watcher, which restarts the unit.
+    fn take_effect(&self, new_watch: &mut watch::NewWatch, args: &ApplyArgs) -> Result<()> {
+        drop_in::write(self.file, self.new)?;
+        systemctl(&["daemon-reload"])?;
+        verify(&self.unit.name, self.variables, &args.how);
+        new_watch.begin()
+    }
+
+    /// Puts back what was there before.
+    fn take_back(&self) {
+        let put_back = match self.old.is_empty() {
+            true if !self.file.exists() => Ok(()),
+            true => drop_in::remove(self.file),
+            false => drop_in::write(self.file, self.old),
+        };
+        if let Err(error) = put_back.and_then(|()| systemctl(&["daemon-reload"]).map(drop)) {
+            message::warning(&format!("{error:#}"));
+        }
+    }
+}
+
 /// Writes it, and lets it take effect as far as that was asked for.
 fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
     let name = &change.unit.name;
@@ -115,6 +139,14 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     };
     let candidate = applied.candidate.clone().unwrap_or_default();
     let work = watch::work_command(&context.config, change.unit);
+    if change.unit.refuses_stop {
+        return Err(Hinted::error(
+            format!(
+                "{name}: its unit says RefuseManualStop=yes, so nothing can restart it to try the candidate"
+            ),
+            "leave --watch out: with --write it takes effect at the next boot",
+        ));
+    }
     let watched = watch::Change {
         unit: name,
         candidate: &candidate,
@@ -123,13 +155,16 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
         drop_in: change.new,
         work,
     };
-    let mut record = watch::prepare(&watched)?;
-    drop_in::write(change.file, change.new)?;
-    applied.written = true;
-    systemctl(&["daemon-reload"])?;
-    verify(name, change.variables, &args.how);
-    watch::begin(&mut record)?;
-    (applied.watch_s, applied.restarted) = (Some(watch_s), true);
+    let mut new_watch = watch::prepare(&watched)?;
+    if let Err(error) = change.take_effect(&mut new_watch, args) {
+        change.take_back();
+        new_watch.undo();
+        return Err(Hinted::error(
+            format!("{error:#}"),
+            format!("nothing was changed: {name} goes on as it was; try again when that is mended"),
+        ));
+    }
+    (applied.written, applied.watch_s, applied.restarted) = (true, Some(watch_s), true);
     message::say(&format!(
         "imas: {name} is restarted under {candidate} and watched for {}: 'imas status' shows how it goes",
         watch::span(watch_s)
@@ -145,6 +180,7 @@ fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
             "add --write; or leave --watch out to see what would be done",
         ));
     }
+    let exclusions = Exclusions::read()?;
     let store = context.open_store()?;
     crate::harvest::harvest_quietly(context, &store);
     let watch = args.how.write.then(|| args.watch.unwrap_or(watch::USUAL_S));
@@ -152,14 +188,14 @@ fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let mut services = vec![];
     for name in running_services()?.into_iter().filter(|name| !is_left_out(name)) {
         // What cannot be read does not keep the other services from theirs either.
-        let found = proven(context, &store, &name).unwrap_or_else(|error| {
+        let found = proven(context, &exclusions, &store, &name).unwrap_or_else(|error| {
             message::warning(&format!("{name}: {error:#}"));
             None
         });
         let Some((unit, candidate)) = found else { continue };
         // One that cannot be given it does not keep the others from it.
-        let mut applied = not_yet(&unit, candidate, &args);
-        if let Err(error) = apply_to(&unit, candidate, &args, context, &mut applied) {
+        let mut applied = not_yet(&unit, &candidate, &args);
+        if let Err(error) = apply_to(&unit, &candidate, &args, context, &mut applied) {
             message::warning(&format!("{error:#}"));
             applied.problem = Some(format!("{error:#}"));
         }
@@ -200,14 +236,17 @@ fn running_services() -> Result<Vec<String>> {
     Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
 }
 
-/// The unit and what was proven better than `system` for it, unless it has that, or went back from it before.
-fn proven<'a>(
-    context: &'a Context,
+/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or is a
+/// program that nobody is to change unasked.
+fn proven(
+    context: &Context,
+    exclusions: &Exclusions,
     store: &imas_store::Store,
     name: &str,
-) -> Result<Option<(Unit, &'a CatalogueCandidate)>> {
+) -> Result<Option<(Unit, CatalogueCandidate)>> {
     let unit = Unit::read(name, None)?;
-    let Some(program) = unit.program().filter(|_| !unit.refuses_stop) else { return Ok(None) };
+    let may_be_changed = |program: &Program| !unit.refuses_stop && exclusions.reason(&program.path).is_none();
+    let Some(program) = unit.program().filter(may_be_changed) else { return Ok(None) };
     let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
     let state = state(context, store, known, &crate::cli::RulesArgs::of_environment())?;
     let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
@@ -280,7 +319,7 @@ fn left_alone(file: &Path) -> String {
 }
 
 /// What was named, else what was learned about the service's program.
-fn candidate_for<'a>(args: &ApplyArgs, context: &'a Context, unit: &Unit) -> Result<&'a CatalogueCandidate> {
+fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<CatalogueCandidate> {
     let program = unit.program();
     if args.how.root.is_none() {
         check_program(unit, program.as_ref())?;
@@ -312,7 +351,7 @@ fn known(
     context: &Context,
     store: &imas_store::Store,
     unit: &Unit,
-    program: &imas_linux::program::Program,
+    program: &Program,
 ) -> Result<Option<imas_store::samples::StoredProgram>> {
     let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
     let path = program.path.to_string_lossy();
@@ -321,7 +360,7 @@ fn known(
 }
 
 /// What cannot be preloaded into is not given a drop-in that does nothing.
-fn check_program(unit: &Unit, program: Option<&imas_linux::program::Program>) -> Result<()> {
+fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
     let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
     match elf.and_then(|elf| elf.unfit()) {
         Some(unfit) => Err(Hinted::error(

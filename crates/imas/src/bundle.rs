@@ -24,7 +24,7 @@ const ENV_FILE: &str = "imas.env";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     let candidate = choice::usable(context, &args.candidate)?;
-    let bundle = Bundle::new(context, candidate, args)?;
+    let bundle = Bundle::new(context, &candidate, args)?;
     if args.out.extension().is_some_and(|extension| extension == "tar") {
         let folder = tempfile::tempdir().context("a temporary folder")?;
         bundle.write(folder.path())?;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    warn(candidate);
+    warn(&candidate);
     let out = args.out.display();
     if args.json.json {
         let variables: std::collections::BTreeMap<_, _> = bundle.variables.iter().cloned().collect();

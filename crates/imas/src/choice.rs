@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
 
@@ -28,10 +29,14 @@ pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {
     })
 }
 
-/// The candidate of that name, if it can be used here and changes anything.
-pub(crate) fn usable<'a>(context: &'a Context, name: &str) -> Result<&'a CatalogueCandidate> {
-    let candidate = context.candidate(name)?;
-    if let Some(obstacle) = context.obstacle(candidate, None) {
+/// The candidate of that name, from the catalogue or with settings (`jemalloc?narenas:1`), if it can be used here
+/// and changes anything.
+pub(crate) fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
+    let candidate = match has_settings(name) {
+        true => inline_candidate(name, context)?,
+        false => context.candidate(name)?.clone(),
+    };
+    if let Some(obstacle) = context.obstacle(&candidate, None) {
         return Err(Hinted::error(
             format!("{name} cannot be used here: {obstacle}"),
             "'imas list' shows those that can",

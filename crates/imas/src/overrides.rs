@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::inline_candidate::has_settings;
 use imas_linux::clock::now_unix_s;
 use imas_linux::program::Command;
 use imas_report::format::counted;
@@ -23,6 +24,13 @@ use crate::profile::{find, resolved};
 const NOTHING_TO_DO: u8 = 1;
 
 pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
+    if has_settings(&args.candidate) {
+        return Err(Hinted::error(
+            format!("{}: a pin takes a candidate of the catalogue", args.candidate),
+            "give the settings a name in your catalogue (docs/adding-an-allocator.md), or use them once: imas run \
+             --candidate, imas apply --candidate",
+        ));
+    }
     let candidate = context.candidate(&args.candidate)?;
     let store = context.open_store()?;
     if let Some(obstacle) = context.obstacle(candidate, Some(&store)) {

@@ -38,7 +38,8 @@ pub(crate) struct ApplyArgs {
     /// more often or takes more memory than before [default with --auto: 24h]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "root")]
     pub(crate) watch: Option<f64>,
-    /// This candidate [default: what was learned about the unit's program]
+    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1' [default: what was learned about
+    /// the unit's program]
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
     /// What the service starts in turn runs under it too
@@ -98,7 +99,7 @@ pub(crate) struct EnvArgs {
     /// prints
     #[arg(value_name = "PROGRAM", required_unless_present = "candidate", conflicts_with = "candidate", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
-    /// This candidate
+    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1'
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
     /// In whose words

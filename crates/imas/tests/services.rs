@@ -254,6 +254,29 @@ fn a_shell_takes_over_what_env_prints() {
     assert!(stdout(&run).ends_with("libhoard.so:/lib/x86_64-linux-gnu/libm.so.6"), "{}", describe(&run));
 }
 
+/// An allocator with settings of the command line is taken wherever a candidate lasts.
+#[test]
+fn settings_of_the_command_line_are_applied_and_printed() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    let typed = "jemalloc?narenas:1,dirty_decay_ms:100";
+    let done = with_root(&world, &root, &["apply", "web", "--candidate", typed, "--write"]);
+    assert!(done.status.success(), "{}", describe(&done));
+    let settings = written(&root, "MALLOC_CONF").unwrap();
+    assert!(settings.contains("narenas:1") && settings.contains("dirty_decay_ms:100"), "{settings}");
+    let again = with_root(&world, &root, &["apply", "web", "--candidate", typed, "--write"]);
+    assert!(stdout(&again).contains(&format!("on {typed} already")), "{}", describe(&again));
+    let gone = with_root(&world, &root, &["unapply", "web", "--write"]);
+    assert!(gone.status.success() && !drop_in(&root).exists(), "{}", describe(&gone));
+
+    let glibc = output(&mut world.imas(["env", "--candidate", "glibc?arena_max:2", "--format", "systemd"]));
+    assert!(stdout(&glibc).contains("arena_max=2"), "{}", describe(&glibc));
+    let wrong = output(&mut world.imas(["env", "--candidate", "jemalloc?narena:1"]));
+    assert_hinted(&wrong, "narena is no setting");
+    let pinned = output(&mut world.imas(["pin", "/bin/true", typed]));
+    assert_hinted(&pinned, "a pin takes a candidate of the catalogue");
+}
+
 #[test]
 fn each_format_has_what_its_tool_wants() {
     let world = World::new();

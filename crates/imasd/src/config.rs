@@ -14,6 +14,8 @@ use imas_engine::seconds;
 use imas_store::samples::StoredProgram;
 use serde::Deserialize;
 
+use crate::fleet::settings::FleetSettings;
+
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Config {
@@ -43,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) most_pages_of_user: usize,
     /// Limit for all pages.
     pub(crate) most_pages: usize,
+    /// Whether and how it takes part in a fleet.
+    pub(crate) fleet: FleetSettings,
     /// Keys that neither part has.
     #[serde(flatten)]
     unknown: toml::Table,
@@ -58,6 +62,7 @@ impl Default for Settings {
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
+            fleet: FleetSettings::default(),
             unknown: toml::Table::new(),
         }
     }
@@ -71,6 +76,7 @@ impl Settings {
         if self.sample_after_operations == Some(0) {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
+        self.fleet.check()?;
         let durations = [
             ("worth_cpu_s", self.worth_cpu_s),
             ("worth_life_s", self.worth_life_s),
@@ -119,7 +125,22 @@ mod tests {
         assert_eq!(config.rules.limits(None), absent.rules.limits(None));
         assert_eq!((config.rules.candidates.is_some(), config.rules.program.len()), (true, 1));
         let calls = Some(10_000_000);
-        assert_eq!(config.own, Settings { sample_after_operations: calls, ..absent.own });
+        let fleet = FleetSettings { enabled: true, ..FleetSettings::default() };
+        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, ..absent.own });
+    }
+
+    #[test]
+    fn settings_of_the_fleet_are_checked_and_a_mistake_is_named() {
+        let error = |text: &str| Config::parse(text).unwrap_err();
+        assert!(!Config::parse("[fleet]\nshare = 0.1").unwrap().own.fleet.enabled);
+        assert!(error("[fleet]\nshare = 5").contains("share = 5: not a number from 0 to 1"));
+        assert!(error("[fleet]\nshare = nan").contains("share"));
+        assert!(error("[fleet]\nexchange = 'fleet'").contains("a whole path"));
+        assert!(error("[fleet]\nenable = true").contains("enable"));
+        assert!(
+            error("[fleet]\nenabled = 1").contains("enabled")
+                || error("[fleet]\nenabled = 1").contains("bool")
+        );
     }
 
     #[test]

@@ -13,14 +13,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
+use imas_engine::exclusions::Exclusions;
+use imas_store::fleet::FleetMember;
 
 use crate::census::Worth;
 use crate::cli::Options;
 use crate::config::{Config, Settings};
 use crate::emergency::Emergency;
-use crate::exclusions::Exclusions;
+use crate::fleet::{Mailbox, host};
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
+use crate::learner::fleet::Membership;
 use crate::learner::{Learner, LearnerParts};
 use crate::machine::conditions;
 use crate::notify;
@@ -30,7 +33,7 @@ use crate::process_info::{self, Identity};
 use crate::process_watcher::ProcessWatcher;
 use crate::publish::Publisher;
 use crate::served_users::ServedUsers;
-use crate::status_file::StatusFile;
+use crate::status_file::{Reported, StatusFile};
 use crate::wakeup::{Wakeup, Woken};
 
 /// How often conditions, the operator's overrides and ends of waits are checked.
@@ -47,6 +50,8 @@ pub(crate) struct Daemon {
     users: Rc<ServedUsers>,
     pipeline: Pipeline,
     status: StatusFile,
+    /// Where it takes part in a fleet.
+    fleet: Option<Mailbox>,
     times: Times,
 }
 
@@ -86,7 +91,7 @@ impl Daemon {
             exclusions: Exclusions::read()?,
             conditions: conditions(None).context("the machine's load and memory")?,
         };
-        Ok(Self {
+        let mut daemon = Self {
             status: StatusFile::new(&state),
             pipeline: Pipeline {
                 emergency: Emergency::read(&state),
@@ -101,7 +106,10 @@ impl Daemon {
             wakeup,
             processes,
             users,
-        })
+            fleet: None,
+        };
+        daemon.join_fleet();
+        Ok(daemon)
     }
 
     /// Works until a signal ends it.
@@ -109,6 +117,7 @@ impl Daemon {
         self.read_installation();
         self.pipeline.resume(self.options.once)?;
         self.processes.search(Instant::now());
+        self.fleet_turn(Instant::now(), false);
         self.pipeline.pass_on_events();
         self.pipeline.publish();
         self.write_status();
@@ -144,9 +153,10 @@ impl Daemon {
         }
         self.take_in_ripe(now);
         self.periodic(now);
+        self.fleet_turn(now, woken.inbox);
         self.pipeline.pass_on_events();
         self.pipeline.publish_if_due(now);
-        if self.status.is_due(&self.counters(), now) {
+        if self.status.is_due(&self.reported(), now) {
             self.write_status();
         }
     }
@@ -156,7 +166,8 @@ impl Daemon {
         let others = [
             self.processes.next(),
             self.pipeline.next(),
-            self.status.next(&self.counters()),
+            self.status.next(&self.reported()),
+            self.fleet.as_ref().and_then(Mailbox::next),
             notify::watchdog_interval().map(|interval| self.times.alive + interval),
         ];
         others.into_iter().flatten().fold(self.times.looked + LOOK_AROUND, Instant::min)
@@ -219,6 +230,12 @@ impl Daemon {
         }
         self.users.refresh();
         self.pipeline.look_around();
+        if self.pipeline.learner.renew_environment() {
+            self.pipeline.learner.judge_all();
+        }
+        if let Some(fleet) = &mut self.fleet {
+            fleet.look_around(&self.pipeline.learner);
+        }
     }
 
     fn read_installation(&mut self) {
@@ -249,6 +266,7 @@ impl Daemon {
             Ok((config, exclusions)) => {
                 self.processes.set_worth(worth(&config.own));
                 self.pipeline.set_config(config, exclusions);
+                self.join_fleet();
                 tracing::info!("configuration and exclusions were read again");
             }
             Err(error) => tracing::error!("the configuration stays as it was: {error:#}"),
@@ -262,6 +280,36 @@ impl Daemon {
         notify::ready();
     }
 
+    /// Takes part in a fleet, or no longer, as the configuration says. Without a fleet everything else works.
+    fn join_fleet(&mut self) {
+        self.fleet = None;
+        if let Err(error) = self.try_to_join_fleet() {
+            tracing::error!("imasd takes no part in the fleet: {error:#}");
+        }
+    }
+
+    fn try_to_join_fleet(&mut self) -> Result<()> {
+        let settings = self.pipeline.learner.fleet_settings().clone();
+        if !settings.enabled {
+            return self.pipeline.learner.join_fleet(None);
+        }
+        let host = host::name(&self.options.store)?;
+        let mailbox = Mailbox::new(&settings, &host).context("inotify")?;
+        self.wakeup.add_inbox(mailbox.events())?;
+        let member = FleetMember { host, share: settings.share };
+        let cpus = self.pipeline.learner.conditions().cpus;
+        let boot_id = self.pipeline.publisher.boot_id().to_owned();
+        self.pipeline.learner.join_fleet(Some(Membership::new(member, boot_id, cpus)))?;
+        self.fleet = Some(mailbox);
+        Ok(())
+    }
+
+    fn fleet_turn(&mut self, now: Instant, is_woken: bool) {
+        if let Some(fleet) = &mut self.fleet {
+            fleet.turn(now, is_woken, &mut self.pipeline.learner);
+        }
+    }
+
     fn events(&self) -> &'static str {
         if self.processes.reports_exits() { "kernel" } else { "polling" }
     }
@@ -273,15 +321,21 @@ impl Daemon {
             processes_overlooked: self.processes.overlooked(),
             ..DaemonCounters::default()
         };
-        own + self.pipeline.counters()
+        let fleet = self.fleet.as_ref().map(Mailbox::counts).unwrap_or_default();
+        own + fleet + self.pipeline.counters()
+    }
+
+    fn reported(&self) -> Reported {
+        (self.counters(), self.fleet.as_ref().map(|fleet| fleet.state().clone()))
     }
 
     /// Writes the files that `imas status` reads, if they would say anything new.
     fn write_status(&mut self) {
-        let counters = self.counters();
-        if !self.status.is_new(&counters) {
+        let reported = self.reported();
+        if !self.status.is_new(&reported) {
             return;
         }
+        let (counters, fleet) = reported;
         let me = std::process::id();
         let config = std::path::absolute(&self.options.config).unwrap_or_default();
         let programs = self.pipeline.learner.programs();
@@ -302,6 +356,7 @@ impl Daemon {
             emergency: self.pipeline.emergency.reason().map(str::to_owned),
             ineligible: self.pipeline.learner.ineligible().len(),
             counters,
+            fleet,
         };
         self.status.write(&status, self.pipeline.learner.ineligible());
     }

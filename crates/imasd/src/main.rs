@@ -21,7 +21,7 @@ mod daemon;
 mod departed;
 mod emergency;
 mod ended;
-mod exclusions;
+mod fleet;
 mod folders;
 mod harm;
 mod ineligible;

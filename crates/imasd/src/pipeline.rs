@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_engine::daemon_status::DaemonCounters;
+use imas_engine::exclusions::Exclusions;
 
 use crate::config::Config;
 use crate::connector::ProcessEvent;
 use crate::emergency::Emergency;
-use crate::exclusions::Exclusions;
 use crate::folders::PageName;
 use crate::learner::Learner;
 use crate::machine::{conditions, differ};

@@ -14,6 +14,7 @@ use imas_store::daemon::Offer;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 
+use crate::fleet::program::FleetProgram;
 use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::replicas::Replicas;
 use crate::trial_offer::TrialOffer;
@@ -29,6 +30,8 @@ pub(crate) struct TrackedProgram {
     pub(crate) build_id: String,
     /// Why nothing may be preloaded into it.
     pub(crate) unfit: Option<String>,
+    /// What it is to the fleet, where it takes part.
+    pub(crate) fleet: Option<FleetProgram>,
     /// Everything measured, made ready; `None` before it is looked at.
     pub(crate) profile: Option<ProfileView>,
     pub(crate) plan: StartPlan,
@@ -51,6 +54,7 @@ impl TrackedProgram {
             executable,
             build_id: String::new(),
             unfit: None,
+            fleet: None,
             profile: None,
             plan: StartPlan::untouched(Reason::NoData, ""),
             trial: TrialOffer::default(),

@@ -4,18 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState};
 
 use crate::ineligible::Ineligible;
 
 /// Shortest time between two writes.
 const BETWEEN: Duration = Duration::from_secs(1);
 
+/// What is written as soon as it changes.
+pub(crate) type Reported = (DaemonCounters, Option<FleetState>);
+
 /// The files, and what was written last.
 #[derive(Debug)]
 pub(crate) struct StatusFile {
     state: PathBuf,
-    reported: Option<DaemonCounters>,
+    reported: Option<Reported>,
     written: Instant,
 }
 
@@ -24,25 +27,25 @@ impl StatusFile {
         Self { state: state.to_owned(), reported: None, written: Instant::now() }
     }
 
-    /// Whether anything was counted since they were written.
-    pub(crate) fn is_new(&self, counters: &DaemonCounters) -> bool {
-        self.reported.as_ref() != Some(counters)
+    /// Whether anything was counted since they were written, or the fleet's state is another.
+    pub(crate) fn is_new(&self, now: &Reported) -> bool {
+        self.reported.as_ref() != Some(now)
     }
 
-    pub(crate) fn is_due(&self, counters: &DaemonCounters, now: Instant) -> bool {
-        self.is_new(counters) && now.duration_since(self.written) >= BETWEEN
+    pub(crate) fn is_due(&self, reported: &Reported, now: Instant) -> bool {
+        self.is_new(reported) && now.duration_since(self.written) >= BETWEEN
     }
 
     /// When they are to be written.
-    pub(crate) fn next(&self, counters: &DaemonCounters) -> Option<Instant> {
-        self.is_new(counters).then(|| self.written + BETWEEN)
+    pub(crate) fn next(&self, now: &Reported) -> Option<Instant> {
+        self.is_new(now).then(|| self.written + BETWEEN)
     }
 
     /// Writes both; what cannot be written is written the next time.
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {
-            self.reported = Some(status.counters);
+            self.reported = Some((status.counters, status.fleet.clone()));
         }
         if let Err(error) = ineligible.write(&self.state) {
             tracing::debug!("ineligible programs could not be written down: {error}"); // their number was

@@ -13,8 +13,9 @@ const SIGNALS: u64 = 0;
 const FOLDERS: u64 = 1;
 const CONNECTOR: u64 = 2;
 const EXITS: u64 = 3;
+const INBOX: u64 = 4;
 /// Kinds of events.
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// Why the loop woke.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Woken {
     pub(crate) exits: bool,
     /// The kernel has process events for us.
     pub(crate) process_events: bool,
+    /// The agent of the fleet has delivered something.
+    pub(crate) inbox: bool,
 }
 
 /// The descriptors.
@@ -55,6 +58,11 @@ impl Wakeup {
     /// Pages.
     pub(crate) fn add_folders(&self, events: impl AsFd) -> Result<()> {
         Ok(self.epoll.add(events, EpollEvent::new(EpollFlags::EPOLLIN, FOLDERS))?)
+    }
+
+    /// Deliveries of the fleet's agent. Closing the descriptor ends it.
+    pub(crate) fn add_inbox(&self, inbox: impl AsFd) -> Result<()> {
+        Ok(self.epoll.add(inbox, EpollEvent::new(EpollFlags::EPOLLIN, INBOX))?)
     }
 
     /// Ends of processes that have a page.
@@ -90,6 +98,7 @@ impl Wakeup {
                 SIGNALS => self.take_signals(&mut woken),
                 CONNECTOR => woken.process_events = true,
                 EXITS => woken.exits = true,
+                INBOX => woken.inbox = true,
                 _ => {} // written pages are read in each turn
             }
         }

@@ -65,6 +65,7 @@ impl AdaptiveState {
         if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
+        board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
         Self {
             board,
             settings: *settings,
@@ -136,7 +137,8 @@ impl AdaptiveState {
 
     /// When the settled answer is retested, seconds since the epoch; None where nothing is to be watched.
     fn watch_at_s(&self, pick: usize, w: f64) -> Option<f64> {
-        if pick == self.board.system {
+        // Without any trial of its own a host goes by the fleet, which watches ([`crate::fleet_prior`]).
+        if pick == self.board.system || self.board.trials() == 0 {
             return None;
         }
         let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
@@ -186,6 +188,30 @@ pub(crate) fn replayed(
     let counted =
         |one: &Made<'_>| count(one.record, &history.candidates[one.candidate], history.build_id).ok();
     points(&made, !same_work(&made)).into_iter().zip(made.iter().map(counted)).collect()
+}
+
+/// A trial of a round, with its name.
+pub(super) struct NumberedTrial {
+    pub(super) trial_id: String,
+    pub(super) judged: JudgedTrial,
+}
+
+/// The rounds as the policy divides the trials, with the name of each trial.
+pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec<Vec<NumberedTrial>> {
+    let made = made(history, settings);
+    let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+    let spans: Vec<Span> = made.iter().map(Made::span).collect();
+    let ends = |from, at| ends(&made, (from, at), system, settings);
+    let judged = points(&made, !same_work(&made));
+    let divided = rounds(&judged, &spans, ends, system);
+    // The division keeps each trial as it is. Two that are equal in all are alike for whoever asks.
+    let mut unnamed: Vec<Option<JudgedTrial>> = judged.into_iter().map(Some).collect();
+    let mut named = |judged: JudgedTrial| {
+        let at = unnamed.iter().position(|trial| *trial == Some(judged))?;
+        unnamed[at] = None;
+        Some(NumberedTrial { trial_id: made[at].record.sample.trial_id.clone(), judged })
+    };
+    divided.into_iter().map(|round| round.trials.into_iter().filter_map(&mut named).collect()).collect()
 }
 
 /// A trial of a candidate, and what it cost if it yielded figures.

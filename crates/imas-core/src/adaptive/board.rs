@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trials in order of time, divided into rounds and paired with `system`.
 
+use crate::fleet_prior::FleetEvidence;
 use crate::stats::Moments;
 
 use super::Point;
@@ -36,6 +37,8 @@ pub struct Board {
     pub system: usize,
     /// Residuals of the figures after the effects of candidates and rounds.
     pub residue: Residue,
+    /// What other hosts measured. None on a host without a fleet.
+    pub fleet: Option<FleetEvidence>,
 }
 
 impl Board {
@@ -64,6 +67,7 @@ impl Board {
             came_after: came_after(&rounds, len),
             system,
             residue: Residue::of(&rounds, len),
+            fleet: None,
         };
         for (round, reference) in rounds.iter().zip(references(&rounds, &beside, system)) {
             for trial in *round {

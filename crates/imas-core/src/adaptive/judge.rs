@@ -13,6 +13,7 @@ use super::board::RECENT;
 use super::noise::{Noise, Spread};
 use super::worth::Belief;
 use super::{Board, Settings};
+use crate::fleet_prior::FleetCandidate;
 
 pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
@@ -102,14 +103,35 @@ pub struct Judgement {
 /// Judges the board at weight `w` of CPU (0 to 1). `roles` says whether each candidate may be tried and used;
 /// `system` always may. `incumbent` is the candidate in use so far.
 pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: &Settings) -> Judgement {
-    let judge = Judge::new(board, roles, incumbent, w, settings);
-    let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
-    let pick = judge.pick(&standings);
-    let next = judge.next(&standings, pick);
-    Judgement { next, pick, standings: judge.with_pick(standings, pick) }
+    with_judge(board, roles, incumbent, w, settings, |judge| {
+        let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
+        let pick = judge.pick(&standings);
+        let next = judge.next(&standings, pick);
+        Judgement { next, pick, standings: judge.with_pick(standings, pick) }
+    })
+}
+
+/// Judges on the host's own trials; and where there is a fleet on both together, with the former for proofs.
+fn with_judge<T>(
+    board: &Board,
+    roles: &[Role],
+    incumbent: usize,
+    w: f64,
+    settings: &Settings,
+    judged: impl FnOnce(&Judge<'_>) -> T,
+) -> T {
+    let Some(fleet) = &board.fleet else {
+        return judged(&Judge::new(board, roles, incumbent, w, settings, None));
+    };
+    let alone = Board { fleet: None, ..board.clone() };
+    let own = Judge::new(&alone, roles, incumbent, w, settings, None);
+    let joined = Board { pairs: fleet.joined(&board.pairs), ..board.clone() };
+    judged(&Judge::new(&joined, roles, incumbent, w, settings, Some(&own)))
 }
 
 struct Judge<'a> {
+    /// The judge of this host's own trials, where the pairs are not its own alone.
+    own: Option<&'a Judge<'a>>,
     board: &'a Board,
     roles: &'a [Role],
     /// Indices of the candidates that may be used.
@@ -131,13 +153,21 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    fn new(board: &'a Board, roles: &'a [Role], incumbent: usize, w: f64, settings: &'a Settings) -> Self {
+    fn new(
+        board: &'a Board,
+        roles: &'a [Role],
+        incumbent: usize,
+        w: f64,
+        settings: &'a Settings,
+        own: Option<&'a Judge<'a>>,
+    ) -> Self {
         let may: Vec<bool> = roles.iter().map(|role| *role != Role::Ineligible).collect();
         let challengers = may.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
         let incumbent = if incumbent == board.system || may[incumbent] { incumbent } else { board.system };
         let noise = Noise::of(board, w);
         let axes = [1.0, 0.0].map(|axis| Noise::of(board, axis));
         let mut judge = Self {
+            own,
             board,
             roles,
             usable: may,
@@ -254,7 +284,7 @@ impl<'a> Judge<'a> {
             return Status::Incumbent;
         }
         if i != self.board.system && self.rounds(i) == 0 {
-            return if self.board.void[i] >= VOID_TRIALS { Status::Void } else { Status::Open };
+            return if self.is_void(i) { Status::Void } else { Status::Open };
         }
         if let Some(out) = self.out(i) {
             return out;
@@ -265,6 +295,12 @@ impl<'a> Judge<'a> {
             false if self.is_hopeless(i) => Status::NotProvable,
             false => Status::Open,
         }
+    }
+
+    /// Whether its trials give no figures, here or in the fleet.
+    fn is_void(&self, i: usize) -> bool {
+        let fleet = self.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
+        self.board.void[i] >= VOID_TRIALS || fleet.is_some_and(FleetCandidate::is_void)
     }
 
     /// Status compared with the best.

@@ -19,6 +19,9 @@
 //!   empirical Bayes methods", SAGMB 3, 2004);
 //! - its posterior lead is positive with the same confidence ([`mod@judge`]'s `proof`).
 //!
+//! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove a
+//! candidate by a robust figure of its own.
+//!
 //! The prior from other programs decides which candidates are eliminated. It is never used to prove a
 //! difference.
 //!
@@ -38,10 +41,12 @@
 //! - [`worth`]: what further trials of a candidate are worth
 //! - [`mod@judge`]: which candidates are eliminated, which trial is next, which candidate is picked
 //! - [`mod@expected`]: expected gain of each pick
+//! - [`evidence`]: what the trials show, trial by trial, for other hosts
 //! - [`overrides`]: the policy's settings in a configuration file
 
 pub mod adaptive_state;
 pub mod board;
+pub mod evidence;
 pub mod expected;
 pub mod judge;
 pub mod noise;
@@ -56,7 +61,8 @@ pub mod weight;
 pub mod worth;
 
 pub use adaptive_state::{AdaptiveState, Due, Expired};
-pub use board::Board;
+pub use board::{Board, Residue};
+pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
 pub use judge::{Judgement, Proof, Role, Standing, Status, judge};
 pub use overrides::Overrides;

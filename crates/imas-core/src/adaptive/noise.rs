@@ -27,7 +27,7 @@ pub struct Noise {
     w: f64,
     /// Variance of the program's own trials.
     seen: Common,
-    /// Variance of the trials and the prior together.
+    /// Variance of the trials, those of other hosts and the prior together.
     expected: Common,
     /// Least variance that a proof assumes.
     least: f64,
@@ -58,10 +58,11 @@ impl Noise {
         let freedom = board.residue.freedom;
         let worth = PRIOR_FREEDOM * (prior * freedom / squares).min(1.0);
         let worth = if worth.is_finite() { worth } else { PRIOR_FREEDOM };
+        let (others, of_others) = board.fleet.as_ref().map_or((0.0, 0.0), |fleet| fleet.squares(w));
         Self {
             w,
             seen: Common::new(squares, freedom),
-            expected: Common::new(worth * prior + squares, worth + freedom),
+            expected: Common::new(worth * prior + squares + 2.0 * others, worth + freedom + of_others),
             least: LEAST * prior,
         }
     }

@@ -137,6 +137,7 @@ mod tests {
             limits: Limits::default(),
             now_unix_s: 1e9,
             machine: "",
+            fleet: None,
         };
         from_store("p", &history)
     }

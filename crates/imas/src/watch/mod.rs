@@ -21,7 +21,7 @@ mod way_back;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use imas_linux::clock::now_unix_s;
 
 use crate::message::{self, Hinted};
@@ -45,10 +45,19 @@ pub(crate) struct Change<'a> {
     pub(crate) work: Option<String>,
 }
 
-/// Measures the unit before the change and makes the record of the watch. The unit must run, because
-/// otherwise there is nothing to compare with. A watch that still runs ends here. What was there before it
-/// counts on: the change is taken back to that.
-pub(crate) fn prepare(change: &Change<'_>) -> Result<WatchRecord> {
+/// A watch that is about to begin.
+#[derive(Debug)]
+pub(crate) struct NewWatch {
+    record: WatchRecord,
+    /// The watch that it replaces and that had no outcome yet.
+    earlier: Option<WatchRecord>,
+}
+
+/// Measures the unit before the change and writes the record of the watch, before anything else is changed: a
+/// change without a record would never be taken back. The unit must run, because otherwise there is nothing to
+/// compare with. A watch that still runs ends here. What was there before it counts on: the change is taken
+/// back to that.
+pub(crate) fn prepare(change: &Change<'_>) -> Result<NewWatch> {
     let before = figures::before(change.unit, change.watch_s, change.work.as_deref())?;
     if before.age_s < judge::window_s(change.watch_s) {
         message::warning(&format!(
@@ -68,34 +77,60 @@ pub(crate) fn prepare(change: &Change<'_>) -> Result<WatchRecord> {
         before,
         ..WatchRecord::default()
     };
-    if WatchRecord::of(change.unit).is_some_and(|earlier| earlier.outcome.is_none()) {
+    let is_watched = || WatchRecord::of(change.unit).filter(|earlier| earlier.outcome.is_none());
+    if is_watched().is_some() {
         watch_unit::stop(change.unit);
-        if let Some(earlier) = WatchRecord::of(change.unit) {
-            take_over(&mut record, earlier);
+    }
+    // It may have come to its end meanwhile.
+    let earlier = is_watched();
+    if let Some(earlier) = earlier.clone() {
+        take_over(&mut record, earlier);
+    }
+    let watch = NewWatch { record, earlier };
+    match watch.record.write() {
+        Ok(()) => Ok(watch),
+        Err(error) => {
+            watch.undo();
+            Err(Hinted::error(
+                format!("{}: its watch cannot be recorded, so nothing was changed: {error:#}", change.unit),
+                format!("make room in {}, then try again; or leave --watch out", record::FOLDER),
+            ))
         }
     }
-    Ok(record)
 }
 
 /// Takes over what was there before a watch that has no outcome.
 fn take_over(record: &mut WatchRecord, earlier: WatchRecord) {
-    if earlier.outcome.is_none() {
-        record.drop_in_before = earlier.drop_in_before;
-        record.before = earlier.before;
-    }
+    record.drop_in_before = earlier.drop_in_before;
+    record.before = earlier.before;
 }
 
-/// Starts the watcher, which restarts the unit. The drop-in must be written already.
-pub(crate) fn begin(record: &mut WatchRecord) -> Result<()> {
-    record.after.since_unix_s = now_unix_s();
-    record.after.replaced_life = figures::UnitState::now(&record.unit)?.life().to_owned();
-    record.write()?;
-    watch_unit::start(&record.unit).map_err(|error| {
-        Hinted::error(
-            format!("{}: its watcher cannot be started: {error:#}", record.unit),
-            format!("the drop-in is written; to take it away: imas unapply {} --write --now", record.unit),
-        )
-    })
+impl NewWatch {
+    /// Starts the watcher, which restarts the unit. The drop-in must be written already.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        let record = &mut self.record;
+        record.after.since_unix_s = now_unix_s();
+        record.after.replaced_life = figures::UnitState::now(&record.unit)?.life().to_owned();
+        record.write()?;
+        watch_unit::start(&record.unit)
+            .with_context(|| format!("{}: its watcher cannot be started", record.unit))
+    }
+
+    /// Takes the record away, and lets the earlier watch go on. For a change that could not be made.
+    pub(crate) fn undo(&self) {
+        let unit = &self.record.unit;
+        watch_unit::forget(unit);
+        let Some(earlier) = &self.earlier else {
+            let _ = std::fs::remove_file(record::file(unit)); // it may never have been written
+            return;
+        };
+        // On a full disk the earlier record is still there.
+        let is_there = WatchRecord::of(unit).as_ref() == Some(earlier);
+        let written = if is_there { Ok(()) } else { earlier.write() };
+        if let Err(error) = written.and_then(|()| watch_unit::start(unit)) {
+            message::warning(&format!("{unit}: its earlier watch cannot go on: {error:#}"));
+        }
+    }
 }
 
 /// Ends the watch of a unit and deletes its record.
@@ -133,10 +168,5 @@ mod tests {
         let mut second = watch("first candidate", 5);
         take_over(&mut second, watch("", 1));
         assert_eq!(second, watch("", 1));
-        let outcome = record::Outcome { kept: true, at_unix_s: 1.0, why: "kept".into() };
-        let over = WatchRecord { outcome: Some(outcome), ..watch("", 1) };
-        let mut after_it = watch("first candidate", 5);
-        take_over(&mut after_it, over);
-        assert_eq!(after_it, watch("first candidate", 5), "that watch came to its end");
     }
 }

@@ -38,10 +38,15 @@ impl Learner {
     }
 
     fn try_judge(&mut self, id: RowId) -> Result<()> {
-        let (Some(known), Some(installation)) = (self.programs.get(id), &self.installation) else {
+        let Some(known) = self.programs.get(id).filter(|_| self.installation.is_some()) else {
             return Ok(());
         };
         let (build_id, unfit) = self.facts_of(known);
+        let in_fleet = self.fleet_program(known, &build_id);
+        self.set_fleet_program(id, in_fleet)?;
+        let (Some(known), Some(installation)) = (self.programs.get(id), &self.installation) else {
+            return Ok(());
+        };
         let (store, rules) = (self.parts.store.get(), &self.parts.config.rules);
         let program = (known.program.clone(), build_id.as_str());
         let disabled = self.disabled.list();
@@ -53,7 +58,8 @@ impl Learner {
         known.look_again_s = Some(valid_until_s(&profile, now_s));
         (known.build_id, known.unfit) = (build_id, unfit);
         known.profile = Some(profile);
-        self.decide(id)
+        self.decide(id)?;
+        self.tell(id, &state)
     }
 
     /// Build-id of the program's file, and why nothing may be preloaded into it.

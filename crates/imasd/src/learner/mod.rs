@@ -10,10 +10,12 @@
 //! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
 //! - `room`: the limit on the number of programs, and whose share it is
 //! - `disabled`: allocators that no program is offered
+//! - [`fleet`]: what is told to a fleet, and what it says
 
 mod admission;
 mod decisions;
 mod disabled;
+pub(crate) mod fleet;
 mod results;
 mod room;
 
@@ -24,13 +26,13 @@ use std::time::Instant;
 use anyhow::Result;
 use imas_core::Conditions;
 use imas_engine::daemon_status::DaemonCounters;
+use imas_engine::exclusions::Exclusions;
 use imas_linux::clock::now_unix_s;
 use imas_linux::index::{Executable, with_templates};
 use imas_store::daemon::{Offer, Witness};
 use imas_store::{RowId, StoreError};
 
 use crate::config::Config;
-use crate::exclusions::Exclusions;
 use crate::ineligible::Ineligible;
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
@@ -41,6 +43,7 @@ use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
 use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
+use fleet::{FleetNews, Membership};
 
 /// What the learner is made of.
 #[derive(Debug)]
@@ -64,6 +67,9 @@ pub(crate) struct Learner {
     disabled: DisabledAllocators,
     events: LearnerEvents,
     counts: DaemonCounters,
+    /// As which host it takes part in a fleet, if it does.
+    fleet: Option<Membership>,
+    fleet_news: FleetNews,
 }
 
 /// What others must know of.
@@ -90,6 +96,8 @@ impl Learner {
             ineligible: Ineligible::default(),
             events: LearnerEvents { changed: true, ..LearnerEvents::default() },
             counts: DaemonCounters::default(),
+            fleet: None,
+            fleet_news: FleetNews::default(),
         })
     }
 
@@ -244,6 +252,7 @@ impl Learner {
             self.programs.put(known);
         }
         self.events.changed = true; // what was forgotten is judged no more
+        self.fleet_news.changed_subjects = true;
         Ok(())
     }
 
@@ -256,6 +265,7 @@ impl Learner {
         known.seen = before.and_then(|before| before.seen);
         known.trial = TrialOffer::restored(offers, before.map(|before| &before.trial));
         known.replicas = before.map(|before| before.replicas.clone()).unwrap_or_default();
+        known.fleet = before.and_then(|before| before.fleet.clone());
         known
     }
 
@@ -316,6 +326,10 @@ impl Learner {
             self.disabled = DisabledAllocators::default();
             self.events.changed = true;
             self.events.store_begun_anew = true;
+            if let Some(fleet) = self.fleet.take() {
+                let joined = self.join_fleet(Some(fleet));
+                joined.unwrap_or_else(|error| tracing::error!("the fleet: {error:#}"));
+            }
         }
     }
 

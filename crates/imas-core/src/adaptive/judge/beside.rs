@@ -8,7 +8,7 @@
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Board, Judge, Role, Settings, Standing, places};
+use super::{Board, Judge, Role, Settings, Standing, places, with_judge};
 
 /// Streams of random numbers for the order within a deployment; those below are for the order of rounds.
 const ORDERS: u64 = 1 << 32;
@@ -32,7 +32,11 @@ pub(crate) fn side_by_side(
     settings: &Settings,
     asked: &Asked<'_>,
 ) -> Vec<usize> {
-    let judge = Judge::new(board, roles, board.system, w, settings);
+    with_judge(board, roles, board.system, w, settings, |judge| planned(judge, asked))
+}
+
+fn planned(judge: &Judge<'_>, asked: &Asked<'_>) -> Vec<usize> {
+    let (board, settings) = (judge.board, judge.settings);
     let standings: Vec<Standing> = (0..board.pairs.len()).map(|i| judge.standing(i)).collect();
     let pick = judge.pick(&standings);
     let mut due = judge.among(&standings, pick, &[]);
@@ -101,7 +105,7 @@ mod tests {
 
     const LEN: usize = 6;
 
-    fn planned(board: &Board, running: &[usize], room: usize) -> Vec<usize> {
+    fn plan(board: &Board, running: &[usize], room: usize) -> Vec<usize> {
         let asked = Asked { running, room, may_start: &|_| true };
         side_by_side(board, &[Role::Tested; LEN], 0.5, &Settings::default(), &asked)
     }
@@ -118,11 +122,11 @@ mod tests {
     #[test]
     fn a_first_deployment_has_each_candidate_once() {
         let board = Board::new(&[], LEN, 0);
-        assert_eq!(planned(&board, &[], 1), Vec::<usize>::new(), "nothing to compare with");
-        assert_eq!(planned(&board, &[], 2).len(), 2);
-        let four = planned(&board, &[], 4);
+        assert_eq!(plan(&board, &[], 1), Vec::<usize>::new(), "nothing to compare with");
+        assert_eq!(plan(&board, &[], 2).len(), 2);
+        let four = plan(&board, &[], 4);
         assert!(four.len() == 4 && four.contains(&0), "{four:?}");
-        assert_eq!(sorted(planned(&board, &[], 12)), [0, 1, 2, 3, 4, 5], "none twice that has no trial");
+        assert_eq!(sorted(plan(&board, &[], 12)), [0, 1, 2, 3, 4, 5], "none twice that has no trial");
     }
 
     #[test]
@@ -130,8 +134,8 @@ mod tests {
         let first =
             Round { trials: vec![trial(1, 1.0), trial(0, 1.0), trial(2, 1.1)], is_side_by_side: true };
         let board = Board::of(&[first], LEN, 0);
-        assert_eq!(sorted(planned(&board, &[], 4)), [0, 3, 4, 5]);
-        let beside = planned(&board, &[3], 3);
+        assert_eq!(sorted(plan(&board, &[], 4)), [0, 3, 4, 5]);
+        let beside = plan(&board, &[3], 3);
         assert_eq!(sorted(beside), [0, 4, 5], "one runs already");
     }
 
@@ -141,10 +145,10 @@ mod tests {
         let cpu = |i: usize| if i == 0 { 0.0 } else { -0.1 - 0.01 * (i % 3) as f64 };
         let round = Round { trials: (0..LEN).map(|i| trial(i, cpu(i))).collect(), is_side_by_side: true };
         let board = Board::of(&[round], LEN, 0);
-        let all = planned(&board, &[], 12).len();
+        let all = plan(&board, &[], 12).len();
         let is_open = all / 2; // `system` is in each of both rounds
         assert!(is_open > 1, "the test needs candidates that are not settled");
-        let eight = sorted(planned(&board, &[], is_open + 2));
+        let eight = sorted(plan(&board, &[], is_open + 2));
         assert_eq!(eight.iter().filter(|&&i| i == 0).count(), 2, "{eight:?}");
     }
 
@@ -166,7 +170,7 @@ mod tests {
             };
             let rounds: Vec<Round> = rounds.iter().map(of).collect();
             let board = Board::of(&rounds, LEN, 0);
-            let trials = planned(&board, &running, room);
+            let trials = plan(&board, &running, room);
             let count = |i: usize| trials.iter().filter(|&&trial| trial == i).count();
             prop_assert!(trials.len() <= room && trials.len() != 1);
             for i in 1..LEN {
@@ -177,7 +181,7 @@ mod tests {
             prop_assert!(trials.is_empty() || count(0) < trials.len());
             // What some starts have taken leaves the rest as it was.
             if !trials.is_empty() && running.is_empty() {
-                let more = sorted(planned(&board, &[], room));
+                let more = sorted(plan(&board, &[], room));
                 prop_assert_eq!(more, sorted(trials));
             }
         }

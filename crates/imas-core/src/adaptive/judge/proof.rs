@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::noise::{Noise, Spread};
-use super::{Judge, Role, VOID_TRIALS};
+use super::{Judge, Role};
 use crate::stats::look_share;
 
 /// As for an eliminated candidate: the price of a trial against the expected gain from a later proof over the
@@ -35,6 +35,8 @@ pub enum Proof {
     Score,
     /// Memory, where the score alone does not prove it.
     Memory,
+    /// The score by the fleet's robust figure, where the host's own trials do not prove it.
+    Fleet,
 }
 
 /// A test that can prove a difference.
@@ -59,6 +61,32 @@ pub(super) fn directions(w: f64, score: Noise, memory: Noise) -> Vec<Direction> 
 impl Judge<'_> {
     /// The test by which it is proven to beat the incumbent; None where there is none.
     pub(super) fn proof(&self, i: usize) -> Option<Proof> {
+        match self.own {
+            Some(own) => own.proof(i).or_else(|| self.is_proven_by_fleet(i).then_some(Proof::Fleet)),
+            None => self.own_proof(i),
+        }
+    }
+
+    /// Whether the fleet's figure alone proves it to beat `system`, and the host's own rounds, with the fleet's
+    /// few beside them, do not speak against it. Its measured lead and its posterior must hold here, too.
+    fn is_proven_by_fleet(&self, i: usize) -> bool {
+        let known = self.board.fleet.as_ref();
+        let heard = known.map_or(0, |fleet| fleet.heard);
+        let fleet = known.and_then(|fleet| fleet.candidates.get(i));
+        let Some(fleet) = fleet.filter(|_| self.incumbent == self.board.system && i != self.incumbent) else {
+            return false;
+        };
+        let margin = self.settings.margin(self.w);
+        let tail = (1.0 - self.settings.confidence) / self.challengers;
+        let belief = self.belief(i, self.incumbent);
+        fleet.proves(self.w, margin, tail, heard)
+            && !self.is_regressed(i)
+            && self.lead(i, self.w) >= margin
+            && belief.mean > 0.0
+    }
+
+    /// The test that its own trials pass.
+    fn own_proof(&self, i: usize) -> Option<Proof> {
         let rounds = self.common_rounds(i, self.incumbent);
         let belief = self.belief(i, self.incumbent);
         let is_better = !self.is_regressed(i)
@@ -100,7 +128,7 @@ impl Judge<'_> {
         let then = Spread { freedom, ..direction.noise.expected(pairs) };
         let bound = then.bound(direction.share * self.tail(i, most), most);
         match direction.proof {
-            Proof::Score => bound,
+            Proof::Score | Proof::Fleet => bound,
             Proof::Memory if self.lead(i, direction.w) > bound => 0.0,
             Proof::Memory => f64::INFINITY,
         }
@@ -108,7 +136,7 @@ impl Judge<'_> {
 
     /// Degrees of freedom that one more round adds: one for each candidate in it except `system`.
     fn freedom_a_round(&self) -> f64 {
-        let may_come = |&i: &usize| i != self.board.system && self.may(i) && self.board.void[i] < VOID_TRIALS;
+        let may_come = |&i: &usize| i != self.board.system && self.may(i) && !self.is_void(i);
         let is_in = |&i: &usize| self.rounds(i) == 0 || self.out(i).is_none();
         (0..self.board.pairs.len()).filter(may_come).filter(is_in).count().max(1) as f64
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that are left alone from the start: `packaging/exclusions.toml`, each row with its reason and its
+//! Programs that nobody is to change unasked: `packaging/exclusions.toml`, each row with its reason and its
 //! evidence.
 
 use std::path::Path;
@@ -35,13 +35,16 @@ struct Row {
 
 /// The rows, ready to be asked.
 #[derive(Debug)]
-pub(crate) struct Exclusions {
+pub struct Exclusions {
     rows: Vec<Row>,
 }
 
 impl Exclusions {
     /// The built-in list and what the operator added.
-    pub(crate) fn read() -> Result<Self> {
+    ///
+    /// # Errors
+    /// When the operator's file cannot be read or is no list of exclusions.
+    pub fn read() -> Result<Self> {
         let mut rows = parse(DEFAULT).context("the built-in exclusions")?;
         match std::fs::read_to_string(ADDED) {
             Ok(text) => rows.extend(parse(&text).context(ADDED)?),
@@ -52,7 +55,8 @@ impl Exclusions {
     }
 
     /// Why the executable is left alone.
-    pub(crate) fn reason(&self, executable: &Path) -> Option<&str> {
+    #[must_use]
+    pub fn reason(&self, executable: &Path) -> Option<&str> {
         let name = executable.file_name()?.to_str()?;
         let row = self.rows.iter().find(|row| row.names.iter().any(|pattern| matches(pattern, name)))?;
         Some(&row.reason)

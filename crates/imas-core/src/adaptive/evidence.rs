@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program's own trials show, trial by trial: each can be passed on to others once, and only once.
+
+use crate::candidate::Candidate;
+use crate::history::History;
+use crate::quarantine::crashed_starts;
+
+use super::adaptive_state::{NumberedTrial, numbered_rounds};
+use super::board::Residue;
+use super::steady::steady;
+use super::trial::JudgedTrial;
+use super::{Point, Settings};
+
+/// What the trials of one host show.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct HostEvidence {
+    /// By trial; a trial that crashed shows two things.
+    pub trials: Vec<TrialEvidence>,
+    /// Residuals of the complete rounds, all together.
+    pub residue: Residue,
+}
+
+/// What one trial or start shows of its candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TrialEvidence {
+    /// Which.
+    pub trial_id: String,
+    /// Index of its candidate; never `system`.
+    pub candidate: usize,
+    /// What it shows.
+    pub shows: Shown,
+}
+
+/// What a trial shows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Shown {
+    /// The difference to `system` of the same round.
+    Pair(Point),
+    /// It yielded no figures.
+    Void,
+    /// The program crashed or hung, and the candidate is to blame.
+    Crash,
+}
+
+/// What the history shows. `is_last_complete` says whether the newest round is: nothing is to be added to it. A
+/// trial in a round without figures of `system` shows no difference: what the machine did between two rounds
+/// would be charged to the candidate.
+pub fn host_evidence(history: &History<'_>, settings: &Settings, is_last_complete: bool) -> HostEvidence {
+    let mut rounds = numbered_rounds(history, settings);
+    let void = rounds.iter().flatten().filter(|trial| trial.judged.point.is_none());
+    let mut trials: Vec<TrialEvidence> = void.map(|trial| trial.evidence(Shown::Void)).collect();
+    if !is_last_complete {
+        rounds.pop();
+    }
+    let judged: Vec<Vec<JudgedTrial>> =
+        rounds.iter().map(|round| round.iter().map(|trial| trial.judged).collect()).collect();
+    let judged: Vec<&[JudgedTrial]> = judged.iter().map(Vec::as_slice).collect();
+    let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+    for (round, steadied) in rounds.iter().zip(steady(&judged, history.candidates.len())) {
+        trials.extend(pairs(round, &steadied, system));
+    }
+    let crashes = crashed_starts(
+        history.records,
+        history.candidates,
+        history.build_id,
+        history.unblocked_at,
+        history.now_unix_s,
+    );
+    let of_start = |(candidate, trial_id)| TrialEvidence { trial_id, candidate, shows: Shown::Crash };
+    trials.extend(crashes.into_iter().map(of_start));
+    trials.retain(|trial| trial.candidate != system);
+    HostEvidence { trials, residue: Residue::of(&judged, history.candidates.len()) }
+}
+
+fn pairs(round: &[NumberedTrial], steadied: &[JudgedTrial], system: usize) -> Vec<TrialEvidence> {
+    let reference = steadied.iter().filter(|trial| trial.candidate == system).find_map(|trial| trial.point);
+    let pair = |(trial, steadied): (&NumberedTrial, &JudgedTrial)| {
+        let (point, reference) = steadied.point.zip(reference)?;
+        Some(trial.evidence(Shown::Pair(point.over(reference))))
+    };
+    round.iter().zip(steadied).filter_map(pair).collect()
+}
+
+impl NumberedTrial {
+    fn evidence(&self, shows: Shown) -> TrialEvidence {
+        TrialEvidence { trial_id: self.trial_id.clone(), candidate: self.judged.candidate, shows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::paper::Limits;
+    use crate::record::TrialRecord;
+    use crate::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
+
+    fn trial(number: u32, candidate: &str, cpu_s: f64) -> TrialRecord {
+        let calls = OpFigures { calls: 100, sampled: 1, mean_ns: 1.0, ..OpFigures::default() };
+        let memory = MemoryFigures { snapshots: 1, resident_mean: 1 << 20, ..MemoryFigures::default() };
+        let sample = Sample {
+            trial_id: format!("t{number}"),
+            candidate: candidate.into(),
+            made_unix_s: f64::from(number),
+            served: candidate.into(),
+            malloc: calls,
+            memory: MemoryFigures { resident_over_time: 1 << 20, ..memory },
+            usage: Some(Usage { user_s: cpu_s, ..Usage::default() }),
+            wall_s: 0.5,
+            ended: Ended::Clean { status: Some(0) },
+            ..Sample::default()
+        };
+        TrialRecord { sample, ..TrialRecord::default() }
+    }
+
+    fn evidence(records: &[TrialRecord], is_last_complete: bool) -> HostEvidence {
+        let candidates = [Candidate::system(""), Candidate::new("a", "", &[]), Candidate::new("b", "", &[])];
+        let history = History {
+            records,
+            candidates: &candidates,
+            build_id: "",
+            pinned: None,
+            excluded: false,
+            unblocked_at: &BTreeMap::new(),
+            limits: Limits::default(),
+            now_unix_s: 100.0,
+            machine: "",
+        };
+        host_evidence(&history, &Settings::default(), is_last_complete)
+    }
+
+    fn shown(evidence: &HostEvidence) -> Vec<(&str, usize, String)> {
+        let text = |shows: &Shown| match shows {
+            Shown::Pair(point) => format!("{:.3}", point.cpu),
+            other => format!("{other:?}"),
+        };
+        evidence.trials.iter().map(|t| (t.trial_id.as_str(), t.candidate, text(&t.shows))).collect()
+    }
+
+    #[test]
+    fn trials_of_complete_rounds_are_paired_with_their_own_system() {
+        let records =
+            [trial(1, "a", 2.0), trial(2, "system", 1.0), trial(3, "system", 1.0), trial(4, "a", 4.0)];
+        let of_first = ("t1", 1, "0.693".to_owned());
+        assert_eq!(shown(&evidence(&records, false)), [of_first.clone()]);
+        assert_eq!(shown(&evidence(&records, true)), [of_first, ("t4", 1, "1.386".to_owned())]);
+        assert_eq!(evidence(&records, true).residue.freedom, 1.0);
+        assert_eq!(evidence(&records, false).residue.freedom, 0.0);
+        let alone =
+            [trial(1, "system", 1.0), trial(2, "a", 2.0), trial(3, "a", 9.0), trial(4, "system", 3.0)];
+        assert_eq!(shown(&evidence(&alone[1..3], true)), [], "no round has figures of system");
+    }
+
+    #[test]
+    fn a_crash_is_a_trial_without_figures_and_a_crash() {
+        let mut crash = trial(2, "b", 1.0);
+        crash.sample.ended = Ended::Signal { signal: 11 };
+        let records = [trial(1, "system", 1.0), crash];
+        let expected = [("t2", 2, "Void".to_owned()), ("t2", 2, "Crash".to_owned())];
+        assert_eq!(shown(&evidence(&records, false)), expected);
+        let mut own = trial(3, "system", 1.0);
+        own.sample.ended = Ended::Signal { signal: 11 };
+        let records = [records.as_slice(), &[own]].concat();
+        assert_eq!(shown(&evidence(&records, false)), expected[..1], "the program crashes by itself");
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What other hosts measured, as the policy takes it (docs/decisions/0032-a-fleet-learns-together.md).
+//!
+//! ```text
+//! FleetPrior --arranged by candidate--> FleetEvidence --> pairs of limited weight beside the host's own: beliefs
+//!                                            |
+//!                                            +--> robust figure over groups of hosts: proof by the fleet
+//! ```
+//! The pairs decide which candidates need no trial here. They prove nothing: a candidate is proven by this host's
+//! own trials, or by the fleet's robust figure alone. Without a prior the policy is what it is on one host.
+
+use serde::{Deserialize, Serialize};
+
+use crate::candidate::Candidate;
+use crate::stats::{Moments, mad, median, t_quantile};
+
+/// The fleet counts as no more than this number of the host's own rounds. A host that has finished its own
+/// ([`crate::adaptive::Settings::max_rounds`]) goes by these: its machine may differ from the others.
+pub const MOST_PAIRS: u32 = 4;
+/// Degrees of freedom that the fleet's scatter of runs counts at most.
+const MOST_FREEDOM: f64 = 8.0;
+/// With fewer groups the fleet proves nothing.
+pub const LEAST_GROUPS: usize = 5;
+/// Share of the hosts that may lie. All of them may have spoken, while few of the others have: so many of the groups
+/// that praise a candidate most are left out.
+const LIARS: f64 = 0.10;
+/// A candidate is quarantined when it crashed the program in this number of groups.
+pub const CRASHED_GROUPS: u32 = 3;
+/// A candidate without figures is given up when its trials gave none in this number of groups.
+const VOID_GROUPS: u32 = 3;
+/// The error of a median is this many times that of a mean, for normal noise: sqrt(pi / 2).
+const OF_MEDIAN: f64 = 1.2533;
+/// Factor from the median absolute deviation to the standard deviation, for normal noise.
+const TO_SIGMA: f64 = 1.4826;
+/// Least error that is assumed, as a difference of logarithms.
+const LEAST_ERROR: f64 = 0.001;
+
+/// What the fleet knows of a program in this environment.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct FleetPrior {
+    /// Hosts that reported, roughly.
+    pub hosts: u32,
+    /// Of how many of them figures count.
+    pub heard: u32,
+    /// Scatter of single runs, where known.
+    pub scatter: Option<FleetScatter>,
+    /// Candidates, each version of an allocator being one.
+    pub candidates: Vec<FleetCandidate>,
+}
+
+/// Scatter of single runs: medians over hosts.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct FleetScatter {
+    /// Standard deviation of ln CPU.
+    pub cpu: f64,
+    /// Standard deviation of ln memory.
+    pub memory: f64,
+    /// Degrees of freedom.
+    pub freedom: f64,
+}
+
+/// What the fleet knows of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct FleetCandidate {
+    /// Its name.
+    pub name: String,
+    /// Version of its allocator.
+    pub version: String,
+    /// Of each group of hosts that has figures: mean difference to `system`.
+    pub groups: Vec<GroupDifference>,
+    /// Groups in which trials gave no figures.
+    pub void_groups: u32,
+    /// Groups in which it crashed the program.
+    pub crashed_groups: u32,
+}
+
+/// What one group of hosts measured: mean differences of logarithms to `system`.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct GroupDifference {
+    /// Of CPU time.
+    pub cpu: f64,
+    /// Of memory.
+    pub memory: f64,
+}
+
+/// A median over groups.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RobustFigure {
+    /// The median.
+    pub value: f64,
+    /// Its standard error by the spread between the groups.
+    pub error: f64,
+    /// Number of groups.
+    pub groups: usize,
+}
+
+impl RobustFigure {
+    /// Of a value for each group; None without any.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let (value, spread) = median(values).zip(mad(values))?;
+        let error = OF_MEDIAN * TO_SIGMA * spread / (values.len() as f64).sqrt();
+        Some(Self { value, error: error.max(LEAST_ERROR), groups: values.len() })
+    }
+
+    /// One-sided bound of its error, with error probability `tail`.
+    pub fn bound(&self, tail: f64) -> f64 {
+        t_quantile(tail, self.groups as f64 - 1.0) * self.error
+    }
+}
+
+impl FleetPrior {
+    /// Arranged by candidate. What is known of another version does not count.
+    pub fn evidence(&self, candidates: &[Candidate]) -> FleetEvidence {
+        let of = |candidate: &Candidate| {
+            let is_it =
+                |one: &&FleetCandidate| one.name == candidate.name && one.version == candidate.version;
+            self.candidates.iter().find(is_it).cloned().unwrap_or_default()
+        };
+        FleetEvidence {
+            candidates: candidates.iter().map(of).collect(),
+            heard: self.heard,
+            scatter: self.scatter,
+        }
+    }
+
+    /// Groups in which the candidate crashed the program; None where it is not quarantined for that.
+    pub fn quarantines(&self, candidate: &Candidate) -> Option<u32> {
+        let is_it = |one: &&FleetCandidate| one.name == candidate.name && one.version == candidate.version;
+        let crashed = self.candidates.iter().find(is_it)?.crashed_groups;
+        (crashed >= CRASHED_GROUPS && !candidate.is_system()).then_some(crashed)
+    }
+}
+
+impl FleetCandidate {
+    /// Its gain over `system` at weight `w` of CPU; None where nobody has figures.
+    pub fn gain(&self, w: f64) -> Option<RobustFigure> {
+        RobustFigure::of(&self.gains(w))
+    }
+
+    /// The same without the groups that praise it most: of `heard` hosts a tenth may lie. None where no more have
+    /// spoken than those.
+    pub fn surest_gain(&self, w: f64, heard: u32) -> Option<RobustFigure> {
+        let mut gains = self.gains(w);
+        gains.sort_unstable_by(f64::total_cmp);
+        gains.truncate(gains.len().saturating_sub(liars(heard)));
+        RobustFigure::of(&gains)
+    }
+
+    /// Whether the fleet alone proves a gain of at least `margin`, with error probability `tail`.
+    pub fn proves(&self, w: f64, margin: f64, tail: f64, heard: u32) -> bool {
+        let is_proof = |gain: RobustFigure| {
+            gain.groups >= LEAST_GROUPS && gain.value >= margin && gain.value > gain.bound(tail)
+        };
+        self.surest_gain(w, heard).is_some_and(is_proof)
+    }
+
+    /// Whether it gives no figures for the program.
+    pub fn is_void(&self) -> bool {
+        self.groups.is_empty() && self.void_groups >= VOID_GROUPS
+    }
+
+    fn gains(&self, w: f64) -> Vec<f64> {
+        self.groups.iter().map(|group| -(w * group.cpu + (1.0 - w) * group.memory)).collect()
+    }
+
+    /// As rounds of the host's own. A median of n groups is as exact as a mean of about 2 n / 3; one host alone
+    /// says nothing of others.
+    fn pairs(&self, scatter: Option<FleetScatter>) -> Moments {
+        let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+        let count = (groups.saturating_mul(2) / 3).min(MOST_PAIRS);
+        let axis =
+            |of: fn(&GroupDifference) -> f64| median(&self.groups.iter().map(of).collect::<Vec<f64>>());
+        let Some((x, y)) = axis(|group| group.cpu).zip(axis(|group| group.memory)) else {
+            return Moments::default();
+        };
+        if count == 0 {
+            return Moments::default();
+        }
+        let freedom = f64::from(count - 1);
+        let squares = |sigma: f64| 2.0 * sigma * sigma * freedom;
+        let [xx, yy] = scatter.map_or([0.0; 2], |scatter| [scatter.cpu, scatter.memory].map(squares));
+        Moments { count, mean_x: x, mean_y: y, xx, yy, xy: 0.0 }
+    }
+}
+
+/// Greatest number of liars among these hosts that is allowed for.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn liars(heard: u32) -> usize {
+    (f64::from(heard) * LIARS).ceil() as usize
+}
+
+/// The prior, arranged as the board is: one entry for each candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FleetEvidence {
+    /// By candidate; without groups where nothing is known.
+    pub candidates: Vec<FleetCandidate>,
+    /// Hosts of which figures count.
+    pub heard: u32,
+    /// Scatter of single runs.
+    pub scatter: Option<FleetScatter>,
+}
+
+impl FleetEvidence {
+    /// The host's own pairs, by candidate, joined with the fleet's.
+    pub(crate) fn joined(&self, own: &[Moments]) -> Vec<Moments> {
+        let fleet =
+            |i: usize| self.candidates.get(i).map_or_else(Moments::default, |one| one.pairs(self.scatter));
+        own.iter().enumerate().map(|(i, pairs)| pairs.merge(fleet(i))).collect()
+    }
+
+    /// Sum of squares of single runs' scatter at weight `w`, and its degrees of freedom.
+    pub(crate) fn squares(&self, w: f64) -> (f64, f64) {
+        let Some(scatter) = self.scatter else { return (0.0, 0.0) };
+        let freedom = scatter.freedom.min(MOST_FREEDOM);
+        let variance = (w * scatter.cpu).powi(2) + ((1.0 - w) * scatter.memory).powi(2);
+        (variance * freedom, freedom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(cpu: &[f64]) -> FleetCandidate {
+        let groups = cpu.iter().map(|&cpu| GroupDifference { cpu, memory: 0.0 }).collect();
+        FleetCandidate { groups, ..FleetCandidate::default() }
+    }
+
+    #[test]
+    fn the_median_of_groups_and_its_error() {
+        let figure = candidate(&[-0.10, -0.12, -0.08, -0.11, -0.09]).gain(1.0).unwrap();
+        assert!((figure.value - 0.10).abs() < 1e-12 && figure.groups == 5);
+        assert!((figure.error - OF_MEDIAN * TO_SIGMA * 0.01 / 5_f64.sqrt()).abs() < 1e-9, "{figure:?}");
+        assert!(candidate(&[]).gain(1.0).is_none());
+    }
+
+    #[test]
+    fn a_tenth_of_the_groups_may_lie() {
+        let mut cpu = vec![0.03; 20];
+        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
+        cpu[0] = -2.0;
+        cpu[1] = -2.0;
+        assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
+        let surest = candidate(&cpu).surest_gain(1.0, 20).unwrap();
+        assert!((surest.value + 0.03).abs() < 1e-12 && surest.groups == 18, "{surest:?}");
+        assert!(candidate(&[-0.10, -0.101, -0.102, -0.099, -0.1, -0.1]).proves(1.0, 0.02, 0.01, 6));
+        assert!(!candidate(&[-0.10; 5]).proves(1.0, 0.02, 0.01, 6), "too few groups");
+        assert!(!candidate(&[-2.0; 10]).proves(1.0, 0.02, 0.01, 100), "all of them may lie");
+    }
+
+    #[test]
+    fn the_fleet_counts_as_few_rounds_however_large_it_is() {
+        let count = |groups: usize| candidate(&vec![-0.1; groups]).pairs(None).count;
+        assert_eq!([0, 1, 2, 3, 6, 128].map(count), [0, 0, 1, 2, 4, MOST_PAIRS]);
+    }
+}

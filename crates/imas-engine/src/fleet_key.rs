@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a program and this machine are to a fleet. No path and no name leaves the host: only hashes of what is the
+//! same wherever the program is installed.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use imas_fleet::key::class_of_cpus;
+use imas_fleet::{Environment, ProgramKey};
+use imas_linux::index::{Executable, unit_of_detail};
+use imas_linux::interpreter_target::Interpreter;
+use imas_linux::program_file::ProgramFile;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
+use sha2::{Digest as _, Sha256};
+
+/// Name of a script's hash, in the store.
+const HASH: &str = "script-sha256";
+/// A script, module or archive of more bytes is not read.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The key of a program whose executable is `executable` with that build id: the build id and the size of the file;
+/// with an interpreter, also what the file holds that it is given; with a service, also its unit. `None` where
+/// nothing says that two hosts have the same program: no build id, code on the command line, a module whose file is
+/// not known.
+#[must_use]
+pub fn program_key(
+    store: &Store,
+    program: &StoredProgram,
+    executable: Executable,
+    build_id: &str,
+) -> Option<ProgramKey> {
+    if build_id.is_empty() {
+        return None;
+    }
+    let bytes = executable.bytes.to_string();
+    if Interpreter::of(Path::new(&program.path)).is_some() {
+        let script = script_hash(store, &program.detail)?;
+        return Some(ProgramKey::new("script", &[build_id, &bytes, &script]));
+    }
+    match (unit_of_detail(&program.detail), program.detail.as_str()) {
+        (Some(unit), _) => Some(ProgramKey::new("unit", &[build_id, &bytes, unit])),
+        (None, "") => Some(ProgramKey::new("build-id", &[build_id, &bytes])),
+        (None, _) => None,
+    }
+}
+
+/// The environment of this machine, which has so many CPUs.
+#[must_use]
+pub fn environment(cpus: u32) -> Environment {
+    let huge_pages = imas_linux::host::transparent_huge_pages();
+    Environment {
+        architecture: std::env::consts::ARCH.to_owned(),
+        page_bytes: u32::try_from(imas_linux::host::page_bytes()).unwrap_or(u32::MAX),
+        // A kernel without the setting has none.
+        huge_pages: if huge_pages.is_empty() { "never".to_owned() } else { huge_pages },
+        cpus: class_of_cpus(cpus as usize),
+    }
+}
+
+/// Hash of the file that an interpreter is given: a script, or an archive as `-jar FILE`.
+fn script_hash(store: &Store, detail: &str) -> Option<String> {
+    let path = detail.strip_prefix("-jar ").unwrap_or(detail);
+    let file = Some(Path::new(path)).filter(|path| path.is_absolute())?;
+    let file = ProgramFile::open(file).ok().filter(|file| file.about().len() <= MOST_BYTES)?;
+    let path = Path::new(path);
+    if let Ok(Some(known)) = store.recall_of(path, file.about(), HASH) {
+        return Some(known);
+    }
+    let mut text = vec![];
+    file.file().take(MOST_BYTES).read_to_end(&mut text).ok()?;
+    let hash: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let _ = store.remember_of(path, file.about(), HASH, &hash); // else it is read again
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use imas_store::domain::Domain;
+
+    const FILE: Executable = Executable { dev: 1, ino: 2, mtime_ns: 3, bytes: 4 };
+
+    fn key(store: &Store, path: &str, detail: &str, build_id: &str) -> Option<ProgramKey> {
+        let program =
+            StoredProgram { id: 1, domain: Domain::Everybody, path: path.into(), detail: detail.into() };
+        program_key(store, &program, FILE, build_id)
+    }
+
+    #[test]
+    fn the_same_program_has_one_key_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let of = |path, detail| key(&store, path, detail, "ab");
+        assert!(of("/bin/x", "").is_some());
+        assert_eq!(of("/bin/x", ""), of("/opt/y", ""));
+        assert_ne!(of("/bin/x", ""), of("/bin/x", "unit x.service"));
+        assert_ne!(of("/bin/x", ""), key(&store, "/bin/x", "", "cd"));
+        assert_eq!(key(&store, "/bin/x", "", ""), None);
+        let program =
+            StoredProgram { id: 1, domain: Domain::Everybody, path: "/bin/x".into(), detail: String::new() };
+        let larger = Executable { bytes: 5, ..FILE };
+        assert_ne!(of("/bin/x", ""), program_key(&store, &program, larger, "ab"), "the build id was copied");
+    }
+
+    #[test]
+    fn an_interpreted_program_is_what_its_script_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let of = |detail: &str| key(&store, "/usr/bin/python3", detail, "ab");
+        for (name, text) in [("a", "1"), ("b", "1"), ("c", "2")] {
+            std::fs::write(path(name), text).unwrap();
+        }
+        assert!(of(&path("a")).is_some());
+        assert_eq!((of(&path("a")), of(&path("a"))), (of(&path("b")), of(&path("a"))));
+        assert_ne!(of(&path("a")), of(&path("c")));
+        assert_eq!(of(&format!("-jar {}", path("a"))), of(&path("a")));
+        for unknown in ["", "-c #af63dc4c8601ec8c", "-m http.server", "a", "/no/such/script", "/dev/zero"] {
+            assert_eq!(of(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_an_environment() {
+        let environment = environment(6);
+        assert_eq!(environment.cpus, 4);
+        assert!(environment.page_bytes >= 4096 && !environment.huge_pages.is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which hosts try what: trials are shared out so that each host has few, and at most a share of the hosts is in one at a
+//! time.
+//!
+//! Every host works it out for itself, without asking another: D. G. Thaler and C. V. Ravishankar, "Using name-based
+//! mappings to increase hit rates", IEEE/ACM Transactions on Networking 6, 1998 (rendezvous hashing, here with the
+//! weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables", SPAA 2005).
+
+use crate::group::{HEARD, hash, is_heard};
+
+/// Usual share of the hosts that are in a trial of one program at a time.
+pub const USUAL_SHARE: f64 = 0.05;
+/// Where so few hosts are known, at least one of them is in a trial: on average, and one host alone always is.
+const LEAST_HOSTS: f64 = 1.0;
+
+/// What the fleet lacks of a candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lack {
+    /// The candidate.
+    pub candidate: String,
+    /// How many more groups of hosts should try it; none: nothing is lacking.
+    pub need: u32,
+}
+
+/// Who asks, and when.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TrialTurn<'a> {
+    /// The host.
+    pub host: &'a str,
+    /// The subject of the program.
+    pub subject: &'a str,
+    /// Counts up; in each epoch other hosts are in a trial.
+    pub epoch: u64,
+    /// Hosts that are known to run the program, this one included; 0 is taken as 1.
+    pub hosts: u32,
+    /// Greatest share of them that is in a trial at a time.
+    pub share: f64,
+}
+
+/// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none. Only hosts
+/// that are heard of a candidate try it.
+pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
+    let lacking = || lacks.iter().filter(|lack| lack.need > 0);
+    let need: f64 = lacking().map(|lack| f64::from(lack.need)).sum();
+    let program = turn.subject.split('.').next().unwrap_or_default();
+    let is_chosen = |lack: &&Lack| {
+        is_heard(turn.host, program, &lack.candidate, turn.hosts)
+            && unit(turn, &lack.candidate) <= chance(turn, lack, need)
+    };
+    // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights wins.
+    let score = |lack: &Lack| unit(turn, &lack.candidate).ln() / f64::from(lack.need);
+    let best = lacking().filter(is_chosen).max_by(|a, b| score(a).total_cmp(&score(b)));
+    best.map(|lack| lack.candidate.as_str())
+}
+
+/// Chance that one of the hosts that are heard of it tries the candidate now: as many hosts as may be in a trial, but no
+/// more than are needed, and of these the candidate's part.
+fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
+    if turn.share <= 0.0 || turn.hosts <= 1 {
+        return if turn.share > 0.0 { 1.0 } else { 0.0 };
+    }
+    let in_trial = (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS);
+    in_trial * f64::from(lack.need) / need / f64::from(turn.hosts.min(HEARD))
+}
+
+/// A number above 0 and up to 1 by chance, which depends on all of these.
+fn unit(turn: &TrialTurn<'_>, candidate: &str) -> f64 {
+    let [a, b, c, d, e, f, g, h, ..] =
+        hash(&["share", turn.host, turn.subject, &turn.epoch.to_string(), candidate]);
+    let bits = u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 11;
+    (bits as f64 + 1.0) / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn lacks(needs: &[(&str, u32)]) -> Vec<Lack> {
+        needs.iter().map(|(name, need)| Lack { candidate: (*name).to_owned(), need: *need }).collect()
+    }
+
+    fn turn<'a>(host: &'a str, epoch: u64, hosts: u32) -> TrialTurn<'a> {
+        TrialTurn { host, subject: "program.environment", epoch, hosts, share: USUAL_SHARE }
+    }
+
+    fn tried(hosts: u32, epoch: u64, lacks: &[Lack]) -> BTreeMap<String, u32> {
+        let mut tried = BTreeMap::new();
+        for host in 0..hosts {
+            if let Some(name) = trial_of(&turn(&format!("host-{host}"), epoch, hosts), lacks) {
+                *tried.entry(name.to_owned()).or_insert(0) += 1;
+            }
+        }
+        tried
+    }
+
+    #[test]
+    fn of_a_thousand_hosts_a_twentieth_is_in_a_trial() {
+        let lacks = lacks(&[("jemalloc", 80), ("hoard", 80), ("done", 0)]);
+        let mut all: u32 = 0;
+        for epoch in 0..100 {
+            let now: u32 = tried(1000, epoch, &lacks).values().sum();
+            assert!((20..90).contains(&now), "{now}");
+            all += now;
+        }
+        assert!((4_600..5_400).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn candidates_are_tried_as_they_are_needed() {
+        let lacks = lacks(&[("jemalloc", 120), ("hoard", 30), ("done", 0)]);
+        let mut all: BTreeMap<String, u32> = BTreeMap::new();
+        for epoch in 0..100 {
+            tried(1000, epoch, &lacks).into_iter().for_each(|(name, n)| *all.entry(name).or_insert(0) += n);
+        }
+        let ratio = f64::from(all["jemalloc"]) / f64::from(all["hoard"]);
+        assert!((3.4..4.7).contains(&ratio) && !all.contains_key("done"), "{all:?}");
+    }
+
+    #[test]
+    fn no_more_hosts_try_than_are_needed() {
+        let lacks = lacks(&[("jemalloc", 8), ("hoard", 4)]);
+        let all: u32 = (0..50).map(|epoch| tried(1000, epoch, &lacks).values().sum::<u32>()).sum();
+        assert!((480..720).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn one_host_alone_is_always_in_a_trial_and_few_hosts_take_turns() {
+        let lacks = lacks(&[("jemalloc", 4)]);
+        assert!((0..50).all(|epoch| tried(1, epoch, &lacks).len() == 1));
+        assert!((0..50).all(|epoch| trial_of(&turn("a", epoch, 0), &lacks).is_some()));
+        let busy: u32 = (0..300).map(|epoch| tried(10, epoch, &lacks).values().sum::<u32>()).sum();
+        assert!((240..360).contains(&busy), "{busy}");
+    }
+
+    #[test]
+    fn nothing_is_tried_that_is_not_lacking_and_nobody_who_does_not_want_to() {
+        assert!(tried(1000, 0, &lacks(&[("jemalloc", 0)])).is_empty());
+        let off = TrialTurn { share: 0.0, ..turn("a", 0, 1) };
+        assert_eq!(trial_of(&off, &lacks(&[("jemalloc", 4)])), None);
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whatever mergers, servers and hostile hosts do: the statistics are those of the stream, each aggregate once.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use imas_core::stats::Moments;
+use imas_fleet::aggregate::{self, VERSION};
+use imas_fleet::memory_bus::Trouble;
+use imas_fleet::seats::{CLIP, MOST_OF_SEAT};
+use imas_fleet::statistics::{MAX_BYTES, MAX_CANDIDATES};
+use imas_fleet::{
+    Aggregate, BadAggregate, BadStatistics, BusError, CandidateAggregate, Environment, FleetBus,
+    FleetStatistics, MemoryBus, MergeError, ProgramKey, fold, key, merge,
+};
+use proptest::prelude::*;
+
+fn environment() -> Environment {
+    Environment { architecture: "x86_64".into(), page_bytes: 4096, huge_pages: "madvise".into(), cpus: 8 }
+}
+
+fn program() -> ProgramKey {
+    ProgramKey::new("build-id", &["ab"])
+}
+
+fn subject() -> String {
+    key::subject(&program(), &environment())
+}
+
+fn new() -> FleetStatistics {
+    FleetStatistics::new(program(), environment())
+}
+
+fn aggregate(host: u32, batch: u64, candidates: &[(&str, f64)]) -> Aggregate {
+    let of = |(name, cpu): &(&str, f64)| {
+        let pairs = Moments { count: 2, ..Moments::of(*cpu, -cpu) };
+        ((*name).to_owned(), CandidateAggregate { version: "1".into(), pairs, void: 0, crashes: 0 })
+    };
+    Aggregate {
+        v: VERSION,
+        host: String::from(ProgramKey::new("host", &[&host.to_string()])),
+        boot: "boot-1".into(),
+        batch,
+        program: program(),
+        environment: environment(),
+        candidates: candidates.iter().map(of).collect::<BTreeMap<_, _>>(),
+        residual: Moments { xx: 0.02, yy: 0.01, xy: 0.001, ..Moments::default() },
+        freedom: 3.0,
+    }
+}
+
+fn bytes(aggregate: &Aggregate) -> Vec<u8> {
+    serde_json::to_vec(aggregate).unwrap()
+}
+
+/// The bus in memory never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn publish(bus: &MemoryBus, one: &Aggregate) {
+    now(bus.publish(&subject(), &one.id(), bytes(one))).unwrap();
+}
+
+fn stored(bus: &MemoryBus) -> FleetStatistics {
+    let stored = now(bus.statistics(&subject())).unwrap().unwrap();
+    FleetStatistics::read_of(&subject(), &stored.value).unwrap()
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        4 => Just(Trouble::None),
+        1 => Just(Trouble::AnswerLost),
+        1 => Just(Trouble::CallLost),
+        1 => Just(Trouble::Lagging),
+        1 => Just(Trouble::WriteLost),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Mergers that interleave with each other and with hosts, lost calls and answers, followers that lag, writes
+    /// that are acknowledged and lost (the watermark goes back), repetitions of every message.
+    #[test]
+    fn any_course_of_events_gives_the_same_statistics(
+        reports in prop::collection::vec((0..40u32, -3.0..3.0f64), 1..260),
+        courses in prop::collection::vec(prop::collection::vec(trouble(), 0..12), 1..20),
+    ) {
+        let bus = MemoryBus::default();
+        let step = reports.len().div_ceil(courses.len());
+        for (chunk, (new, course)) in reports.chunks(step).zip(&courses).enumerate() {
+            for (at, (host, cpu)) in new.iter().enumerate() {
+                let one = aggregate(*host, (chunk * step + at) as u64, &[("jemalloc", *cpu), ("hoard", -cpu)]);
+                publish(&bus, &one);
+                publish(&bus, &one);
+            }
+            bus.trouble(course);
+            let result = now(merge(&bus, &subject()));
+            bus.trouble(&[]); // the rest of this course is for nobody
+            prop_assert!(matches!(result, Ok(_) | Err(MergeError::Bus(BusError::Timeout(_)))), "{:?}", result);
+        }
+        now(merge(&bus, &subject())).unwrap();
+        let all = now(bus.aggregates(&subject(), 0, usize::MAX)).unwrap();
+        prop_assert_eq!(all.len(), reports.len());
+        let (want, counts) = fold(&new(), &all);
+        prop_assert_eq!(counts.folded, reports.len() as u64);
+        prop_assert_eq!(stored(&bus), want);
+    }
+
+    /// In pieces, twice, in any order within a piece: the same.
+    #[test]
+    fn folding_in_pieces_is_folding_at_once(
+        reports in prop::collection::vec((0..300u32, -3.0..3.0f64), 1..80),
+        at in 0..80usize,
+        again in 0..80usize,
+    ) {
+        let of = |(at, (host, cpu)): (usize, &(u32, f64))| {
+            (at as u64 + 1, bytes(&aggregate(*host, at as u64, &[("a", *cpu)])))
+        };
+        let all: Vec<_> = reports.iter().enumerate().map(of).collect();
+        let (want, _) = fold(&new(), &all);
+        let (first, second) = all.split_at(at.min(all.len()));
+        let mut backwards: Vec<_> = first.iter().rev().cloned().collect();
+        backwards.extend_from_within(..);
+        let (half, _) = fold(&new(), &backwards);
+        let (half, counts) = fold(&half, &first[again.min(first.len())..]);
+        prop_assert_eq!(counts.folded, 0, "they are contained");
+        let (whole, _) = fold(&half, second);
+        prop_assert_eq!(&whole, &want);
+        prop_assert_eq!(FleetStatistics::read(&whole.to_bytes()).unwrap(), want);
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Aggregate::read(&bytes);
+        let _ = FleetStatistics::read(&bytes);
+        let (after, counts) = fold(&new(), &[(5, bytes)]);
+        prop_assert_eq!((after.upto_seq, after.folded, counts.folded), (5, 0, 0));
+    }
+
+    /// A readable aggregate with bytes changed: refused, or within the clip.
+    #[test]
+    fn changed_aggregates_move_nothing_beyond_the_clip(
+        cpu in prop_oneof![-12.0..12.0f64, any::<f64>()],
+        count in any::<u32>(),
+        at in 0..700usize,
+        byte in any::<u8>(),
+    ) {
+        let mut one = aggregate(7, 1, &[("jemalloc", 0.1)]);
+        let pairs = &mut one.candidates.get_mut("jemalloc").unwrap().pairs;
+        (pairs.mean_x, pairs.count) = (cpu, count);
+        let mut hostile = bytes(&one);
+        if let Some(place) = hostile.get_mut(at) {
+            *place = byte;
+        }
+        let others: Vec<_> = (100..140u32).map(|i| (u64::from(i), bytes(&aggregate(i, 1, &[("jemalloc", 0.1)])))).collect();
+        let (before, _) = fold(&new(), &others);
+        let (after, _) = fold(&before, &[(1000, hostile)]);
+        let values = |s: &FleetStatistics| -> Vec<f64> { s.candidates[0].pairs.iter().map(|seat| seat.x).collect() };
+        prop_assert!(after.candidates.iter().all(|one| one.pairs.iter().all(
+            |seat| seat.x.abs() <= CLIP && seat.y.abs() <= CLIP && seat.count <= MOST_OF_SEAT
+        )));
+        let honest = |s: &FleetStatistics| values(s).iter().filter(|x| (**x - 0.1).abs() < 1e-9).count();
+        prop_assert!(honest(&after) + 1 >= honest(&before), "one host moves one group");
+        prop_assert!(FleetStatistics::read(&after.to_bytes()).is_ok());
+    }
+}
+
+#[test]
+fn what_no_host_sends_is_refused() {
+    let good = aggregate(1, 1, &[("jemalloc", 0.1)]);
+    assert_eq!(Aggregate::read(&bytes(&good)), Ok(good.clone()));
+    let refused = |change: &dyn Fn(&mut Aggregate)| {
+        let mut one = good.clone();
+        change(&mut one);
+        Aggregate::read(&bytes(&one)).unwrap_err()
+    };
+    let range = BadAggregate::OutOfRange;
+    assert_eq!(refused(&|a| a.v = 2), BadAggregate::UnknownVersion(2));
+    assert_eq!(refused(&|a| a.host = "../../etc".into()), range("host"));
+    assert_eq!(refused(&|a| a.boot = String::new()), range("boot"));
+    assert_eq!(refused(&|a| a.environment.cpus = 3), range("environment"));
+    assert_eq!(refused(&|a| a.environment.architecture = "x.>".into()), range("environment"));
+    assert_eq!(refused(&|a| a.freedom = -1.0), range("residual"));
+    assert_eq!(refused(&|a| a.residual.xx = 1e6), range("residual"));
+    let one = |a: &mut Aggregate, change: &dyn Fn(&mut CandidateAggregate)| {
+        a.candidates.values_mut().for_each(change);
+    };
+    assert_eq!(refused(&|a| one(a, &|c| c.pairs.mean_x = 11.0)), range("differences"));
+    assert_eq!(refused(&|a| one(a, &|c| c.pairs.count = 100_000)), range("differences"));
+    assert_eq!(refused(&|a| one(a, &|c| c.pairs.yy = -1.0)), range("differences"));
+    assert_eq!(refused(&|a| one(a, &|c| c.pairs.xy = 1.0)), range("differences"));
+    assert_eq!(refused(&|a| one(a, &|c| c.crashes = u32::MAX)), range("differences"));
+    assert_eq!(refused(&|a| one(a, &|c| c.version = "a b".into())), range("versions"));
+    let named = |name: String, a: &mut Aggregate| {
+        let known = a.candidates["jemalloc"].clone();
+        a.candidates.insert(name, known);
+    };
+    assert_eq!(refused(&|a| named("<script>".into(), a)), range("names"));
+    assert_eq!(refused(&|a| named("x".repeat(65), a)), range("names"));
+    assert_eq!(refused(&|a| (0..40).for_each(|i| named(format!("c{i}"), a))), range("candidates"));
+    let mut nothing = String::from_utf8(bytes(&good)).unwrap();
+    nothing = nothing.replace("\"mean_x\":0.1", "\"mean_x\":1e999");
+    assert!(matches!(Aggregate::read(nothing.as_bytes()), Err(BadAggregate::Unreadable(_))));
+    let large = vec![b' '; aggregate::MAX_BYTES + 1];
+    assert!(matches!(Aggregate::read(&large), Err(BadAggregate::TooLarge(_))));
+}
+
+#[test]
+fn bad_aggregates_are_passed_by_and_counted() {
+    let mut newer = aggregate(1, 1, &[]);
+    newer.v = 9;
+    let mut elsewhere = aggregate(2, 1, &[("jemalloc", 0.1)]);
+    elsewhere.environment.cpus = 4;
+    let (after, counts) = fold(
+        &new(),
+        &[(3, bytes(&newer)), (4, bytes(&elsewhere)), (7, vec![0xff]), (9, bytes(&aggregate(3, 1, &[])))],
+    );
+    assert_eq!((counts.folded, counts.skipped, counts.rejected, after.upto_seq), (1, 1, 2, 9));
+}
+
+/// With long names, all groups taken and a liar who makes candidates up.
+#[test]
+fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
+    let names: Vec<String> = (0..16).map(|i| format!("{i:x>60}")).collect();
+    let of: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), -2.0)).collect();
+    let mut all: Vec<(u64, Vec<u8>)> = vec![];
+    for host in 0..1500u32 {
+        let mut one = aggregate(host, 1, &of);
+        one.candidates.values_mut().for_each(|c| (c.crashes, c.void, c.version) = (1, 1, "v".repeat(60)));
+        all.push((u64::from(host) + 1, bytes(&one)));
+        let made_up: Vec<String> = (0..20).map(|i| format!("made-up-{host}-{i}")).collect();
+        let made_up: Vec<(&str, f64)> = made_up.iter().map(|name| (name.as_str(), -2.0)).collect();
+        all.push((10_000 + u64::from(host), bytes(&aggregate(77_777, u64::from(host), &made_up))));
+    }
+    let (after, _) = fold(&new(), &all);
+    assert_eq!(after.candidates.len(), MAX_CANDIDATES);
+    let real = after.candidates.iter().filter(|one| names.contains(&one.name));
+    assert!(real.clone().count() == 16 && real.clone().all(|one| one.pairs.len() > 70), "{:?}", real.count());
+    // Another host's new candidate finds a place none the less.
+    let is_heard = |host: &u32| {
+        imas_fleet::group::is_heard(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
+    };
+    let host = (0..).find(is_heard).unwrap();
+    let (after, _) = fold(&after, &[(20_000, bytes(&aggregate(host, 9, &[("new", -0.1)])))]);
+    assert!(after.candidates.iter().any(|one| one.name == "new"));
+    assert!(after.to_bytes().len() <= MAX_BYTES, "{}", after.to_bytes().len());
+    assert_eq!(FleetStatistics::read(&after.to_bytes()).unwrap(), after);
+    let hosts = after.hosts.hosts();
+    assert!((1100..1900).contains(&hosts), "{hosts}");
+}
+
+#[test]
+fn statistics_of_a_newer_version_are_left_alone() {
+    let bus = MemoryBus::default();
+    publish(&bus, &aggregate(1, 1, &[("jemalloc", 0.1)]));
+    now(bus.compare_and_set(&subject(), 0, b"{\"v\":2}".to_vec())).unwrap();
+    assert!(matches!(now(merge(&bus, &subject())), Err(MergeError::UnknownVersion(2))));
+    now(bus.compare_and_set(&subject(), 1, b"garbage".to_vec())).unwrap();
+    let counts = now(merge(&bus, &subject())).unwrap();
+    assert_eq!((counts.unreadable, counts.folds.folded, stored(&bus).folded), (1, 1, 1));
+    let other = stored(&bus).to_bytes();
+    let of_other = FleetStatistics::read_of("elsewhere", &other);
+    assert_eq!(of_other, Err(BadStatistics::OtherSubject));
+}

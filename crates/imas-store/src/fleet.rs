@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What this host has told the fleet, and what the fleet has told it.
+//!
+//! What was told is marked trial by trial, in the transaction that also stores the message. So a message exists
+//! exactly once for each trial, whenever the process is killed. Its file is written afterwards, from the stored
+//! message and always the same, and only then the message is removed.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::{RowId, Store, StoreError};
+
+/// What a message says of a trial: a trial that crashed yields no figures, and is a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MarkKind {
+    /// Its difference to `system`.
+    Pair,
+    /// That it yielded no figures.
+    Void,
+    /// That it crashed or hung.
+    Crash,
+}
+
+impl MarkKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Void => "void",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// Evidence of one program that is to be told.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// The program.
+    pub program: RowId,
+    /// What it is to the fleet.
+    pub subject: &'a str,
+    /// Ids of the trials that the messages contain.
+    pub marks: &'a [(String, MarkKind)],
+    /// What was told of the residuals, this publication included, as JSON.
+    pub residual: &'a str,
+    /// The messages, without boot and number.
+    pub messages: &'a [String],
+    /// The kernel's boot id.
+    pub boot_id: &'a str,
+    /// Now, microseconds since 1970.
+    pub now_us: u64,
+}
+
+/// A stored message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Counts up over all boots: the order of sending.
+    pub place: u64,
+    /// Name of the boot in which it was stored.
+    pub boot: String,
+    /// Its number within the boot.
+    pub batch: u64,
+    /// The message.
+    pub message: String,
+}
+
+/// What the fleet said of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredStatistics {
+    /// What the program was to the fleet then.
+    pub subject: String,
+    /// The statistics as JSON.
+    pub statistics: String,
+}
+
+/// What imasd goes by in a fleet; commands that explain its decisions go by the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetMember {
+    /// Name of this host.
+    pub host: String,
+    /// Greatest share of the hosts in a trial of one program at a time.
+    pub share: f64,
+}
+
+impl Store {
+    /// Begins a boot of that kernel boot id, unless it was begun; `name` is a random one for it. A store that was
+    /// begun anew in the same boot gets another name: its messages are others.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn begin_fleet_boot(&self, boot_id: &str, name: &str) -> Result<(), StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        let sql = "INSERT OR IGNORE INTO fleet_boot (boot_id, name, place)
+                   SELECT ?1, ?2, coalesce(max(place), 0) FROM fleet_boot";
+        transaction.execute(sql, params![boot_id, name])?;
+        transaction.execute("DELETE FROM fleet_boot WHERE boot_id <> ?1", [boot_id])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// The trials of the program that were told, and what of them.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn told(&self, program: RowId) -> Result<BTreeSet<(String, MarkKind)>, StoreError> {
+        let sql = "SELECT trial_id, kind FROM fleet_told JOIN trial ON trial.id = fleet_told.trial
+                   WHERE trial.program = ?1";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let mark = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+        let kinds = [MarkKind::Pair, MarkKind::Void, MarkKind::Crash];
+        let of = |(trial, word): (String, String)| {
+            kinds.into_iter().find(|kind| kind.word() == word).map(|kind| (trial, kind))
+        };
+        let marks = statement.query_map([program], mark)?.collect::<Result<Vec<_>, _>>()?;
+        Ok(marks.into_iter().filter_map(of).collect())
+    }
+
+    /// What was told of the program's residuals under that subject, as JSON.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn told_residual(&self, program: RowId, subject: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT residual FROM fleet_residual WHERE program = ?1 AND subject = ?2";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.query_row(params![program, subject], |row| row.get(0)).optional()?)
+    }
+
+    /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a message
+    /// whose marks were lost would be told a second time.
+    ///
+    /// # Errors
+    /// When SQLite returns an error, or a trial was told before: nothing is stored then.
+    pub fn publish(&self, publication: &Publication<'_>) -> Result<(), StoreError> {
+        self.connection().pragma_update(None, "synchronous", "full")?;
+        let published = self.publish_at_once(publication);
+        self.connection().pragma_update(None, "synchronous", "normal")?;
+        published
+    }
+
+    fn publish_at_once(&self, publication: &Publication<'_>) -> Result<(), StoreError> {
+        let Publication { program, subject, marks, residual, messages, boot_id, now_us } = *publication;
+        let transaction = self.connection().unchecked_transaction()?;
+        let mark = "INSERT INTO fleet_told (trial, kind) SELECT id, ?2 FROM trial WHERE trial_id = ?1";
+        for (trial, kind) in marks {
+            transaction.prepare_cached(mark)?.execute(params![trial, kind.word()])?;
+        }
+        let sql = "INSERT INTO fleet_residual (program, subject, residual) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (program) DO UPDATE SET subject = ?2, residual = ?3";
+        transaction.prepare_cached(sql)?.execute(params![program, subject, residual])?;
+        let count = "UPDATE fleet_boot SET batch = batch + 1, place = max(place + 1, ?2) WHERE boot_id = ?1";
+        let add = "INSERT INTO fleet_message (place, boot, batch, message)
+                   SELECT place, name, batch - 1, ?2 FROM fleet_boot WHERE boot_id = ?1";
+        for message in messages {
+            let counted =
+                transaction.prepare_cached(count)?.execute(params![boot_id, now_us.cast_signed()])?;
+            let added = transaction.prepare_cached(add)?.execute(params![boot_id, message])?;
+            if (counted, added) != (1, 1) {
+                return Err(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows)); // the boot was not begun
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Messages that are not written yet, oldest first, at most `most`.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn fleet_messages(&self, most: u32) -> Result<Vec<StoredMessage>, StoreError> {
+        let sql = "SELECT place, boot, batch, message FROM fleet_message ORDER BY place LIMIT ?1";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let message = |row: &Row<'_>| {
+            Ok(StoredMessage {
+                place: row.get::<_, i64>(0)?.cast_unsigned(),
+                boot: row.get(1)?,
+                batch: row.get::<_, i64>(2)?.cast_unsigned(),
+                message: row.get(3)?,
+            })
+        };
+        Ok(statement.query_map([most], message)?.collect::<Result<_, _>>()?)
+    }
+
+    /// Removes a message that is written.
+    ///
+    /// # Errors
+    /// When SQLite returns an error: it is written again then, as it was.
+    pub fn forget_message(&self, place: u64) -> Result<(), StoreError> {
+        let sql = "DELETE FROM fleet_message WHERE place = ?1";
+        self.connection().prepare_cached(sql)?.execute([place.cast_signed()])?;
+        Ok(())
+    }
+
+    /// Removes the oldest messages beyond that number. Returns how many.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn drop_messages(&self, most: u32) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM fleet_message WHERE place <=
+                   (SELECT place FROM fleet_message ORDER BY place DESC LIMIT 1 OFFSET ?1)";
+        Ok(self.connection().prepare_cached(sql)?.execute([most])? as u64)
+    }
+
+    /// Number of messages that are not written yet.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn count_messages(&self) -> Result<u64, StoreError> {
+        let mut statement = self.connection().prepare_cached("SELECT count(*) FROM fleet_message")?;
+        Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.cast_unsigned())
+    }
+
+    /// Forgets what the fleet said of the program as anything but that subject.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn keep_statistics_of(&self, program: RowId, subject: &str) -> Result<(), StoreError> {
+        let sql = "DELETE FROM fleet_statistics WHERE program = ?1 AND subject <> ?2";
+        self.connection().prepare_cached(sql)?.execute(params![program, subject])?;
+        Ok(())
+    }
+
+    /// Stores what the fleet said of a program, in place of what it said before.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn set_statistics(&self, program: RowId, stored: &StoredStatistics) -> Result<(), StoreError> {
+        let sql = "INSERT INTO fleet_statistics (program, subject, statistics) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (program) DO UPDATE SET subject = ?2, statistics = ?3";
+        let StoredStatistics { subject, statistics } = stored;
+        self.connection().prepare_cached(sql)?.execute(params![program, subject, statistics])?;
+        Ok(())
+    }
+
+    /// What the fleet said of a program.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn statistics(&self, program: RowId) -> Result<Option<StoredStatistics>, StoreError> {
+        let sql = "SELECT subject, statistics FROM fleet_statistics WHERE program = ?1";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let stored = |row: &Row<'_>| Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)? });
+        Ok(statement.query_row([program], stored).optional()?)
+    }
+
+    /// Joins a fleet as that host, or leaves it: what the fleet said is forgotten then.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn set_fleet_member(&self, member: Option<&FleetMember>) -> Result<(), StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        transaction.execute("DELETE FROM fleet_member", [])?;
+        match member {
+            Some(FleetMember { host, share }) => transaction
+                .execute("INSERT INTO fleet_member (host, share) VALUES (?1, ?2)", params![host, share])?,
+            None => transaction.execute("DELETE FROM fleet_statistics", [])?,
+        };
+        Ok(transaction.commit()?)
+    }
+
+    /// As which host imasd takes part in a fleet.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn fleet_member(&self) -> Result<Option<FleetMember>, StoreError> {
+        let mut statement = self.connection().prepare_cached("SELECT host, share FROM fleet_member")?;
+        let member = |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)? });
+        Ok(statement.query_row([], member).optional()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_core::{Sample, TrialRecord};
+
+    use super::*;
+    use crate::samples::tests::temporary;
+
+    fn with_trials(store: &Store) -> RowId {
+        let program = store.program("/bin/x", "").unwrap().id;
+        for name in ["a", "b"] {
+            let sample = Sample { trial_id: name.into(), ..Sample::default() };
+            store.add_trial(program, &TrialRecord { sample, ..TrialRecord::default() }).unwrap();
+        }
+        program
+    }
+
+    fn publication<'a>(
+        program: RowId,
+        marks: &'a [(String, MarkKind)],
+        messages: &'a [String],
+    ) -> Publication<'a> {
+        Publication { program, subject: "s", marks, residual: "{}", messages, boot_id: "b", now_us: 5 }
+    }
+
+    #[test]
+    fn a_trial_is_told_once() {
+        let (_folder, store) = temporary();
+        let program = with_trials(&store);
+        store.begin_fleet_boot("b", "first").unwrap();
+        let (a, messages) = ([("a".to_owned(), MarkKind::Pair)], ["1".to_owned(), "2".to_owned()]);
+        store.publish(&publication(program, &a, &messages)).unwrap();
+        let both = [("b".to_owned(), MarkKind::Void), a[0].clone()];
+        assert!(store.publish(&publication(program, &both, &messages)).is_err());
+        assert_eq!(store.told(program).unwrap(), a.into_iter().collect(), "nothing of it is stored");
+        assert_eq!(store.told_residual(program, "s").unwrap().as_deref(), Some("{}"));
+        assert_eq!(store.told_residual(program, "of another build").unwrap(), None);
+        let stored = store.fleet_messages(9).unwrap();
+        let ids: Vec<_> =
+            stored.iter().map(|m| (m.place, m.boot.as_str(), m.batch, m.message.as_str())).collect();
+        assert_eq!(ids, [(5, "first", 0, "1"), (6, "first", 1, "2")]);
+        store.forget_message(5).unwrap();
+        assert_eq!(store.fleet_messages(9).unwrap(), stored[1..]);
+    }
+
+    #[test]
+    fn messages_keep_their_names_in_the_next_boot_and_places_count_on() {
+        let (_folder, store) = temporary();
+        let program = with_trials(&store);
+        let messages = ["1".to_owned()];
+        assert!(store.publish(&publication(program, &[], &messages)).is_err(), "no boot was begun");
+        for (boot_id, name) in [("a", "first"), ("a", "again"), ("b", "second")] {
+            store.begin_fleet_boot(boot_id, name).unwrap();
+            store.publish(&Publication { boot_id, ..publication(program, &[], &messages) }).unwrap();
+        }
+        let stored = store.fleet_messages(9).unwrap();
+        let ids: Vec<_> = stored.iter().map(|m| (m.place, m.boot.as_str(), m.batch)).collect();
+        assert_eq!(ids, [(5, "first", 0), (6, "first", 1), (7, "second", 0)], "the clock stood still");
+        assert_eq!(store.drop_messages(3).unwrap(), 0);
+        assert_eq!(store.drop_messages(1).unwrap(), 2);
+        assert_eq!(store.fleet_messages(9).unwrap(), stored[2..]);
+    }
+
+    #[test]
+    fn leaving_the_fleet_forgets_what_it_said() {
+        let (_folder, mut store) = temporary();
+        let program = with_trials(&store);
+        let member = FleetMember { host: "h".into(), share: 0.05 };
+        store.set_fleet_member(Some(&member)).unwrap();
+        store.set_fleet_member(Some(&member)).unwrap();
+        let said = StoredStatistics { subject: "s".into(), statistics: "{}".into() };
+        store.set_statistics(program, &said).unwrap();
+        assert_eq!(store.fleet_member().unwrap(), Some(member));
+        assert_eq!(store.statistics(program).unwrap(), Some(said.clone()));
+        store.set_fleet_member(None).unwrap();
+        assert_eq!((store.fleet_member().unwrap(), store.statistics(program).unwrap()), (None, None));
+        store.set_statistics(program, &said).unwrap();
+        store.forget(program).unwrap();
+        assert_eq!(store.statistics(program).unwrap(), None);
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the learner tells a fleet, and what it learns from it. It reads and writes the store alone; the files are
+//! those of [`crate::fleet`].
+
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use imas_core::policy::Policy;
+use imas_engine::fleet_key::{environment, program_key};
+use imas_engine::state::ProgramState;
+use imas_fleet::{Aggregate, Environment, FleetStatistics, key};
+use imas_linux::clock::now_unix_s;
+use imas_store::fleet::{FleetMember, Publication, StoredMessage, StoredStatistics};
+use imas_store::{RowId, StoreError};
+
+use super::Learner;
+use crate::fleet::message::{About, News, ToldResidual, news};
+use crate::fleet::program::FleetProgram;
+use crate::fleet::settings::FleetSettings;
+use crate::program_table::TrackedProgram;
+
+/// A round to which nothing is added any more is told after this time, seconds, though it is not complete.
+const WAIT_S: f64 = 300.0;
+
+/// This host in its fleet.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(crate) member: FleetMember,
+    /// The kernel's boot id.
+    pub(crate) boot_id: String,
+    environment: Environment,
+}
+
+/// What the mailbox must know of.
+#[derive(Debug, Default)]
+pub(crate) struct FleetNews {
+    /// Messages wait to be written.
+    pub(crate) has_messages: bool,
+    /// The fleet is to be asked of other programs than before.
+    pub(crate) changed_subjects: bool,
+}
+
+impl Membership {
+    pub(crate) fn new(member: FleetMember, boot_id: String, cpus: u32) -> Self {
+        Self { member, boot_id, environment: environment(cpus) }
+    }
+}
+
+impl Learner {
+    /// Takes part in a fleet from now on, or no longer.
+    pub(crate) fn join_fleet(&mut self, membership: Option<Membership>) -> Result<()> {
+        let store = self.parts.store.get();
+        store.set_fleet_member(membership.as_ref().map(|fleet| &fleet.member))?;
+        if let Some(fleet) = &membership {
+            store.begin_fleet_boot(&fleet.boot_id, &crate::fleet::host::random_name())?;
+        }
+        self.fleet = membership;
+        self.fleet_news.changed_subjects = true;
+        Ok(())
+    }
+
+    /// What the configuration says of the fleet.
+    pub(crate) fn fleet_settings(&self) -> &FleetSettings {
+        &self.parts.config.own.fleet
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn take_fleet_news(&mut self) -> FleetNews {
+        std::mem::take(&mut self.fleet_news)
+    }
+
+    /// The machine's CPUs or page settings may be others by now: whether they are. Its programs are others to the
+    /// fleet then.
+    pub(crate) fn renew_environment(&mut self) -> bool {
+        let now = environment(self.parts.conditions.cpus);
+        let Some(fleet) = self.fleet.as_mut().filter(|fleet| fleet.environment != now) else { return false };
+        fleet.environment = now;
+        true
+    }
+
+    /// What the fleet is asked of.
+    pub(crate) fn subjects(&self) -> BTreeSet<String> {
+        let subject = |known: &TrackedProgram| Some(known.fleet.as_ref()?.subject.clone());
+        self.programs.all().filter_map(subject).collect()
+    }
+
+    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them alone on
+    /// this host, so it decides nothing on others.
+    pub(super) fn fleet_program(&self, known: &TrackedProgram, build_id: &str) -> Option<FleetProgram> {
+        let fleet = self.fleet.as_ref().filter(|_| known.program.domain.is_everybodys())?;
+        let key = program_key(self.parts.store.get(), &known.program, known.executable?, build_id)?;
+        Some(FleetProgram { subject: key::subject(&key, &fleet.environment), key })
+    }
+
+    /// The program is that to the fleet from now on.
+    pub(super) fn set_fleet_program(
+        &mut self,
+        id: RowId,
+        program: Option<FleetProgram>,
+    ) -> Result<(), StoreError> {
+        let Some(known) = self.programs.get_mut(id).filter(|known| known.fleet != program) else {
+            return Ok(());
+        };
+        self.fleet_news.changed_subjects = true;
+        // What was said of an earlier build, or under other page settings, is said of another program.
+        let subject = program.as_ref().map_or("", |program| program.subject.as_str());
+        self.parts.store.get().keep_statistics_of(id, subject)?;
+        known.fleet = program;
+        Ok(())
+    }
+
+    /// Stores what the program's trials show that was not told yet.
+    pub(super) fn tell(&mut self, id: RowId, state: &ProgramState) -> Result<()> {
+        let (Some(fleet), Some(known)) = (&self.fleet, self.programs.get(id)) else { return Ok(()) };
+        let Some(program) = known.fleet.as_ref().filter(|_| known.unfit.is_none()) else { return Ok(()) };
+        let Policy::Adaptive(settings) = self.parts.config.policy(&known.program) else { return Ok(()) };
+        let now_s = now_unix_s();
+        let newest_s = state.records.last().map_or(0.0, |last| last.sample.made_unix_s + last.sample.wall_s);
+        let is_complete = known.plan.trial().is_none() || now_s - newest_s > WAIT_S;
+        let evidence = state.evidence(&settings, self.limits(), now_s, is_complete);
+        let store = self.parts.store.get();
+        let told_residual = store.told_residual(id, &program.subject)?;
+        let told_residual: ToldResidual =
+            told_residual.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let about =
+            About { host: &fleet.member.host, program: &program.key, environment: &fleet.environment };
+        let is_known = |candidate: &imas_core::Candidate| {
+            let of_catalogue = self.installation.as_ref().and_then(|it| it.find(&candidate.name));
+            of_catalogue.is_some_and(|candidate| !candidate.added)
+        };
+        let told = store.told(id)?;
+        let news = news(about, &evidence, state.candidates(), is_known, (&told, told_residual));
+        if !news.messages.is_empty() {
+            publish(store, id, &program.subject, &news, &fleet.boot_id)?;
+            self.fleet_news.has_messages = true;
+        }
+        Ok(())
+    }
+
+    /// Messages that are not written yet, oldest first.
+    pub(crate) fn messages(&mut self, most: u32) -> Vec<(StoredMessage, Aggregate)> {
+        let read = self.parts.store.get().fleet_messages(most);
+        let whole = |stored: StoredMessage| {
+            let read = serde_json::from_str::<Aggregate>(&stored.message).ok()?;
+            let aggregate = Aggregate { boot: stored.boot.clone(), batch: stored.batch, ..read };
+            Some((stored, aggregate))
+        };
+        self.stored(read).unwrap_or_default().into_iter().filter_map(whole).collect()
+    }
+
+    /// Number of messages that are not written yet.
+    pub(crate) fn unwritten(&self) -> usize {
+        let counted = self.parts.store.get().count_messages();
+        counted.map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The message is written.
+    pub(crate) fn forget_message(&mut self, message: &StoredMessage) {
+        let forgotten = self.parts.store.get().forget_message(message.place);
+        self.stored(forgotten);
+    }
+
+    /// Drops the oldest messages beyond that number. How many were dropped.
+    pub(crate) fn drop_messages(&mut self, most: u32) -> u64 {
+        let dropped = self.parts.store.get().drop_messages(most);
+        self.stored(dropped).unwrap_or(0)
+    }
+
+    /// What the fleet says of a subject: its programs are judged by it from now on. Whether it is news.
+    pub(crate) fn hear(&mut self, statistics: &FleetStatistics) -> bool {
+        let subject = statistics.subject();
+        let is_it = |known: &&TrackedProgram| known.fleet.as_ref().is_some_and(|it| it.subject == subject);
+        let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
+        let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
+        let said = StoredStatistics { subject, statistics: text };
+        let is_news =
+            |id: &RowId| !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == said);
+        let ids: Vec<RowId> = ids.into_iter().filter(is_news).collect();
+        for id in &ids {
+            let stored = self.parts.store.get().set_statistics(*id, &said);
+            if self.stored(stored).is_some() {
+                self.judge(*id);
+            }
+        }
+        self.events.urgent |= !ids.is_empty();
+        !ids.is_empty()
+    }
+}
+
+fn publish(
+    store: &imas_store::Store,
+    program: RowId,
+    subject: &str,
+    news: &News,
+    boot_id: &str,
+) -> Result<(), StoreError> {
+    let messages: Vec<String> = news.messages.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    store.publish(&Publication {
+        program,
+        subject,
+        marks: &news.marks,
+        residual: &serde_json::to_string(&news.residual)?,
+        messages: &messages,
+        boot_id,
+        now_us: u64::try_from(now.as_micros()).unwrap_or(0),
+    })
+}
