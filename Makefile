@@ -130,6 +130,11 @@ system-test: build ## a booted Debian: install, enable, break, repair, upgrade, 
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
 
+.PHONY: fleet-test
+fleet-test: need-cargo ## a fleet with three real servers: kills, stops, certificates, full disks, fan-out (CASES=...; about 6 minutes)
+	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test
+	@tests/fleet/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
+
 .PHONY: busy-test
 busy-test: build ## make test three times beside two busy loops and a compiler (about three hours)
 	@tests/busy 3

@@ -107,6 +107,9 @@ pub(crate) enum Command {
     /// The same and more as pages for a browser, and figures for Prometheus; 'imas serve --help' has the options
     #[command(disable_help_flag = true)]
     Serve(ExternalArgs),
+    /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
+    #[command(disable_help_flag = true)]
+    Fleet(ExternalArgs),
     /// Moved to `imas-lab`
     #[command(hide = true, disable_help_flag = true)]
     Study(MovedArgs),
@@ -388,7 +391,7 @@ mod tests {
             assert!(
                 // The first is the program from then on, the second prints a script, the others are programs of
                 // their own.
-                has_json(verb) || below || ["run", "completions", "top", "serve"].contains(&name),
+                has_json(verb) || below || ["run", "completions", "top", "serve", "fleet"].contains(&name),
                 "{name} lacks --json"
             );
             let shown = verb.get_subcommands().filter(|below| !below.is_hide_set());
