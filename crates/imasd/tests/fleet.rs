@@ -204,7 +204,7 @@ fn killed_at_any_moment_imasd_tells_of_each_trial_once() {
         daemon.wait().unwrap();
     }
     host.world.start();
-    host.world.wait("every trial is told", || take(&host) as usize >= kills + 1);
+    host.world.wait("every trial is told", || take(&host) as usize > kills);
     host.world.stop("-TERM");
     host.world.start();
     host.world.stop("-TERM");
