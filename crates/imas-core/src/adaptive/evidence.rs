@@ -144,7 +144,7 @@ mod tests {
         let records =
             [trial(1, "a", 2.0), trial(2, "system", 1.0), trial(3, "system", 1.0), trial(4, "a", 4.0)];
         let of_first = ("t1", 1, "0.693".to_owned());
-        assert_eq!(shown(&evidence(&records, false)), [of_first.clone()]);
+        assert_eq!(shown(&evidence(&records, false)), std::slice::from_ref(&of_first));
         assert_eq!(shown(&evidence(&records, true)), [of_first, ("t4", 1, "1.386".to_owned())]);
         assert_eq!(evidence(&records, true).residue.freedom, 1.0);
         assert_eq!(evidence(&records, false).residue.freedom, 0.0);
