@@ -46,7 +46,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
         Command::Top(args) => match external::run("imas-top", places, &args.words)? {},
-        Command::Fleet(args) => match external::run("imas-fleet", &Places::default(), &args.words)? {},
+        Command::Fleet(args) => {
+            match external::run("imas-fleet", &crate::cli::Places::default(), &args.words)? {}
+        }
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
         Command::Study(_) => moved("study"),
         Command::Simulate(_) => moved("simulate"),
