@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::connection::{Connection, pause};
 use crate::inbox::Inbox;
 use crate::jetstream::JetStreamBus;
-use crate::journal::{Journal, now_unix_s};
+use crate::journal::{AgentJournal, now_unix_s};
 use crate::merger::Merger;
 use crate::settings::FleetSettings;
 use crate::{notify, outbox};
@@ -27,7 +27,7 @@ const ALIVE: Duration = Duration::from_secs(20);
 pub struct Agent {
     settings: FleetSettings,
     exchange: Exchange,
-    journal: Journal,
+    journal: AgentJournal,
 }
 
 impl Agent {
@@ -44,7 +44,7 @@ impl Agent {
         }
         let exchange = Exchange::new(&settings.exchange);
         exchange.prepare().with_context(|| settings.exchange.display().to_string())?;
-        let journal = Journal::new(settings.exchange.join("agent.json"));
+        let journal = AgentJournal::new(settings.exchange.join("agent.json"));
         Ok(Self { settings, exchange, journal })
     }
 

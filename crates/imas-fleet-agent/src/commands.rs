@@ -43,12 +43,12 @@ pub struct FleetProgram {
     /// Aggregates that are folded.
     pub folded: u64,
     /// Candidates, with their groups of hosts that gave figures, and the medians of these.
-    pub candidates: Vec<FleetCandidate>,
+    pub candidates: Vec<ListedCandidate>,
 }
 
 /// What a fleet says of one candidate.
 #[derive(Debug, Clone, Serialize)]
-pub struct FleetCandidate {
+pub struct ListedCandidate {
     /// Its name.
     pub name: String,
     /// Version of its allocator.
@@ -122,7 +122,7 @@ async fn known(bus: &JetStreamBus) -> Result<BTreeSet<String>> {
 }
 
 fn program(subject: String, statistics: &FleetStatistics) -> FleetProgram {
-    let candidates = statistics.candidates.iter().map(|candidate| FleetCandidate {
+    let candidates = statistics.candidates.iter().map(|candidate| ListedCandidate {
         name: candidate.name.clone(),
         version: candidate.version.clone(),
         groups: candidate.pairs.len(),
@@ -159,7 +159,7 @@ pub struct CandidateUse {
 pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
     let mut uses: BTreeMap<&str, CandidateUse> = BTreeMap::new();
     for program in programs {
-        let best = |figure: fn(&FleetCandidate) -> Option<f64>| {
+        let best = |figure: fn(&ListedCandidate) -> Option<f64>| {
             let sound = program.candidates.iter().filter(|one| one.crashed == 0);
             let figures = sound.filter_map(|one| Some((one.name.as_str(), figure(one)?)));
             let least = figures.min_by(|a, b| a.1.total_cmp(&b.1));
@@ -213,9 +213,9 @@ pub async fn forget(bus: &JetStreamBus, program: &str) -> Result<u64> {
 mod tests {
     use super::*;
 
-    fn candidate(name: &str, cpu: f64, memory: f64, crashed: u32) -> FleetCandidate {
+    fn candidate(name: &str, cpu: f64, memory: f64, crashed: u32) -> ListedCandidate {
         let (name, version) = (name.to_owned(), String::new());
-        FleetCandidate { name, version, groups: 3, cpu: Some(cpu), memory: Some(memory), crashed }
+        ListedCandidate { name, version, groups: 3, cpu: Some(cpu), memory: Some(memory), crashed }
     }
 
     #[test]

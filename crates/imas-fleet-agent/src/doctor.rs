@@ -30,7 +30,7 @@ const REFUSAL: Duration = Duration::from_secs(2);
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Finding {
+pub enum FleetFinding {
     /// As it should be.
     Good,
     /// It works, and somebody should look at it.
@@ -45,7 +45,7 @@ pub struct FleetCheck {
     /// What was tried.
     pub name: &'static str,
     /// How it ended.
-    pub finding: Finding,
+    pub finding: FleetFinding,
     /// What was found, and what to do.
     pub text: String,
 }
@@ -69,13 +69,13 @@ struct UserPart {
 
 fn check(name: &'static str, result: Result<String>) -> FleetCheck {
     match result {
-        Ok(text) => FleetCheck { name, finding: Finding::Good, text },
-        Err(error) => FleetCheck { name, finding: Finding::Bad, text: format!("{error:#}") },
+        Ok(text) => FleetCheck { name, finding: FleetFinding::Good, text },
+        Err(error) => FleetCheck { name, finding: FleetFinding::Bad, text: format!("{error:#}") },
     }
 }
 
 fn warning(name: &'static str, text: String) -> FleetCheck {
-    FleetCheck { name, finding: Finding::Warning, text }
+    FleetCheck { name, finding: FleetFinding::Warning, text }
 }
 
 /// All checks. Nothing is left on the server.
@@ -121,7 +121,7 @@ fn version(text: &str) -> FleetCheck {
         VersionVerdict::Supported => check("server's version", Ok(text.to_owned())),
         VersionVerdict::Old(why) => warning("server's version", why),
         VersionVerdict::Refused(why) => {
-            FleetCheck { name: "server's version", finding: Finding::Bad, text: why }
+            FleetCheck { name: "server's version", finding: FleetFinding::Bad, text: why }
         }
     }
 }
@@ -179,7 +179,7 @@ fn tenant(settings: &FleetSettings, user: &UserAnswer) -> FleetCheck {
         return check("tenant", Ok(is.clone()));
     }
     let text = format!("the settings say {says}, the server says {is}: whose certificate is this?");
-    FleetCheck { name: "tenant", finding: Finding::Bad, text }
+    FleetCheck { name: "tenant", finding: FleetFinding::Bad, text }
 }
 
 fn clock(user: &UserAnswer) -> FleetCheck {

@@ -16,7 +16,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::jetstream::JetStreamBus;
-use crate::journal::Journal;
+use crate::journal::AgentJournal;
 use crate::names;
 
 /// How often `wanted.json` is looked at.
@@ -30,7 +30,7 @@ const MOST: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct Inbox {
     exchange: Exchange,
-    journal: Journal,
+    journal: AgentJournal,
     /// Revision of what was written last, by subject, in this connection.
     revisions: Arc<Mutex<BTreeMap<String, u64>>>,
     /// Pushed statistics may have been missed.
@@ -40,7 +40,7 @@ pub struct Inbox {
 impl Inbox {
     /// The inbox of the exchange folder.
     #[must_use]
-    pub fn new(exchange: Exchange, journal: Journal) -> Self {
+    pub fn new(exchange: Exchange, journal: AgentJournal) -> Self {
         Self { exchange, journal, revisions: Arc::default(), is_stale: Arc::default() }
     }
 
@@ -167,7 +167,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let exchange = Exchange::new(folder.path());
         exchange.prepare().unwrap();
-        let inbox = Inbox::new(exchange.clone(), Journal::new(folder.path().join("agent.json")));
+        let inbox = Inbox::new(exchange.clone(), AgentJournal::new(folder.path().join("agent.json")));
         let subject = format!("{}.x86_64-4096-never-2", names::host_token("p"));
         let has = || exchange.delivered(&subject).unwrap();
         inbox.take(&subject, 7, b"seven");

@@ -7,7 +7,7 @@ use anyhow::Result;
 use imas_fleet_agent::connection::Connection;
 use imas_fleet_agent::server_files::{FleetPlan, OPERATOR};
 use imas_fleet_agent::settings::FleetSettings;
-use imas_fleet_agent::setup::{self, Sizes};
+use imas_fleet_agent::setup::{self, StreamSizes};
 use imas_report::output;
 
 use crate::cli::InitArgs;
@@ -49,7 +49,7 @@ async fn make_streams(args: &InitArgs, file: &Path) -> Result<()> {
     let settings = FleetSettings::read(file)?;
     let connection = Connection::open(&settings).await?;
     let bytes = i64::from(args.disk_gib) << 30;
-    let sizes = Sizes {
+    let sizes = StreamSizes {
         replicas: settings.replicas,
         days: args.keep_days,
         stream_bytes: bytes / 5 * 4,

@@ -13,12 +13,12 @@ const WRITE: Duration = Duration::from_secs(1);
 
 /// The counters.
 #[derive(Clone, Debug)]
-pub struct Journal {
+pub struct AgentJournal {
     record: Arc<Mutex<AgentRecord>>,
     file: PathBuf,
 }
 
-impl Journal {
+impl AgentJournal {
     /// Begins at zero; `file` is `agent.json`.
     #[must_use]
     pub fn new(file: PathBuf) -> Self {

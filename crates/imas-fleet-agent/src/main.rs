@@ -13,9 +13,9 @@ use imas_fleet::AgentRecord;
 use imas_fleet_agent::agent::Agent;
 use imas_fleet_agent::commands::{self, CandidateUse, FleetProgram, StreamState};
 use imas_fleet_agent::connection::Connection;
-use imas_fleet_agent::doctor::{self, Finding, FleetCheck};
+use imas_fleet_agent::doctor::{self, FleetCheck, FleetFinding};
 use imas_fleet_agent::jetstream::JetStreamBus;
-use imas_fleet_agent::journal::Journal;
+use imas_fleet_agent::journal::AgentJournal;
 use imas_fleet_agent::merger::Merger;
 use imas_fleet_agent::settings::FleetSettings;
 use imas_report::{message, output, table};
@@ -142,15 +142,15 @@ fn show_checks(checks: &[FleetCheck], is_json: bool) -> Result<ExitCode> {
     } else {
         let rows = checks.iter().map(|one| {
             let finding = match one.finding {
-                Finding::Good => "good",
-                Finding::Warning => "WARNING",
-                Finding::Bad => "BAD",
+                FleetFinding::Good => "good",
+                FleetFinding::Warning => "WARNING",
+                FleetFinding::Bad => "BAD",
             };
             vec![finding.to_owned(), one.name.to_owned(), one.text.clone()]
         });
         output::text(&table::plain(&["", "what", "found"], rows))?;
     }
-    let is_bad = checks.iter().any(|one| one.finding == Finding::Bad);
+    let is_bad = checks.iter().any(|one| one.finding == FleetFinding::Bad);
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
@@ -190,7 +190,7 @@ fn show_uses(programs: &[FleetProgram], margin: f64, is_json: bool) -> Result<()
 }
 
 async fn merge(settings: &FleetSettings, is_json: bool) -> Result<ExitCode> {
-    let journal = Journal::new(settings.exchange.join("merge.json"));
+    let journal = AgentJournal::new(settings.exchange.join("merge.json"));
     Merger::new(bus(settings).await?, &settings.host, journal.clone()).sweep().await;
     let done = journal.now();
     if is_json {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::inbox::between;
 use crate::jetstream::JetStreamBus;
-use crate::journal::Journal;
+use crate::journal::AgentJournal;
 use crate::names;
 
 /// How often a merger says that it lives.
@@ -35,7 +35,7 @@ const MOST_WAITING: usize = 100_000;
 pub struct Merger {
     bus: JetStreamBus,
     host: String,
-    journal: Journal,
+    journal: AgentJournal,
     /// When each merger was heard of.
     heard: BTreeMap<String, Instant>,
     /// Programs to look at: when, and how often they were looked at already.
@@ -47,7 +47,7 @@ pub struct Merger {
 impl Merger {
     /// A merger, as the host with this token.
     #[must_use]
-    pub fn new(bus: JetStreamBus, host: &str, journal: Journal) -> Self {
+    pub fn new(bus: JetStreamBus, host: &str, journal: AgentJournal) -> Self {
         let (heard, waiting, swept) = Default::default();
         Self { bus, host: host.to_owned(), journal, heard, waiting, swept }
     }

@@ -13,7 +13,7 @@ use imas_fleet::{Aggregate, key};
 
 use crate::connection::pause;
 use crate::jetstream::JetStreamBus;
-use crate::journal::Journal;
+use crate::journal::AgentJournal;
 
 /// How often an empty outbox is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ struct Letter {
 }
 
 /// Publishes what comes into the outbox, for ever.
-pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, journal: &Journal) {
+pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, journal: &AgentJournal) {
     let mut failures = 0;
     loop {
         match empty_once(exchange, bus, host, journal).await {
@@ -71,7 +71,7 @@ pub async fn empty_once(
     exchange: &Exchange,
     bus: &JetStreamBus,
     host: &str,
-    journal: &Journal,
+    journal: &AgentJournal,
 ) -> io::Result<Outcome> {
     let waiting = exchange.waiting(BATCH)?;
     let backlog = if waiting.len() < BATCH { waiting.len() } else { exchange.backlog()?.0 };
@@ -88,7 +88,7 @@ async fn send(
     exchange: &Exchange,
     bus: &JetStreamBus,
     host: &str,
-    journal: &Journal,
+    journal: &AgentJournal,
     waiting: Waiting,
 ) -> bool {
     let letter = match letter(&waiting.bytes, host) {
@@ -115,11 +115,11 @@ async fn send(
 }
 
 /// If it cannot be removed, it is sent again, and the stream knows its id for some time.
-fn remove(exchange: &Exchange, journal: &Journal, waiting: &Waiting) -> bool {
+fn remove(exchange: &Exchange, journal: &AgentJournal, waiting: &Waiting) -> bool {
     exchange.acknowledged(waiting).map_err(|error| cannot_change(journal, &error)).is_ok()
 }
 
-fn cannot_change(journal: &Journal, error: &io::Error) {
+fn cannot_change(journal: &AgentJournal, error: &io::Error) {
     journal.error(&format!("the outbox cannot be changed: {error}"));
 }
 
@@ -135,7 +135,7 @@ fn letter(bytes: &[u8], host: &str) -> Result<Letter, String> {
 }
 
 /// Out of the way of the others, kept for somebody to look at.
-fn put_aside(exchange: &Exchange, journal: &Journal, waiting: &Waiting, why: &str) -> bool {
+fn put_aside(exchange: &Exchange, journal: &AgentJournal, waiting: &Waiting, why: &str) -> bool {
     let name = waiting.file.file_name().unwrap_or_default();
     journal.note(|record| record.refused += 1);
     journal.error(&format!("{} is set aside: {why}", name.display()));
@@ -198,7 +198,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let exchange = Exchange::new(folder.path());
         exchange.prepare().unwrap();
-        let journal = Journal::new(folder.path().join("agent.json"));
+        let journal = AgentJournal::new(folder.path().join("agent.json"));
         for order in 0..MOST_ASIDE + 9 {
             let file = exchange.outbox().join(format!("{order:020}.json"));
             std::fs::write(&file, "x").unwrap();

@@ -19,7 +19,7 @@ const HEADERS: usize = 1024;
 
 /// Sizes of stream and bucket.
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub struct StreamSizes {
     /// Copies.
     pub replicas: usize,
     /// Days that an aggregate is kept.
@@ -34,7 +34,7 @@ pub struct Sizes {
 ///
 /// # Errors
 /// When the server refuses.
-pub async fn make(context: &Context, sizes: Sizes) -> Result<()> {
+pub async fn make(context: &Context, sizes: StreamSizes) -> Result<()> {
     let stream = context.create_or_update_stream(aggregates(sizes)).await;
     stream.with_context(|| format!("the stream {STREAM} cannot be made"))?;
     let bucket = context.create_or_update_stream(bucket(sizes)).await;
@@ -42,7 +42,7 @@ pub async fn make(context: &Context, sizes: Sizes) -> Result<()> {
     Ok(())
 }
 
-fn aggregates(sizes: Sizes) -> Config {
+fn aggregates(sizes: StreamSizes) -> Config {
     Config {
         name: STREAM.to_owned(),
         description: Some("IMAS: what hosts measured".to_owned()),
@@ -62,7 +62,7 @@ fn aggregates(sizes: Sizes) -> Config {
 }
 
 /// As every tool for key-value buckets expects it.
-fn bucket(sizes: Sizes) -> Config {
+fn bucket(sizes: StreamSizes) -> Config {
     Config {
         name: BUCKET_STREAM.to_owned(),
         description: Some("IMAS: what the fleet knows of each program".to_owned()),

@@ -33,7 +33,7 @@ pub use fold::{FoldCounts, fold};
 pub use key::{Environment, ProgramKey};
 pub use lacks::lacks;
 pub use memory_bus::MemoryBus;
-pub use merge::{MergeCounts, MergeError, merge};
+pub use merge::{FleetMergeError, MergeCounts, merge};
 pub use prior::prior;
 pub use record::AgentRecord;
 pub use share::{Lack, TrialTurn, trial_of};

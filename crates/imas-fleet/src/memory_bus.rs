@@ -8,7 +8,7 @@ use crate::bus::{BusError, FleetBus, Revision, Stored};
 
 /// What goes wrong with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum BusTrouble {
     /// Nothing.
     None,
     /// It is done, and the answer is lost.
@@ -30,7 +30,7 @@ struct Held {
     bucket: BTreeMap<String, Vec<Vec<u8>>>,
     revision: BTreeMap<String, Revision>,
     /// What goes wrong with the next calls, the last one first.
-    troubles: Vec<Trouble>,
+    troubles: Vec<BusTrouble>,
 }
 
 /// The bus.
@@ -41,7 +41,7 @@ pub struct MemoryBus {
 
 impl MemoryBus {
     /// The next calls go wrong like this; those after them succeed.
-    pub fn trouble(&self, next: &[Trouble]) {
+    pub fn trouble(&self, next: &[BusTrouble]) {
         self.lock().troubles = next.iter().rev().copied().collect();
     }
 
@@ -51,17 +51,17 @@ impl MemoryBus {
 }
 
 impl Held {
-    fn next_trouble(&mut self) -> Trouble {
-        self.troubles.pop().unwrap_or(Trouble::None)
+    fn next_trouble(&mut self) -> BusTrouble {
+        self.troubles.pop().unwrap_or(BusTrouble::None)
     }
 }
 
 /// The outcome of a call that was made or not.
-fn answer<T>(trouble: Trouble, call: impl FnOnce() -> Result<T, BusError>) -> Result<T, BusError> {
+fn answer<T>(trouble: BusTrouble, call: impl FnOnce() -> Result<T, BusError>) -> Result<T, BusError> {
     let lost = || Err(BusError::Timeout("lost".to_owned()));
     match trouble {
-        Trouble::CallLost => lost(),
-        Trouble::AnswerLost => call().and_then(|_| lost()),
+        BusTrouble::CallLost => lost(),
+        BusTrouble::AnswerLost => call().and_then(|_| lost()),
         _ => call(),
     }
 }
@@ -92,7 +92,7 @@ impl FleetBus for MemoryBus {
             let is_new = |(at, of, _): &&(u64, String, Vec<u8>)| of == subject && *at > after;
             let new = held.stream.iter().filter(is_new).take(most);
             let mut new: Vec<(u64, Vec<u8>)> = new.map(|(at, _, bytes)| (*at, bytes.clone())).collect();
-            if trouble == Trouble::Lagging {
+            if trouble == BusTrouble::Lagging {
                 new.truncate(new.len().div_ceil(2));
             }
             Ok(new)
@@ -125,7 +125,7 @@ impl FleetBus for MemoryBus {
             let values = held.bucket.entry(subject.to_owned()).or_default();
             let before = values.last().cloned();
             values.push(value);
-            if trouble == Trouble::WriteLost
+            if trouble == BusTrouble::WriteLost
                 && let Some(before) = before
             {
                 values.push(before);

@@ -31,7 +31,7 @@ pub struct MergeCounts {
 
 /// Why a merge ended early.
 #[derive(thiserror::Error, Debug)]
-pub enum MergeError {
+pub enum FleetMergeError {
     /// The subject is none.
     #[error("{0}: no subject")]
     BadSubject(String),
@@ -48,18 +48,18 @@ pub enum MergeError {
 /// # Errors
 /// Where the bus fails, time-outs in a row included. What was written until then stays, and a repetition goes on
 /// from there.
-pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCounts, MergeError> {
+pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCounts, FleetMergeError> {
     let mut merger = Merger { bus, subject, counts: MergeCounts::default() };
     let mut silent = 0;
     loop {
         match merger.step().await {
             Ok(Step::UpToDate) => return Ok(merger.counts),
             Ok(Step::Wrote) => silent = 0,
-            Err(MergeError::Bus(BusError::Conflict)) => {
+            Err(FleetMergeError::Bus(BusError::Conflict)) => {
                 (merger.counts.conflicts, silent) = (merger.counts.conflicts + 1, 0);
             }
             // What was written may be there or not: reading again tells.
-            Err(MergeError::Bus(BusError::Timeout(_))) if silent < TIMEOUTS => {
+            Err(FleetMergeError::Bus(BusError::Timeout(_))) if silent < TIMEOUTS => {
                 (merger.counts.timeouts, silent) = (merger.counts.timeouts + 1, silent + 1);
             }
             Err(error) => return Err(error),
@@ -80,7 +80,7 @@ struct Merger<'a, B> {
 
 impl<B: FleetBus + Sync> Merger<'_, B> {
     /// One batch.
-    async fn step(&mut self) -> Result<Step, MergeError> {
+    async fn step(&mut self) -> Result<Step, FleetMergeError> {
         let stored = self.bus.statistics(self.subject).await?;
         let before = self.before(stored.as_ref())?;
         let aggregates = self.bus.aggregates(self.subject, before.upto_seq, BATCH).await?;
@@ -95,14 +95,14 @@ impl<B: FleetBus + Sync> Merger<'_, B> {
         Ok(Step::Wrote)
     }
 
-    fn before(&mut self, stored: Option<&Stored>) -> Result<FleetStatistics, MergeError> {
-        let (program, environment) =
-            key::of_subject(self.subject).ok_or_else(|| MergeError::BadSubject(self.subject.to_owned()))?;
+    fn before(&mut self, stored: Option<&Stored>) -> Result<FleetStatistics, FleetMergeError> {
+        let (program, environment) = key::of_subject(self.subject)
+            .ok_or_else(|| FleetMergeError::BadSubject(self.subject.to_owned()))?;
         let read = stored.map(|stored| FleetStatistics::read_of(self.subject, &stored.value));
         match read {
             Some(Ok(read)) => return Ok(read),
             Some(Err(BadStatistics::UnknownVersion(version))) => {
-                return Err(MergeError::UnknownVersion(version));
+                return Err(FleetMergeError::UnknownVersion(version));
             }
             Some(Err(_)) => self.counts.unreadable += 1,
             None => {}

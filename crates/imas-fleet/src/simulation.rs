@@ -3,7 +3,7 @@
 //! the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
 //!
 //! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each host
-//! differs from the others by a little of its own ([`Spread`]).
+//! differs from the others by a little of its own ([`HostSpread`]).
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,14 @@ const SMALL: u32 = 200;
 /// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of logarithms.
 /// Assumed, not measured: the committed data are of one machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Spread {
+pub struct HostSpread {
     /// Of CPU.
     pub cpu: f64,
     /// Of memory.
     pub memory: f64,
 }
 
-impl Default for Spread {
+impl Default for HostSpread {
     fn default() -> Self {
         Self { cpu: 0.01, memory: 0.02 }
     }
@@ -59,7 +59,7 @@ pub struct SimulatedFleet {
     /// How many never publish.
     pub silent: u32,
     /// How hosts differ.
-    pub spread: Spread,
+    pub spread: HostSpread,
     /// Weight of CPU.
     pub w: f64,
     /// Seed.

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker};
 
 use imas_core::stats::Moments;
 use imas_fleet::aggregate::{self, VERSION};
-use imas_fleet::memory_bus::Trouble;
+use imas_fleet::memory_bus::BusTrouble;
 use imas_fleet::seats::{CLIP, MOST_OF_SEAT};
 use imas_fleet::statistics::{MAX_BYTES, MAX_CANDIDATES};
 use imas_fleet::{
     Aggregate, BadAggregate, BadStatistics, BusError, CandidateAggregate, Environment, FleetBus,
-    FleetStatistics, MemoryBus, MergeError, ProgramKey, fold, key, merge,
+    FleetMergeError, FleetStatistics, MemoryBus, ProgramKey, fold, key, merge,
 };
 use proptest::prelude::*;
 
@@ -73,13 +73,13 @@ fn stored(bus: &MemoryBus) -> FleetStatistics {
     FleetStatistics::read_of(&subject(), &stored.value).unwrap()
 }
 
-fn trouble() -> impl Strategy<Value = Trouble> {
+fn trouble() -> impl Strategy<Value = BusTrouble> {
     prop_oneof![
-        4 => Just(Trouble::None),
-        1 => Just(Trouble::AnswerLost),
-        1 => Just(Trouble::CallLost),
-        1 => Just(Trouble::Lagging),
-        1 => Just(Trouble::WriteLost),
+        4 => Just(BusTrouble::None),
+        1 => Just(BusTrouble::AnswerLost),
+        1 => Just(BusTrouble::CallLost),
+        1 => Just(BusTrouble::Lagging),
+        1 => Just(BusTrouble::WriteLost),
     ]
 }
 
@@ -104,7 +104,7 @@ proptest! {
             bus.trouble(course);
             let result = now(merge(&bus, &subject()));
             bus.trouble(&[]); // the rest of this course is for nobody
-            prop_assert!(matches!(result, Ok(_) | Err(MergeError::Bus(BusError::Timeout(_)))), "{:?}", result);
+            prop_assert!(matches!(result, Ok(_) | Err(FleetMergeError::Bus(BusError::Timeout(_)))), "{:?}", result);
         }
         now(merge(&bus, &subject())).unwrap();
         let all = now(bus.aggregates(&subject(), 0, usize::MAX)).unwrap();
@@ -262,7 +262,7 @@ fn statistics_of_a_newer_version_are_left_alone() {
     let bus = MemoryBus::default();
     publish(&bus, &aggregate(1, 1, &[("jemalloc", 0.1)]));
     now(bus.compare_and_set(&subject(), 0, b"{\"v\":2}".to_vec())).unwrap();
-    assert!(matches!(now(merge(&bus, &subject())), Err(MergeError::UnknownVersion(2))));
+    assert!(matches!(now(merge(&bus, &subject())), Err(FleetMergeError::UnknownVersion(2))));
     now(bus.compare_and_set(&subject(), 1, b"garbage".to_vec())).unwrap();
     let counts = now(merge(&bus, &subject())).unwrap();
     assert_eq!((counts.unreadable, counts.folds.folded, stored(&bus).folded), (1, 1, 1));

@@ -5,7 +5,7 @@
 
 use imas_core::adaptive::Settings;
 use imas_core::simulate::{SimulatedProgram, World};
-use imas_fleet::simulation::{FleetOutcome, SimulatedFleet, Spread, simulate};
+use imas_fleet::simulation::{FleetOutcome, HostSpread, SimulatedFleet, simulate};
 
 const PROGRAMS: usize = 60;
 
@@ -14,7 +14,7 @@ fn programs() -> Vec<SimulatedProgram> {
 }
 
 fn fleet(hosts: u32, liars: u32, seed: u64) -> SimulatedFleet {
-    SimulatedFleet { hosts, liars, silent: 0, lies: true, spread: Spread::default(), w: 0.5, seed }
+    SimulatedFleet { hosts, liars, silent: 0, lies: true, spread: HostSpread::default(), w: 0.5, seed }
 }
 
 fn outcomes(hosts: u32, liars: u32, lies: bool) -> Vec<FleetOutcome> {

@@ -6,7 +6,7 @@
 
 use imas_core::adaptive::Settings;
 use imas_core::simulate::SimulatedProgram;
-use imas_fleet::simulation::{FleetOutcome, SimulatedFleet, Spread, simulate};
+use imas_fleet::simulation::{FleetOutcome, HostSpread, SimulatedFleet, simulate};
 
 /// Sizes of the fleets.
 const HOSTS: [u32; 5] = [1, 10, 100, 1_000, 100_000];
@@ -65,7 +65,7 @@ fn line(programs: &[SimulatedProgram], hosts: u32, (liars, silent): (u32, u32), 
             liars: hosts * liars / 100,
             lies: true,
             silent: hosts * silent / 100,
-            spread: Spread::default(),
+            spread: HostSpread::default(),
             w,
             seed: seed + u64::from(rank),
         };

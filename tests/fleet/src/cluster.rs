@@ -14,15 +14,15 @@ use imas_fleet_agent::connection::Connection;
 use imas_fleet_agent::jetstream::JetStreamBus;
 use imas_fleet_agent::server_files::{FleetPlan, OPERATOR};
 use imas_fleet_agent::settings::FleetSettings;
-use imas_fleet_agent::setup::{self, Sizes};
+use imas_fleet_agent::setup::{self, StreamSizes};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Everything here has this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Sizes that no test fills by accident.
-pub(crate) const SIZES: Sizes =
-    Sizes { replicas: 3, days: 30, stream_bytes: 512 << 20, bucket_bytes: 128 << 20 };
+pub(crate) const SIZES: StreamSizes =
+    StreamSizes { replicas: 3, days: 30, stream_bytes: 512 << 20, bucket_bytes: 128 << 20 };
 
 /// The servers.
 pub(crate) struct Cluster {
@@ -35,7 +35,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts servers for these hosts, and makes stream and bucket.
-    pub(crate) async fn start(server: &Path, hosts: &[&str], mergers: &[&str], sizes: Sizes) -> Result<Self> {
+    pub(crate) async fn start(
+        server: &Path,
+        hosts: &[&str],
+        mergers: &[&str],
+        sizes: StreamSizes,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let base = free_ports()?;
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
@@ -60,7 +65,7 @@ impl Cluster {
     }
 
     /// Makes stream and bucket, once the servers have agreed on a leader.
-    pub(crate) async fn make(&self, sizes: Sizes) -> Result<()> {
+    pub(crate) async fn make(&self, sizes: StreamSizes) -> Result<()> {
         let settings = self.settings(OPERATOR)?;
         let end = Instant::now() + PATIENCE;
         loop {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use imas_fleet::FleetBus as _;
 use imas_fleet_agent::commands;
 use imas_fleet_agent::server_files::OPERATOR;
-use imas_fleet_agent::setup::Sizes;
+use imas_fleet_agent::setup::StreamSizes;
 
 use crate::cluster::{Cluster, SIZES};
 use crate::load::{self, Tries};
@@ -16,7 +16,7 @@ use crate::load::{self, Tries};
 pub(crate) async fn full(server: &Path) -> Result<String> {
     const NUMBER: u64 = 3_000;
     const PROGRAMS: u64 = 50;
-    let small = Sizes { stream_bytes: 1 << 20, bucket_bytes: 4 << 10, ..SIZES };
+    let small = StreamSizes { stream_bytes: 1 << 20, bucket_bytes: 4 << 10, ..SIZES };
     let cluster = Cluster::start(server, &["h1"], &["m1"], small).await?;
     let (bus, operator) = (cluster.bus("h1").await?, cluster.bus(OPERATOR).await?);
     let host = cluster.settings("h1")?.host;
