@@ -2,7 +2,7 @@
 //! One host's figures for each group, in few bytes.
 //!
 //! A mean over the hosts of a group would be moved by every liar among them, and from some thousand hosts on each
-//! group has one. So a group keeps the figures of one host, which its hash chooses ([`Place`]): of all hosts
+//! group has one. So a group keeps the figures of one host, which its hash chooses (`Place`): of all hosts
 //! together this is a sample that nobody can enter on purpose. Figures are whole numbers, so that every merger
 //! computes the same ones.
 
