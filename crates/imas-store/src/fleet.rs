@@ -229,11 +229,14 @@ impl Store {
         Ok(())
     }
 
-    /// What the fleet said of a program.
+    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading alone.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn statistics(&self, program: RowId) -> Result<Option<StoredStatistics>, StoreError> {
+        if !self.connection().table_exists(Some("main"), "fleet_statistics")? {
+            return Ok(None);
+        }
         let sql = "SELECT subject, statistics FROM fleet_statistics WHERE program = ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
         let stored = |row: &Row<'_>| Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)? });

@@ -205,6 +205,8 @@ mod tests {
         )
         .unwrap();
         drop(old);
+        let unchanged = crate::Store::open_read_only(&path).unwrap();
+        assert_eq!(unchanged.statistics(7).unwrap(), None);
         let store = crate::Store::open(&path).unwrap();
         let program = store.find_program_in(crate::domain::Domain::Own, "/bin/x", "s").unwrap().unwrap();
         assert_eq!(program.id, 7);
