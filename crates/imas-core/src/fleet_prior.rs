@@ -20,10 +20,10 @@ pub const MOST_PAIRS: u32 = 4;
 /// Degrees of freedom that the fleet's scatter of runs counts at most.
 const MOST_FREEDOM: f64 = 8.0;
 /// With fewer groups the fleet proves nothing.
-pub const LEAST_GROUPS: usize = 5;
-/// Share of the hosts that may lie. All of them may have spoken, while few of the others have: so many of the groups
-/// that praise a candidate most are left out.
-const LIARS: f64 = 0.10;
+pub const LEAST_GROUPS: usize = 3;
+/// At most one of so many hosts may lie, so of fewer hosts none. All liars may have reported, while few of the others
+/// have: so many of the groups that praise a candidate most are left out.
+const HOSTS_PER_LIAR: u32 = 10;
 /// A candidate is quarantined when it crashed the program in this number of groups.
 pub const CRASHED_GROUPS: u32 = 3;
 /// A candidate without figures is given up when its trials gave none in this number of groups.
@@ -32,6 +32,8 @@ const VOID_GROUPS: u32 = 3;
 const OF_MEDIAN: f64 = 1.2533;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;
+/// Below so many groups their standard deviation is the spread where it is the greater one.
+const FEW_GROUPS: usize = 10;
 /// Least error that is assumed, as a difference of logarithms.
 const LEAST_ERROR: f64 = 0.001;
 
@@ -98,8 +100,11 @@ impl RobustFigure {
     /// Of a value for each group; None without any.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (value, spread) = median(values).zip(mad(values))?;
-        let error = OF_MEDIAN * TO_SIGMA * spread / (values.len() as f64).sqrt();
-        Some(Self { value, error: error.max(LEAST_ERROR), groups: values.len() })
+        let sigma = OF_MEDIAN * TO_SIGMA * spread;
+        // The median deviation of three values is the smaller gap between them: it is often far too small by chance.
+        let sigma = if values.len() < FEW_GROUPS { sigma.max(deviation(values)) } else { sigma };
+        let error = (sigma / (values.len() as f64).sqrt()).max(LEAST_ERROR);
+        Some(Self { value, error, groups: values.len() })
     }
 
     /// One-sided bound of its error, with error probability `tail`.
@@ -183,10 +188,16 @@ impl FleetCandidate {
     }
 }
 
-/// Greatest number of liars among these hosts that is allowed for.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+/// Standard deviation; 0 for a single value.
+fn deviation(values: &[f64]) -> f64 {
+    let pairs: Moments = values.iter().map(|&value| (value, 0.0)).collect();
+    (pairs.xx / (values.len() as f64 - 1.0).max(1.0)).sqrt()
+}
+
+/// Greatest number of liars among these hosts that is allowed for: none below ten, where a tenth is less than one host.
 pub fn liars(heard: u32) -> usize {
-    (f64::from(heard) * LIARS).ceil() as usize
+    let most = if heard < HOSTS_PER_LIAR { 0 } else { heard.div_ceil(HOSTS_PER_LIAR) };
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// The prior, arranged as the board is: one entry for each candidate.

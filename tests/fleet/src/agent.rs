@@ -16,24 +16,31 @@ use crate::cluster::PATIENCE;
 pub(crate) struct AgentProcess {
     child: Child,
     pub(crate) exchange: Exchange,
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// The exchange folder, where nobody else made it.
+    made: Option<tempfile::TempDir>,
 }
 
 impl AgentProcess {
     pub(crate) fn start(program: &Path, settings: &Path) -> Result<Self> {
+        Self::start_by(Command::new(program), settings)
+    }
+
+    /// The same by a command that starts `imas-fleet`, perhaps in a namespace.
+    pub(crate) fn start_by(command: Command, settings: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let exchange = Exchange::new(folder.path());
+        let mut agent = Self::start_at(command, settings, folder.path())?;
+        agent.made = Some(folder);
+        Ok(agent)
+    }
+
+    /// The same with an exchange folder of somebody else.
+    pub(crate) fn start_at(mut command: Command, settings: &Path, folder: &Path) -> Result<Self> {
+        let exchange = Exchange::new(folder);
         exchange.prepare()?;
-        let child = Command::new(program)
-            .args(["agent", "--settings"])
-            .arg(settings)
-            .arg("--exchange")
-            .arg(folder.path())
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("imas-fleet")?;
-        Ok(Self { child, exchange, folder })
+        command.args(["agent", "--settings"]).arg(settings).arg("--exchange").arg(folder);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("imas-fleet")?;
+        Ok(Self { child, exchange, folder: folder.to_owned(), made: None })
     }
 
     pub(crate) fn record(&self) -> AgentRecord {
@@ -42,7 +49,7 @@ impl AgentProcess {
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     /// Waits until its record is as wanted.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use imas_fleet_agent::commands;
 use imas_fleet_agent::connection::Connection;
 use imas_fleet_agent::jetstream::JetStreamBus;
@@ -16,6 +16,8 @@ use imas_fleet_agent::server_files::{FleetPlan, OPERATOR};
 use imas_fleet_agent::settings::FleetSettings;
 use imas_fleet_agent::setup::{self, StreamSizes};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::network::Place;
 
 /// Everything here has this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,6 +32,8 @@ pub(crate) struct Cluster {
     pub(crate) plan: FleetPlan,
     server: PathBuf,
     nodes: Vec<Option<Child>>,
+    /// The namespace of each; empty: all are on the loopback device.
+    places: Vec<Place>,
     _folder: tempfile::TempDir,
 }
 
@@ -41,12 +45,36 @@ impl Cluster {
         mergers: &[&str],
         sizes: StreamSizes,
     ) -> Result<Self> {
+        let mut cluster = Self::planned(server, hosts, mergers, vec![])?;
+        cluster.begin(sizes).await?;
+        Ok(cluster)
+    }
+
+    /// Starts all servers, and makes stream and bucket.
+    pub(crate) async fn begin(&mut self, sizes: StreamSizes) -> Result<()> {
+        (0..3).try_for_each(|at| self.start_node(at))?;
+        self.healthy(&[0, 1, 2])?;
+        self.make(sizes).await
+    }
+
+    /// The files of a cluster in these namespaces, or on the loopback device. Nothing is started.
+    pub(crate) fn planned(
+        server: &Path,
+        hosts: &[&str],
+        mergers: &[&str],
+        places: Vec<Place>,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let base = free_ports()?;
+        let servers = if places.is_empty() {
+            let base = free_ports()?;
+            (0..3).map(|at| format!("127.0.0.1:{}", base + at)).collect()
+        } else {
+            places.iter().map(|place| format!("{}:4222", place.address())).collect()
+        };
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let plan = FleetPlan {
             folder: folder.path().join("fleet"),
-            servers: (0..3).map(|at| format!("127.0.0.1:{}", base + at)).collect(),
+            servers,
             tenant: "imas".to_owned(),
             hosts: owned(hosts),
             mergers: owned(mergers),
@@ -55,13 +83,7 @@ impl Cluster {
         };
         plan.write()?;
         let nodes = (0..3).map(|_| None).collect();
-        let mut cluster = Self { plan, server: server.to_owned(), nodes, _folder: folder };
-        for at in 0..3 {
-            cluster.start_node(at)?;
-        }
-        cluster.healthy(&[0, 1, 2])?;
-        cluster.make(sizes).await?;
-        Ok(cluster)
+        Ok(Self { plan, server: server.to_owned(), nodes, places, _folder: folder })
     }
 
     /// Makes stream and bucket, once the servers have agreed on a leader.
@@ -84,7 +106,9 @@ impl Cluster {
     pub(crate) fn start_node(&mut self, at: usize) -> Result<()> {
         let folder = self.plan.server_folder(at);
         let log = File::options().create(true).append(true).open(folder.join("log"))?;
-        let mut command = Command::new(&self.server);
+        let place = self.places.get(at);
+        let mut command =
+            place.map_or_else(|| Command::new(&self.server), |place| place.command(&self.server));
         command.args(["-c", "nats-server.conf"]).current_dir(&folder).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         self.nodes[at] = Some(command.spawn().context("nats-server")?);
@@ -109,7 +133,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// A server tells its health at the loopback device of its own namespace only: elsewhere it must listen.
     fn is_healthy(&self, at: usize) -> bool {
+        if !self.places.is_empty() {
+            return TcpStream::connect(&self.plan.servers[at]).is_ok();
+        }
         let port: u16 =
             self.plan.servers[at].rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(0);
         let Ok(mut socket) = TcpStream::connect(("127.0.0.1", port + 4000)) else { return false };
@@ -133,6 +161,22 @@ impl Cluster {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
         let pid = Pid::from_child(node);
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// Waits until stream and bucket are whole on every server.
+    pub(crate) async fn whole(&self) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let states = match self.bus(OPERATOR).await {
+                Ok(bus) => commands::streams(&bus).await,
+                Err(error) => Err(error),
+            };
+            if states.as_ref().is_ok_and(|states| states.iter().all(|one| one.behind.is_empty())) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "not whole: {states:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// The server that leads the stream.
