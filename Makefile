@@ -131,8 +131,8 @@ system-test: build ## a booted Debian: install, enable, break, repair, upgrade, 
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
 
 .PHONY: fleet-test
-fleet-test: need-cargo ## a fleet with three real servers: kills, stops, certificates, full disks, fan-out (CASES=...; about 6 minutes)
-	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test
+fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out (CASES=...; about 10 minutes)
+	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
 	@tests/fleet/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
 
 .PHONY: busy-test
