@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, jetstream};
 use imas_report::message::Hinted;
@@ -27,7 +27,6 @@ pub struct Connection {
     pub client: Client,
     /// Events since it was made.
     pub events: mpsc::UnboundedReceiver<Event>,
-    domain: Option<String>,
 }
 
 impl Connection {
@@ -47,12 +46,12 @@ impl Connection {
     /// When no server answers, or it refuses this host.
     pub async fn open_any_version(settings: &FleetSettings) -> Result<Self> {
         let (sender, events) = mpsc::unbounded_channel();
-        let options = options(settings).await?.event_callback(move |event| {
+        let options = options(settings).event_callback(move |event| {
             let _ = sender.send(event); // nobody listens any more when the connection is given up
             std::future::ready(())
         });
         let client = options.connect(&settings.servers).await.map_err(|error| explained(&error, settings))?;
-        Ok(Self { client, events, domain: settings.domain.clone() })
+        Ok(Self { client, events })
     }
 
     /// Refuses a version that loses data: of the server that it is connected with now.
@@ -73,17 +72,11 @@ impl Connection {
     #[must_use]
     pub fn jetstream(&self) -> jetstream::Context {
         let builder = ContextBuilder::new().timeout(REQUEST).ack_timeout(REQUEST).max_ack_inflight(4096);
-        match &self.domain {
-            Some(domain) => {
-                let timed = ContextBuilder::new().domain(domain).timeout(REQUEST);
-                timed.ack_timeout(REQUEST).max_ack_inflight(4096).build(self.client.clone())
-            }
-            None => builder.build(self.client.clone()),
-        }
+        builder.build(self.client.clone())
     }
 }
 
-async fn options(settings: &FleetSettings) -> Result<ConnectOptions> {
+fn options(settings: &FleetSettings) -> ConnectOptions {
     let mut options = ConnectOptions::new()
         .name("imas-fleet")
         .connection_timeout(CONNECT)
@@ -102,10 +95,7 @@ async fn options(settings: &FleetSettings) -> Result<ConnectOptions> {
     if let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) {
         options = options.add_client_certificate(certificate.clone(), key.clone());
     }
-    if let Some(file) = &settings.credentials {
-        options = options.credentials_file(file).await.with_context(|| file.display().to_string())?;
-    }
-    Ok(options)
+    options
 }
 
 /// Where answers for a host arrive.

@@ -32,10 +32,10 @@ pub struct FleetSettings {
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
-    /// A file of credentials (JWT and nkey), where the server asks for one.
-    pub credentials: Option<PathBuf>,
-    /// The server's JetStream domain, where hosts reach it through a leaf node.
-    pub domain: Option<String>,
+    /// A file of credentials (JWT and nkey): not supported, and refused with a message that says so.
+    credentials: Option<PathBuf>,
+    /// The JetStream domain behind a leaf node: not supported, and refused the same way.
+    domain: Option<String>,
     /// Whether this host folds aggregates into statistics. Its certificate must be allowed to write them.
     #[serde(default)]
     pub merge: bool,
@@ -81,8 +81,8 @@ impl FleetSettings {
 
     /// Relative paths are those beside the settings.
     fn begin_at(&mut self, folder: &Path) {
-        let Self { ca, certificate, key, credentials, .. } = self;
-        for file in [ca, certificate, key, credentials].into_iter().flatten() {
+        let Self { ca, certificate, key, .. } = self;
+        for file in [ca, certificate, key].into_iter().flatten() {
             *file = folder.join(&*file);
         }
     }
@@ -106,6 +106,12 @@ impl FleetSettings {
         }
         if self.certificate.is_some() != self.key.is_some() {
             bail!("certificate and key: both or none");
+        }
+        if self.credentials.is_some() {
+            bail!("credentials: not supported; use certificate and key, as 'imas fleet init' makes them");
+        }
+        if self.domain.is_some() {
+            bail!("domain: leaf nodes are not supported; name the fleet's servers themselves");
         }
         if ![1, 3, 5].contains(&self.replicas) {
             bail!("replicas: 1, 3 or 5");
@@ -148,6 +154,8 @@ mod tests {
             ("servers = ['tls://a']\nreplicas = 2", "1, 3 or 5"),
             ("servers = ['tls://a']\nhost = 'web-1'", "26 characters"),
             ("servers = ['tls://a']\nkey = 'k'", "both or none"),
+            ("servers = ['tls://a']\ncredentials = 'host.creds'", "not supported; use certificate"),
+            ("servers = ['tls://a']\ndomain = 'hub'", "leaf nodes are not supported"),
             ("servers = ['tls://a']\nrefresh_minutes = [3, 2]", "smaller one first"),
             ("servers = ['tls://a']\nrefresh_minutes = [nan, 2]", "smaller one first"),
             ("servers = ['nats://10.0.0.1:4222']", "needs TLS"),

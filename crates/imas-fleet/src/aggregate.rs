@@ -7,6 +7,7 @@ use imas_core::stats::Moments;
 use serde::{Deserialize, Serialize};
 
 use crate::key::{Environment, ProgramKey};
+use crate::payload::{self, BadPayload};
 
 /// The version of the payload that this build writes.
 pub const VERSION: u32 = 1;
@@ -61,23 +62,12 @@ pub struct CandidateAggregate {
 /// Why bytes are no aggregate.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum BadAggregate {
-    /// More than [`MAX_BYTES`].
-    #[error("{0} bytes are more than an aggregate has")]
-    TooLarge(usize),
-    /// Written by another IMAS. It is skipped: that is no fault of its host.
-    #[error("version {0} is unknown")]
-    UnknownVersion(u32),
-    /// No JSON of the expected form.
-    #[error("not readable: {0}")]
-    Unreadable(String),
+    /// Too large, of another version, or no JSON of the expected form.
+    #[error(transparent)]
+    Payload(#[from] BadPayload),
     /// A value that no host measures.
     #[error("out of range: {0}")]
     OutOfRange(&'static str),
-}
-
-#[derive(Deserialize)]
-struct Versioned {
-    v: u32,
 }
 
 impl Aggregate {
@@ -86,15 +76,7 @@ impl Aggregate {
     /// # Errors
     /// When no host of this version would send it.
     pub fn read(bytes: &[u8]) -> Result<Self, BadAggregate> {
-        if bytes.len() > MAX_BYTES {
-            return Err(BadAggregate::TooLarge(bytes.len()));
-        }
-        let unreadable = |error: serde_json::Error| BadAggregate::Unreadable(error.to_string());
-        let Versioned { v } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if v != VERSION {
-            return Err(BadAggregate::UnknownVersion(v));
-        }
-        let read: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let read: Self = payload::read(bytes, MAX_BYTES)?;
         read.check()?;
         Ok(read)
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::aggregate::{Aggregate, CandidateAggregate, VERSION, is_name, is_version};
 use crate::group::{GroupSet, Place, group_of};
 use crate::key::{self, Environment, ProgramKey};
+use crate::payload::{self, BadPayload};
 use crate::seats::Seats;
 use crate::sketch::HostSketch;
 
@@ -63,26 +64,15 @@ pub struct CandidateStatistics {
 /// Why bytes are no statistics.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum BadStatistics {
-    /// More than [`MAX_BYTES`].
-    #[error("{0} bytes are more than statistics have")]
-    TooLarge(usize),
-    /// Written by another IMAS.
-    #[error("version {0} is unknown")]
-    UnknownVersion(u32),
-    /// No JSON of the expected form.
-    #[error("not readable: {0}")]
-    Unreadable(String),
+    /// Too large, of another version, or no JSON of the expected form.
+    #[error(transparent)]
+    Payload(#[from] BadPayload),
     /// A value that no merger writes.
     #[error("out of range: {0}")]
     OutOfRange(&'static str),
     /// They are of another subject.
     #[error("of another program or environment")]
     OtherSubject,
-}
-
-#[derive(Deserialize)]
-struct Versioned {
-    v: u32,
 }
 
 impl FleetStatistics {
@@ -105,15 +95,7 @@ impl FleetStatistics {
     /// # Errors
     /// When a merger of this version would not have written them.
     pub fn read(bytes: &[u8]) -> Result<Self, BadStatistics> {
-        if bytes.len() > MAX_BYTES {
-            return Err(BadStatistics::TooLarge(bytes.len()));
-        }
-        let unreadable = |error: serde_json::Error| BadStatistics::Unreadable(error.to_string());
-        let Versioned { v } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if v != VERSION {
-            return Err(BadStatistics::UnknownVersion(v));
-        }
-        let read: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let read: Self = payload::read(bytes, MAX_BYTES)?;
         read.check()?;
         Ok(read)
     }

@@ -13,7 +13,7 @@ use imas_fleet::memory_bus::BusTrouble;
 use imas_fleet::seats::{CLIP, MOST_OF_SEAT};
 use imas_fleet::statistics::{MAX_BYTES, MAX_CANDIDATES};
 use imas_fleet::{
-    Aggregate, BadAggregate, BadStatistics, BusError, CandidateAggregate, Environment, FleetBus,
+    Aggregate, BadAggregate, BadPayload, BadStatistics, BusError, CandidateAggregate, Environment, FleetBus,
     FleetMergeError, FleetStatistics, MemoryBus, ProgramKey, fold, key, merge,
 };
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ fn what_no_host_sends_is_refused() {
         Aggregate::read(&bytes(&one)).unwrap_err()
     };
     let range = BadAggregate::OutOfRange;
-    assert_eq!(refused(&|a| a.v = 2), BadAggregate::UnknownVersion(2));
+    assert_eq!(refused(&|a| a.v = 2), BadPayload::UnknownVersion(2).into());
     assert_eq!(refused(&|a| a.host = "../../etc".into()), range("host"));
     assert_eq!(refused(&|a| a.boot = String::new()), range("boot"));
     assert_eq!(refused(&|a| a.environment.cpus = 3), range("environment"));
@@ -208,9 +208,9 @@ fn what_no_host_sends_is_refused() {
     assert_eq!(refused(&|a| (0..40).for_each(|i| named(format!("c{i}"), a))), range("candidates"));
     let mut nothing = String::from_utf8(bytes(&good)).unwrap();
     nothing = nothing.replace("\"mean_x\":0.1", "\"mean_x\":1e999");
-    assert!(matches!(Aggregate::read(nothing.as_bytes()), Err(BadAggregate::Unreadable(_))));
+    assert!(matches!(Aggregate::read(nothing.as_bytes()), Err(BadAggregate::Payload(BadPayload::Unreadable(_)))));
     let large = vec![b' '; aggregate::MAX_BYTES + 1];
-    assert!(matches!(Aggregate::read(&large), Err(BadAggregate::TooLarge(_))));
+    assert!(matches!(Aggregate::read(&large), Err(BadAggregate::Payload(BadPayload::TooLarge(_)))));
 }
 
 #[test]
