@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Aggregate, BadAggregate};
 use crate::key;
+use crate::payload::BadPayload;
 use crate::statistics::FleetStatistics;
 
 /// What became of aggregates.
@@ -33,7 +34,7 @@ pub fn fold(before: &FleetStatistics, aggregates: &[(u64, Vec<u8>)]) -> (FleetSt
                 statistics.add(&one);
                 counts.folded += 1;
             }
-            Err(BadAggregate::UnknownVersion(_)) => counts.skipped += 1,
+            Err(BadAggregate::Payload(BadPayload::UnknownVersion(_))) => counts.skipped += 1,
             _ => counts.rejected += 1,
         }
     }

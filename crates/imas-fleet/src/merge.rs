@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::bus::{BusError, FleetBus, Stored};
 use crate::fold::{FoldCounts, fold};
 use crate::key;
+use crate::payload::BadPayload;
 use crate::statistics::{BadStatistics, FleetStatistics};
 
 /// Aggregates that are read at once.
@@ -101,7 +102,7 @@ impl<B: FleetBus + Sync> Merger<'_, B> {
         let read = stored.map(|stored| FleetStatistics::read_of(self.subject, &stored.value));
         match read {
             Some(Ok(read)) => return Ok(read),
-            Some(Err(BadStatistics::UnknownVersion(version))) => {
+            Some(Err(BadStatistics::Payload(BadPayload::UnknownVersion(version)))) => {
                 return Err(FleetMergeError::UnknownVersion(version));
             }
             Some(Err(_)) => self.counts.unreadable += 1,

@@ -208,7 +208,10 @@ fn what_no_host_sends_is_refused() {
     assert_eq!(refused(&|a| (0..40).for_each(|i| named(format!("c{i}"), a))), range("candidates"));
     let mut nothing = String::from_utf8(bytes(&good)).unwrap();
     nothing = nothing.replace("\"mean_x\":0.1", "\"mean_x\":1e999");
-    assert!(matches!(Aggregate::read(nothing.as_bytes()), Err(BadAggregate::Payload(BadPayload::Unreadable(_)))));
+    assert!(matches!(
+        Aggregate::read(nothing.as_bytes()),
+        Err(BadAggregate::Payload(BadPayload::Unreadable(_)))
+    ));
     let large = vec![b' '; aggregate::MAX_BYTES + 1];
     assert!(matches!(Aggregate::read(&large), Err(BadAggregate::Payload(BadPayload::TooLarge(_)))));
 }

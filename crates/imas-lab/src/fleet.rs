@@ -9,7 +9,7 @@ use imas_core::simulate::SimulatedProgram;
 use imas_fleet::simulation::{FleetOutcome, HostSpread, SimulatedFleet, simulate};
 
 /// Sizes of the fleets.
-const HOSTS: [u32; 5] = [1, 10, 100, 1_000, 100_000];
+const HOSTS: [u32; 6] = [1, 3, 10, 100, 1_000, 100_000];
 /// Liars and silent hosts, per cent.
 const TROUBLE: [(u32, u32); 4] = [(0, 0), (1, 0), (10, 0), (0, 10)];
 /// Programs of a fleet.
