@@ -254,9 +254,20 @@ mod tests {
         assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
         let surest = candidate(&cpu).surest_gain(1.0, 20).unwrap();
         assert!((surest.value + 0.03).abs() < 1e-12 && surest.groups == 18, "{surest:?}");
-        assert!(candidate(&[-0.10, -0.101, -0.102, -0.099, -0.1, -0.1]).proves(1.0, 0.02, 0.01, 6));
-        assert!(!candidate(&[-0.10; 5]).proves(1.0, 0.02, 0.01, 6), "too few groups");
         assert!(!candidate(&[-2.0; 10]).proves(1.0, 0.02, 0.01, 100), "all of them may lie");
+    }
+
+    #[test]
+    fn three_groups_prove_what_is_clear() {
+        let proves = |cpu: &[f64], heard| candidate(cpu).proves(1.0, 0.02, 0.01, heard);
+        assert!(proves(&[-0.10, -0.101, -0.099], 3));
+        assert!(!proves(&[-0.10, -0.101], 2), "too few groups");
+        assert!(!proves(&[-0.10, -0.101, -0.02], 3), "two agree by chance");
+        assert!(
+            proves(&[-0.10, -0.101, -0.099], 9) && !proves(&[-0.10, -0.101, -0.099], 10),
+            "one of ten may lie"
+        );
+        assert_eq!([0, 9, 10, 11, 20, 100, 101].map(liars), [0, 0, 1, 2, 2, 10, 11]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn learn(hosts: &[ImasHost]) -> Result<(Vec<usize>, f64)> {
             trials.push(settled.inspect_err(|_| is_over.store(true, Ordering::Relaxed))?);
         }
         let seen = seen.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
-        let before = stored.into_inner().unwrap_or_default();
+        let before = stored.lock().map(|all| all.clone()).unwrap_or_default();
         let last = before.into_iter().rfind(|at| *at < seen).context("proven before any trial")?;
         starts_proven(waiting, &program)?;
         Ok((trials, seen.duration_since(last).as_secs_f64()))
