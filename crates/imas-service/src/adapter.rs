@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use imas_linux::environment::Variables;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::figure::{Better, Figure, together};
+use crate::request_log::{LogsBefore, RequestLog};
 
 /// Rules to read the output of one load generator.
 #[derive(Deserialize, Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct Adapter {
     work: Vec<String>,
     #[serde(default)]
     format: Format,
+    /// Files in which it logs single requests.
+    log: Option<RequestLog>,
     figure: Vec<Rule>,
 }
 
@@ -95,6 +99,17 @@ impl Adapter {
             options.iter().any(|option| words.iter().any(|word| is(word, option)))
         };
         (self.always_clock || has(&self.clock)) && !has(&self.rate) && !has(&self.work)
+    }
+
+    /// The logs of requests that are there before the line runs; None if it writes none that can be read.
+    pub(crate) fn logs_before(
+        &self,
+        line: &str,
+        folder: &Path,
+        variables: &Variables,
+    ) -> Option<LogsBefore<'_>> {
+        let words: Vec<&str> = words(line).collect();
+        self.log.as_ref()?.before(&words, folder, variables)
     }
 
     /// The figures in the output.
