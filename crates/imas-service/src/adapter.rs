@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use imas_linux::environment::Variables;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::figure::{Better, Figure, together};
+use crate::request_log::{LogsBefore, RequestLog};
 
 /// Rules to read the output of one load generator.
 #[derive(Deserialize, Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct Adapter {
     work: Vec<String>,
     #[serde(default)]
     format: Format,
+    /// Files in which it logs single requests.
+    log: Option<RequestLog>,
     figure: Vec<Rule>,
 }
 
@@ -95,6 +99,17 @@ impl Adapter {
             options.iter().any(|option| words.iter().any(|word| is(word, option)))
         };
         (self.always_clock || has(&self.clock)) && !has(&self.rate) && !has(&self.work)
+    }
+
+    /// The logs of requests that are there before the line runs; None if it writes none that can be read.
+    pub(crate) fn logs_before(
+        &self,
+        line: &str,
+        folder: &Path,
+        variables: &Variables,
+    ) -> Option<LogsBefore<'_>> {
+        let words: Vec<&str> = words(line).collect();
+        self.log.as_ref()?.before(&words, folder, variables)
     }
 
     /// The figures in the output.
@@ -201,10 +216,10 @@ impl<'a> Iterator for Numbers<'a> {
         let begin = self.0.find(|c: char| c.is_ascii_digit())?;
         let rest = &self.0[begin..];
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let behind = &rest[end..];
-        let letters = behind.find(|c: char| !c.is_alphabetic()).unwrap_or(behind.len());
-        self.0 = &behind[letters..];
-        Some((rest[..end].trim_end_matches('.').parse().ok()?, &behind[..letters]))
+        let after = &rest[end..];
+        let letters = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+        self.0 = &after[letters..];
+        Some((rest[..end].trim_end_matches('.').parse().ok()?, &after[..letters]))
     }
 }
 

@@ -21,9 +21,18 @@ impl CpuShare {
     /// With four or more CPUs, the last quarter of this process's CPUs is for the load.
     #[must_use]
     pub fn now() -> Self {
-        let allowed = sched_getaffinity(None).ok();
-        let cpus = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-        Self::of(allowed.map(cpus).unwrap_or_default())
+        Self::of(allowed())
+    }
+
+    /// One CPU for the server, the others for the load. The server's is the last that this process may use: the
+    /// first serves most of the machine's interrupts.
+    #[must_use]
+    pub fn one_for_the_server() -> Self {
+        Self::one_of(allowed())
+    }
+
+    fn one_of(mut cpus: Vec<usize>) -> Self {
+        Self { server: cpus.pop().into_iter().collect(), load: cpus }
     }
 
     fn of(mut cpus: Vec<usize>) -> Self {
@@ -39,6 +48,12 @@ impl CpuShare {
     pub fn is_apart(&self) -> bool {
         !self.load.is_empty()
     }
+}
+
+/// The CPUs that this process may use.
+fn allowed() -> Vec<usize> {
+    let cpus = |set: CpuSet| (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    sched_getaffinity(None).ok().map(cpus).unwrap_or_default()
 }
 
 /// While it exists, the processes that this thread starts stay on these CPUs.
@@ -76,5 +91,11 @@ mod tests {
         assert_eq!(CpuShare::of(vec![0, 1, 2, 3]), CpuShare { server: vec![0, 1, 2], load: vec![3] });
         let eight = CpuShare::of((0..8).collect());
         assert_eq!((eight.server.len(), eight.load), (6, vec![6, 7]));
+    }
+
+    #[test]
+    fn a_server_on_one_cpu_leaves_the_others_to_the_load() {
+        assert_eq!(CpuShare::one_of(vec![0, 1, 2]), CpuShare { server: vec![2], load: vec![0, 1] });
+        assert_eq!(CpuShare::one_of(vec![3]), CpuShare { server: vec![3], load: vec![] });
     }
 }

@@ -28,6 +28,7 @@ use crate::definition::Service;
 use crate::error::ServiceError;
 use crate::figure::Figure;
 use crate::group::Group;
+use crate::limits::ServiceLimits;
 use crate::line::{LineEnd, ShellLine, last_line, tail};
 use crate::load;
 use crate::ready::Ready;
@@ -58,6 +59,7 @@ pub struct ServiceExecutor {
     inherited: Variables,
     setup: Option<Work>,
     cpus: CpuShare,
+    limits: ServiceLimits,
 }
 
 impl ServiceExecutor {
@@ -67,10 +69,10 @@ impl ServiceExecutor {
     /// When the definition is wrong, the command is not found or the set-up fails.
     pub fn new(service: Service, libraries: Libraries, inherited: Variables) -> Result<Self, ServiceError> {
         let words = service.words().map_err(ServiceError::Definition)?;
-        Self::with_words(service, words, libraries, inherited)
+        Self::with_words(service, words, libraries, inherited, ServiceLimits::default())
     }
 
-    /// The same with the command line already split into words.
+    /// The same with the command line already split into words, and with limits of each run.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -79,11 +81,13 @@ impl ServiceExecutor {
         words: Vec<String>,
         libraries: Libraries,
         inherited: Variables,
+        limits: ServiceLimits,
     ) -> Result<Self, ServiceError> {
         service.check().map_err(ServiceError::Definition)?;
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
-        let executor = Self { service, words, libraries, inherited, setup, cpus: CpuShare::now() };
+        let cpus = if limits.one_cpu { CpuShare::one_for_the_server() } else { CpuShare::now() };
+        let executor = Self { service, words, libraries, inherited, setup, cpus, limits };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
             let end = executor.line(line, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
@@ -260,7 +264,7 @@ impl ServiceExecutor {
         let meter = Meter::start(None);
         let cpu_before = server.tree().cpu();
         for _ in 0..self.service.cycles {
-            let cycle = self.cycle(server)?;
+            let cycle = self.cycle(server, &mut run.notes)?;
             run.cycles.push(cycle);
         }
         let loaded_s = server.began.elapsed().as_secs_f64();
@@ -288,6 +292,7 @@ impl ServiceExecutor {
             if is_ready {
                 return Ok(());
             }
+            self.check_time(server)?;
             if server.began.elapsed() > limit {
                 let what = format!("it was not ready after {:.0} s", limit.as_secs_f64());
                 return Err(failure(Stage::Ready, what).into());
@@ -296,12 +301,22 @@ impl ServiceExecutor {
         }
     }
 
-    fn cycle(&self, server: &mut Server<'_>) -> Result<CycleFigures, Interrupted> {
+    /// An error when the run has taken longer than it may.
+    fn check_time(&self, server: &Server<'_>) -> Result<(), Interrupted> {
+        match self.limits.timeout {
+            Some(limit) if server.began.elapsed() > limit => {
+                Err(failure(Stage::Timeout, too_long(limit)).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn cycle(&self, server: &mut Server<'_>, notes: &mut Vec<String>) -> Result<CycleFigures, Interrupted> {
         let began = Instant::now();
         let (user, system) = server.tree().cpu();
         let mut cycle = CycleFigures::default();
         for line in &self.service.load {
-            cycle.phases.push(self.phase(server, line)?);
+            cycle.phases.push(self.phase(server, line, notes)?);
         }
         cycle.wall_s = began.elapsed().as_secs_f64();
         let mut tree = server.tree();
@@ -311,18 +326,30 @@ impl ServiceExecutor {
         Ok(cycle)
     }
 
-    fn phase(&self, server: &mut Server<'_>, line: &str) -> Result<PhaseFigures, Interrupted> {
+    fn phase(
+        &self,
+        server: &mut Server<'_>,
+        line: &str,
+        notes: &mut Vec<String>,
+    ) -> Result<PhaseFigures, Interrupted> {
         let metrics = server.work.metrics();
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
+        let logs = load::logs_before(line, server.work.path(), server.variables);
         let end = self.shell(server, line, Duration::from_secs_f64(self.service.load_timeout))?;
         if let Some(how) = server.ended() {
             return Err(failure(Stage::Died, format!("it ended under load: {how}")).into());
         }
+        self.check_time(server)?;
         if !end.is_ok {
             let what = format!("the load failed ({}): {}", end.how, end.last_line());
-            return Err(failure(Stage::Load, what).into());
+            if !(self.limits.ignores_load_failure && end.failed_by_itself) {
+                return Err(failure(Stage::Load, what).into());
+            }
+            if !notes.contains(&what) {
+                notes.push(what);
+            }
         }
-        Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics) })
+        Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
     }
 
     /// Runs a line of load. It is ended when the server has ended. Its processes do not count as the
@@ -337,12 +364,14 @@ impl ServiceExecutor {
             Ok(child)
         };
         let mut looked = Instant::now();
+        let limit = self.limits.timeout;
         let end = self.line(line, work.path(), &variables, timeout).run(spawn, || {
             if looked.elapsed() < LOOK_EVERY {
                 return None;
             }
             looked = Instant::now();
-            server.ended().map(|how| format!("the server ended: {how}"))
+            let overdue = limit.filter(|&limit| server.began.elapsed() > limit).map(too_long);
+            overdue.or_else(|| server.ended().map(|how| format!("the server ended: {how}")))
         });
         end.map_err(|error| Interrupted::Error(error.into()))
     }
@@ -353,6 +382,7 @@ impl ServiceExecutor {
             if let Some(how) = server.ended() {
                 return Err(failure(Stage::Idle, format!("it ended in the pause: {how}")).into());
             }
+            self.check_time(server)?;
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
@@ -393,6 +423,10 @@ fn slope(cycles: &[CycleFigures]) -> Option<f64> {
     };
     let spread: f64 = places().map(|(x, _)| x * x).sum();
     (spread > 0.0).then(|| places().map(|(x, y)| x * y).sum::<f64>() / spread)
+}
+
+fn too_long(limit: Duration) -> String {
+    format!("the run took longer than {} s", limit.as_secs_f64())
 }
 
 fn named(figure: Figure) -> [(String, Figure); 1] {

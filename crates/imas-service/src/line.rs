@@ -17,6 +17,8 @@ use crate::cpus::KeptOn;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LineEnd {
     pub(crate) is_ok: bool,
+    /// It ended by itself, with an exit status other than 0 or by a signal.
+    pub(crate) failed_by_itself: bool,
     /// "exit 1", "signal 9", "took longer than 20 s", or the reason why it was ended.
     pub(crate) how: String,
     /// Its standard output; of a very long one, the end.
@@ -72,12 +74,13 @@ impl ShellLine<'_> {
         let mut child = spawn(&mut start)?;
         let ended = self.wait(&mut child, began, &mut give_up)?;
         let wall_s = began.elapsed().as_secs_f64();
-        let (is_ok, how) = match ended {
-            Ok(status) => (status.success(), how(status)),
-            Err(why) => (false, why),
+        let (is_ok, failed_by_itself, how) = match ended {
+            Ok(status) => (status.success(), !status.success(), how(status)),
+            Err(why) => (false, false, why),
         };
         let output = tail(&mut output, MOST_OUTPUT)?;
-        Ok(LineEnd { is_ok, how, output, errors: tail(&mut errors, MOST_ERRORS)?, wall_s })
+        let errors = tail(&mut errors, MOST_ERRORS)?;
+        Ok(LineEnd { is_ok, failed_by_itself, how, output, errors, wall_s })
     }
 
     /// The same without registering the pid and without a reason to end it early.
@@ -160,6 +163,7 @@ mod tests {
     fn the_first_failure_ends_the_line() {
         let end = run("echo a; echo b >&2; false; echo not reached", 60_000, || None);
         assert_eq!((end.is_ok, end.how.as_str(), end.last_line()), (false, "exit 1", "b"));
+        assert!(end.failed_by_itself);
         assert_eq!(end.output, "a\n");
         assert_eq!(run("true", 60_000, || None).last_line(), "it printed nothing");
     }
@@ -169,6 +173,6 @@ mod tests {
         let end = run("sleep 1000 & sleep 1000", 200, || None);
         assert!(!end.is_ok && end.how.starts_with("took longer"), "{end:?}");
         let end = run("sleep 1000 & sleep 1000", 60_000, || Some("the server has ended".into()));
-        assert_eq!(end.how, "the server has ended");
+        assert_eq!((end.failed_by_itself, end.how.as_str()), (false, "the server has ended"));
     }
 }

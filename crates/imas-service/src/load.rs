@@ -2,16 +2,32 @@
 //! One cycle of load: its lines one after the other, and their figures.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+
+use imas_linux::environment::Variables;
 
 use crate::adapter::{self, Adapter};
 use crate::figure::{Figure, together};
+use crate::request_log::LogsBefore;
 use crate::run::{CycleFigures, PhaseFigures};
 
-/// The figures of one line, from its output and from the file that it may have written. The file has
-/// priority.
-pub(crate) fn figures_of(line: &str, output: &str, metrics: &std::path::Path) -> Vec<Figure> {
+/// The logs of requests that are there before a line runs.
+pub(crate) fn logs_before(line: &str, folder: &Path, variables: &Variables) -> Option<LogsBefore<'static>> {
+    Adapter::of(line)?.logs_before(line, folder, variables)
+}
+
+/// The figures of one line: from the file that it may have written, from its output, and from the requests that
+/// it logged. The former have priority.
+pub(crate) fn figures_of(
+    line: &str,
+    output: &str,
+    metrics: &Path,
+    logs: Option<LogsBefore<'_>>,
+) -> Vec<Figure> {
     let mut figures = adapter::metrics(metrics);
-    for figure in Adapter::of(line).map(|adapter| adapter.read(output)).unwrap_or_default() {
+    let printed = Adapter::of(line).map(|adapter| adapter.read(output)).unwrap_or_default();
+    let logged = logs.map(|logs| logs.figures()).unwrap_or_default();
+    for figure in printed.into_iter().chain(logged) {
         if !figures.iter().any(|known| known.name == figure.name) {
             figures.push(figure);
         }

@@ -125,6 +125,8 @@ pub enum Stage {
     Idle,
     /// The server crashed when it was asked to end.
     Stop,
+    /// The run took longer than its time limit.
+    Timeout,
 }
 
 impl Stage {

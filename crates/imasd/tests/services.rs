@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use imas_core::sample::PageKind;
+use imas_core::{Sample, TrialRecord};
+use imas_linux::index::offered;
+use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
 use support::World;
@@ -21,6 +24,46 @@ fn two_services_of_one_executable_are_two_programs() {
         return skipped("control groups cannot be made here");
     }
     support::alone("services", &["--pid", "--fork", "--mount-proc"]);
+}
+
+/// `foo@1` and `foo@2` are one program, and replicas of each other.
+#[test]
+fn instances_of_a_template_unit_are_one_program() {
+    if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
+        return skipped("control groups cannot be made here");
+    }
+    support::alone("instances", &["--pid", "--fork", "--mount-proc"]);
+}
+
+/// An earlier version stored the instances as programs of their own. The first one's history is kept.
+#[test]
+fn stored_instances_of_a_template_unit_are_joined() {
+    let mut world = World::new();
+    let in_store = |domain, instance: &str| {
+        let program = world.store().program_in(domain, "/usr/bin/foo", &format!("unit {instance}")).unwrap();
+        let sample =
+            Sample { trial_id: instance.to_owned(), candidate: "jemalloc".into(), ..Sample::default() };
+        let (build_id, allocator_version) = (String::new(), String::new());
+        let trial = TrialRecord { sample, build_id, allocator_version, retest_s: None };
+        world.store().add_trial(program.id, &trial).unwrap();
+        program.id
+    };
+    let first = in_store(Domain::Everybody, "foo@1.service");
+    in_store(Domain::Everybody, "foo@2.service");
+    in_store(Domain::Everybody, "bar.service");
+    in_store(Domain::Own, "foo@3.service");
+    world.start();
+    let programs = world.store().programs().unwrap();
+    let of_template = programs.iter().find(|program| program.detail == "unit foo@.service").unwrap();
+    assert_eq!((of_template.id, of_template.domain), (first, Domain::Everybody));
+    let trials = world.store().trials(first).unwrap();
+    assert_eq!(
+        trials.iter().map(|trial| trial.sample.trial_id.as_str()).collect::<Vec<_>>(),
+        ["foo@1.service"]
+    );
+    let details: Vec<_> = programs.iter().map(|program| program.detail.as_str()).collect();
+    assert_eq!(details, ["unit foo@.service", "unit bar.service", "unit foo@3.service"]);
+    world.stop("-TERM");
 }
 
 /// A control group with the name of a service, as systemd would make it.
@@ -99,7 +142,36 @@ fn known(world: &World, detail: &str) -> Option<StoredProgram> {
 }
 
 #[test]
-#[ignore = "run by the test above, in namespaces of its own"]
+#[ignore = "run by a test above, in namespaces of its own"]
+fn instances() {
+    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\n";
+    let mut world = World::with(&format!("{settings}candidates = [\"jemalloc\", \"mimalloc\"]\n"));
+    world.start();
+    let own = world.path("").file_name().unwrap().to_string_lossy().into_owned();
+    let groups = ["1", "2"].map(|instance| Group::new(&format!("{own}@{instance}.service")).unwrap());
+    let running = groups.each_ref().map(|group| Service::start(&world, Some(group)));
+    let template = format!("unit {own}@.service");
+    world.wait("the template is noticed", || known(&world, &template).is_some());
+    let program = known(&world, &template).unwrap();
+    let id = u64::try_from(program.id).unwrap();
+    let offers = || world.index().entries().filter(|entry| entry.program_id == id).flat_map(offered).count();
+    world.wait("a trial for each instance", || offers() == 2);
+    drop(running);
+    let mut again = groups.each_ref().map(|group| Service::start(&world, Some(group)));
+    again.iter_mut().for_each(Service::answers);
+    world.wait("both are taken", || {
+        let tried = again.iter().filter(|service| service.has("libimas.so")).count();
+        assert_eq!(tried, 2, "each instance runs a trial");
+        world.store().witnesses().unwrap().iter().filter(|seen| seen.program == program.id).count() == 2
+    });
+    let programs = world.store().programs().unwrap();
+    assert_eq!(programs.iter().filter(|program| Path::new(&program.path) == cat()).count(), 1);
+    drop(again);
+    world.stop("-TERM");
+}
+
+#[test]
+#[ignore = "run by a test above, in namespaces of its own"]
 fn services() {
     let mut world = World::new();
     world.start();

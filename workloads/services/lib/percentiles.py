@@ -1,25 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""percentiles.py pgbench|dnsperf: latencies of single requests as p50, p90, p99 and p99.9 for $IMAS_METRICS.
+"""percentiles.py dnsperf: latencies of single requests as p50, p90, p99 and p99.9 for $IMAS_METRICS.
 
-pgbench: the files pgbench_log.* that `pgbench -l` wrote in this folder; they are removed.
-dnsperf: standard input is the output of `dnsperf -v`; what is not a line of a request is passed on.
+Standard input is the output of `dnsperf -v`; what is not a line of a request is passed on.
 """
 
-import glob
 import os
 import sys
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
-
-
-def of_pgbench():
-    """Milliseconds: the third word of a line is the microseconds of a transaction."""
-    found = []
-    for name in glob.glob("pgbench_log.*"):
-        with open(name) as log:
-            found += [int(line.split()[2]) / 1e3 for line in log]
-        os.remove(name)
-    return found
 
 
 def of_dnsperf():
@@ -39,7 +27,7 @@ def at(ordered, share):
 
 
 def main():
-    found = sorted({"pgbench": of_pgbench, "dnsperf": of_dnsperf}[sys.argv[1]]())
+    found = sorted({"dnsperf": of_dnsperf}[sys.argv[1]]())
     if not found:
         sys.exit("percentiles.py: no latencies")
     with open(os.environ["IMAS_METRICS"], "a") as metrics:
