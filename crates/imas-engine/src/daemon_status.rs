@@ -60,6 +60,8 @@ pub struct DaemonCounters {
     pub fleet_received: u64,
     /// Statistics of the fleet refused: not readable, or not of the program and machine that they were for.
     pub fleet_refused: u64,
+    /// Programs whose statistics were dropped, since the fleet has none of them any more.
+    pub fleet_forgotten: u64,
 }
 
 impl DaemonCounters {
@@ -100,6 +102,7 @@ impl std::ops::Add for DaemonCounters {
             fleet_dropped: self.fleet_dropped + other.fleet_dropped,
             fleet_received: self.fleet_received + other.fleet_received,
             fleet_refused: self.fleet_refused + other.fleet_refused,
+            fleet_forgotten: self.fleet_forgotten + other.fleet_forgotten,
         }
     }
 }
@@ -162,7 +165,7 @@ pub struct FleetState {
     pub wanted: usize,
     /// Why the exchange folder cannot be used, if so.
     pub trouble: Option<String>,
-    /// What the agent says of itself, if it says anything.
+    /// The agent's record of itself, if it has written one.
     pub agent: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
@@ -251,7 +254,7 @@ mod tests {
         let expected = "config counters emergency events fleet flights_watched ineligible pid programs retest_s schema \
                         start_ticks store trials_offered trials_running version";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 21);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 22);
     }
 
     #[test]

@@ -36,5 +36,5 @@ pub use memory_bus::MemoryBus;
 pub use merge::{FleetMergeError, MergeCounts, merge};
 pub use prior::prior;
 pub use record::AgentRecord;
-pub use share::{Lack, TrialTurn, trial_of};
+pub use share::{Lack, TrialTurn, hosts_in_trial, trial_of};
 pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};
