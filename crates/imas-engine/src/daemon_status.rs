@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use imas_fleet::AgentRecord;
 use imas_linux::process;
 use serde::{Deserialize, Serialize};
 
@@ -163,10 +164,20 @@ pub struct FleetState {
     pub unwritten: usize,
     /// Programs of which the fleet is asked.
     pub wanted: usize,
+    /// Whether the agent runs and is connected with the fleet.
+    pub connected: bool,
     /// Why the exchange folder cannot be used, if so.
     pub trouble: Option<String>,
     /// The agent's record of itself, if it has written one.
     pub agent: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl FleetState {
+    /// The agent's record; None where there is none, or it is not one that an agent writes.
+    #[must_use]
+    pub fn agent_record(&self) -> Option<AgentRecord> {
+        serde_json::from_value(serde_json::Value::Object(self.agent.clone()?)).ok()
+    }
 }
 
 impl DaemonStatus {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -261,5 +263,6 @@ fn headline(status: &DaemonStatus) -> String {
     if !counted.is_empty() {
         text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
     }
+    text.extend(status.fleet.as_ref().map(fleet::lines));
     text
 }

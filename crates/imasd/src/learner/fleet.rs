@@ -182,7 +182,6 @@ impl Learner {
 
     /// Statistics of the fleet: the programs of their subject are judged by them from now on. Whether they are new.
     pub(crate) fn receive_statistics(&mut self, statistics: &FleetStatistics) -> bool {
-        self.note_fleet_reached();
         let subject = statistics.subject();
         let is_it = |known: &&TrackedProgram| known.fleet.as_ref().is_some_and(|it| it.subject == subject);
         let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
@@ -192,6 +191,9 @@ impl Learner {
             !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == received)
         };
         let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
+        if !ids.is_empty() {
+            self.note_fleet_reached(); // a file that is still there shows nothing
+        }
         for id in &ids {
             let stored = self.parts.store.get().set_statistics(*id, &received);
             if self.stored(stored).is_some() {

@@ -132,7 +132,8 @@ impl Mailbox {
             self.read_all();
         }
         self.state.agent = self.agent.read(&self.exchange, &self.folder);
-        if self.agent.is_connected() {
+        self.state.connected = self.agent.is_connected();
+        if self.state.connected {
             learner.note_fleet_reached();
         }
         self.count_waiting();
