@@ -173,7 +173,13 @@ impl FleetKnowledge {
         let names: Vec<(&str, &str)> =
             of_all.map(|(candidate, _)| (candidate.name.as_str(), candidate.version.as_str())).collect();
         let lacks = lacks(prior, &names, question.settings);
-        Ok(SharedTrials { host: &self.member.host, share: self.member.share, hosts: prior.hosts, subject, lacks })
+        Ok(SharedTrials {
+            host: &self.member.host,
+            share: self.member.share,
+            hosts: prior.hosts,
+            subject,
+            lacks,
+        })
     }
 }
 

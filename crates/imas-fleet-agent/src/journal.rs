@@ -57,7 +57,8 @@ impl AgentJournal {
         let mut written: Option<(AgentRecord, Instant)> = None;
         loop {
             let now = self.now();
-            let is_written = |(record, at): &(AgentRecord, Instant)| *record == now && at.elapsed() < WRITE_AGAIN;
+            let is_written =
+                |(record, at): &(AgentRecord, Instant)| *record == now && at.elapsed() < WRITE_AGAIN;
             if !written.as_ref().is_some_and(is_written) {
                 self.write();
                 written = Some((now, Instant::now()));

@@ -346,7 +346,11 @@ mod tests {
         store.publish(&publication(program, &a, &messages)).unwrap();
         let both = [("b".to_owned(), MarkKind::Void), a[0].clone()];
         assert!(store.publish(&publication(program, &both, &messages)).is_err());
-        assert_eq!(store.published_marks(program).unwrap(), a.into_iter().collect(), "nothing of it is stored");
+        assert_eq!(
+            store.published_marks(program).unwrap(),
+            a.into_iter().collect(),
+            "nothing of it is stored"
+        );
         assert_eq!(store.published_residual(program, "s").unwrap().as_deref(), Some("{}"));
         assert_eq!(store.published_residual(program, "of another build").unwrap(), None);
         let stored = store.fleet_messages(9).unwrap();
@@ -389,9 +393,12 @@ mod tests {
         store.set_fleet_member(None).unwrap();
         assert_eq!((store.fleet_member().unwrap(), store.statistics(program).unwrap()), (None, None));
         store.set_statistics(program, &stored).unwrap();
-        assert_eq!(store.forget_statistics("of another").unwrap(), [0; 0]);
+        assert!(store.forget_statistics("of another").unwrap().is_empty());
         assert_eq!(store.forget_statistics("s").unwrap(), [program]);
-        assert_eq!((store.statistics(program).unwrap(), store.forget_statistics("s").unwrap()), (None, vec![]));
+        assert_eq!(
+            (store.statistics(program).unwrap(), store.forget_statistics("s").unwrap()),
+            (None, vec![])
+        );
         store.set_statistics(program, &stored).unwrap();
         store.forget(program).unwrap();
         assert_eq!(store.statistics(program).unwrap(), None);

@@ -97,5 +97,14 @@ pub fn state_where(
     let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
     let policy = context.config.policy(rules, &known.program.path, &known.program.detail);
     let sharing = known.sharing(&policy, now_unix_s()).filter(|_| unfit.is_none());
-    Ok(ProgramView { known, profile, decision, under_way, judgement, weight, sharing, unfit: unfit.is_some() })
+    Ok(ProgramView {
+        known,
+        profile,
+        decision,
+        under_way,
+        judgement,
+        weight,
+        sharing,
+        unfit: unfit.is_some(),
+    })
 }

@@ -340,7 +340,8 @@ fn host_with_turn(statistics: &FleetStatistics, candidate: Option<&str>) -> Stri
     let now = (imas_linux::clock::now_unix_s() / imas_engine::fleet_turn::TURN_S) as u64;
     let names = (0..).map(|number: u64| String::from(ProgramKey::new("test", &[&number.to_string()])));
     let is_it = |name: &String| {
-        let turn = |epoch| TrialTurn { host: name, subject: &subject, epoch, hosts: prior.hosts, share: 0.05 };
+        let turn =
+            |epoch| TrialTurn { host: name, subject: &subject, epoch, hosts: prior.hosts, share: 0.05 };
         (now..now + 2).all(|epoch| trial_of(&turn(epoch), &lacks) == candidate)
     };
     names.into_iter().find(|name| is_it(name)).unwrap()

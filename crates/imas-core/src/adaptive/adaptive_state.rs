@@ -67,7 +67,11 @@ impl AdaptiveState {
         let first_of_round = made.len().saturating_sub(board.in_round.len());
         let is_stale =
             made.get(first_of_round).is_some_and(|one| is_pause(one, history.now_unix_s, settings));
-        if is_stale && !is_shared_out(history) && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
+        if is_stale
+            && !is_shared_out(history)
+            && board.counted[system] >= FIRST_ROUNDS
+            && (0..len).any(is_newcomer)
+        {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
         board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
@@ -156,7 +160,8 @@ impl AdaptiveState {
             return Some(system);
         }
         judgement.next?;
-        let is_next_own = |i: &usize| turn.is_own(*i) && is_open(judgement, *i) && self.may_try(*i, judgement);
+        let is_next_own =
+            |i: &usize| turn.is_own(*i) && is_open(judgement, *i) && self.may_try(*i, judgement);
         self.shared_trial(turn, judgement).or_else(|| (0..self.roles.len()).find(is_next_own))
     }
 
@@ -173,7 +178,10 @@ impl AdaptiveState {
             Status::Worse => self.board.counted[i] > 0,
             _ => false,
         };
-        i != self.board.system && self.roles[i] == Role::Tested && !is_out && self.board.trials_of(i) < self.settings.max_rounds
+        i != self.board.system
+            && self.roles[i] == Role::Tested
+            && !is_out
+            && self.board.trials_of(i) < self.settings.max_rounds
     }
 
     /// The same for two starts at about the same time.
@@ -192,7 +200,9 @@ impl AdaptiveState {
             false if due.candidate == self.board.system => self.shared_trial(turn, judgement),
             false => Some(due.candidate),
         });
-        let Some(candidate) = candidate.filter(|candidate| !running.contains(candidate)) else { return vec![] };
+        let Some(candidate) = candidate.filter(|candidate| !running.contains(candidate)) else {
+            return vec![];
+        };
         // The first that starts may get the first requests.
         let mut pair = vec![candidate, self.board.system];
         pair.rotate_left(self.board.rounds as usize % 2);

@@ -71,6 +71,9 @@ mod tests {
             assert!(with.lines().any(|one| one == line), "{line}: {with}");
         }
         let without = text(&FleetState { connected: false, agent: None, ..fleet });
-        assert!(without.contains("imas_fleet_connected 0.0") && !without.contains("agent_events"), "{without}");
+        assert!(
+            without.contains("imas_fleet_connected 0.0") && !without.contains("agent_events"),
+            "{without}"
+        );
     }
 }

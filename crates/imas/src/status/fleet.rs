@@ -41,7 +41,8 @@ fn connection(fleet: &FleetState) -> String {
 
 fn work(agent: &AgentRecord) -> Vec<String> {
     let AgentRecord { acknowledged, refused, received, folded, conflicts, rejected, .. } = agent;
-    let mut lines = vec![format!("  agent: {acknowledged} acknowledged, {refused} refused, {received} received")];
+    let mut lines =
+        vec![format!("  agent: {acknowledged} acknowledged, {refused} refused, {received} received")];
     if folded + conflicts + rejected > 0 {
         lines.push(format!("  merges: {folded} folded, {conflicts} conflicts, {rejected} passed over"));
     }
@@ -62,14 +63,28 @@ mod tests {
 
     fn state(connected: bool, agent: Option<serde_json::Value>) -> FleetState {
         let agent = agent.and_then(|agent| agent.as_object().cloned());
-        FleetState { host: "abc".into(), waiting: 2, waiting_bytes: 900, wanted: 1, connected, agent, ..FleetState::default() }
+        FleetState {
+            host: "abc".into(),
+            waiting: 2,
+            waiting_bytes: 900,
+            wanted: 1,
+            connected,
+            agent,
+            ..FleetState::default()
+        }
     }
 
     #[test]
     fn the_connection_and_the_work_of_the_agent_are_shown() {
-        let record = json!({"connected_since_unix_s": 60, "server": "fleet-1", "acknowledged": 7, "folded": 3});
+        let record =
+            json!({"connected_since_unix_s": 60, "server": "fleet-1", "acknowledged": 7, "folded": 3});
         let text = lines(&state(true, Some(record.clone())));
-        for part in ["connected with fleet-1 since 1970-", "outbox: 2 messages (900 bytes)", "7 acknowledged", "3 folded"] {
+        for part in [
+            "connected with fleet-1 since 1970-",
+            "outbox: 2 messages (900 bytes)",
+            "7 acknowledged",
+            "3 folded",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let ended = lines(&state(false, Some(record)));

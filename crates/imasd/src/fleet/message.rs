@@ -172,7 +172,13 @@ mod tests {
         let mut candidates = vec![Candidate::system("")];
         candidates.extend((1..50).map(|n| Candidate::new(&format!("{}-{n}", "c".repeat(60)), "1", &[])));
         let marks = published.marks.iter().cloned().collect();
-        unpublished(about, &evidence, &candidates, |one| !one.name.ends_with("-7"), (&marks, published.residual))
+        unpublished(
+            about,
+            &evidence,
+            &candidates,
+            |one| !one.name.ends_with("-7"),
+            (&marks, published.residual),
+        )
     }
 
     #[test]
@@ -202,13 +208,18 @@ mod tests {
 
     #[test]
     fn sums_that_became_smaller_are_published_as_none() {
-        let published =
-            Unpublished { residual: PublishedResidual { xx: 3.0, yy: 0.5, xy: 0.5, freedom: 3.0 }, ..Unpublished::default() };
+        let published = Unpublished {
+            residual: PublishedResidual { xx: 3.0, yy: 0.5, xy: 0.5, freedom: 3.0 },
+            ..Unpublished::default()
+        };
         let one = &unpublished_of(vec![trial("a", 1, Shown::Void)], 1.0, &published).messages[0];
         assert_eq!((one.residual.xx, one.residual.yy, one.residual.xy, one.freedom), (0.0, 0.5, 0.0, 1.0));
         let read = Aggregate { boot: "b".into(), ..one.clone() };
         assert_eq!(Aggregate::read(&serde_json::to_vec(&read).unwrap()).unwrap(), read);
-        let expired = Unpublished { residual: PublishedResidual { freedom: 9.0, ..published.residual }, ..Unpublished::default() };
+        let expired = Unpublished {
+            residual: PublishedResidual { freedom: 9.0, ..published.residual },
+            ..Unpublished::default()
+        };
         assert_eq!(unpublished_of(vec![trial("a", 1, Shown::Void)], 1.0, &expired).messages[0].freedom, 0.0);
     }
 

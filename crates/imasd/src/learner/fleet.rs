@@ -187,9 +187,7 @@ impl Learner {
         let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
         let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
         let received = StoredStatistics { subject, statistics: text };
-        let is_new = |id: &RowId| {
-            !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == received)
-        };
+        let is_new = |id: &RowId| !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == received);
         let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
         if !ids.is_empty() {
             self.note_fleet_reached(); // a file that is still there shows nothing

@@ -252,7 +252,9 @@ impl Mailbox {
 
     fn receive(&mut self, subject: &str, bytes: &[u8], learner: &mut Learner) {
         match FleetStatistics::read_of(subject, bytes) {
-            Ok(statistics) => self.counts.fleet_received += u64::from(learner.receive_statistics(&statistics)),
+            Ok(statistics) => {
+                self.counts.fleet_received += u64::from(learner.receive_statistics(&statistics))
+            }
             Err(why) => self.refuse(subject, &why),
         }
     }
