@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use anyhow::Result;
+use imas_core::adaptive::AdaptiveState;
 use imas_core::policy::Policy;
 use imas_engine::fleet_key::{environment, program_key};
 use imas_engine::state::ProgramState;
@@ -125,7 +126,7 @@ impl Learner {
         let Policy::Adaptive(settings) = self.parts.config.policy(&known.program) else { return Ok(()) };
         let now_s = now_unix_s();
         let newest_s = state.records.last().map_or(0.0, |last| last.sample.made_unix_s + last.sample.wall_s);
-        let is_complete = known.plan.trial().is_none() || now_s - newest_s > WAIT_S;
+        let is_complete = known.plan.trial().is_none() || has_its_pair(known) || now_s - newest_s > WAIT_S;
         let limits = self.parts.config.rules.limits(self.parts.retest_s);
         let evidence = state.evidence(&settings, limits, now_s, is_complete);
         let store = self.parts.store.get();
@@ -226,6 +227,13 @@ impl Learner {
         let noted = self.parts.store.get().note_fleet_reached(now_s);
         self.stored(noted);
     }
+}
+
+/// Whether the candidate of this host's turn had its `system`: another turn adds nothing to that.
+fn has_its_pair(known: &TrackedProgram) -> bool {
+    let adaptive = known.profile.as_ref().and_then(|profile| profile.adaptive.as_ref());
+    let is_made = |state: &AdaptiveState| state.board.in_round.contains(&state.board.system);
+    adaptive.is_some_and(|state| state.turn.is_some() && is_made(state))
 }
 
 fn publish(
