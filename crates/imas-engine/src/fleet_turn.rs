@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which trials are this host's, where a fleet shares them out: worked out from the store, so that imasd and the commands
-//! that explain its decisions come to the same.
+//! Which trials are this host's, where a fleet shares them out: worked out from the store, so that imasd and
+//! the commands that explain its decisions come to the same.
 //!
-//! - Time is divided into turns of ten minutes ([`TURN_S`]). In each the rule of [`imas_fleet::share`] names the hosts that
-//!   try, and the candidate of each; each of them tries it once, with `system` beside it. A turn is longer than a program of
-//!   seconds needs for both; longer turns would only make a fleet of few hosts slower. What starts rarely starts in the
-//!   turn of as many hosts as of any other.
-//! - A host tries as if it were alone where the fleet has no statistics of the program, knows no other host that runs it,
-//!   or was not reached for a week ([`GONE_S`]): no host waits for a fleet that is gone.
+//! - Time is divided into turns of ten minutes ([`TURN_S`]). In each the rule of [`imas_fleet::share`] names
+//!   the hosts that try, and the candidate of each; each of them tries it once, with `system` beside it. A
+//!   turn is longer than a program of seconds needs for both; longer turns would only make a fleet of few
+//!   hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
+//! - A host tries as if it were alone where the fleet has no statistics of the program, knows no other host
+//!   that runs it, or was not reached for a week ([`GONE_S`]): no host waits for a fleet that is gone.
 //! - What the fleet alone has proven is checked by the same share of its hosts in each week.
 
 use imas_core::adaptive::{HostTurn, Settings};
@@ -231,4 +231,96 @@ fn number(at_s: f64, period_s: f64) -> u64 {
 
 fn begin(number: u64, period_s: f64) -> f64 {
     number as f64 * period_s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_S: f64 = 1.7e9;
+
+    fn host(number: u32, hosts: u32) -> FleetKnowledge {
+        FleetKnowledge {
+            member: FleetMember { host: format!("host-{number}"), share: 0.05 },
+            reached_s: NOW_S - DAY_S,
+            known: Some(("p.x86_64-4096-never-2".to_owned(), FleetPrior { hosts, ..FleetPrior::default() })),
+        }
+    }
+
+    /// What a host's turn is and what people see of it, some seconds from now.
+    fn at(known: &FleetKnowledge, later_s: f64) -> (Option<HostTurn>, TrialSharing) {
+        let candidates = [
+            Candidate::system("1"),
+            Candidate::new("jemalloc", "1", &[]),
+            Candidate::new("hoard", "1", &[]),
+            Candidate::new("mine", "1", &[]),
+        ];
+        let question = TurnQuestion {
+            candidates: &candidates,
+            is_own: &[false, false, false, true],
+            settings: &Settings::default(),
+            now_s: NOW_S + later_s,
+        };
+        (known.turn(&question), known.sharing(&question))
+    }
+
+    #[test]
+    fn in_each_turn_a_share_of_the_hosts_tries() {
+        let mut tries = 0;
+        for number in 0..100 {
+            for turn in 0..20 {
+                let (turn, sharing) = at(&host(number, 100), f64::from(turn) * TURN_S);
+                let turn = turn.unwrap();
+                let name = [None, Some("jemalloc"), Some("hoard")][turn.candidate.unwrap_or(0)];
+                assert_eq!(sharing.candidate.as_deref(), name, "people see what is decided by");
+                assert_eq!((sharing.in_trial, sharing.hosts), (5, 100));
+                tries += u32::from(turn.candidate.is_some());
+            }
+        }
+        assert!((70..130).contains(&tries), "{tries} of 2000");
+    }
+
+    #[test]
+    fn a_turn_lasts_as_long_as_it_says_and_the_next_is_found() {
+        for number in 0..30 {
+            let (turn, sharing) = at(&host(number, 100), 0.0);
+            let turn = turn.unwrap();
+            assert!(turn.begin_s <= NOW_S && turn.until_s > NOW_S);
+            let last_s = turn.until_s - NOW_S - 1.0;
+            assert_eq!(at(&host(number, 100), last_s).0.unwrap().candidate, turn.candidate);
+            let next = sharing.next.unwrap();
+            let then = at(&host(number, 100), next.at_unix_s - NOW_S);
+            assert_eq!(then.1.candidate, Some(next.candidate));
+            let is_now_or_next = turn.candidate.is_some() || turn.until_s <= next.at_unix_s;
+            assert!(is_now_or_next, "a decision is made anew when the next turn begins");
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_hosts_checks_in_each_week() {
+        let checks = |number: u32, week: u32| {
+            let later_s = f64::from(week) * 7.0 * DAY_S;
+            let known = FleetKnowledge { reached_s: NOW_S + later_s, ..host(number, 200) };
+            at(&known, later_s).0.is_some_and(|turn| turn.checks[1])
+        };
+        let hosts = |week| (0..200).filter(|number| checks(*number, week)).count();
+        let all: usize = (0..10).map(hosts).sum();
+        assert!((60..140).contains(&all), "{all} of 2000");
+    }
+
+    #[test]
+    fn a_host_tries_as_if_it_were_alone_where_nobody_could_try_with_it() {
+        let alone = |known: &FleetKnowledge| {
+            let (turn, sharing) = at(known, 0.0);
+            assert_eq!(turn.is_none(), sharing.alone.is_some());
+            sharing.alone
+        };
+        assert_eq!(alone(&host(1, 100)), None);
+        assert_eq!(alone(&host(1, 1)), Some(AloneReason::NoOtherHost));
+        assert_eq!(alone(&FleetKnowledge { known: None, ..host(1, 9) }), Some(AloneReason::NoStatistics));
+        for reached_s in [0.0, NOW_S - GONE_S - 1.0, NOW_S + 2.0 * DAY_S] {
+            let gone = FleetKnowledge { reached_s, ..host(1, 100) };
+            assert_eq!(alone(&gone), Some(AloneReason::FleetGone), "{reached_s}");
+        }
+    }
 }

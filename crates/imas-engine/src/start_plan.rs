@@ -66,8 +66,8 @@ pub fn decided(decision: &Decision, begun: Option<(String, f64)>) -> Decided {
     }
 }
 
-/// When the plan may change by time alone, Unix time: the end of the first waiting time between two tests, or of
-/// this host's turn in its fleet; within an hour in any case, since trials grow old.
+/// When the plan may change by time alone, Unix time: the end of the first waiting time between two tests, or
+/// of this host's turn in its fleet; within an hour in any case, since trials grow old.
 #[must_use]
 pub fn valid_until_s(profile: &ProfileView, now_unix_s: f64) -> f64 {
     const HOUR_S: f64 = 3600.0;

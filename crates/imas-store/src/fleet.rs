@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this host has published to its fleet, and the statistics that it received.
 //!
-//! What is published is marked trial by trial, in the transaction that also stores the message. So a message exists
-//! exactly once for each trial, whenever the process is killed. Its file is written afterwards, from the stored
-//! message and always the same, and only then the message is removed.
+//! What is published is marked trial by trial, in the transaction that also stores the message. So a message
+//! exists exactly once for each trial, whenever the process is killed. Its file is written afterwards, from
+//! the stored message and always the same, and only then the message is removed.
 
 use std::collections::BTreeSet;
 
@@ -83,8 +83,8 @@ pub struct FleetMember {
 }
 
 impl Store {
-    /// Begins a boot of that kernel boot id, unless it was begun; `name` is a random one for it. A store that was
-    /// begun anew in the same boot gets another name: its messages are others.
+    /// Begins a boot of that kernel boot id, unless it was begun; `name` is a random one for it. A store that
+    /// was begun anew in the same boot gets another name: its messages are others.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -114,7 +114,8 @@ impl Store {
         Ok(marks.into_iter().filter_map(of).collect())
     }
 
-    /// What was published of the program's residuals under that subject, as JSON. None before the first publication.
+    /// What was published of the program's residuals under that subject, as JSON. None before the first
+    /// publication.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -124,8 +125,8 @@ impl Store {
         Ok(statement.query_row(params![program, subject], |row| row.get(0)).optional()?)
     }
 
-    /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a message
-    /// whose marks were lost would be published a second time.
+    /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a
+    /// message whose marks were lost would be published a second time.
     ///
     /// # Errors
     /// When SQLite returns an error, or a trial was published before: nothing is stored then.
@@ -229,7 +230,8 @@ impl Store {
         Ok(())
     }
 
-    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading alone.
+    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading
+    /// alone.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -259,8 +261,8 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// Forgets the fleet's statistics of a subject, and that anything was published of it: the fleet has forgotten it.
-    /// Returns the programs that had statistics.
+    /// Forgets the fleet's statistics of a subject, and that anything was published of it: the fleet has
+    /// forgotten it. Returns the programs that had statistics.
     ///
     /// # Errors
     /// When SQLite returns an error.

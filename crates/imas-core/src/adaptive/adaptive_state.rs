@@ -14,7 +14,8 @@ use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, ju
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
 
-/// In a fleet a candidate is compared with the `system` of its own turn: with none that began so much earlier.
+/// In a fleet a candidate is compared with the `system` of its own turn: with none that began so much
+/// earlier.
 const PAIR_S: f64 = 3600.0;
 
 /// Ratio up to which the number of allocation calls may differ between trials of the same work.
@@ -152,8 +153,8 @@ impl AdaptiveState {
         Some(Due { at_s: due.at_s.max(watch_at_s), is_now: due.is_now && self.now_s >= watch_at_s, ..due })
     }
 
-    /// The trial of this host's turn. A candidate that was tried gets its `system` in any case: without it the
-    /// trial would show nothing.
+    /// The trial of this host's turn. A candidate that was tried gets its `system` in any case: without it
+    /// the trial would show nothing.
     fn next_of_turn(&self, turn: &HostTurn, judgement: &Judgement) -> Option<usize> {
         let (system, begun) = (self.board.system, &self.board.in_round);
         if !begun.is_empty() && !begun.contains(&system) {
@@ -171,7 +172,8 @@ impl AdaptiveState {
         turn.candidate.filter(|&i| is_first(i) && self.may_try(i, judgement))
     }
 
-    /// Whether the host may try what the fleet lacks. Its own trials win over what the fleet would like to know.
+    /// Whether the host may try what the fleet lacks. Its own trials win over what the fleet would like to
+    /// know.
     fn may_try(&self, i: usize, judgement: &Judgement) -> bool {
         let is_out = match judgement.standings[i].status {
             Status::Void | Status::Ineligible | Status::Left | Status::Regressed => true,

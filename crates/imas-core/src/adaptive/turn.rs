@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trials of one host where a fleet shares them out (docs/decisions/0032-a-fleet-learns-together.md).
 //!
-//! In its turn a host tries one candidate once, and then `system`, with which it is compared. `system` may follow at
-//! any time: it is safe, so a program that starts once a day yields pairs as well.
+//! In its turn a host tries one candidate once, and then `system`, with which it is compared. `system` may
+//! follow at any time: it is safe, so a program that starts once a day yields pairs as well.
 
 /// Which trials are this host's.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -15,7 +15,8 @@ pub struct HostTurn {
     pub until_s: f64,
     /// By candidate: no other host knows it, so this host tries it as if it were alone.
     pub is_own: Vec<bool>,
-    /// By candidate: this host checks it in the present period, if it is the pick by the fleet's figures alone.
+    /// By candidate: this host checks it in the present period, if it is the pick by the fleet's figures
+    /// alone.
     pub checks: Vec<bool>,
     /// When the present period of checks began.
     pub checks_begin_s: f64,

@@ -46,8 +46,8 @@ pub(crate) struct Unpublished {
     pub(crate) messages: Vec<Aggregate>,
 }
 
-/// What the evidence has beyond what was published. `candidates` are those that the evidence numbers; only those that
-/// other hosts know by `is_known` are published.
+/// What the evidence has beyond what was published. `candidates` are those that the evidence numbers; only
+/// those that other hosts know by `is_known` are published.
 pub(crate) fn unpublished(
     about: About<'_>,
     evidence: &HostEvidence,
@@ -79,8 +79,8 @@ pub(crate) fn unpublished(
     Unpublished { marks: new.into_iter().map(mark).collect(), residual, messages }
 }
 
-/// The first message of a program: this host runs it. Of how many hosts figures may be false follows from how many
-/// there are, so each publishes that it is there before it has figures.
+/// The first message of a program: this host runs it. Of how many hosts figures may be false follows from how
+/// many there are, so each publishes that it is there before it has figures.
 pub(crate) fn announcement(about: About<'_>) -> Aggregate {
     message(about, BTreeMap::new())
 }
@@ -137,8 +137,8 @@ impl PublishedResidual {
         Self { xx: sums.xx, yy: sums.yy, xy: sums.xy, freedom }
     }
 
-    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and after
-    /// trials have expired all of it does.
+    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and
+    /// after trials have expired all of it does.
     fn beyond(self, published: Self) -> (Moments, f64) {
         let freedom = self.freedom - published.freedom;
         if freedom <= 0.0 {

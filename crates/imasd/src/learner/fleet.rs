@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the learner publishes to a fleet, and the statistics that it receives. It reads and writes the store alone; the
-//! files are those of [`crate::fleet`].
+//! What the learner publishes to a fleet, and the statistics that it receives. It reads and writes the store
+//! alone; the files are those of [`crate::fleet`].
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -21,7 +21,8 @@ use crate::fleet::program::FleetProgram;
 use crate::fleet::settings::FleetSettings;
 use crate::program_table::TrackedProgram;
 
-/// A round to which nothing is added any more is published after this time, seconds, though it is not complete.
+/// A round to which nothing is added any more is published after this time, seconds, though it is not
+/// complete.
 const WAIT_S: f64 = 300.0;
 /// That the fleet was reached is stored at most so often, seconds.
 const NOTE_S: f64 = 3600.0;
@@ -78,8 +79,8 @@ impl Learner {
         std::mem::take(&mut self.fleet_events)
     }
 
-    /// The machine's CPUs or page settings may be others by now: whether they are. Its programs are others to the
-    /// fleet then.
+    /// The machine's CPUs or page settings may be others by now: whether they are. Its programs are others to
+    /// the fleet then.
     pub(crate) fn renew_environment(&mut self) -> bool {
         let now = environment(self.parts.conditions.cpus);
         let Some(fleet) = self.fleet.as_mut().filter(|fleet| fleet.environment != now) else { return false };
@@ -93,8 +94,8 @@ impl Learner {
         self.programs.all().filter_map(subject).collect()
     }
 
-    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them alone on
-    /// this host, so it decides nothing on others.
+    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them
+    /// alone on this host, so it decides nothing on others.
     pub(super) fn fleet_program(&self, known: &TrackedProgram, build_id: &str) -> Option<FleetProgram> {
         let fleet = self.fleet.as_ref().filter(|_| known.program.domain.is_everybodys())?;
         let key = program_key(self.parts.store.get(), &known.program, known.executable?, build_id)?;
@@ -118,8 +119,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Stores what is to be published of the program: what its trials show beyond what was published, and at first
-    /// that this host runs it.
+    /// Stores what is to be published of the program: what its trials show beyond what was published, and at
+    /// first that this host runs it.
     pub(super) fn publish_evidence(&mut self, id: RowId, state: &ProgramState) -> Result<()> {
         let (Some(fleet), Some(known)) = (&mut self.fleet, self.programs.get(id)) else { return Ok(()) };
         let Some(program) = known.fleet.as_ref().filter(|_| known.unfit.is_none()) else { return Ok(()) };
@@ -181,7 +182,8 @@ impl Learner {
         self.stored(dropped).unwrap_or(0)
     }
 
-    /// Statistics of the fleet: the programs of their subject are judged by them from now on. Whether they are new.
+    /// Statistics of the fleet: the programs of their subject are judged by them from now on. Whether they
+    /// are new.
     pub(crate) fn receive_statistics(&mut self, statistics: &FleetStatistics) -> bool {
         let subject = statistics.subject();
         let is_it = |known: &&TrackedProgram| known.fleet.as_ref().is_some_and(|it| it.subject == subject);
@@ -203,8 +205,8 @@ impl Learner {
         !ids.is_empty()
     }
 
-    /// The fleet has no statistics of a subject any more: its programs are judged without, and announced again. How
-    /// many they are.
+    /// The fleet has no statistics of a subject any more: its programs are judged without, and announced
+    /// again. How many they are.
     pub(crate) fn forget_statistics(&mut self, subject: &str) -> u64 {
         let forgotten = self.parts.store.get().forget_statistics(subject);
         let ids = self.stored(forgotten).unwrap_or_default();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files through which imasd and the agent of the fleet exchange messages and statistics (docs/decisions/0032).
-//! imasd itself listens to no network. It works as without a fleet while the folder cannot be used.
+//! The files through which imasd and the agent of the fleet exchange messages and statistics
+//! (docs/decisions/0032). imasd itself listens to no network. It works as without a fleet while the folder
+//! cannot be used.
 //!
 //! ```text
 //! learner --stored messages--> Mailbox --outbox/--> agent
@@ -200,8 +201,8 @@ impl Mailbox {
         self.wanted = Some(named);
     }
 
-    /// Writes messages. Each is removed from the store after its file is on disk; a message that is written twice
-    /// is the same file.
+    /// Writes messages. Each is removed from the store after its file is on disk; a message that is written
+    /// twice is the same file.
     fn send(&mut self, learner: &mut Learner) {
         loop {
             let messages = learner.messages(MOST_MESSAGES);

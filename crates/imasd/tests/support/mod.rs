@@ -407,8 +407,8 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// The trial of that number as if it had been made an hour ago, in which the candidate needed that share of what the
-/// program needs.
+/// The trial of that number as if it had been made an hour ago, in which the candidate needed that share of
+/// what the program needs.
 pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRecord {
     let wobble = 1.0 + 0.002 * (number % 3) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
