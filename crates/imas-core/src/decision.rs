@@ -146,10 +146,10 @@ fn adaptively(
     )];
     let pick = judgement.pick;
     if pick == known.board.system {
-        evidence.extend(runner_up(profile, &judgement));
+        evidence.extend(runner_up(profile, known, &judgement));
         return Decision::system(Reason::NothingProven, evidence);
     }
-    evidence.push(gains(name(pick), &judgement.standings[pick]));
+    evidence.push(gains(name(pick), &judgement.standings[pick], hosts_of(known, pick)));
     evidence.extend(left_the_set(&profile.candidates[pick]));
     let reason = match (known.settings.objective, weight.w) {
         (Objective::Cpu, _) => Reason::FastestWanted,
@@ -163,12 +163,18 @@ fn adaptively(
 }
 
 /// The best of those that were not proven better.
-fn runner_up(profile: &ProfileView, judgement: &Judgement) -> Option<Evidence> {
+fn runner_up(profile: &ProfileView, known: &AdaptiveState, judgement: &Judgement) -> Option<Evidence> {
     let is_out = |s: &Standing| matches!(s.status, Status::Ineligible | Status::Left);
-    let known = |(_, s): &(usize, &Standing)| s.rounds > 0 && !is_out(s) && s.within > 0.0;
-    let standings = judgement.standings.iter().enumerate().filter(known);
+    let has_figures = |(_, s): &(usize, &Standing)| s.rounds > 0 && !is_out(s) && s.within > 0.0;
+    let standings = judgement.standings.iter().enumerate().filter(has_figures);
     let (best, standing) = standings.max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
-    Some(gains(&profile.candidates[best].name, standing))
+    Some(gains(&profile.candidates[best].name, standing, hosts_of(known, best)))
+}
+
+/// Other hosts whose figures of the candidate count: one of each group.
+fn hosts_of(known: &AdaptiveState, i: usize) -> usize {
+    let fleet = known.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
+    fleet.map_or(0, |candidate| candidate.groups.len())
 }
 
 /// The reason for a candidate that is in no list of tested ones.
@@ -178,7 +184,7 @@ fn left_the_set(view: &CandidateView) -> Option<Evidence> {
 }
 
 /// What a candidate gains over `system`, in words.
-fn gains(name: &str, standing: &Standing) -> Evidence {
+fn gains(name: &str, standing: &Standing, hosts: usize) -> Evidence {
     let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
     let of = |difference: f64| format!("{:+.1} %", more(difference) * 100.0);
     let text = format!(
@@ -190,9 +196,9 @@ fn gains(name: &str, standing: &Standing) -> Evidence {
         counted(*rounds, "round"),
         // The interval of both together may reach across 0 all the same.
         match proof {
-            Some(Proof::Memory) => ", proven by its memory",
-            Some(Proof::Fleet) => ", proven by other hosts of the fleet",
-            Some(Proof::Score) | None => "",
+            Some(Proof::Memory) => ", proven by its memory".to_owned(),
+            Some(Proof::Fleet) => format!(", proven by {} of the fleet", counted(hosts, "host")),
+            Some(Proof::Score) | None => String::new(),
         }
     );
     Evidence::new(name, text)

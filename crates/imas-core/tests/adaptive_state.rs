@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::adaptive::{AdaptiveState, Expired, Proof, Role, Settings, Status};
+use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
@@ -24,6 +24,7 @@ struct Life {
     build_id: &'static str,
     machine: &'static str,
     fleet: Option<FleetPrior>,
+    turn: Option<HostTurn>,
     retest_s: f64,
     now_s: f64,
 }
@@ -41,6 +42,7 @@ impl Life {
             build_id: "b1",
             machine: HERE,
             fleet: None,
+            turn: None,
             retest_s: 0.0,
             now_s: 1e9,
         }
@@ -104,13 +106,17 @@ impl Life {
     }
 
     fn known(&self) -> AdaptiveState {
-        self.judged(|history| AdaptiveState::new(history, &[Role::Tested; 3], &Settings::default()))
+        let roles = vec![Role::Tested; self.candidates.len()];
+        let mut known = self.judged(|history| AdaptiveState::new(history, &roles, &Settings::default()));
+        known.turn.clone_from(&self.turn);
+        known
     }
 
     /// What the next start gets on an idle machine.
     fn decision(&self) -> Decision {
         let policy = Policy::Adaptive(Settings::default());
-        let profile = self.judged(|history| ProfileView::under(history, &policy));
+        let mut profile = self.judged(|history| ProfileView::under(history, &policy));
+        profile.adaptive.as_mut().unwrap().turn = self.turn.clone();
         decide(&profile, &Conditions::default())
     }
 
@@ -308,14 +314,15 @@ fn fleet(lean: f64) -> FleetPrior {
 fn a_new_host_starts_on_what_the_fleet_proved() {
     let mut life = Life::new();
     life.fleet = Some(fleet(-0.22));
+    life.turn = Some(HostTurn::default());
     let judged = life.known().judge(W);
     assert_eq!((judged.pick, judged.next), (1, None), "{judged:?}");
     assert_eq!(judged.standings[1].proof, Some(Proof::Fleet));
     assert_eq!(judged.standings[2].status, Status::Worse);
     let decision = life.decision();
     assert_eq!((decision.candidate.as_str(), decision.trial), ("lean", false), "{}", decision.text());
-    assert!(decision.text().contains("proven by other hosts of the fleet"), "{}", decision.text());
-    life.fleet = None;
+    assert!(decision.text().contains("proven by 12 hosts of the fleet"), "{}", decision.text());
+    (life.fleet, life.turn) = (None, None);
     assert!(life.decision().trial, "on its own it has to try");
 }
 
@@ -358,4 +365,136 @@ fn a_candidate_that_crashed_on_three_hosts_is_used_on_none() {
     fleet.candidates[0].crashed_groups = 9;
     life.candidates[1].version = "2".to_owned();
     assert_eq!(fleet.quarantines(&life.candidates[1]), None, "an upgrade ends it");
+}
+
+/// A host of a fleet in which the question is still open.
+fn in_open_fleet() -> Life {
+    let mut life = Life::new();
+    let mut known = fleet(-0.22);
+    known.candidates.iter_mut().for_each(|candidate| candidate.groups.truncate(2));
+    life.fleet = Some(known);
+    life
+}
+
+impl Life {
+    /// From now on it is this host's turn for that candidate.
+    fn begin_turn(&mut self, candidate: Option<usize>) {
+        self.turn = Some(HostTurn { candidate, begin_s: self.now_s, ..HostTurn::default() });
+    }
+}
+
+#[test]
+fn in_its_turn_a_host_makes_one_pair() {
+    let mut life = in_open_fleet();
+    assert!(life.next().is_some(), "the question is open");
+    life.begin_turn(None);
+    assert_eq!(life.next(), None, "others have their turn");
+    life.begin_turn(Some(2));
+    assert_eq!(life.next(), Some(2));
+    assert_eq!(life.decision().candidate, "fat");
+    life.trial(2, 130.0);
+    assert_eq!(life.next(), Some(0), "system beside it");
+    life.begin_turn(None);
+    life.now_s += DAY_S;
+    assert_eq!(life.next(), Some(0), "a pair is completed after the turn, too");
+    life.trial(0, 100.0);
+    assert_eq!(life.next(), None);
+    life.begin_turn(Some(1));
+    assert_eq!(life.next(), Some(1));
+    life.trial(1, 80.0);
+    life.trial(0, 100.0);
+    assert_eq!(life.next(), None, "once a turn");
+    life.now_s += 600.0;
+    life.begin_turn(Some(1));
+    assert_eq!(life.next(), Some(1), "and once in the next");
+}
+
+#[test]
+fn each_turn_is_compared_with_its_own_system() {
+    let mut life = in_open_fleet();
+    life.begin_turn(Some(2));
+    [(2, 130.0), (0, 100.0)].into_iter().for_each(|(i, size)| life.trial(i, size));
+    life.now_s += DAY_S;
+    life.trial(1, 160.0);
+    assert_eq!(life.next(), Some(0), "that of yesterday does not count");
+    life.trial(0, 200.0);
+    let board = life.known().board;
+    assert!((board.pairs[1].mean_y - 0.8_f64.ln()).abs() < 0.02, "{:?}", board.pairs[1]);
+    assert_eq!((board.rounds, board.pairs[2].count), (2, 1));
+}
+
+#[test]
+fn what_no_other_host_knows_a_host_tries_by_itself() {
+    let mut life = in_open_fleet();
+    life.candidates.push(Candidate::new("mine", "1", &[]));
+    life.begin_turn(None);
+    assert_eq!(life.next(), None);
+    life.turn.as_mut().unwrap().is_own = vec![false, false, false, true];
+    assert_eq!(life.next(), Some(3));
+    life.trial(3, 120.0);
+    assert_eq!(life.next(), Some(0));
+}
+
+#[test]
+fn what_is_bad_here_is_not_tried_for_others() {
+    let mut life = in_open_fleet();
+    for _ in 0..3 {
+        [(2, 200.0), (0, 100.0)].into_iter().for_each(|(i, size)| life.trial(i, size));
+    }
+    life.now_s += 600.0;
+    life.begin_turn(Some(2));
+    let judged = life.known().judge(W);
+    assert_eq!((judged.standings[2].status, judged.next), (Status::Worse, None));
+}
+
+#[test]
+fn replicas_make_the_pair_at_the_same_time() {
+    let mut life = in_open_fleet();
+    life.begin_turn(Some(1));
+    let mut pair = life.known().side_by_side(W, &[], 8);
+    pair.sort_unstable();
+    assert_eq!(pair, [0, 1], "one pair, however many replicas");
+    assert!(life.known().side_by_side(W, &[], 1).is_empty());
+    assert!(life.known().side_by_side(W, &[1], 7).is_empty(), "it runs already");
+    life.begin_turn(None);
+    assert!(life.known().side_by_side(W, &[], 8).is_empty());
+}
+
+#[test]
+fn what_the_fleet_alone_proved_is_checked_by_few() {
+    let mut life = Life::new();
+    life.fleet = Some(fleet(-0.22));
+    life.turn = Some(HostTurn { checks_begin_s: life.now_s, ..HostTurn::default() });
+    life.now_s += 60.0;
+    assert_eq!((life.pick(), life.next()), (1, None), "others check it");
+    life.turn.as_mut().unwrap().checks = vec![false, true, false];
+    for _ in 0..2 {
+        let next = life.next().unwrap();
+        life.trial(next, [100.0, 80.0][next]);
+    }
+    assert_eq!((life.pick(), life.next()), (1, None), "once in a period");
+    life.now_s += 8.0 * DAY_S;
+    life.turn.as_mut().unwrap().checks = vec![];
+    assert_eq!(life.next(), None, "others check it now");
+    life.turn.as_mut().unwrap().checks = vec![true; 3];
+    life.turn.as_mut().unwrap().checks_begin_s = life.now_s;
+    life.now_s += 60.0;
+    for _ in 0..2 {
+        let next = life.next().unwrap();
+        life.trial(next, [100.0, 140.0][next]);
+    }
+    assert!(life.next().is_some(), "worse: the next looks follow without delay");
+    let mut alone = Life::new();
+    alone.fleet = Some(fleet(-0.22));
+    assert!(alone.next().is_some(), "the fleet is gone: it checks by itself");
+}
+
+#[test]
+fn what_a_host_proved_itself_it_checks_each_week_itself() {
+    let mut life = Life::settled();
+    life.fleet = Some(fleet(-0.22));
+    life.turn = Some(HostTurn::default());
+    assert_eq!(life.next(), None);
+    life.look(80.0);
+    assert_eq!(life.next(), None);
 }

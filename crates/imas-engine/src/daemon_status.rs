@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use imas_fleet::AgentRecord;
 use imas_linux::process;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,8 @@ pub struct DaemonCounters {
     pub fleet_received: u64,
     /// Statistics of the fleet refused: not readable, or not of the program and machine that they were for.
     pub fleet_refused: u64,
+    /// Programs whose statistics were dropped, since the fleet has none of them any more.
+    pub fleet_forgotten: u64,
 }
 
 impl DaemonCounters {
@@ -100,6 +103,7 @@ impl std::ops::Add for DaemonCounters {
             fleet_dropped: self.fleet_dropped + other.fleet_dropped,
             fleet_received: self.fleet_received + other.fleet_received,
             fleet_refused: self.fleet_refused + other.fleet_refused,
+            fleet_forgotten: self.fleet_forgotten + other.fleet_forgotten,
         }
     }
 }
@@ -160,10 +164,20 @@ pub struct FleetState {
     pub unwritten: usize,
     /// Programs of which the fleet is asked.
     pub wanted: usize,
+    /// Whether the agent runs and is connected with the fleet.
+    pub connected: bool,
     /// Why the exchange folder cannot be used, if so.
     pub trouble: Option<String>,
-    /// What the agent says of itself, if it says anything.
+    /// The agent's record of itself, if it has written one.
     pub agent: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl FleetState {
+    /// The agent's record; None where there is none, or it is not one that an agent writes.
+    #[must_use]
+    pub fn agent_record(&self) -> Option<AgentRecord> {
+        serde_json::from_value(serde_json::Value::Object(self.agent.clone()?)).ok()
+    }
 }
 
 impl DaemonStatus {
@@ -251,7 +265,7 @@ mod tests {
         let expected = "config counters emergency events fleet flights_watched ineligible pid programs retest_s schema \
                         start_ticks store trials_offered trials_running version";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 21);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 22);
     }
 
     #[test]

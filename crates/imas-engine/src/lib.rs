@@ -8,6 +8,7 @@
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`fleet_key`]: what a program and this machine are to a fleet
+//! - [`fleet_turn`]: which trials are this host's, where a fleet shares them out
 //! - [`seconds`]: the range of a configured duration
 //! - [`difference`]: how a file changes, as `diff -u` prints it
 //! - [`exclusions`]: programs that nobody is to change unasked
@@ -34,6 +35,7 @@ pub mod difference;
 pub mod exclusions;
 pub mod flags;
 pub mod fleet_key;
+pub mod fleet_turn;
 pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;

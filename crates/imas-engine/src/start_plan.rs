@@ -66,14 +66,16 @@ pub fn decided(decision: &Decision, begun: Option<(String, f64)>) -> Decided {
     }
 }
 
-/// When the plan may change by time alone, Unix time: the end of the first waiting time between two tests;
-/// within an hour in any case, since trials grow old.
+/// When the plan may change by time alone, Unix time: the end of the first waiting time between two tests, or
+/// of this host's turn in its fleet; within an hour in any case, since trials grow old.
 #[must_use]
 pub fn valid_until_s(profile: &ProfileView, now_unix_s: f64) -> f64 {
     const HOUR_S: f64 = 3600.0;
     let waits = profile.candidates.iter().filter(|view| view.is_usable());
     let ends =
         waits.filter_map(|view| view.summary.last_trial_s()).map(|last_s| last_s + profile.limits.retest_s);
+    let turn = profile.adaptive.as_ref().and_then(|adaptive| adaptive.turn.as_ref());
+    let ends = ends.chain(turn.map(|turn| turn.until_s));
     ends.filter(|end_s| *end_s > now_unix_s).fold(now_unix_s + HOUR_S, f64::min)
 }
 

@@ -7,12 +7,12 @@ use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::known_of;
-use imas_core::{Candidate, FleetPrior, History, ProfileView, TrialRecord};
-use imas_fleet::FleetStatistics;
+use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
+use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
 
 /// What the store, the catalogue and the machine say about one program.
 #[derive(Debug)]
@@ -27,8 +27,10 @@ pub struct ProgramState {
     pinned: Option<String>,
     excluded: bool,
     unblocked_at: BTreeMap<String, f64>,
-    /// What other hosts measured, where imasd takes part in a fleet that knows the program.
-    fleet: Option<FleetPrior>,
+    /// What this host has of its fleet about the program.
+    fleet: Option<FleetKnowledge>,
+    /// By candidate: whether no other host knows it.
+    is_own: Vec<bool>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
     pub machine: String,
 }
@@ -51,11 +53,14 @@ impl ProgramState {
             &known_of(&records, build_id),
             is_service(&records, build_id),
         );
+        let is_own =
+            |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
         Ok(Self {
+            is_own: candidates.iter().map(is_own).collect(),
             records,
             candidates,
             pinned,
-            fleet: fleet_prior(store, &program)?,
+            fleet: FleetKnowledge::read(store, &program)?,
             excluded: store.is_excluded(&program.path, &program.detail)?,
             unblocked_at: store.unblocked(program.id)?,
             build_id: build_id.to_owned(),
@@ -67,7 +72,22 @@ impl ProgramState {
     /// The profile at `now_unix_s`, in seconds since 1970.
     #[must_use]
     pub fn profile(&self, policy: &Policy, limits: Limits, now_unix_s: f64) -> ProfileView {
-        ProfileView::under(&self.history(limits, now_unix_s), policy)
+        let mut profile = ProfileView::under(&self.history(limits, now_unix_s), policy);
+        if let (Some(fleet), Some(adaptive)) = (&self.fleet, &mut profile.adaptive) {
+            adaptive.turn = fleet.turn(&self.turn_question(&adaptive.settings, now_unix_s));
+        }
+        profile
+    }
+
+    /// How the fleet shares out the program's trials; None outside a fleet, and under a policy without one.
+    #[must_use]
+    pub fn sharing(&self, policy: &Policy, now_unix_s: f64) -> Option<TrialSharing> {
+        let Policy::Adaptive(settings) = policy else { return None };
+        Some(self.fleet.as_ref()?.sharing(&self.turn_question(settings, now_unix_s)))
+    }
+
+    fn turn_question<'a>(&'a self, settings: &'a Settings, now_s: f64) -> TurnQuestion<'a> {
+        TurnQuestion { candidates: &self.candidates, is_own: &self.is_own, settings, now_s }
     }
 
     /// What its trials show, trial by trial, as [`host_evidence`].
@@ -99,15 +119,7 @@ impl ProgramState {
             limits,
             now_unix_s,
             machine: &self.machine,
-            fleet: self.fleet.as_ref(),
+            fleet: self.fleet.as_ref().and_then(FleetKnowledge::prior),
         }
     }
-}
-
-/// The statistics of the fleet on the program, as imasd has stored them: `imas` explains by the same.
-fn fleet_prior(store: &Store, program: &StoredProgram) -> Result<Option<FleetPrior>, StoreError> {
-    let stored = store.statistics(program.id)?;
-    let read = stored
-        .and_then(|stored| FleetStatistics::read_of(&stored.subject, stored.statistics.as_bytes()).ok());
-    Ok(read.map(|statistics| imas_fleet::prior(&statistics)))
 }

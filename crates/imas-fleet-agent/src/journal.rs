@@ -3,13 +3,15 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use imas_fleet::AgentRecord;
 use imas_report::message;
 
 /// How often changed counters are written.
 const WRITE: Duration = Duration::from_secs(1);
+/// How often they are written in any case: imasd sees by the file's age whether the agent runs.
+const WRITE_AGAIN: Duration = Duration::from_secs(60);
 
 /// The counters.
 #[derive(Clone, Debug)]
@@ -50,14 +52,16 @@ impl AgentJournal {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes the counters each second in which they changed.
+    /// Writes the counters each second in which they changed, and each minute.
     pub async fn keep_written(&self) {
-        let mut written = None;
+        let mut written: Option<(AgentRecord, Instant)> = None;
         loop {
             let now = self.now();
-            if written.as_ref() != Some(&now) {
+            let is_written =
+                |(record, at): &(AgentRecord, Instant)| *record == now && at.elapsed() < WRITE_AGAIN;
+            if !written.as_ref().is_some_and(is_written) {
                 self.write();
-                written = Some(now);
+                written = Some((now, Instant::now()));
             }
             tokio::time::sleep(WRITE).await;
         }

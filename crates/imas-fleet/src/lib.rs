@@ -38,5 +38,5 @@ pub use merge::{FleetMergeError, MergeCounts, merge};
 pub use payload::BadPayload;
 pub use prior::prior;
 pub use record::AgentRecord;
-pub use share::{Lack, TrialTurn, trial_of};
+pub use share::{Lack, TrialTurn, hosts_in_trial, trial_of};
 pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};

@@ -53,14 +53,23 @@ pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> 
     best.map(|lack| lack.candidate.as_str())
 }
 
+/// How many hosts are in a trial of the program in one epoch, on average.
+pub fn hosts_in_trial(turn: &TrialTurn<'_>, lacks: &[Lack]) -> f64 {
+    let need: f64 = lacks.iter().map(|lack| f64::from(lack.need)).sum();
+    if need > 0.0 && turn.share > 0.0 { in_trial(turn, need) } else { 0.0 }
+}
+
+fn in_trial(turn: &TrialTurn<'_>, need: f64) -> f64 {
+    (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS)
+}
+
 /// Chance that one of the hosts that are heard of it tries the candidate now: as many hosts as may be in a trial, but no
 /// more than are needed, and of these the candidate's part.
 fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
     if turn.share <= 0.0 || turn.hosts <= 1 {
         return if turn.share > 0.0 { 1.0 } else { 0.0 };
     }
-    let in_trial = (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS);
-    in_trial * f64::from(lack.need) / need / f64::from(turn.hosts.min(HEARD))
+    in_trial(turn, need) * f64::from(lack.need) / need / f64::from(turn.hosts.min(HEARD))
 }
 
 /// A number above 0 and up to 1 by chance, which depends on all of these.
@@ -116,6 +125,16 @@ mod tests {
         }
         let ratio = f64::from(all["jemalloc"]) / f64::from(all["hoard"]);
         assert!((3.4..4.7).contains(&ratio) && !all.contains_key("done"), "{all:?}");
+    }
+
+    #[test]
+    fn as_many_hosts_try_as_is_said() {
+        let lacks = lacks(&[("jemalloc", 80), ("hoard", 80)]);
+        let of = |hosts, lacks: &[Lack]| hosts_in_trial(&turn("a", 0, hosts), lacks);
+        let all: u32 = (0..200).map(|epoch| tried(160, epoch, &lacks).values().sum::<u32>()).sum();
+        assert!((f64::from(all) / 200.0 - of(160, &lacks)).abs() < 1.0, "{all}");
+        assert_eq!([1, 10, 160, 100_000].map(|hosts| of(hosts, &lacks)), [1.0, 1.0, 8.0, 160.0]);
+        assert_eq!(of(160, &[]), 0.0);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! The number of time series is bounded: the programs that gain most have their own, all others together are the
 //! program `other`.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -178,6 +180,9 @@ fn of_daemon(registry: &mut Registry, known: &Known) {
         family.get_or_create(&vec![("event", event)]).inc_by(count);
     }
     registry.register("daemon_events", "What imasd has counted since its start", family);
+    if let Some(state) = &status.fleet {
+        fleet::register(registry, state);
+    }
     if let Some(cpu_s) = daemon.cpu_s {
         total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this host has told the fleet, and what the fleet has told it.
+//! What this host has published to its fleet, and the statistics that it received.
 //!
-//! What was told is marked trial by trial, in the transaction that also stores the message. So a message exists
-//! exactly once for each trial, whenever the process is killed. Its file is written afterwards, from the stored
-//! message and always the same, and only then the message is removed.
+//! What is published is marked trial by trial, in the transaction that also stores the message. So a message
+//! exists exactly once for each trial, whenever the process is killed. Its file is written afterwards, from
+//! the stored message and always the same, and only then the message is removed.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::{RowId, Store, StoreError};
 
-/// What a message says of a trial: a trial that crashed yields no figures, and is a crash.
+/// What a message contains of a trial: a trial that crashed yields no figures, and is a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     /// Its difference to `system`.
@@ -32,7 +32,7 @@ impl MarkKind {
     }
 }
 
-/// Evidence of one program that is to be told.
+/// Evidence of one program that is to be published.
 #[derive(Debug, Clone, Copy)]
 pub struct Publication<'a> {
     /// The program.
@@ -41,7 +41,7 @@ pub struct Publication<'a> {
     pub subject: &'a str,
     /// Ids of the trials that the messages contain.
     pub marks: &'a [(String, MarkKind)],
-    /// What was told of the residuals, this publication included, as JSON.
+    /// What is published of the residuals, this publication included, as JSON.
     pub residual: &'a str,
     /// The messages, without boot and number.
     pub messages: &'a [String],
@@ -64,7 +64,7 @@ pub struct StoredMessage {
     pub message: String,
 }
 
-/// What the fleet said of a program.
+/// Statistics of the fleet about a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredStatistics {
     /// What the program was to the fleet then.
@@ -83,8 +83,8 @@ pub struct FleetMember {
 }
 
 impl Store {
-    /// Begins a boot of that kernel boot id, unless it was begun; `name` is a random one for it. A store that was
-    /// begun anew in the same boot gets another name: its messages are others.
+    /// Begins a boot of that kernel boot id, unless it was begun; `name` is a random one for it. A store that
+    /// was begun anew in the same boot gets another name: its messages are others.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -97,12 +97,12 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// The trials of the program that were told, and what of them.
+    /// The trials of the program that were published, and what of them.
     ///
     /// # Errors
     /// When SQLite returns an error.
-    pub fn told(&self, program: RowId) -> Result<BTreeSet<(String, MarkKind)>, StoreError> {
-        let sql = "SELECT trial_id, kind FROM fleet_told JOIN trial ON trial.id = fleet_told.trial
+    pub fn published_marks(&self, program: RowId) -> Result<BTreeSet<(String, MarkKind)>, StoreError> {
+        let sql = "SELECT trial_id, kind FROM fleet_published JOIN trial ON trial.id = fleet_published.trial
                    WHERE trial.program = ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
         let mark = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
@@ -114,21 +114,22 @@ impl Store {
         Ok(marks.into_iter().filter_map(of).collect())
     }
 
-    /// What was told of the program's residuals under that subject, as JSON.
+    /// What was published of the program's residuals under that subject, as JSON. None before the first
+    /// publication.
     ///
     /// # Errors
     /// When SQLite returns an error.
-    pub fn told_residual(&self, program: RowId, subject: &str) -> Result<Option<String>, StoreError> {
+    pub fn published_residual(&self, program: RowId, subject: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT residual FROM fleet_residual WHERE program = ?1 AND subject = ?2";
         let mut statement = self.connection().prepare_cached(sql)?;
         Ok(statement.query_row(params![program, subject], |row| row.get(0)).optional()?)
     }
 
-    /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a message
-    /// whose marks were lost would be told a second time.
+    /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a
+    /// message whose marks were lost would be published a second time.
     ///
     /// # Errors
-    /// When SQLite returns an error, or a trial was told before: nothing is stored then.
+    /// When SQLite returns an error, or a trial was published before: nothing is stored then.
     pub fn publish(&self, publication: &Publication<'_>) -> Result<(), StoreError> {
         self.connection().pragma_update(None, "synchronous", "full")?;
         let published = self.publish_at_once(publication);
@@ -139,7 +140,7 @@ impl Store {
     fn publish_at_once(&self, publication: &Publication<'_>) -> Result<(), StoreError> {
         let Publication { program, subject, marks, residual, messages, boot_id, now_us } = *publication;
         let transaction = self.connection().unchecked_transaction()?;
-        let mark = "INSERT INTO fleet_told (trial, kind) SELECT id, ?2 FROM trial WHERE trial_id = ?1";
+        let mark = "INSERT INTO fleet_published (trial, kind) SELECT id, ?2 FROM trial WHERE trial_id = ?1";
         for (trial, kind) in marks {
             transaction.prepare_cached(mark)?.execute(params![trial, kind.word()])?;
         }
@@ -207,7 +208,7 @@ impl Store {
         Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
-    /// Forgets what the fleet said of the program as anything but that subject.
+    /// Forgets the fleet's statistics of the program as anything but that subject.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -217,7 +218,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores what the fleet said of a program, in place of what it said before.
+    /// Stores the fleet's statistics of a program, in place of earlier ones.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -229,7 +230,8 @@ impl Store {
         Ok(())
     }
 
-    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading alone.
+    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading
+    /// alone.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -243,19 +245,60 @@ impl Store {
         Ok(statement.query_row([program], stored).optional()?)
     }
 
-    /// Joins a fleet as that host, or leaves it: what the fleet said is forgotten then.
+    /// Joins a fleet as that host, or leaves it: its statistics are forgotten then.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn set_fleet_member(&self, member: Option<&FleetMember>) -> Result<(), StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
+        let reached_s = self.fleet_reached_s()?;
         transaction.execute("DELETE FROM fleet_member", [])?;
+        let sql = "INSERT INTO fleet_member (host, share, reached_s) VALUES (?1, ?2, ?3)";
         match member {
-            Some(FleetMember { host, share }) => transaction
-                .execute("INSERT INTO fleet_member (host, share) VALUES (?1, ?2)", params![host, share])?,
+            Some(FleetMember { host, share }) => transaction.execute(sql, params![host, share, reached_s])?,
             None => transaction.execute("DELETE FROM fleet_statistics", [])?,
         };
         Ok(transaction.commit()?)
+    }
+
+    /// Forgets the fleet's statistics of a subject, and that anything was published of it: the fleet has
+    /// forgotten it. Returns the programs that had statistics.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn forget_statistics(&self, subject: &str) -> Result<Vec<RowId>, StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        let sql = "DELETE FROM fleet_statistics WHERE subject = ?1 RETURNING program";
+        let programs = transaction
+            .prepare_cached(sql)?
+            .query_map([subject], |row| row.get(0))?
+            .collect::<Result<Vec<RowId>, _>>()?;
+        if !programs.is_empty() {
+            transaction.execute("DELETE FROM fleet_residual WHERE subject = ?1", [subject])?;
+        }
+        transaction.commit()?;
+        Ok(programs)
+    }
+
+    /// The fleet was reached at that time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn note_fleet_reached(&self, at_s: f64) -> Result<(), StoreError> {
+        self.connection().prepare_cached("UPDATE fleet_member SET reached_s = ?1")?.execute([at_s])?;
+        Ok(())
+    }
+
+    /// When the fleet was reached last, in seconds since 1970; 0 where it never was.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn fleet_reached_s(&self) -> Result<f64, StoreError> {
+        if !self.connection().column_exists(Some("main"), "fleet_member", "reached_s")? {
+            return Ok(0.0); // a store of an earlier version that is open for reading alone
+        }
+        let mut statement = self.connection().prepare_cached("SELECT reached_s FROM fleet_member")?;
+        Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0.0))
     }
 
     /// As which host imasd takes part in a fleet.
@@ -263,6 +306,9 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_member(&self) -> Result<Option<FleetMember>, StoreError> {
+        if !self.connection().table_exists(Some("main"), "fleet_member")? {
+            return Ok(None);
+        }
         let mut statement = self.connection().prepare_cached("SELECT host, share FROM fleet_member")?;
         let member = |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)? });
         Ok(statement.query_row([], member).optional()?)
@@ -294,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_told_once() {
+    fn a_trial_is_published_once() {
         let (_folder, store) = temporary();
         let program = with_trials(&store);
         store.begin_fleet_boot("b", "first").unwrap();
@@ -302,9 +348,13 @@ mod tests {
         store.publish(&publication(program, &a, &messages)).unwrap();
         let both = [("b".to_owned(), MarkKind::Void), a[0].clone()];
         assert!(store.publish(&publication(program, &both, &messages)).is_err());
-        assert_eq!(store.told(program).unwrap(), a.into_iter().collect(), "nothing of it is stored");
-        assert_eq!(store.told_residual(program, "s").unwrap().as_deref(), Some("{}"));
-        assert_eq!(store.told_residual(program, "of another build").unwrap(), None);
+        assert_eq!(
+            store.published_marks(program).unwrap(),
+            a.into_iter().collect(),
+            "nothing of it is stored"
+        );
+        assert_eq!(store.published_residual(program, "s").unwrap().as_deref(), Some("{}"));
+        assert_eq!(store.published_residual(program, "of another build").unwrap(), None);
         let stored = store.fleet_messages(9).unwrap();
         let ids: Vec<_> =
             stored.iter().map(|m| (m.place, m.boot.as_str(), m.batch, m.message.as_str())).collect();
@@ -332,19 +382,26 @@ mod tests {
     }
 
     #[test]
-    fn leaving_the_fleet_forgets_what_it_said() {
+    fn leaving_the_fleet_forgets_its_statistics() {
         let (_folder, mut store) = temporary();
         let program = with_trials(&store);
         let member = FleetMember { host: "h".into(), share: 0.05 };
         store.set_fleet_member(Some(&member)).unwrap();
         store.set_fleet_member(Some(&member)).unwrap();
-        let said = StoredStatistics { subject: "s".into(), statistics: "{}".into() };
-        store.set_statistics(program, &said).unwrap();
+        let stored = StoredStatistics { subject: "s".into(), statistics: "{}".into() };
+        store.set_statistics(program, &stored).unwrap();
         assert_eq!(store.fleet_member().unwrap(), Some(member));
-        assert_eq!(store.statistics(program).unwrap(), Some(said.clone()));
+        assert_eq!(store.statistics(program).unwrap(), Some(stored.clone()));
         store.set_fleet_member(None).unwrap();
         assert_eq!((store.fleet_member().unwrap(), store.statistics(program).unwrap()), (None, None));
-        store.set_statistics(program, &said).unwrap();
+        store.set_statistics(program, &stored).unwrap();
+        assert!(store.forget_statistics("of another").unwrap().is_empty());
+        assert_eq!(store.forget_statistics("s").unwrap(), [program]);
+        assert_eq!(
+            (store.statistics(program).unwrap(), store.forget_statistics("s").unwrap()),
+            (None, vec![])
+        );
+        store.set_statistics(program, &stored).unwrap();
         store.forget(program).unwrap();
         assert_eq!(store.statistics(program).unwrap(), None);
     }

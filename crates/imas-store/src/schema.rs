@@ -121,7 +121,7 @@ CREATE TABLE disabled (
 CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
 ";
 
-/// Adds what was told to a fleet, and what the fleet said.
+/// Adds what was published to a fleet, and its statistics.
 const FLEET: &str = "
 -- What was told of a trial; kind: pair, void or crash.
 CREATE TABLE fleet_told (
@@ -167,8 +167,19 @@ CREATE TABLE fleet_member (
 ) STRICT;
 ";
 
+/// Adds when the fleet was reached last: a host of a fleet that is gone tries as if it were alone.
+const FLEET_REACHED: &str = "
+ALTER TABLE fleet_member ADD COLUMN reached_s REAL NOT NULL DEFAULT 0; -- Unix time
+ALTER TABLE fleet_told RENAME TO fleet_published;
+";
+
 fn migrations() -> Migrations<'static> {
-    Migrations::new(vec![M::up(FIRST), M::up(DOMAINS).foreign_key_check(), M::up(FLEET)])
+    Migrations::new(vec![
+        M::up(FIRST),
+        M::up(DOMAINS).foreign_key_check(),
+        M::up(FLEET),
+        M::up(FLEET_REACHED),
+    ])
 }
 
 /// Brings the tables up to date. Foreign keys must be off: with them, replacing a table would delete all rows
@@ -213,6 +224,34 @@ mod tests {
         assert_eq!(store.trials(7).unwrap().len(), 1);
         assert_eq!(store.pinned(7).unwrap().as_deref(), Some("a"));
         assert_eq!((store.fleet_member().unwrap(), store.statistics(7).unwrap()), (None, None));
+    }
+
+    #[test]
+    fn a_store_of_the_first_fleet_keeps_what_was_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let mut old = Connection::open(&path).unwrap();
+        let first = Migrations::new(vec![M::up(FIRST), M::up(DOMAINS), M::up(FLEET)]);
+        first.to_latest(&mut old).unwrap();
+        old.execute_batch(
+            "INSERT INTO program (id, domain, path, detail) VALUES (7, 4294967295, '/bin/x', '');
+             INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, uneventful, sample)
+             VALUES ('t', 7, 'a', 'b', '1', 1.0, 0, '{}');
+             INSERT INTO fleet_told VALUES (1, 'pair');
+             INSERT INTO fleet_member VALUES ('h', 0.05);",
+        )
+        .unwrap();
+        drop(old);
+        let unchanged = crate::Store::open_read_only(&path).unwrap();
+        assert_eq!(unchanged.fleet_member().unwrap().map(|member| member.host).as_deref(), Some("h"));
+        assert_eq!(unchanged.fleet_reached_s().unwrap(), 0.0);
+        let store = crate::Store::open(&path).unwrap();
+        assert_eq!(store.published_marks(7).unwrap().len(), 1);
+        assert_eq!(store.fleet_reached_s().unwrap(), 0.0);
+        store.note_fleet_reached(5.0).unwrap();
+        let member = store.fleet_member().unwrap().unwrap();
+        store.set_fleet_member(Some(&member)).unwrap();
+        assert_eq!(store.fleet_reached_s().unwrap(), 5.0, "imasd was started again");
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! - [`picks`]: the picks by the stored trials, and what they are expected to gain
 //! - [`words`]: where the candidates stand, in words and rows
 //! - [`settled`]: whether the candidate of a program is settled
+//! - [`sharing`]: how a fleet shares out a program's trials, in words
 //! - [`section`]: a program as a part of a page
+//! - [`sharing`]: how a fleet shares out a program's trials, in words
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
 //! - [`when`]: times in words
@@ -27,6 +29,8 @@ pub mod published;
 pub mod runs;
 pub mod section;
 pub mod settled;
+pub mod sharing;
+pub mod sharing;
 pub mod under_way;
 pub mod when;
 pub mod words;

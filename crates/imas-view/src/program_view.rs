@@ -7,10 +7,12 @@ use imas_core::decision::Decision;
 use imas_core::{ProfileView, Reason};
 use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
+use imas_engine::fleet_turn::TrialSharing;
 use imas_engine::inspect;
 use imas_engine::start_plan::untouched;
 use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
@@ -33,6 +35,8 @@ pub struct ProgramView {
     pub judgement: Option<Judgement>,
     /// Of CPU in the score, by the machine's state or the user's word.
     pub weight: f64,
+    /// How the fleet shares out its trials, where imasd takes part in one.
+    pub sharing: Option<TrialSharing>,
     /// Nothing may be preloaded into the program as it is on disk now.
     pub unfit: bool,
 }
@@ -91,5 +95,16 @@ pub fn state_where(
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
     let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
-    Ok(ProgramView { known, profile, decision, under_way, judgement, weight, unfit: unfit.is_some() })
+    let policy = context.config.policy(rules, &known.program.path, &known.program.detail);
+    let sharing = known.sharing(&policy, now_unix_s()).filter(|_| unfit.is_none());
+    Ok(ProgramView {
+        known,
+        profile,
+        decision,
+        under_way,
+        judgement,
+        weight,
+        sharing,
+        unfit: unfit.is_some(),
+    })
 }

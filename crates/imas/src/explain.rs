@@ -55,6 +55,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "picks": picks::names_json(&all),
             "expected_gain": picks::gains_json(&all),
             "looked_at_again": again(&state),
+            "sharing": state.sharing,
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
@@ -77,6 +78,9 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     }
     if let Some(confidence) = confidence(state) {
         writeln!(text, "  confidence: {confidence}")?;
+    }
+    if let Some(sharing) = &state.sharing {
+        writeln!(text, "  fleet: {}", imas_view::sharing::words(sharing))?;
     }
     if let Some(undo) = undo(state, context) {
         writeln!(text, "  to change it: {undo}")?;

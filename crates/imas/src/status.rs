@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
+mod fleet;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
+use imas_engine::fleet_turn::TrialSharing;
 use imas_linux::clock::now_unix_s;
 use imas_linux::process;
 use imas_store::Store;
@@ -19,6 +22,7 @@ use crate::cli::{RulesArgs, StatusArgs};
 use crate::context::Context;
 use crate::output;
 use crate::watch::WatchRecord;
+use imas_view::sharing;
 use imas_view::when::when;
 
 /// Exit status for "the daemon does not run".
@@ -39,6 +43,8 @@ struct Line {
     /// Those of them under which it hung.
     hung: Vec<String>,
     reason: String,
+    /// How the fleet shares out its trials, where imasd takes part in one.
+    sharing: Option<TrialSharing>,
 }
 
 impl Line {
@@ -104,6 +110,7 @@ fn lines(
                 .collect(),
             quarantined: quarantined.map(|view| view.name.clone()).collect(),
             reason: state.decision.reason.id().to_owned(),
+            sharing: state.sharing,
         });
     }
     Ok(lines)
@@ -194,18 +201,23 @@ fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 fn program_table(programs: &[Line]) -> String {
+    let is_in_fleet = programs.iter().any(|line| line.sharing.is_some());
     let rows = programs.iter().map(|line| {
         let trial = line.trial.as_ref().map(|trial| format!("trial of {trial}"));
-        vec![
+        let mut row = vec![
             line.number.to_string(),
             line.program.clone(),
             line.trials.to_string(),
             line.next.clone(),
             trial.unwrap_or_default(),
             line.quarantined.iter().map(|name| line.remark(name)).collect::<Vec<_>>().join(", "),
-        ]
+        ];
+        row.extend(is_in_fleet.then(|| line.sharing.as_ref().map_or_else(String::new, sharing::short)));
+        row
     });
-    table(&["number", "program", "trials", "starts under", "on offer", "quarantined"], rows.collect())
+    let mut head = vec!["number", "program", "trials", "starts under", "on offer", "quarantined"];
+    head.extend(is_in_fleet.then_some("trials of the fleet"));
+    table(&head, rows.collect())
 }
 
 fn serving_table(serving: &BTreeMap<Serving, usize>) -> String {
@@ -251,5 +263,6 @@ fn headline(status: &DaemonStatus) -> String {
     if !counted.is_empty() {
         text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
     }
+    text.extend(status.fleet.as_ref().map(fleet::lines));
     text
 }

@@ -235,7 +235,7 @@ impl Daemon {
             self.pipeline.learner.judge_all();
         }
         if let Some(fleet) = &mut self.fleet {
-            fleet.look_around(&self.pipeline.learner);
+            fleet.look_around(&mut self.pipeline.learner);
         }
     }
 

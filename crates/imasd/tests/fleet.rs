@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use imas_core::TrialRecord;
-use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 use imas_fleet::exchange::{Exchange, file_name};
-use imas_fleet::{Aggregate, FleetStatistics};
+use imas_fleet::lacks::WANTED;
+use imas_fleet::{Aggregate, FleetStatistics, Lack, ProgramKey, TrialTurn, fold, trial_of};
 use imas_store::samples::StoredProgram;
-use support::{WORKER, World, alone, python};
+use support::{WORKER, World, alone, python, trial};
 
 const SETTINGS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n";
 
@@ -71,44 +70,10 @@ impl Host {
 
     fn add_trial(&self, program: &StoredProgram, at: usize) {
         let (candidate, share) = [("system", 1.0), ("mimalloc", 0.25)][at % 2];
-        assert!(self.world.store().add_trial(program.id, &trial(candidate, at, share)).unwrap());
-    }
-}
-
-/// A trial that was made an hour ago.
-fn trial(candidate: &str, number: usize, share: f64) -> TrialRecord {
-    let wobble = 1.0 + 0.002 * (number % 3) as f64;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
-    let bytes = (f64::from(100 << 20) * share * wobble) as u64;
-    let memory = MemoryFigures {
-        snapshots: 9,
-        heap_mean: bytes,
-        live_mean: bytes / 2,
-        live_peak: bytes / 2,
-        resident_mean: bytes,
-        resident_over_time: bytes,
-        ..MemoryFigures::default()
-    };
-    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
-    let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
-    let build_id = imas_linux::elf::ElfImage::read(&python()).unwrap().build_id.unwrap_or_default();
-    TrialRecord {
-        sample: Sample {
-            trial_id: format!("given-{number}"),
-            candidate: candidate.to_owned(),
-            made_unix_s: imas_linux::clock::now_unix_s() - 3600.0 + number as f64,
-            ended: Ended::Clean { status: Some(0) },
-            served: served.to_owned(),
-            malloc: calls.clone(),
-            free: calls,
-            memory,
-            usage: Some(Usage { user_s: share * wobble, ..Usage::default() }),
-            wall_s: 0.5,
-            ..Sample::default()
-        },
-        build_id,
-        allocator_version: String::new(),
-        retest_s: Some(0.0),
+        let build_id = imas_linux::elf::ElfImage::read(&python()).unwrap().build_id.unwrap_or_default();
+        let mut trial = trial(candidate, &build_id, at, share);
+        trial.sample.wall_s = 0.5; // one after the other
+        assert!(self.world.store().add_trial(program.id, &trial).unwrap());
     }
 }
 
@@ -126,10 +91,10 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     let trials = host.world.store().trials(program.id).unwrap();
     let of = |name: &str| trials.iter().filter(|trial| trial.sample.candidate == name).count();
     assert!(of("system") > 0);
-    host.world.wait("all of it is told", || {
-        let told = host.outbox();
-        pairs(&told, "jemalloc") as usize == of("jemalloc")
-            && pairs(&told, "mimalloc") as usize == of("mimalloc")
+    host.world.wait("all of it is published", || {
+        let published = host.outbox();
+        pairs(&published, "jemalloc") as usize == of("jemalloc")
+            && pairs(&published, "mimalloc") as usize == of("mimalloc")
     });
     let messages = host.outbox();
     let subject = host.subject();
@@ -147,20 +112,20 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
             assert!(name.is_empty() || !text.contains(name), "{name}: {text}");
         }
     }
-    host.world.wait("the state says so", || host.status()["fleet"]["waiting"] == messages.len());
+    host.world.wait("the state shows it", || host.status()["fleet"]["waiting"] == messages.len());
     assert_eq!(host.world.counter("fleet_written"), messages.len() as u64);
 }
 
 #[test]
-fn a_crash_is_told() {
+fn a_crash_is_published() {
     let mut host = Host::new();
     host.world.start();
     let script = host.world.script("victim.py", support::VICTIM);
     let program = host.world.notice(&script);
-    let crashes = |told: &[Aggregate]| -> u32 {
-        told.iter().filter_map(|one| one.candidates.get("jemalloc")).map(|one| one.crashes).sum()
+    let crashes = |published: &[Aggregate]| -> u32 {
+        published.iter().filter_map(|one| one.candidates.get("jemalloc")).map(|one| one.crashes).sum()
     };
-    host.world.wait("the crash is told", || {
+    host.world.wait("the crash is published", || {
         if host.world.offer(&program).is_some() {
             host.world.python(&script);
         }
@@ -171,7 +136,7 @@ fn a_crash_is_told() {
 /// imasd is killed at any moment, again and again, while an agent takes messages away. A message may come twice, as
 /// it was. No trial is in two messages, and none is in no message.
 #[test]
-fn killed_at_any_moment_imasd_tells_of_each_trial_once() {
+fn killed_at_any_moment_imasd_publishes_each_trial_once() {
     let mut host = Host::new();
     let script = host.world.script("worker.py", WORKER);
     let program = host.with_history(&script, 1);
@@ -204,7 +169,7 @@ fn killed_at_any_moment_imasd_tells_of_each_trial_once() {
         daemon.wait().unwrap();
     }
     host.world.start();
-    host.world.wait("every trial is told", || take(&host) as usize > kills);
+    host.world.wait("every trial is published", || take(&host) as usize > kills);
     host.world.stop("-TERM");
     host.world.start();
     host.world.stop("-TERM");
@@ -216,20 +181,20 @@ fn killed_at_any_moment_imasd_tells_of_each_trial_once() {
 }
 
 #[test]
-fn without_its_folder_imasd_works_as_without_a_fleet_and_says_so() {
+fn without_its_folder_imasd_works_as_without_a_fleet_and_shows_it() {
     let mut host = Host::without_folder();
     host.world.start();
     let script = host.world.script("worker.py", WORKER);
     let program = host.world.notice(&script);
     host.world.settle(&script, &program);
-    host.world.wait("it says so", || {
+    host.world.wait("the state shows it", || {
         let fleet = &host.status()["fleet"];
         fleet["trouble"].as_str().is_some_and(|why| why.contains("is imas-fleet installed?"))
             && fleet["unwritten"].as_u64() > Some(0)
     });
     std::fs::create_dir(host.world.path("exchange")).unwrap();
     host.world.wait("what waited is written", || pairs(&host.outbox(), "jemalloc") > 0);
-    host.world.wait("it says so", || {
+    host.world.wait("the state shows it", || {
         let fleet = &host.status()["fleet"];
         fleet["trouble"].is_null() && fleet["unwritten"] == 0 && fleet["wanted"] == 1
     });
@@ -343,4 +308,131 @@ fn hostile_deliveries_are_refused_and_counted() {
     assert_eq!(host.world.production(&program), 1, "the program starts untouched");
     std::fs::write(&file, sound).unwrap();
     host.world.wait("what is sound is taken", || host.world.counter("fleet_received") == 1);
+}
+
+/// Statistics in which so many hosts have published that they run the program, and nothing else.
+fn announced(subject: &str, hosts: u64) -> FleetStatistics {
+    let (program, environment) = imas_fleet::key::of_subject(subject).unwrap();
+    let message = |number: u64| {
+        let aggregate = Aggregate {
+            v: imas_fleet::aggregate::VERSION,
+            host: ProgramKey::new("host", &[&number.to_string()]).into(),
+            boot: "b".to_owned(),
+            batch: 0,
+            program: program.clone(),
+            environment: environment.clone(),
+            candidates: BTreeMap::new(),
+            residual: imas_core::stats::Moments::default(),
+            freedom: 0.0,
+        };
+        (number + 1, serde_json::to_vec(&aggregate).unwrap())
+    };
+    let messages: Vec<(u64, Vec<u8>)> = (0..hosts).map(message).collect();
+    fold(&FleetStatistics::new(program.clone(), environment.clone()), &messages).0
+}
+
+/// Name of a host that the rule of the fleet gives that candidate, in this turn and in the next one.
+fn host_with_turn(statistics: &FleetStatistics, candidate: Option<&str>) -> String {
+    let subject = statistics.subject();
+    let prior = imas_fleet::prior(statistics);
+    let need = WANTED + u32::try_from(imas_core::fleet_prior::liars(prior.heard)).unwrap();
+    let lacks = ["jemalloc", "mimalloc"].map(|name| Lack { candidate: name.to_owned(), need });
+    let now = (imas_linux::clock::now_unix_s() / imas_engine::fleet_turn::TURN_S) as u64;
+    let names = (0..).map(|number: u64| String::from(ProgramKey::new("test", &[&number.to_string()])));
+    let is_it = |name: &String| {
+        let turn =
+            |epoch| TrialTurn { host: name, subject: &subject, epoch, hosts: prior.hosts, share: 0.05 };
+        (now..now + 2).all(|epoch| trial_of(&turn(epoch), &lacks) == candidate)
+    };
+    names.into_iter().find(|name| is_it(name)).unwrap()
+}
+
+impl Host {
+    /// A host of that name, with the script noticed, and the statistics delivered.
+    fn named(name: &str, statistics: &FleetStatistics) -> (Self, StoredProgram, std::path::PathBuf) {
+        let mut host = Self::new();
+        std::fs::write(host.world.path("db/fleet-host"), name).unwrap();
+        host.world.start();
+        let script = host.world.script("worker.py", WORKER);
+        let program = host.world.notice(&script);
+        assert_eq!(host.subject(), statistics.subject(), "the same program on every host");
+        host.exchange.deliver(&statistics.subject(), &statistics.to_bytes()).unwrap();
+        host.world.wait("the statistics are taken", || host.world.counter("fleet_received") == 1);
+        (host, program, script)
+    }
+
+    fn explained(&self, program: &StoredProgram) -> String {
+        let output = self.world.imas("explain").arg(program.id.to_string()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Statistics of a fleet for the worker, as a host publishes it.
+fn fleet_of(hosts: u64) -> FleetStatistics {
+    let mut first = Host::new();
+    first.world.start();
+    let script = first.world.script("worker.py", WORKER);
+    first.world.notice(&script);
+    announced(&first.subject(), hosts)
+}
+
+#[test]
+fn hosts_of_a_fleet_take_turns() {
+    let statistics = fleet_of(41);
+    for candidate in ["jemalloc", "mimalloc"] {
+        let name = host_with_turn(&statistics, Some(candidate));
+        let (host, program, script) = Host::named(&name, &statistics);
+        let wanted = host.world.id_of(candidate);
+        let offered = || host.world.offer(&program).map(|(candidate, _)| candidate);
+        host.world.wait("the trial of the turn is offered", || offered() == Some(wanted));
+        let store = host.world.store();
+        let stored = || store.trials(program.id).unwrap();
+        host.world.run_trial(&script, &program, || stored().len() == 1);
+        host.world.wait("system follows", || offered() == Some(1));
+        host.world.run_trial(&script, &program, || stored().len() == 2);
+        let tried: Vec<String> = stored().into_iter().map(|trial| trial.sample.candidate).collect();
+        assert_eq!(tried, [candidate, "system"]);
+        host.world.wait("the pair is published", || pairs(&host.outbox(), candidate) == 1);
+    }
+    let name = host_with_turn(&statistics, None);
+    let (mut host, program, _) = Host::named(&name, &statistics);
+    host.world.wait("others have their turn", || host.world.offer(&program).is_none());
+    let explained = host.explained(&program);
+    assert!(explained.contains("hosts are in a trial at a time; this host's turn: "), "{explained}");
+
+    // The fleet is gone for more than a week.
+    host.world.stop("-TERM");
+    let long_ago_s = imas_linux::clock::now_unix_s() - imas_engine::fleet_turn::GONE_S - 1.0;
+    host.world.store().note_fleet_reached(long_ago_s).unwrap();
+    host.world.start();
+    host.world.wait("it tries by itself", || host.world.offer(&program).is_some());
+    let explained = host.explained(&program);
+    assert!(explained.contains("tries as if it were alone"), "{explained}");
+}
+
+#[test]
+fn a_program_is_announced_once_and_again_after_the_fleet_has_forgotten_it() {
+    let statistics = fleet_of(41);
+    let name = host_with_turn(&statistics, None);
+    let (mut host, program, _) = Host::named(&name, &statistics);
+    let announcements = |host: &Host| {
+        let messages = host.outbox();
+        assert!(messages.iter().all(|one| one.candidates.is_empty()), "{messages:?}");
+        messages.len()
+    };
+    host.world.wait("it is announced", || announcements(&host) == 1);
+    host.world.wait("others have their turn", || host.world.offer(&program).is_none());
+    host.world.stop("-TERM");
+    host.world.start();
+    host.world.wait("it is judged again", || host.status()["fleet"]["wanted"] == 1);
+    host.world.stop("-TERM");
+    host.world.start();
+    assert_eq!(announcements(&host), 1, "once");
+    let file = host.exchange.inbox().join(file_name(&statistics.subject()));
+    std::fs::remove_file(file).unwrap();
+    host.world.wait("its statistics are dropped", || host.world.counter("fleet_forgotten") == 1);
+    host.world.wait("it tries by itself", || host.world.offer(&program).is_some());
+    assert_eq!(host.world.store().statistics(program.id).unwrap(), None);
+    host.world.wait("it is announced again", || announcements(&host) == 2);
 }

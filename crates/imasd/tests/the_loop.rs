@@ -8,11 +8,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use imas_core::TrialRecord;
-use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
-use support::{VICTIM, WORKER, World, python};
+use support::{VICTIM, WORKER, World, python, trial};
 
 #[test]
 fn a_program_is_noticed_tried_settled_and_then_placed() {
@@ -152,42 +150,6 @@ fn a_decision_outlives_a_change_of_the_default_set() {
     assert_eq!(world.production(&program), world.id_of("mimalloc"));
     drop(world);
     std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
-}
-
-/// A trial that was made an hour ago.
-fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRecord {
-    let wobble = 1.0 + 0.002 * (number % 3) as f64;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
-    let bytes = (f64::from(100 << 20) * share * wobble) as u64;
-    let memory = MemoryFigures {
-        snapshots: 9,
-        heap_mean: bytes,
-        live_mean: bytes / 2,
-        live_peak: bytes / 2,
-        resident_mean: bytes,
-        resident_over_time: bytes,
-        ..MemoryFigures::default()
-    };
-    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
-    let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
-    TrialRecord {
-        sample: Sample {
-            trial_id: format!("given-{number}"),
-            candidate: candidate.to_owned(),
-            made_unix_s: imas_linux::clock::now_unix_s() - 3600.0 + number as f64,
-            ended: Ended::Clean { status: Some(0) },
-            served: served.to_owned(),
-            malloc: calls.clone(),
-            free: calls,
-            memory,
-            usage: Some(Usage { user_s: share * wobble, ..Usage::default() }),
-            wall_s: 2.0,
-            ..Sample::default()
-        },
-        build_id: build_id.to_owned(),
-        allocator_version: String::new(),
-        retest_s: Some(0.0),
-    }
 }
 
 /// Works without end, like a service. On request it dies of a signal that suggests a damaged heap.

@@ -9,10 +9,14 @@ use crate::record::TrialRecord;
 use super::board::{JudgedTrial, RECENT};
 use super::judge::{Asked, side_by_side};
 use super::round::{Span, rounds};
-use super::{Board, Judgement, Point, Role, Settings, judge};
+use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, judge};
 
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
+
+/// In a fleet a candidate is compared with the `system` of its own turn: with none that began so much
+/// earlier.
+const PAIR_S: f64 = 3600.0;
 
 /// Ratio up to which the number of allocation calls may differ between trials of the same work.
 const SAME_WORK: f64 = 1.02;
@@ -31,6 +35,8 @@ pub struct AdaptiveState {
     pub per_operation: bool,
     /// Trials that no longer count.
     pub expired: Expired,
+    /// Which trials are this host's, where a fleet shares them out; None where it tries as if it were alone.
+    pub turn: Option<HostTurn>,
     /// By candidate: time of the latest trial, seconds since the epoch.
     last_s: Vec<Option<f64>>,
     limits: Limits,
@@ -56,13 +62,17 @@ impl AdaptiveState {
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
         let spans: Vec<Span> = made.iter().map(Made::span).collect();
-        let ends = |from, at| ends(&made, (from, at), system, settings);
+        let ends = |from, at| ends(&made, (from, at), system, (history, settings));
         let mut board = Board::of(&rounds(&points(&made, per_operation), &spans, ends, system), len, system);
         let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
         let first_of_round = made.len().saturating_sub(board.in_round.len());
         let is_stale =
             made.get(first_of_round).is_some_and(|one| is_pause(one, history.now_unix_s, settings));
-        if is_stale && board.counted[system] >= FIRST_ROUNDS && (0..len).any(is_newcomer) {
+        if is_stale
+            && !is_shared_out(history)
+            && board.counted[system] >= FIRST_ROUNDS
+            && (0..len).any(is_newcomer)
+        {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
         board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
@@ -72,6 +82,7 @@ impl AdaptiveState {
             roles: (0..len).map(|i| if fits(i) { roles[i] } else { Role::Ineligible }).collect(),
             per_operation,
             expired: expired(history, settings),
+            turn: None,
             last_s,
             limits: history.limits,
             now_s: history.now_unix_s,
@@ -99,6 +110,9 @@ impl AdaptiveState {
     pub fn side_by_side(&self, w: f64, running: &[usize], room: usize) -> Vec<usize> {
         let may_start = |i: &usize| self.limits.wait_is_over(self.last_s[*i], self.now_s);
         let judgement = self.judge_at_leisure(w);
+        if let Some(turn) = &self.turn {
+            return self.pair_of_turn(turn, &judgement, w, running, room);
+        }
         if judgement.next.is_none() {
             let is_due = self.due(&judgement, w).is_some_and(|due| due.is_now);
             return if is_due && room >= 2 { vec![judgement.pick, self.board.system] } else { vec![] };
@@ -127,23 +141,93 @@ impl AdaptiveState {
             at_s: self.last_s[candidate].map_or(self.now_s, |last_s| last_s + self.limits.retest_s),
             is_now: self.limits.wait_is_over(self.last_s[candidate], self.now_s),
         };
-        if let Some(next) = judgement.next {
+        let next = match &self.turn {
+            Some(turn) => self.next_of_turn(turn, judgement),
+            None => judgement.next,
+        };
+        if let Some(next) = next {
             return Some(of(next, false));
         }
-        let watch_at_s = self.watch_at_s(judgement.pick, w)?;
+        let watch_at_s = self.watch_at_s(judgement, w)?;
         let due = of(self.older(judgement.pick), true);
         Some(Due { at_s: due.at_s.max(watch_at_s), is_now: due.is_now && self.now_s >= watch_at_s, ..due })
     }
 
+    /// The trial of this host's turn. A candidate that was tried gets its `system` in any case: without it
+    /// the trial would show nothing.
+    fn next_of_turn(&self, turn: &HostTurn, judgement: &Judgement) -> Option<usize> {
+        let (system, begun) = (self.board.system, &self.board.in_round);
+        if !begun.is_empty() && !begun.contains(&system) {
+            return Some(system);
+        }
+        judgement.next?;
+        let is_next_own =
+            |i: &usize| turn.is_own(*i) && is_open(judgement, *i) && self.may_try(*i, judgement);
+        self.shared_trial(turn, judgement).or_else(|| (0..self.roles.len()).find(is_next_own))
+    }
+
+    /// The candidate of the turn, unless it had its trial.
+    fn shared_trial(&self, turn: &HostTurn, judgement: &Judgement) -> Option<usize> {
+        let is_first = |i: usize| self.last_s[i].is_none_or(|last_s| last_s < turn.begin_s);
+        turn.candidate.filter(|&i| is_first(i) && self.may_try(i, judgement))
+    }
+
+    /// Whether the host may try what the fleet lacks. Its own trials win over what the fleet would like to
+    /// know.
+    fn may_try(&self, i: usize, judgement: &Judgement) -> bool {
+        let is_out = match judgement.standings[i].status {
+            Status::Void | Status::Ineligible | Status::Left | Status::Regressed => true,
+            Status::Worse => self.board.counted[i] > 0,
+            _ => false,
+        };
+        i != self.board.system
+            && self.roles[i] == Role::Tested
+            && !is_out
+            && self.board.trials_of(i) < self.settings.max_rounds
+    }
+
+    /// The same for two starts at about the same time.
+    fn pair_of_turn(
+        &self,
+        turn: &HostTurn,
+        judgement: &Judgement,
+        w: f64,
+        running: &[usize],
+        room: usize,
+    ) -> Vec<usize> {
+        let due = self.due(judgement, w).filter(|due| due.is_now && room >= 2);
+        let candidate = due.and_then(|due| match due.is_watch {
+            true => Some(judgement.pick),
+            // In a deployment the candidate gets a `system` beside it, whatever an earlier one still lacks.
+            false if due.candidate == self.board.system => self.shared_trial(turn, judgement),
+            false => Some(due.candidate),
+        });
+        let Some(candidate) = candidate.filter(|candidate| !running.contains(candidate)) else {
+            return vec![];
+        };
+        // The first that starts may get the first requests.
+        let mut pair = vec![candidate, self.board.system];
+        pair.rotate_left(self.board.rounds as usize % 2);
+        pair
+    }
+
     /// When the settled answer is retested, seconds since the epoch; None where nothing is to be watched.
-    fn watch_at_s(&self, pick: usize, w: f64) -> Option<f64> {
-        // Without any trial of its own a host goes by the fleet, which watches ([`crate::fleet_prior`]).
-        if pick == self.board.system || self.board.trials() == 0 {
+    fn watch_at_s(&self, judgement: &Judgement, w: f64) -> Option<f64> {
+        let pick = judgement.pick;
+        if pick == self.board.system {
             return None;
         }
-        let last_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]);
-        let last_s = last_s.fold(None, least).unwrap_or(f64::NEG_INFINITY); // a clock that was set back: a look is due
-        Some(if self.is_unproven(pick, w) { last_s } else { last_s + self.settings.watch_s })
+        let older_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]).fold(None, least);
+        let last_s = older_s.unwrap_or(f64::NEG_INFINITY); // a clock that was set back: a look is due
+        if self.is_unproven(pick, w) {
+            return Some(last_s);
+        }
+        // What the fleet alone proves, it watches: a small share of its hosts in each period.
+        let fleet = self.turn.as_ref().filter(|_| judgement.standings[pick].proof == Some(Proof::Fleet));
+        match fleet {
+            Some(turn) => turn.is_check_due(pick, older_s).then_some(turn.checks_begin_s),
+            None => Some(last_s + self.settings.watch_s),
+        }
     }
 
     /// Where the newest retest was worse, the next ones follow without delay: three of them make the pick
@@ -174,6 +258,10 @@ pub struct Due {
     pub is_watch: bool,
 }
 
+fn is_open(judgement: &Judgement, i: usize) -> bool {
+    matches!(judgement.standings[i].status, Status::Open | Status::Proven)
+}
+
 fn least(least: Option<f64>, one: f64) -> Option<f64> {
     Some(least.map_or(one, |least| least.min(one)))
 }
@@ -201,7 +289,7 @@ pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec
     let made = made(history, settings);
     let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
     let spans: Vec<Span> = made.iter().map(Made::span).collect();
-    let ends = |from, at| ends(&made, (from, at), system, settings);
+    let ends = |from, at| ends(&made, (from, at), system, (history, settings));
     let judged = points(&made, !same_work(&made));
     let divided = rounds(&judged, &spans, ends, system);
     // The division keeps each trial as it is. Two that are equal in all are alike for whoever asks.
@@ -229,13 +317,29 @@ impl Made<'_> {
 }
 
 /// Whether an older round ends before a trial: that of a candidate that joined later. Paired with last week's
-/// run of `system`, a new candidate would be charged with everything that has changed since.
-fn ends(made: &[Made<'_>], (from, at): (usize, usize), system: usize, settings: &Settings) -> bool {
+/// run of `system`, a new candidate would be charged with everything that has changed since. In a fleet every
+/// candidate may come so late.
+fn ends(
+    made: &[Made<'_>],
+    (from, at): (usize, usize),
+    system: usize,
+    (history, settings): (&History<'_>, &Settings),
+) -> bool {
+    let begin_s = |one: &Made<'_>| one.record.sample.made_unix_s;
+    let is_shared = is_shared_out(history) && made[at].candidate != system;
+    let is_past = |one: &Made<'_>| one.candidate == system && begin_s(&made[at]) - begin_s(one) > PAIR_S;
+    if is_shared && made[from..at].iter().any(is_past) {
+        return true;
+    }
     let of_system = made[..at].iter().filter(|one| one.candidate == system).count();
     let is_first = made[..at].iter().all(|one| one.candidate != made[at].candidate);
     is_first
         && of_system >= FIRST_ROUNDS as usize
         && is_pause(&made[from], made[at].record.sample.made_unix_s, settings)
+}
+
+fn is_shared_out(history: &History<'_>) -> bool {
+    history.fleet.is_some_and(|fleet| fleet.hosts > 1)
 }
 
 fn is_pause(one: &Made<'_>, until_s: f64, settings: &Settings) -> bool {

@@ -33,6 +33,7 @@
 //! - [`point`]: the two figures of a trial
 //! - [`adaptive_state`]: the policy's state from stored trials
 //! - [`trial`]: one trial
+//! - [`turn`]: the trials of one host where a fleet shares them out
 //! - [`board`]: rounds and pairs
 //! - `round`: trials that ran side by side, and trials that followed one another
 //! - `residue`: scatter of single runs
@@ -57,6 +58,7 @@ mod round;
 pub mod settings;
 pub mod steady;
 pub mod trial;
+pub mod turn;
 pub mod weight;
 pub mod worth;
 
@@ -68,4 +70,5 @@ pub use judge::{Judgement, Proof, Role, Standing, Status, judge};
 pub use overrides::Overrides;
 pub use point::Point;
 pub use settings::{Objective, Settings};
+pub use turn::HostTurn;
 pub use weight::{Weight, weight};

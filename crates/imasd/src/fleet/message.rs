@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what a host's trials show to the messages that it sends.
+//! From what a host's trials show to the messages that it publishes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 /// Candidates of one message. Eight figures each, it stays well below [`MAX_BYTES`].
 const MOST_CANDIDATES: usize = 16;
 
-/// Evidence that was told, or is to be told.
+/// Evidence that was published, or is to be published.
 pub(crate) type Mark = (String, MarkKind);
 
-/// What of the residuals was told, in all.
+/// What of the residuals was published, in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct ToldResidual {
+pub(crate) struct PublishedResidual {
     xx: f64,
     yy: f64,
     xy: f64,
@@ -35,48 +35,54 @@ pub(crate) struct About<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// News of one program.
+/// What is to be published of one program.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct News {
+pub(crate) struct Unpublished {
     /// The trials that they contain.
     pub(crate) marks: Vec<Mark>,
-    /// Of the residuals all that is told then.
-    pub(crate) residual: ToldResidual,
+    /// Of the residuals all that is published then.
+    pub(crate) residual: PublishedResidual,
     /// The messages, without boot and number.
     pub(crate) messages: Vec<Aggregate>,
 }
 
-/// What the evidence has beyond what was told. `candidates` are those that the evidence numbers; only those that
-/// `is_known` says other hosts know are told of.
-pub(crate) fn news(
+/// What the evidence has beyond what was published. `candidates` are those that the evidence numbers; only
+/// those that other hosts know by `is_known` are published.
+pub(crate) fn unpublished(
     about: About<'_>,
     evidence: &HostEvidence,
     candidates: &[Candidate],
     is_known: impl Fn(&Candidate) -> bool,
-    (told, told_residual): (&BTreeSet<Mark>, ToldResidual),
-) -> News {
-    let can_be_told = |candidate: &Candidate| {
+    (published, published_residual): (&BTreeSet<Mark>, PublishedResidual),
+) -> Unpublished {
+    let can_be_published = |candidate: &Candidate| {
         is_known(candidate) && is_name(&candidate.name) && is_version(&candidate.version)
     };
     let is_new = |trial: &&TrialEvidence| {
-        !told.contains(&mark(trial)) && candidates.get(trial.candidate).is_some_and(can_be_told)
+        !published.contains(&mark(trial)) && candidates.get(trial.candidate).is_some_and(can_be_published)
     };
     let new: Vec<&TrialEvidence> = evidence.trials.iter().filter(is_new).collect();
     if new.is_empty() {
-        return News { residual: told_residual, ..News::default() };
+        return Unpublished { residual: published_residual, ..Unpublished::default() };
     }
     let mut sums: BTreeMap<String, CandidateAggregate> = BTreeMap::new();
     for trial in &new {
         let Candidate { name, version, .. } = &candidates[trial.candidate];
         add(sums.entry(name.clone()).or_insert_with(|| nothing(version)), trial.shows);
     }
-    let residual = ToldResidual::of(&evidence.residue);
+    let residual = PublishedResidual::of(&evidence.residue);
     let mut messages = split(about, sums);
     if let Some(first) = messages.first_mut() {
-        (first.residual, first.freedom) = residual.beyond(told_residual);
+        (first.residual, first.freedom) = residual.beyond(published_residual);
     }
     debug_assert!(messages.iter().all(|one| serde_json::to_vec(one).is_ok_and(|one| one.len() <= MAX_BYTES)));
-    News { marks: new.into_iter().map(mark).collect(), residual, messages }
+    Unpublished { marks: new.into_iter().map(mark).collect(), residual, messages }
+}
+
+/// The first message of a program: this host runs it. Of how many hosts figures may be false follows from how
+/// many there are, so each publishes that it is there before it has figures.
+pub(crate) fn announcement(about: About<'_>) -> Aggregate {
+    message(about, BTreeMap::new())
 }
 
 fn mark(trial: &TrialEvidence) -> Mark {
@@ -125,22 +131,22 @@ fn message(about: About<'_>, candidates: BTreeMap<String, CandidateAggregate>) -
     }
 }
 
-impl ToldResidual {
+impl PublishedResidual {
     fn of(residue: &Residue) -> Self {
         let Residue { sums, freedom } = *residue;
         Self { xx: sums.xx, yy: sums.yy, xy: sums.xy, freedom }
     }
 
-    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and after
-    /// trials have expired all of it does.
-    fn beyond(self, told: Self) -> (Moments, f64) {
-        let freedom = self.freedom - told.freedom;
+    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and
+    /// after trials have expired all of it does.
+    fn beyond(self, published: Self) -> (Moments, f64) {
+        let freedom = self.freedom - published.freedom;
         if freedom <= 0.0 {
             return (Moments::default(), 0.0);
         }
-        let (xx, yy) = ((self.xx - told.xx).max(0.0), (self.yy - told.yy).max(0.0));
+        let (xx, yy) = ((self.xx - published.xx).max(0.0), (self.yy - published.yy).max(0.0));
         let most = (xx * yy).sqrt();
-        let xy = (self.xy - told.xy).clamp(-most, most);
+        let xy = (self.xy - published.xy).clamp(-most, most);
         (Moments { xx, yy, xy, ..Moments::default() }, freedom)
     }
 }
@@ -158,54 +164,74 @@ mod tests {
         TrialEvidence { trial_id: name.into(), candidate, shows }
     }
 
-    fn news_of(trials: Vec<TrialEvidence>, xx: f64, told: &News) -> News {
+    fn unpublished_of(trials: Vec<TrialEvidence>, xx: f64, published: &Unpublished) -> Unpublished {
         let sums = Moments { xx, yy: xx, xy: -xx, ..Moments::default() };
         let evidence = HostEvidence { trials, residue: Residue { sums, freedom: 4.0 * xx } };
         let host = ProgramKey::new("host", &[]);
         let about = About { host: host.as_str(), program: &host, environment: &environment() };
         let mut candidates = vec![Candidate::system("")];
         candidates.extend((1..50).map(|n| Candidate::new(&format!("{}-{n}", "c".repeat(60)), "1", &[])));
-        let marks = told.marks.iter().cloned().collect();
-        news(about, &evidence, &candidates, |one| !one.name.ends_with("-7"), (&marks, told.residual))
+        let marks = published.marks.iter().cloned().collect();
+        unpublished(
+            about,
+            &evidence,
+            &candidates,
+            |one| !one.name.ends_with("-7"),
+            (&marks, published.residual),
+        )
     }
 
     #[test]
-    fn only_what_was_not_told_is_told() {
+    fn only_what_was_not_published_is_published() {
         let pair = |cpu| Shown::Pair(Point { cpu, memory: -cpu });
         let first = vec![trial("a", 1, pair(0.5)), trial("a", 2, Shown::Void), trial("b", 2, Shown::Crash)];
-        let one = news_of(first.clone(), 1.0, &News::default());
+        let one = unpublished_of(first.clone(), 1.0, &Unpublished::default());
         let [message] = one.messages.as_slice() else { panic!("{one:?}") };
         let sums: Vec<_> = message.candidates.values().map(|c| (c.pairs.count, c.void, c.crashes)).collect();
         assert_eq!((sums, message.freedom, message.residual.xx), (vec![(1, 0, 0), (0, 1, 1)], 4.0, 1.0));
-        assert_eq!(news_of(first.clone(), 1.0, &one).messages, []);
+        assert_eq!(unpublished_of(first.clone(), 1.0, &one).messages, []);
         let more = [first, vec![trial("b", 1, pair(0.7)), trial("c", 1, pair(0.9))]].concat();
-        let two = news_of(more, 1.5, &one);
+        let two = unpublished_of(more, 1.5, &one);
         let pairs = two.messages[0].candidates.values().next().unwrap().pairs;
         assert_eq!((two.messages[0].candidates.len(), pairs.count, two.messages[0].freedom), (1, 2, 2.0));
         assert!((pairs.mean_x - 0.8).abs() < 1e-12);
     }
 
     #[test]
-    fn sums_that_became_smaller_are_told_as_none() {
-        let told =
-            News { residual: ToldResidual { xx: 3.0, yy: 0.5, xy: 0.5, freedom: 3.0 }, ..News::default() };
-        let one = &news_of(vec![trial("a", 1, Shown::Void)], 1.0, &told).messages[0];
-        assert_eq!((one.residual.xx, one.residual.yy, one.residual.xy, one.freedom), (0.0, 0.5, 0.0, 1.0));
-        let read = Aggregate { boot: "b".into(), ..one.clone() };
+    fn an_announcement_has_no_figures() {
+        let host = ProgramKey::new("host", &[]);
+        let one = announcement(About { host: host.as_str(), program: &host, environment: &environment() });
+        let read = Aggregate { boot: "b".into(), ..one };
         assert_eq!(Aggregate::read(&serde_json::to_vec(&read).unwrap()).unwrap(), read);
-        let expired = News { residual: ToldResidual { freedom: 9.0, ..told.residual }, ..News::default() };
-        assert_eq!(news_of(vec![trial("a", 1, Shown::Void)], 1.0, &expired).messages[0].freedom, 0.0);
+        assert!(read.candidates.is_empty());
     }
 
     #[test]
-    fn many_candidates_are_told_in_several_messages_and_unknown_ones_are_not() {
+    fn sums_that_became_smaller_are_published_as_none() {
+        let published = Unpublished {
+            residual: PublishedResidual { xx: 3.0, yy: 0.5, xy: 0.5, freedom: 3.0 },
+            ..Unpublished::default()
+        };
+        let one = &unpublished_of(vec![trial("a", 1, Shown::Void)], 1.0, &published).messages[0];
+        assert_eq!((one.residual.xx, one.residual.yy, one.residual.xy, one.freedom), (0.0, 0.5, 0.0, 1.0));
+        let read = Aggregate { boot: "b".into(), ..one.clone() };
+        assert_eq!(Aggregate::read(&serde_json::to_vec(&read).unwrap()).unwrap(), read);
+        let expired = Unpublished {
+            residual: PublishedResidual { freedom: 9.0, ..published.residual },
+            ..Unpublished::default()
+        };
+        assert_eq!(unpublished_of(vec![trial("a", 1, Shown::Void)], 1.0, &expired).messages[0].freedom, 0.0);
+    }
+
+    #[test]
+    fn many_candidates_are_published_in_several_messages_and_unknown_ones_are_not() {
         let trials: Vec<_> = (1..50)
             .map(|n| trial(&n.to_string(), n, Shown::Pair(Point { cpu: -1.0 / 3.0, memory: 1e-17 })))
             .collect();
-        let news = news_of(trials, 1.0 / 3.0, &News::default());
-        assert_eq!(news.marks.len(), 48);
-        assert_eq!(news.messages.iter().map(|one| one.candidates.len()).sum::<usize>(), 48);
-        assert!(news.messages.iter().all(|one| serde_json::to_vec(one).unwrap().len() <= MAX_BYTES));
-        assert_eq!(news.messages.iter().filter(|one| one.freedom > 0.0).count(), 1);
+        let all = unpublished_of(trials, 1.0 / 3.0, &Unpublished::default());
+        assert_eq!(all.marks.len(), 48);
+        assert_eq!(all.messages.iter().map(|one| one.candidates.len()).sum::<usize>(), 48);
+        assert!(all.messages.iter().all(|one| serde_json::to_vec(one).unwrap().len() <= MAX_BYTES));
+        assert_eq!(all.messages.iter().filter(|one| one.freedom > 0.0).count(), 1);
     }
 }

@@ -59,7 +59,7 @@ impl Learner {
         (known.build_id, known.unfit) = (build_id, unfit);
         known.profile = Some(profile);
         self.decide(id)?;
-        self.tell(id, &state)
+        self.publish_evidence(id, &state)
     }
 
     /// Build-id of the program's file, and why nothing may be preloaded into it.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the learner tells a fleet, and what it learns from it. It reads and writes the store alone; the files are
-//! those of [`crate::fleet`].
+//! What the learner publishes to a fleet, and the statistics that it receives. It reads and writes the store
+//! alone; the files are those of [`crate::fleet`].
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use anyhow::Result;
+use imas_core::adaptive::AdaptiveState;
 use imas_core::policy::Policy;
 use imas_engine::fleet_key::{environment, program_key};
 use imas_engine::state::ProgramState;
@@ -15,13 +16,16 @@ use imas_store::fleet::{FleetMember, Publication, StoredMessage, StoredStatistic
 use imas_store::{RowId, StoreError};
 
 use super::Learner;
-use crate::fleet::message::{About, News, ToldResidual, news};
+use crate::fleet::message::{About, PublishedResidual, Unpublished, announcement, unpublished};
 use crate::fleet::program::FleetProgram;
 use crate::fleet::settings::FleetSettings;
 use crate::program_table::TrackedProgram;
 
-/// A round to which nothing is added any more is told after this time, seconds, though it is not complete.
+/// A round to which nothing is added any more is published after this time, seconds, though it is not
+/// complete.
 const WAIT_S: f64 = 300.0;
+/// That the fleet was reached is stored at most so often, seconds.
+const NOTE_S: f64 = 3600.0;
 
 /// This host in its fleet.
 #[derive(Debug)]
@@ -30,11 +34,15 @@ pub(crate) struct Membership {
     /// The kernel's boot id.
     pub(crate) boot_id: String,
     environment: Environment,
+    /// Subjects whose first message was published by this process.
+    announced: BTreeSet<String>,
+    /// When it was stored that the fleet was reached, Unix time.
+    noted_s: f64,
 }
 
 /// What the mailbox must know of.
 #[derive(Debug, Default)]
-pub(crate) struct FleetNews {
+pub(crate) struct FleetEvents {
     /// Messages wait to be written.
     pub(crate) has_messages: bool,
     /// The fleet is to be asked of other programs than before.
@@ -43,7 +51,7 @@ pub(crate) struct FleetNews {
 
 impl Membership {
     pub(crate) fn new(member: FleetMember, boot_id: String, cpus: u32) -> Self {
-        Self { member, boot_id, environment: environment(cpus) }
+        Self { member, boot_id, environment: environment(cpus), announced: BTreeSet::new(), noted_s: 0.0 }
     }
 }
 
@@ -55,8 +63,9 @@ impl Learner {
         if let Some(fleet) = &membership {
             store.begin_fleet_boot(&fleet.boot_id, &crate::fleet::host::random_name())?;
         }
-        self.fleet = membership;
-        self.fleet_news.changed_subjects = true;
+        let anew = |fleet| Membership { announced: BTreeSet::new(), noted_s: 0.0, ..fleet };
+        self.fleet = membership.map(anew);
+        self.fleet_events.changed_subjects = true;
         Ok(())
     }
 
@@ -66,12 +75,12 @@ impl Learner {
     }
 
     /// What happened since the last call.
-    pub(crate) fn take_fleet_news(&mut self) -> FleetNews {
-        std::mem::take(&mut self.fleet_news)
+    pub(crate) fn take_fleet_events(&mut self) -> FleetEvents {
+        std::mem::take(&mut self.fleet_events)
     }
 
-    /// The machine's CPUs or page settings may be others by now: whether they are. Its programs are others to the
-    /// fleet then.
+    /// The machine's CPUs or page settings may be others by now: whether they are. Its programs are others to
+    /// the fleet then.
     pub(crate) fn renew_environment(&mut self) -> bool {
         let now = environment(self.parts.conditions.cpus);
         let Some(fleet) = self.fleet.as_mut().filter(|fleet| fleet.environment != now) else { return false };
@@ -85,8 +94,8 @@ impl Learner {
         self.programs.all().filter_map(subject).collect()
     }
 
-    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them alone on
-    /// this host, so it decides nothing on others.
+    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them
+    /// alone on this host, so it decides nothing on others.
     pub(super) fn fleet_program(&self, known: &TrackedProgram, build_id: &str) -> Option<FleetProgram> {
         let fleet = self.fleet.as_ref().filter(|_| known.program.domain.is_everybodys())?;
         let key = program_key(self.parts.store.get(), &known.program, known.executable?, build_id)?;
@@ -102,38 +111,44 @@ impl Learner {
         let Some(known) = self.programs.get_mut(id).filter(|known| known.fleet != program) else {
             return Ok(());
         };
-        self.fleet_news.changed_subjects = true;
-        // What was said of an earlier build, or under other page settings, is said of another program.
+        self.fleet_events.changed_subjects = true;
+        // Statistics of an earlier build, or under other page settings, are those of another program.
         let subject = program.as_ref().map_or("", |program| program.subject.as_str());
         self.parts.store.get().keep_statistics_of(id, subject)?;
         known.fleet = program;
         Ok(())
     }
 
-    /// Stores what the program's trials show that was not told yet.
-    pub(super) fn tell(&mut self, id: RowId, state: &ProgramState) -> Result<()> {
-        let (Some(fleet), Some(known)) = (&self.fleet, self.programs.get(id)) else { return Ok(()) };
+    /// Stores what is to be published of the program: what its trials show beyond what was published, and at
+    /// first that this host runs it.
+    pub(super) fn publish_evidence(&mut self, id: RowId, state: &ProgramState) -> Result<()> {
+        let (Some(fleet), Some(known)) = (&mut self.fleet, self.programs.get(id)) else { return Ok(()) };
         let Some(program) = known.fleet.as_ref().filter(|_| known.unfit.is_none()) else { return Ok(()) };
         let Policy::Adaptive(settings) = self.parts.config.policy(&known.program) else { return Ok(()) };
         let now_s = now_unix_s();
         let newest_s = state.records.last().map_or(0.0, |last| last.sample.made_unix_s + last.sample.wall_s);
-        let is_complete = known.plan.trial().is_none() || now_s - newest_s > WAIT_S;
-        let evidence = state.evidence(&settings, self.limits(), now_s, is_complete);
+        let is_complete = known.plan.trial().is_none() || has_its_pair(known) || now_s - newest_s > WAIT_S;
+        let limits = self.parts.config.rules.limits(self.parts.retest_s);
+        let evidence = state.evidence(&settings, limits, now_s, is_complete);
         let store = self.parts.store.get();
-        let told_residual = store.told_residual(id, &program.subject)?;
-        let told_residual: ToldResidual =
-            told_residual.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let before = store.published_residual(id, &program.subject)?;
+        let residual: PublishedResidual =
+            before.as_ref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let about =
             About { host: &fleet.member.host, program: &program.key, environment: &fleet.environment };
         let is_known = |candidate: &imas_core::Candidate| {
             let of_catalogue = self.installation.as_ref().and_then(|it| it.find(&candidate.name));
             of_catalogue.is_some_and(|candidate| !candidate.added)
         };
-        let told = store.told(id)?;
-        let news = news(about, &evidence, state.candidates(), is_known, (&told, told_residual));
-        if !news.messages.is_empty() {
-            publish(store, id, &program.subject, &news, &fleet.boot_id)?;
-            self.fleet_news.has_messages = true;
+        let marks = store.published_marks(id)?;
+        let mut new = unpublished(about, &evidence, state.candidates(), is_known, (&marks, residual));
+        if new.messages.is_empty() && before.is_none() && !fleet.announced.contains(&program.subject) {
+            new.messages.push(announcement(about));
+        }
+        if !new.messages.is_empty() {
+            publish(store, id, &program.subject, &new, &fleet.boot_id)?;
+            fleet.announced.insert(program.subject.clone());
+            self.fleet_events.has_messages = true;
         }
         Ok(())
     }
@@ -167,18 +182,21 @@ impl Learner {
         self.stored(dropped).unwrap_or(0)
     }
 
-    /// What the fleet says of a subject: its programs are judged by it from now on. Whether it is news.
-    pub(crate) fn hear(&mut self, statistics: &FleetStatistics) -> bool {
+    /// Statistics of the fleet: the programs of their subject are judged by them from now on. Whether they
+    /// are new.
+    pub(crate) fn receive_statistics(&mut self, statistics: &FleetStatistics) -> bool {
         let subject = statistics.subject();
         let is_it = |known: &&TrackedProgram| known.fleet.as_ref().is_some_and(|it| it.subject == subject);
         let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
         let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
-        let said = StoredStatistics { subject, statistics: text };
-        let is_news =
-            |id: &RowId| !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == said);
-        let ids: Vec<RowId> = ids.into_iter().filter(is_news).collect();
+        let received = StoredStatistics { subject, statistics: text };
+        let is_new = |id: &RowId| !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == received);
+        let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
+        if !ids.is_empty() {
+            self.note_fleet_reached(); // a file that is still there shows nothing
+        }
         for id in &ids {
-            let stored = self.parts.store.get().set_statistics(*id, &said);
+            let stored = self.parts.store.get().set_statistics(*id, &received);
             if self.stored(stored).is_some() {
                 self.judge(*id);
             }
@@ -186,22 +204,54 @@ impl Learner {
         self.events.urgent |= !ids.is_empty();
         !ids.is_empty()
     }
+
+    /// The fleet has no statistics of a subject any more: its programs are judged without, and announced
+    /// again. How many they are.
+    pub(crate) fn forget_statistics(&mut self, subject: &str) -> u64 {
+        let forgotten = self.parts.store.get().forget_statistics(subject);
+        let ids = self.stored(forgotten).unwrap_or_default();
+        if let Some(fleet) = self.fleet.as_mut().filter(|_| !ids.is_empty()) {
+            fleet.announced.remove(subject);
+        }
+        ids.iter().for_each(|id| self.judge(*id));
+        self.events.urgent |= !ids.is_empty();
+        ids.len() as u64
+    }
+
+    /// The fleet can be reached: trials go on being shared out.
+    pub(crate) fn note_fleet_reached(&mut self) {
+        let now_s = now_unix_s();
+        let Some(fleet) = self.fleet.as_mut() else { return };
+        if (0.0..NOTE_S).contains(&(now_s - fleet.noted_s)) {
+            return;
+        }
+        fleet.noted_s = now_s;
+        let noted = self.parts.store.get().note_fleet_reached(now_s);
+        self.stored(noted);
+    }
+}
+
+/// Whether the candidate of this host's turn had its `system`: another turn adds nothing to that.
+fn has_its_pair(known: &TrackedProgram) -> bool {
+    let adaptive = known.profile.as_ref().and_then(|profile| profile.adaptive.as_ref());
+    let is_made = |state: &AdaptiveState| state.board.in_round.contains(&state.board.system);
+    adaptive.is_some_and(|state| state.turn.is_some() && is_made(state))
 }
 
 fn publish(
     store: &imas_store::Store,
     program: RowId,
     subject: &str,
-    news: &News,
+    new: &Unpublished,
     boot_id: &str,
 ) -> Result<(), StoreError> {
-    let messages: Vec<String> = news.messages.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    let messages: Vec<String> = new.messages.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     store.publish(&Publication {
         program,
         subject,
-        marks: &news.marks,
-        residual: &serde_json::to_string(&news.residual)?,
+        marks: &new.marks,
+        residual: &serde_json::to_string(&new.residual)?,
         messages: &messages,
         boot_id,
         now_us: u64::try_from(now.as_micros()).unwrap_or(0),

@@ -43,7 +43,7 @@ use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
 use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
-use fleet::{FleetNews, Membership};
+use fleet::{FleetEvents, Membership};
 
 /// What the learner is made of.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub(crate) struct Learner {
     counts: DaemonCounters,
     /// As which host it takes part in a fleet, if it does.
     fleet: Option<Membership>,
-    fleet_news: FleetNews,
+    fleet_events: FleetEvents,
 }
 
 /// What others must know of.
@@ -97,7 +97,7 @@ impl Learner {
             events: LearnerEvents { changed: true, ..LearnerEvents::default() },
             counts: DaemonCounters::default(),
             fleet: None,
-            fleet_news: FleetNews::default(),
+            fleet_events: FleetEvents::default(),
         })
     }
 
@@ -252,7 +252,7 @@ impl Learner {
             self.programs.put(known);
         }
         self.events.changed = true; // what was forgotten is judged no more
-        self.fleet_news.changed_subjects = true;
+        self.fleet_events.changed_subjects = true;
         Ok(())
     }
 

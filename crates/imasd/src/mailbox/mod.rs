@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files through which imasd and the agent of the fleet know of each other (docs/decisions/0032). imasd itself
-//! listens to no network. It works as without a fleet while the folder cannot be used.
+//! The files through which imasd and the agent of the fleet exchange messages and statistics
+//! (docs/decisions/0032). imasd itself listens to no network. It works as without a fleet while the folder
+//! cannot be used.
 //!
 //! ```text
 //! learner --stored messages--> Mailbox --outbox/--> agent
@@ -8,7 +9,7 @@
 //! learner <--statistics------- Mailbox <--inbox/---- agent
 //! ```
 //! - [`watch`]: notices deliveries
-//! - [`agent`]: what the agent says of itself
+//! - [`agent`]: the agent's record of itself
 
 mod agent;
 mod watch;
@@ -25,7 +26,7 @@ use imas_fleet::exchange::{Bounds, Exchange, Wanted, file_name};
 
 use crate::fleet::settings::FleetSettings;
 use crate::learner::Learner;
-use agent::AgentWords;
+use agent::AgentReport;
 use watch::InboxWatch;
 
 /// Two looks at deliveries are at least so far apart: each may change the index.
@@ -45,14 +46,14 @@ pub(crate) struct Mailbox {
     folder: PathBuf,
     exchange: Exchange,
     watch: InboxWatch,
-    /// Subjects that the agent was told, by the name of their file; `None` before the first time.
+    /// Subjects that the agent was given, by the name of their file; `None` before the first time.
     wanted: Option<BTreeMap<String, String>>,
     /// Subjects whose deliveries are to be read.
     unread: BTreeSet<String>,
     read_last: Instant,
     /// When what failed is tried again.
     try_again: Option<Instant>,
-    agent: AgentWords,
+    agent: AgentReport,
     counted: Option<SystemTime>,
     state: FleetState,
     counts: DaemonCounters,
@@ -74,7 +75,7 @@ impl Mailbox {
             unread: BTreeSet::new(),
             read_last: Instant::now(),
             try_again: Some(Instant::now()),
-            agent: AgentWords::default(),
+            agent: AgentReport::default(),
             counted: None,
             state,
             counts: DaemonCounters::default(),
@@ -105,16 +106,16 @@ impl Mailbox {
         if is_woken {
             self.note_deliveries();
         }
-        let news = learner.take_fleet_news();
+        let events = learner.take_fleet_events();
         let tries_again = self.try_again.is_some_and(|at| at <= now);
         if tries_again {
             self.try_again = None;
             self.open();
         }
-        if (news.changed_subjects || tries_again) && self.can_write() {
+        if (events.changed_subjects || tries_again) && self.can_write() {
             self.want(learner);
         }
-        if (news.has_messages || tries_again) && self.can_write() {
+        if (events.has_messages || tries_again) && self.can_write() {
             self.send(learner);
         }
         if self.try_again.is_some() {
@@ -126,12 +127,16 @@ impl Mailbox {
         }
     }
 
-    /// What changes without an event: folders that were replaced, what the agent took and says.
-    pub(crate) fn look_around(&mut self, learner: &Learner) {
+    /// What changes without an event: folders that were replaced, what the agent took and records.
+    pub(crate) fn look_around(&mut self, learner: &mut Learner) {
         if self.watch.renew() {
             self.read_all();
         }
         self.state.agent = self.agent.read(&self.exchange, &self.folder);
+        self.state.connected = self.agent.is_connected();
+        if self.state.connected {
+            learner.note_fleet_reached();
+        }
         self.count_waiting();
         self.state.unwritten = if self.can_write() { 0 } else { learner.unwritten() };
     }
@@ -140,7 +145,7 @@ impl Mailbox {
         self.try_again.is_none()
     }
 
-    /// Uses the folder again. imasd does not make it: whose it is, is up to whoever installs the agent.
+    /// Uses the folder again. imasd does not make it: its owner is chosen when the agent is installed.
     fn open(&mut self) {
         let opened = match std::fs::metadata(&self.folder) {
             Ok(_) => self.exchange.prepare(),
@@ -196,8 +201,8 @@ impl Mailbox {
         self.wanted = Some(named);
     }
 
-    /// Writes messages. Each is removed from the store after its file is on disk; a message that is written twice
-    /// is the same file.
+    /// Writes messages. Each is removed from the store after its file is on disk; a message that is written
+    /// twice is the same file.
     fn send(&mut self, learner: &mut Learner) {
         loop {
             let messages = learner.messages(MOST_MESSAGES);
@@ -239,7 +244,8 @@ impl Mailbox {
             let Some(subject) = self.unread.pop_first() else { return };
             match self.exchange.delivered(&subject) {
                 Ok(Some(bytes)) => self.receive(&subject, &bytes, learner),
-                Ok(None) => {}
+                // The agent removes what the fleet has no more.
+                Ok(None) => self.counts.fleet_forgotten += learner.forget_statistics(&subject),
                 Err(error) => self.refuse(&subject, &error),
             }
         }
@@ -247,7 +253,9 @@ impl Mailbox {
 
     fn receive(&mut self, subject: &str, bytes: &[u8], learner: &mut Learner) {
         match FleetStatistics::read_of(subject, bytes) {
-            Ok(statistics) => self.counts.fleet_received += u64::from(learner.hear(&statistics)),
+            Ok(statistics) => {
+                self.counts.fleet_received += u64::from(learner.receive_statistics(&statistics))
+            }
             Err(why) => self.refuse(subject, &why),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Notices files that the agent delivers, and costs nothing while it delivers none.
+//! Notices files that the agent delivers or removes, and costs nothing while it does neither.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-/// Readings at once: whoever writes faster does not keep the daemon busy without end.
+/// Readings at once: files that are written faster do not keep the daemon busy without end.
 const MOST_READS: usize = 16;
 
 /// The watched inbox.
@@ -19,7 +19,7 @@ pub(crate) struct InboxWatch {
     watch: Option<WatchDescriptor>,
 }
 
-/// What was delivered.
+/// What was delivered or removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Names of files.
@@ -46,6 +46,8 @@ impl InboxWatch {
         // Of a folder that is watched already this changes nothing.
         let flags = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_ONLYDIR
             | AddWatchFlags::IN_DONT_FOLLOW;
         let now = self.inotify.add_watch(&self.inbox, flags).ok();
@@ -85,6 +87,8 @@ mod tests {
         std::fs::rename(folder.path().join("x"), inbox.join("a.json")).unwrap();
         assert_eq!(watch.read().names, ["a.json"]);
         assert_eq!(watch.read(), Delivered::default());
+        std::fs::remove_file(inbox.join("a.json")).unwrap();
+        assert_eq!(watch.read().names, ["a.json"]);
         std::fs::rename(&inbox, folder.path().join("old")).unwrap();
         std::fs::create_dir(&inbox).unwrap();
         assert!(watch.renew() && !watch.renew());

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
@@ -404,3 +406,40 @@ if 'libjemalloc' in open('/proc/self/maps').read():
 if sys.argv[1:]:
     time.sleep(300)
 ";
+
+/// The trial of that number as if it had been made an hour ago, in which the candidate needed that share of
+/// what the program needs.
+pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, share: f64) -> TrialRecord {
+    let wobble = 1.0 + 0.002 * (number % 3) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
+    let bytes = (f64::from(100 << 20) * share * wobble) as u64;
+    let memory = MemoryFigures {
+        snapshots: 9,
+        heap_mean: bytes,
+        live_mean: bytes / 2,
+        live_peak: bytes / 2,
+        resident_mean: bytes,
+        resident_over_time: bytes,
+        ..MemoryFigures::default()
+    };
+    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
+    let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
+    TrialRecord {
+        sample: Sample {
+            trial_id: format!("given-{number}"),
+            candidate: candidate.to_owned(),
+            made_unix_s: imas_linux::clock::now_unix_s() - 3600.0 + number as f64,
+            ended: Ended::Clean { status: Some(0) },
+            served: served.to_owned(),
+            malloc: calls.clone(),
+            free: calls,
+            memory,
+            usage: Some(Usage { user_s: share * wobble, ..Usage::default() }),
+            wall_s: 2.0,
+            ..Sample::default()
+        },
+        build_id: build_id.to_owned(),
+        allocator_version: String::new(),
+        retest_s: Some(0.0),
+    }
+}
