@@ -13,6 +13,7 @@
 //! - [`fleet`]: what was told to a fleet, and what the fleet said
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
+//! - [`predictions`]: what replays of a recorded run predict
 //! - [`revision`]: whether anything about a program has changed
 //! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
 
@@ -22,6 +23,7 @@ pub mod domain;
 pub mod fleet;
 pub mod memory;
 pub mod overrides;
+pub mod predictions;
 pub mod revision;
 pub mod samples;
 mod schema;
@@ -128,7 +130,8 @@ impl Store {
         Self::try_open(path, timeout)
     }
 
-    /// Opens an existing store for reading alone.
+    /// Opens an existing store for reading alone. A store of an earlier version is copied into memory and
+    /// migrated there: see [`Store::view`].
     ///
     /// # Errors
     /// When there is none or it cannot be read.
@@ -146,6 +149,10 @@ impl Store {
         // A file without a version is empty or belongs to another program.
         if version.map_err(open)? == 0 || is_foreign(&connection).map_err(open)? {
             return Err(StoreError::Foreign(path.to_owned()));
+        }
+        // A file that is only read is not migrated. Its statements expect the newest tables.
+        if schema::is_older(&connection)? {
+            return Self::view(path);
         }
         Ok(Self { connection, set_aside: None })
     }
