@@ -25,27 +25,27 @@ struct words {
     char *const *check;
 };
 
-static bool parse(int count, char **words, struct words *said) {
-    *said = (struct words){.file = PRELOAD_FILE};
+static bool parse(int count, char **words, struct words *options) {
+    *options = (struct words){.file = PRELOAD_FILE};
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--") == 0) {
-            said->check = words + i + 1;
-            return said->check[0] != NULL;
+            options->check = words + i + 1;
+            return options->check[0] != NULL;
         }
         if (strcmp(words[i], "--file") == 0) {
             if (++i == count) {
                 return false;
             }
-            said->file = words[i];
-        } else if (words[i][0] == '-' || said->entry) {
+            options->file = words[i];
+        } else if (words[i][0] == '-' || options->entry) {
             return false;
-        } else if (said->verb) {
-            said->entry = words[i];
+        } else if (options->verb) {
+            options->entry = words[i];
         } else {
-            said->verb = words[i];
+            options->verb = words[i];
         }
     }
-    return said->entry != NULL;
+    return options->entry != NULL;
 }
 
 static enum answer status(struct file *file, const char *entry) {
@@ -62,21 +62,21 @@ static enum answer status(struct file *file, const char *entry) {
     return DONE;
 }
 
-static enum answer change(struct file *file, const struct words *said) {
+static enum answer change(struct file *file, const struct words *options) {
     size_t removed;
     if (!file_lock(file)) {
         return UNABLE;
     }
     hold_signals();
-    enum answer answer = strcmp(said->verb, "add") == 0 ? edit_add(file, said->entry, said->check)
-                                                        : edit_remove(file, entries_is, said->entry, &removed);
+    enum answer answer = strcmp(options->verb, "add") == 0 ? edit_add(file, options->entry, options->check)
+                                                        : edit_remove(file, entries_is, options->entry, &removed);
     file_unlock(file);
     hold_release();
     return answer;
 }
 
 int main(int count, char **words) {
-    struct words said;
+    struct words options;
     struct file file;
     say_name = "imas-ldpreload";
     if (count == 2 && strcmp(words[1], "--version") == 0) {
@@ -86,17 +86,17 @@ int main(int count, char **words) {
     if (count == 2 && strcmp(words[1], "--help") == 0) {
         return write(STDOUT_FILENO, usage, sizeof usage - 1) < 0 ? UNABLE : DONE;
     }
-    bool known = parse(count, words, &said) && (strcmp(said.verb, "add") == 0 || strcmp(said.verb, "remove") == 0 ||
-                                                strcmp(said.verb, "status") == 0);
-    if (!known || (said.check && strcmp(said.verb, "add") != 0)) {
+    bool known = parse(count, words, &options) && (strcmp(options.verb, "add") == 0 || strcmp(options.verb, "remove") == 0 ||
+                                                strcmp(options.verb, "status") == 0);
+    if (!known || (options.check && strcmp(options.verb, "add") != 0)) {
         return say_error("imas-ldpreload --help", "these words are not understood");
     }
-    if (!entries_nameable(said.entry)) {
+    if (!entries_nameable(options.entry)) {
         return say_error("an entry is an absolute path without blanks, tabs, colons and #", "'%.200s' cannot be an entry",
-                         said.entry);
+                         options.entry);
     }
-    if (!file_open(&file, said.file)) {
+    if (!file_open(&file, options.file)) {
         return UNABLE;
     }
-    return strcmp(said.verb, "status") == 0 ? status(&file, said.entry) : change(&file, &said);
+    return strcmp(options.verb, "status") == 0 ? status(&file, options.entry) : change(&file, &options);
 }

@@ -28,11 +28,11 @@ struct words {
     const char *file, *run_dir, *reason;
 };
 
-static bool parse(int count, char **words, struct words *said) {
+static bool parse(int count, char **words, struct words *options) {
     for (int i = 1; i < count; i += 2) {
-        const char **to = strcmp(words[i], "--file") == 0      ? &said->file
-                          : strcmp(words[i], "--run-dir") == 0 ? &said->run_dir
-                          : strcmp(words[i], "--reason") == 0  ? &said->reason
+        const char **to = strcmp(words[i], "--file") == 0      ? &options->file
+                          : strcmp(words[i], "--run-dir") == 0 ? &options->run_dir
+                          : strcmp(words[i], "--reason") == 0  ? &options->reason
                                                                : NULL;
         if (!to || i + 1 == count) {
             return false;
@@ -90,13 +90,13 @@ static enum answer disable(const char *run_dir) {
     return DONE;
 }
 
-static enum answer rescue(const struct words *said) {
+static enum answer rescue(const struct words *options) {
     hold_signals(); /* whoever reads our output may be gone */
-    if (said->reason) {
-        say_reason(said->reason);
+    if (options->reason) {
+        say_reason(options->reason);
     }
-    enum answer removed = remove_entries(said->file);
-    enum answer disabled = disable(said->run_dir);
+    enum answer removed = remove_entries(options->file);
+    enum answer disabled = disable(options->run_dir);
     hold_release();
     return removed == DONE ? disabled : removed;
 }
@@ -108,16 +108,16 @@ static bool is_mounted(const char *folder) {
 }
 
 /* The root is mounted read-only at this point of most boots, and init expects it so. */
-static void rescue_at_boot(const struct words *said) {
+static void rescue_at_boot(const struct words *options) {
     struct statvfs root;
     bool read_only = statvfs("/", &root) == 0 && root.f_flag & ST_RDONLY;
     if (read_only && mount("none", "/", NULL, MS_REMOUNT, NULL) != 0) {
         say_error("boot with init=/bin/sh on another root, or edit the file from a rescue system",
                   "the root could not be made writable: %s", strerror(errno));
     }
-    remove_entries(said->file);
+    remove_entries(options->file);
     if (is_mounted("/run")) {
-        disable(said->run_dir);
+        disable(options->run_dir);
     }
     sync();
     if (read_only && mount("none", "/", NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0) {
@@ -138,10 +138,10 @@ static int go_on(char **words) {
 }
 
 int main(int count, char **words) {
-    struct words said = {.file = "/etc/ld.so.preload", .run_dir = "/run/imas"};
+    struct words options = {.file = "/etc/ld.so.preload", .run_dir = "/run/imas"};
     say_name = "imas-rescue";
     if (getpid() == 1) {
-        rescue_at_boot(&said);
+        rescue_at_boot(&options);
         return go_on(words);
     }
     if (count == 2 && strcmp(words[1], "--version") == 0) {
@@ -151,8 +151,8 @@ int main(int count, char **words) {
     if (count == 2 && strcmp(words[1], "--help") == 0) {
         return write(STDOUT_FILENO, usage, sizeof usage - 1) < 0 ? UNABLE : DONE;
     }
-    if (!parse(count, words, &said)) {
+    if (!parse(count, words, &options)) {
         return say_error("imas-rescue --help", "these words are not understood");
     }
-    return rescue(&said);
+    return rescue(&options);
 }

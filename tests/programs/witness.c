@@ -57,20 +57,20 @@ static const char *allocator_name(const char *serving) {
 }
 
 /* Appends those of the variables that begin so. */
-static void append_settings(char *said, size_t size, const char *begin, const char *buffer, ssize_t length) {
+static void append_settings(char *settings, size_t size, const char *begin, const char *buffer, ssize_t length) {
     for (const char *entry = buffer; entry < buffer + length; entry += strlen(entry) + 1) {
-        size_t used = strlen(said), more = strlen(entry);
+        size_t used = strlen(settings), more = strlen(entry);
         if (strncmp(entry, begin, strlen(begin)) != 0)
             continue;
         if (used + more + 2 > size)
             abort(); /* a test must not go on with half a testimony */
-        memcpy(said + used, entry, more);
-        memcpy(said + used + more, " ", 2);
+        memcpy(settings + used, entry, more);
+        memcpy(settings + used + more, " ", 2);
     }
 }
 
 /* As the kernel was given them: by now the guard has put the environment back. */
-static const char *settings_at_exec(char *said, size_t size) {
+static const char *settings_at_exec(char *settings, size_t size) {
     static char buffer[1 << 16];
     static const char *const BEGINNINGS[] = { "GLIBC_TUNABLES=", "MALLOC_CONF=", "MIMALLOC_", "TCMALLOC_" };
     int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
@@ -82,10 +82,10 @@ static const char *settings_at_exec(char *said, size_t size) {
         if (memcmp(buffer + at, "\0glibc.", 7) == 0)
             buffer[at] = ':';
     }
-    said[0] = '\0';
+    settings[0] = '\0';
     for (size_t i = 0; i < sizeof BEGINNINGS / sizeof BEGINNINGS[0]; i++)
-        append_settings(said, size, BEGINNINGS[i], buffer, length);
-    return said;
+        append_settings(settings, size, BEGINNINGS[i], buffer, length);
+    return settings;
 }
 
 __attribute__((constructor)) static void testify(void) {

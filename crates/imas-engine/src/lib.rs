@@ -9,6 +9,7 @@
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`seconds`]: the range of a configured duration
+//! - [`difference`]: how a file changes, as `diff -u` prints it
 //! - [`exclusions`]: programs that nobody is to change unasked
 //! - [`daemon_status`]: what imasd reports about itself
 //! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
@@ -29,6 +30,7 @@ pub mod compared;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
+pub mod difference;
 pub mod exclusions;
 pub mod flags;
 pub mod fleet_key;

@@ -104,9 +104,10 @@ impl ProgramState {
     }
 }
 
-/// What the fleet said of the program, as imasd has taken it over: `imas` explains by the same.
+/// The statistics of the fleet on the program, as imasd has stored them: `imas` explains by the same.
 fn fleet_prior(store: &Store, program: &StoredProgram) -> Result<Option<FleetPrior>, StoreError> {
-    let said = store.statistics(program.id)?;
-    let read = said.and_then(|said| FleetStatistics::read_of(&said.subject, said.statistics.as_bytes()).ok());
+    let stored = store.statistics(program.id)?;
+    let read = stored
+        .and_then(|stored| FleetStatistics::read_of(&stored.subject, stored.statistics.as_bytes()).ok());
     Ok(read.map(|statistics| imas_fleet::prior(&statistics)))
 }

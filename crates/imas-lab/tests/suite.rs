@@ -165,8 +165,8 @@ fn assert_is_drawable(run: &Value) {
 const WORK: &str = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
 
 /// What a program does when the candidate's library is in it.
-fn under(library: &str, deed: &str) -> String {
-    format!("sh -c '{WORK}; if grep -q lib{library} /proc/$$/maps; then {deed}; fi; echo done'")
+fn under(library: &str, action: &str) -> String {
+    format!("sh -c '{WORK}; if grep -q lib{library} /proc/$$/maps; then {action}; fi; echo done'")
 }
 
 #[test]

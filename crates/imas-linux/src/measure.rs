@@ -183,7 +183,7 @@ impl RunRequest<'_> {
     ///
     /// # Errors
     /// As [`RunRequest::measure`]; what `load` returns comes back beside the outcome.
-    pub fn measure_serving<T>(
+    pub fn measure_server<T>(
         &self,
         stop: Signal,
         load: impl FnOnce(u32) -> T,

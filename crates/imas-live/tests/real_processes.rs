@@ -118,7 +118,7 @@ fn until(observer: &mut ProcessObserver, pid: u32, is_wanted: impl Fn(&LiveProce
 }
 
 #[test]
-fn processes_under_several_candidates_are_told_apart() {
+fn processes_under_several_candidates_are_distinguished() {
     let world = World::new();
     let plain = world.start(None);
     let jemalloc = world.start(Some(&["--candidate", "jemalloc"]));

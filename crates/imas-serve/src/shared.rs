@@ -13,7 +13,7 @@ use crate::live::Live;
 use crate::suite_runs::Suite;
 
 /// The first state of a large store takes its time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pages that may listen for changes.
 const LISTENERS: usize = 32;
 
@@ -40,6 +40,6 @@ impl Shared {
 
     /// The newest state; None if the first one takes too long.
     pub(crate) async fn known(&self) -> Option<Arc<Known>> {
-        tokio::time::timeout(PATIENCE, self.keeper.known()).await.ok().flatten()
+        tokio::time::timeout(FIRST_STATE_TIMEOUT, self.keeper.known()).await.ok().flatten()
     }
 }

@@ -329,7 +329,7 @@ fn a_silent_client_is_cut_off_and_others_are_served() {
 }
 
 #[test]
-fn a_page_is_told_of_a_new_trial() {
+fn a_new_trial_is_sent_to_an_open_page() {
     let server = start(&["/bin/x"]);
     assert_eq!(server.get("/").status, 200);
     let mut stream = TcpStream::connect(&server.address).unwrap();
@@ -346,7 +346,7 @@ fn a_page_is_told_of_a_new_trial() {
     let store = server.store();
     let program = store.programs().unwrap().remove(0).id;
     store.add_trial(program, &trial("new", "mimalloc", 1.0e9 + 50.0, 0.5)).unwrap();
-    let mut told = next();
+    let mut newest = next();
     let deadline = Instant::now() + Duration::from_secs(60);
     let trials = || -> u64 {
         let data: serde_json::Value = serde_json::from_slice(&server.get("/api/overview").body).unwrap();
@@ -354,9 +354,9 @@ fn a_page_is_told_of_a_new_trial() {
     };
     while trials() != 6 {
         assert!(Instant::now() < deadline, "the trial is not shown");
-        told = next();
+        newest = next();
     }
-    assert!(told > first);
+    assert!(newest > first);
 }
 
 #[test]

@@ -216,10 +216,10 @@ impl<'a> Iterator for Numbers<'a> {
         let begin = self.0.find(|c: char| c.is_ascii_digit())?;
         let rest = &self.0[begin..];
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let behind = &rest[end..];
-        let letters = behind.find(|c: char| !c.is_alphabetic()).unwrap_or(behind.len());
-        self.0 = &behind[letters..];
-        Some((rest[..end].trim_end_matches('.').parse().ok()?, &behind[..letters]))
+        let after = &rest[end..];
+        let letters = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+        self.0 = &after[letters..];
+        Some((rest[..end].trim_end_matches('.').parse().ok()?, &after[..letters]))
     }
 }
 

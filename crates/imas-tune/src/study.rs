@@ -12,7 +12,7 @@ use crate::space::{Scale, SettingsPoint, Space, TunedSetting, TunedValues};
 
 /// Points that are drawn at random before the estimator begins.
 const AT_RANDOM: usize = 8;
-/// With fewer points nothing can be said of a setting's influence.
+/// With fewer points nothing is known of a setting's influence.
 const LEAST_POINTS: usize = 12;
 
 /// The points of one allocator.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn points_of_an_earlier_session_are_told() {
+    fn points_of_an_earlier_session_are_given_to_the_search() {
         let (study, other) = (study(), study());
         let point = SettingsPoint::from([("mode".to_owned(), "on".to_owned())]);
         study.tell_point(&point, 1.0);

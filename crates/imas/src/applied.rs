@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use imas_engine::difference;
 use serde::Serialize;
 use serde_json::json;
 
@@ -65,7 +66,7 @@ impl Applied {
             (true, false) => DropInChange::Add,
             (false, false) => DropInChange::Replace,
         };
-        self.diff = difference(&self.drop_in, old, new);
+        self.diff = difference::unified(&self.drop_in.display().to_string(), old, new);
     }
 
     /// Prints the difference before anything is done, unless JSON is wanted.
@@ -81,12 +82,4 @@ impl Applied {
 /// Prints the document.
 pub(crate) fn print(services: &[Applied]) -> Result<()> {
     output::json(&json!({ "schema": 1, "services": services }))
-}
-
-/// As `diff -u` prints it.
-fn difference(file: &Path, old: &str, new: &str) -> String {
-    let shown = file.display().to_string();
-    let name = |text: &str| if text.is_empty() { "/dev/null".to_owned() } else { shown.clone() };
-    let diff = similar::TextDiff::from_lines(old, new);
-    diff.unified_diff().header(&name(old), &name(new)).to_string()
 }

@@ -137,6 +137,12 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
         verify(name, change.variables, &args.how);
         return Ok(());
     };
+    if unit::is_template(name) {
+        return Err(Hinted::error(
+            format!("{name}: a template cannot be watched, only one of its instances"),
+            "watch one instance first (imas apply NAME@INSTANCE --watch 24h), then apply to the template",
+        ));
+    }
     let candidate = applied.candidate.clone().unwrap_or_default();
     let work = watch::work_command(&context.config, change.unit);
     if change.unit.refuses_stop {
@@ -451,14 +457,16 @@ fn take_effect(names: &[String], how: &WriteArgs) -> Result<Vec<String>> {
     systemctl(&["daemon-reload"])?;
     for name in names {
         if !how.now {
-            message::say(&format!("imas: {name}: takes effect at its next start: systemctl restart {name}"));
+            let restart = name.replace("@.service", "@*.service");
+            message::say(&format!(
+                "imas: {name}: takes effect at its next start: systemctl restart '{restart}'"
+            ));
             continue;
         }
         // One that does not run is not started.
-        if unit::is_active(name)? {
+        if !unit::try_restart(name)?.is_empty() {
             restarted.push(name.clone());
         }
-        systemctl(&["try-restart", "--", name])?;
     }
     Ok(restarted)
 }

@@ -22,15 +22,10 @@ pub(crate) struct BenchArgs {
     /// Begin no further run after this number of seconds, once there is one of each candidate
     #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
     pub(crate) max_time: Option<f64>,
-    /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation); with
-    /// --quick 0 if not given
-    #[arg(
-        long,
-        default_value_t = 1,
-        default_value_if("quick", clap::builder::ArgPredicate::IsPresent, "0"),
-        value_name = "N"
-    )]
-    pub(crate) trials: u32,
+    /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation); not for a
+    /// server [default: 1, with --quick 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) trials: Option<u32>,
     /// Candidates to compare with system, separated by commas; or `all`. With settings:
     /// 'jemalloc?narenas:1,dirty_decay_ms:1000', 'glibc?mmap_threshold=65536'; these take the rest of the
     /// word, so give `--with` again for more
@@ -42,7 +37,8 @@ pub(crate) struct BenchArgs {
     /// Runs under system before anything is measured; of a server 0 if not given
     #[arg(short, long, default_value_t = 1, default_value_ifs = [("ready", clap::builder::ArgPredicate::IsPresent, "0"), ("service", clap::builder::ArgPredicate::IsPresent, "0")], value_name = "N")]
     pub(crate) warmup: u32,
-    /// Keep every run on one CPU, where CPU time is steadier; auto: when the last warm-up used one at a time
+    /// Keep every run on one CPU, where CPU time is steadier; auto: when the last warm-up used one at a time.
+    /// A server is kept on one only by always; its load then has the others
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) one_cpu: OneCpuName,
     /// Seed of the order of runs and of the resampling
@@ -51,10 +47,11 @@ pub(crate) struct BenchArgs {
     /// Show what the command prints
     #[arg(long)]
     pub(crate) show_output: bool,
-    /// Go on although the command fails under system
+    /// Go on although the command fails under system; of a server: although the load fails
     #[arg(long)]
     pub(crate) ignore_failure: bool,
-    /// End a run after this many seconds [default: 20 times what the first run took, at least 60]
+    /// End a run after this many seconds [default: 20 times what the first run took, at least 60; of a server
+    /// none]
     #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
     pub(crate) timeout: Option<f64>,
     #[command(flatten)]
@@ -83,6 +80,11 @@ impl BenchArgs {
     /// The names of `--with`, one by one; what follows a `?` are the settings of that one.
     pub(crate) fn with(&self) -> Vec<String> {
         self.with.iter().flat_map(|list| names(list)).collect()
+    }
+
+    /// How many counted runs of each candidate of a command.
+    pub(crate) fn counted_runs(&self) -> u32 {
+        self.trials.unwrap_or_else(|| u32::from(!self.quick.quick))
     }
 }
 

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_before_the_verb_is_passed_on_and_the_environment_is_not_repeated() {
+    fn options_before_the_verb_are_passed_on_and_the_environment_is_not_repeated() {
         let places = Places {
             lib_dir: Some("/l".into()),
             store: Some("/s.db".into()),

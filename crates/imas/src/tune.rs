@@ -44,7 +44,7 @@ struct Tuned {
     points: Points,
     /// The best after several replays, the best first.
     field: Field,
-    /// What live runs said. None: there were none.
+    /// Figures of live runs. None: there were none.
     live: Option<LiveResult>,
     /// Name and file of the candidate that was added to the catalogue.
     named: Option<named::NamedCandidate>,

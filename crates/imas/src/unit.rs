@@ -56,11 +56,18 @@ pub(crate) fn full_name(word: &str) -> Result<String> {
     Ok(name)
 }
 
+/// Whether it is a template (`foo@.service`), whose drop-in is that of all its instances.
+pub(crate) fn is_template(name: &str) -> bool {
+    name.ends_with("@.service")
+}
+
 impl Unit {
-    /// Asks the running manager, or reads the files below `root`.
+    /// Asks the running manager, or reads the files below `root`. The manager knows no templates: their files
+    /// are read.
     pub(crate) fn read(name: &str, root: Option<&Path>) -> Result<Self> {
         match root {
             Some(root) => Self::from_files(name, root),
+            None if is_template(name) => Self::from_files(name, Path::new("/")),
             None => Self::from_manager(name),
         }
     }
@@ -215,8 +222,27 @@ fn shown_command(value: &str) -> Vec<OsString> {
     words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()
 }
 
+/// Restarts the service if it runs, of a template all instances that run. Answers which were restarted.
+pub(crate) fn try_restart(name: &str) -> Result<Vec<String>> {
+    let names = if is_template(name) { loaded_instances(name)? } else { vec![name.to_owned()] };
+    let mut restarted = vec![];
+    for name in names {
+        if is_active(&name)? {
+            restarted.push(name.clone());
+        }
+        systemctl(&["try-restart", "--", &name])?;
+    }
+    Ok(restarted)
+}
+
+fn loaded_instances(template: &str) -> Result<Vec<String>> {
+    let pattern = template.replace("@.", "@*.");
+    let shown = systemctl(&["list-units", "--plain", "--no-legend", "--full", "--", &pattern])?;
+    Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+}
+
 /// Whether the manager would restart it: `systemctl try-restart` starts none that does not run.
-pub(crate) fn is_active(name: &str) -> Result<bool> {
+fn is_active(name: &str) -> Result<bool> {
     let shown = systemctl(&["show", "--property", "ActiveState", "--value", "--", name])?;
     Ok(["active", "reloading", "activating"].contains(&shown.trim()))
 }

@@ -69,7 +69,7 @@ fn a_real_program_has_its_prediction_and_its_measurement() {
 }
 
 #[test]
-fn the_table_says_both() {
+fn the_table_has_both() {
     let world = World::new();
     let output = quick(&world, &["--objective", "memory"], &[&behave(&world), "200000"]);
     assert!(output.status.success(), "{}", describe(&output));

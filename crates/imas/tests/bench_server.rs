@@ -175,6 +175,62 @@ fn a_load_that_fails_is_reported_with_the_servers_last_line() {
 }
 
 #[test]
+fn a_load_that_fails_can_be_ignored() {
+    let place = Place::new();
+    let load = format!("{}; exit 3", place.load(2, "/"));
+    let done = place.bench(&["--ignore-failure"], &load);
+    assert!(done.status.success(), "{}", describe(&done));
+    let result = result(&done);
+    assert_eq!(compared(&result, "system")["rounds"], 1);
+    assert_eq!(compared(&result, "system")["figures"]["p99"]["median"], 5.0);
+    let notes = list(&result, "/runs/0/notes");
+    let failed = notes.iter().filter(|note| note.as_str().is_some_and(|note| note.contains("exit 3")));
+    assert_eq!(failed.count(), 1, "one note for two cycles: {notes:?}");
+}
+
+/// Each stage of a run has its part of the time limit: the wait for readiness, the load, the pause.
+#[test]
+fn a_run_that_takes_too_long_is_ended() {
+    let place = Place::new();
+    let python = real("python3").to_string_lossy().into_owned();
+    let server = place.script("server.py");
+    for (ready, load, idle) in
+        [("sleep 4244", "true", "0"), ("tcp:$PORT", "sleep 4244", "0"), ("tcp:$PORT", "true", "4244")]
+    {
+        let flags =
+            ["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--cycles", "1", "--timeout", "3"];
+        let mut command = place.world.imas(flags);
+        command.args(["--ignore-failure", "--ready", ready, "--load", load, "--idle", idle]);
+        let done = output(command.args(["--", &python, &server, "$PORT"]));
+        assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
+        let result = result(&done);
+        let failure = &compared(&result, "system")["failures"][0];
+        assert_eq!(failure["stage"], "timeout", "{failure}");
+        assert!(text(failure, "/what").contains("the run took longer than 3 s"), "{failure}");
+        assert!(nothing_is("sleep 4244") && nothing_runs(&server));
+    }
+}
+
+/// The load says which CPUs it may use, and which the server may.
+#[test]
+fn a_server_can_be_kept_on_one_cpu() {
+    let place = Place::new();
+    let (mine, servers) = (place.script("load-cpus"), place.script("server-cpus"));
+    let of = |pid: &str, file: &str| format!("grep Cpus_allowed_list /proc/{pid}/status > {file}");
+    let found = format!("$(pgrep -f -n -- '{} '$PORT)", place.script("server.py"));
+    let load = format!("{}; {}; {}", of("self", &mine), of(&found, &servers), place.load(1, "/"));
+    let done = place.bench(&["--one-cpu", "always"], &load);
+    assert!(done.status.success(), "{}", describe(&done));
+    let allowed =
+        |file: &str| std::fs::read_to_string(file).unwrap().split_once('\t').unwrap().1.trim().to_owned();
+    let cpu: usize = allowed(&servers).parse().expect("one CPU, no list");
+    let result = result(&done);
+    assert_eq!(result["cpus"]["server"], serde_json::json!([cpu]));
+    let is_alone = list(&result, "/cpus/load").is_empty();
+    assert_eq!(allowed(&mine) == allowed(&servers), is_alone, "the load has the other CPUs");
+}
+
+#[test]
 fn a_server_that_never_gets_ready_is_ended_and_reported() {
     let place = Place::new();
     let file = place.world.work().join("s.toml");
@@ -341,6 +397,10 @@ fn options_of_a_server_need_one() {
     wrong(
         &["--ready", "tcp:1", "--load", "true", "--export-csv", "x", "--", "true"],
         "--export-csv is not for a server",
+    );
+    wrong(
+        &["--ready", "tcp:1", "--load", "true", "--trials", "2", "--", "true"],
+        "--trials is not for a server: it has no counted runs",
     );
     wrong(&["--service", "/nonexistent.toml"], "nonexistent.toml");
     wrong(&["--ready", "https://x/", "--load", "true", "--", "true"], "only http is asked");

@@ -34,9 +34,9 @@ fn work(world: &World) -> String {
 #[test]
 fn the_page_names_every_measure_and_what_a_comparison_takes() {
     let world = World::new();
-    let said_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
-    assert!(said_here.status.success(), "{}", describe(&said_here));
-    let page = stdout(&said_here);
+    let measured_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
+    assert!(measured_here.status.success(), "{}", describe(&said_here));
+    let page = stdout(&measured_here);
     assert!(page.starts_with("sh against itself under system, 3 pairs\n"), "{page}");
     for row in ROWS {
         assert!(page.lines().any(|line| line.trim_start().starts_with(row)), "no {row}: {page}");

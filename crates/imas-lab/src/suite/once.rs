@@ -95,7 +95,7 @@ impl Once<'_> {
             return Ok((run.measure()?, None));
         };
         let load = |pid| self.load(server, shell, pid);
-        let (outcome, loaded) = run.measure_serving(signal(&server.stop), load)?;
+        let (outcome, loaded) = run.measure_server(signal(&server.stop), load)?;
         Ok((outcome, loaded?))
     }
 

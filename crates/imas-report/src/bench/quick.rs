@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_says_why() {
+    fn a_fallback_has_its_reason() {
         let quick = QuickReport { fallback: Some("it is static".into()), ..QuickReport::default() };
         assert!(quick.text(&[]).contains("(it is static): every candidate is measured"));
         assert!(quick.markdown(&[]).contains("(it is static)"));

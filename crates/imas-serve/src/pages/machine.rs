@@ -126,7 +126,7 @@ fn pressure(machine: &MachineState) -> Block {
     let mut table = Table::new("pressure", "", &["what", "value"]);
     let mut put = |what: &str, value: String| table.push(vec![what.to_owned(), value]);
     let percent = |share: Option<f64>| {
-        share.map_or_else(|| "not told by the kernel".to_owned(), |share| format!("{share:.1} %"))
+        share.map_or_else(|| "not reported by the kernel".to_owned(), |share| format!("{share:.1} %"))
     };
     put("CPUs", machine.cpus.to_string());
     put("load over five minutes", format!("{:.2}", machine.load5));

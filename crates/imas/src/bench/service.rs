@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::Sample;
@@ -19,7 +20,7 @@ use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::SessionEnd;
 use imas_service::{
-    RoundService, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
+    RoundService, RunLimits, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
     ServiceRounds, ServiceRun, compare_services,
 };
 use imas_store::Store;
@@ -27,7 +28,7 @@ use imas_store::Store;
 use super::service_report::ServiceReport;
 use super::service_rounds::BenchRounds;
 use super::shown::pinnable;
-use crate::bench_args::BenchArgs;
+use crate::bench_args::{BenchArgs, OneCpuName};
 use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::output;
@@ -60,6 +61,12 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
 
 /// Options that have no meaning for a server must not look as if they had.
 fn refuse(args: &BenchArgs) -> Result<()> {
+    if args.trials.is_some() {
+        return Err(Hinted::error(
+            "--trials is not for a server: it has no counted runs",
+            "-n N is the number of rounds, with one run of each candidate",
+        ));
+    }
     let given = [
         ("--export-csv", args.exports.export_csv.is_some()),
         ("--export-markdown", args.exports.export_markdown.is_some()),
@@ -80,6 +87,15 @@ fn refuse(args: &BenchArgs) -> Result<()> {
         ));
     }
     crate::export::check(args)
+}
+
+/// What the options say of each run.
+fn limits(args: &BenchArgs) -> RunLimits {
+    RunLimits {
+        timeout: args.timeout.map(Duration::from_secs_f64),
+        ignores_load_failure: args.ignore_failure,
+        one_cpu: args.one_cpu == OneCpuName::Always,
+    }
 }
 
 /// The service and the words of its command.
@@ -160,9 +176,14 @@ impl<'a> Session<'a> {
         chosen: &'a [ComparedCandidate<'a>],
     ) -> Result<Self> {
         let inherited: Variables = std::env::vars_os().collect();
-        let executor =
-            ServiceExecutor::with_words(service, words.to_vec(), context.libraries.clone(), inherited)
-                .map_err(hinted)?;
+        let executor = ServiceExecutor::with_words(
+            service,
+            words.to_vec(),
+            context.libraries.clone(),
+            inherited,
+            limits(args),
+        )
+        .map_err(hinted)?;
         let busy = conditions::load1().filter(|load| *load > 0.5 * f64::from(conditions::cpus()));
         Ok(Self { args, chosen, executor, began_unix_s: now_unix_s(), busy })
     }
@@ -305,7 +326,9 @@ impl<'a> Session<'a> {
 
     /// What a reader of the figures should know beyond them.
     fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
-        let cpus = if self.executor.cpus().is_apart() {
+        let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
+            "server and load shared the only CPU".to_owned()
+        } else if self.executor.cpus().is_apart() {
             format!(
                 "the server had the CPUs {:?}, the load {:?}",
                 self.executor.cpus().server,

@@ -190,7 +190,14 @@ impl<'a> CommandSession<'a> {
         let args = self.args;
         let most = args.runs.most();
         let counted_before = args.runs.looks().map_or(most, |looks| looks.first) / 2;
-        schedule::steps_with_counted_before(counted_before, &usable, most, args.trials, warmup, args.seed)
+        schedule::steps_with_counted_before(
+            counted_before,
+            &usable,
+            most,
+            args.counted_runs(),
+            warmup,
+            args.seed,
+        )
     }
 
     fn options(&self) -> Options {

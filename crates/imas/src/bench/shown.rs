@@ -43,7 +43,7 @@ fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Resu
         tell(args, &format!("\n{}", quick.text(&report.candidates)))?;
     }
     tell(args, &format!("\n{}", report.sentence()))?;
-    if args.trials > 0 && !report.splits().is_empty() {
+    if args.counted_runs() > 0 && !report.splits().is_empty() {
         tell(args, &format!("\n{}", report.splits()))?;
     }
     report.checks.iter().try_for_each(|check| tell(args, &check_text(check)))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recording: the folder of its raw files, what the recorder is told, and the trace that is made of them.
+//! A recording: the folder of its raw files, the settings of the recorder, and the trace that is made of them.
 
 use std::fs::File;
 use std::io::BufWriter;

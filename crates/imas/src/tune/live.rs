@@ -15,7 +15,7 @@ use crate::message::{self, Hinted};
 use crate::record::pass_on_signals;
 use crate::tune_args::{TuneArgs, TuneObjective};
 
-/// What the live runs said.
+/// Figures of the live runs.
 #[derive(Debug, Serialize)]
 pub(super) struct LiveResult {
     /// The settings that are proven to suit best. None: the catalogue, or `system`, is as good.
