@@ -28,7 +28,7 @@ use crate::definition::Service;
 use crate::error::ServiceError;
 use crate::figure::Figure;
 use crate::group::Group;
-use crate::limits::RunLimits;
+use crate::limits::ServiceLimits;
 use crate::line::{LineEnd, ShellLine, last_line, tail};
 use crate::load;
 use crate::ready::Ready;
@@ -59,7 +59,7 @@ pub struct ServiceExecutor {
     inherited: Variables,
     setup: Option<Work>,
     cpus: CpuShare,
-    limits: RunLimits,
+    limits: ServiceLimits,
 }
 
 impl ServiceExecutor {
@@ -69,7 +69,7 @@ impl ServiceExecutor {
     /// When the definition is wrong, the command is not found or the set-up fails.
     pub fn new(service: Service, libraries: Libraries, inherited: Variables) -> Result<Self, ServiceError> {
         let words = service.words().map_err(ServiceError::Definition)?;
-        Self::with_words(service, words, libraries, inherited, RunLimits::default())
+        Self::with_words(service, words, libraries, inherited, ServiceLimits::default())
     }
 
     /// The same with the command line already split into words, and with limits of each run.
@@ -81,7 +81,7 @@ impl ServiceExecutor {
         words: Vec<String>,
         libraries: Libraries,
         inherited: Variables,
-        limits: RunLimits,
+        limits: ServiceLimits,
     ) -> Result<Self, ServiceError> {
         service.check().map_err(ServiceError::Definition)?;
         adopt_orphans()?;

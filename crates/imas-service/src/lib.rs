@@ -48,6 +48,6 @@ pub use error::ServiceError;
 pub use executor::ServiceExecutor;
 pub use figure::{Better, Figure};
 pub use guard_rail::GuardRail;
-pub use limits::RunLimits;
+pub use limits::ServiceLimits;
 pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};
 pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

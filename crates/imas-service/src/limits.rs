@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Limits of each run. The default sets none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RunLimits {
+pub struct ServiceLimits {
     /// Time limit from the start of the server to its end.
     pub timeout: Option<Duration>,
     /// A load that ends with an exit status other than 0 does not make the run invalid.

@@ -20,8 +20,8 @@ use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::SessionEnd;
 use imas_service::{
-    RoundService, RunLimits, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
-    ServiceRounds, ServiceRun, compare_services,
+    RoundService, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
+    ServiceLimits, ServiceRounds, ServiceRun, compare_services,
 };
 use imas_store::Store;
 
@@ -90,8 +90,8 @@ fn refuse(args: &BenchArgs) -> Result<()> {
 }
 
 /// What the options say of each run.
-fn limits(args: &BenchArgs) -> RunLimits {
-    RunLimits {
+fn limits(args: &BenchArgs) -> ServiceLimits {
+    ServiceLimits {
         timeout: args.timeout.map(Duration::from_secs_f64),
         ignores_load_failure: args.ignore_failure,
         one_cpu: args.one_cpu == OneCpuName::Always,
