@@ -10,7 +10,6 @@
 //! - [`settled`]: whether the candidate of a program is settled
 //! - [`sharing`]: how a fleet shares out a program's trials, in words
 //! - [`section`]: a program as a part of a page
-//! - [`sharing`]: how a fleet shares out a program's trials, in words
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
 //! - [`when`]: times in words
@@ -29,7 +28,6 @@ pub mod published;
 pub mod runs;
 pub mod section;
 pub mod settled;
-pub mod sharing;
 pub mod sharing;
 pub mod under_way;
 pub mod when;

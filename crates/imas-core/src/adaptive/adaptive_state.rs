@@ -217,8 +217,10 @@ impl AdaptiveState {
         if pick == self.board.system {
             return None;
         }
-        let older_s = self.last_s[pick].into_iter().chain(self.last_s[self.board.system]).fold(None, least);
-        let last_s = older_s.unwrap_or(f64::NEG_INFINITY); // a clock that was set back: a look is due
+        let both_s = self.last_s[pick].zip(self.last_s[self.board.system]);
+        let older_s = both_s.map(|(pick_s, system_s)| pick_s.min(system_s));
+        // None of it was tried here, or the clock was set back: a look is due.
+        let last_s = older_s.unwrap_or(f64::NEG_INFINITY);
         if self.is_unproven(pick, w) {
             return Some(last_s);
         }
@@ -260,10 +262,6 @@ pub struct Due {
 
 fn is_open(judgement: &Judgement, i: usize) -> bool {
     matches!(judgement.standings[i].status, Status::Open | Status::Proven)
-}
-
-fn least(least: Option<f64>, one: f64) -> Option<f64> {
-    Some(least.map_or(one, |least| least.min(one)))
 }
 
 /// The trials as the policy sees them, in order of time, each with the paper's figures where it has them. For

@@ -63,7 +63,7 @@ impl Learner {
         if let Some(fleet) = &membership {
             store.begin_fleet_boot(&fleet.boot_id, &crate::fleet::host::random_name())?;
         }
-        let anew = |fleet| Membership { announced: BTreeSet::new(), noted_s: 0.0, ..fleet };
+        let anew = |fleet: Membership| Membership { announced: BTreeSet::new(), noted_s: 0.0, ..fleet };
         self.fleet = membership.map(anew);
         self.fleet_events.changed_subjects = true;
         Ok(())
@@ -190,7 +190,8 @@ impl Learner {
         let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
         let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
         let received = StoredStatistics { subject, statistics: text };
-        let is_new = |id: &RowId| !matches!(self.parts.store.get().statistics(*id), Ok(Some(known)) if known == received);
+        let stored = |id: &RowId| self.parts.store.get().statistics(*id).ok().flatten();
+        let is_new = |id: &RowId| stored(id).as_ref() != Some(&received);
         let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
         if !ids.is_empty() {
             self.note_fleet_reached(); // a file that is still there shows nothing
