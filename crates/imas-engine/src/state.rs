@@ -123,14 +123,3 @@ impl ProgramState {
         }
     }
 }
-<<<<<<< HEAD
-=======
-
-/// The statistics of the fleet on the program, as imasd has stored them: `imas` explains by the same.
-fn fleet_prior(store: &Store, program: &StoredProgram) -> Result<Option<FleetPrior>, StoreError> {
-    let stored = store.statistics(program.id)?;
-    let read = stored
-        .and_then(|stored| FleetStatistics::read_of(&stored.subject, stored.statistics.as_bytes()).ok());
-    Ok(read.map(|statistics| imas_fleet::prior(&statistics)))
-}
->>>>>>> helper/services

@@ -236,9 +236,6 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn statistics(&self, program: RowId) -> Result<Option<StoredStatistics>, StoreError> {
-        if !self.connection().table_exists(Some("main"), "fleet_statistics")? {
-            return Ok(None);
-        }
         let sql = "SELECT subject, statistics FROM fleet_statistics WHERE program = ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
         let stored = |row: &Row<'_>| Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)? });
@@ -294,9 +291,6 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_reached_s(&self) -> Result<f64, StoreError> {
-        if !self.connection().column_exists(Some("main"), "fleet_member", "reached_s")? {
-            return Ok(0.0); // a store of an earlier version that is open for reading alone
-        }
         let mut statement = self.connection().prepare_cached("SELECT reached_s FROM fleet_member")?;
         Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0.0))
     }
@@ -306,9 +300,6 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_member(&self) -> Result<Option<FleetMember>, StoreError> {
-        if !self.connection().table_exists(Some("main"), "fleet_member")? {
-            return Ok(None);
-        }
         let mut statement = self.connection().prepare_cached("SELECT host, share FROM fleet_member")?;
         let member = |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)? });
         Ok(statement.query_row([], member).optional()?)

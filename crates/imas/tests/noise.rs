@@ -35,11 +35,7 @@ fn work(world: &World) -> String {
 fn the_page_names_every_measure_and_what_a_comparison_takes() {
     let world = World::new();
     let measured_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
-<<<<<<< HEAD
-    assert!(measured_here.status.success(), "{}", describe(&said_here));
-=======
     assert!(measured_here.status.success(), "{}", describe(&measured_here));
->>>>>>> helper/services
     let page = stdout(&measured_here);
     assert!(page.starts_with("sh against itself under system, 3 pairs\n"), "{page}");
     for row in ROWS {
