@@ -23,7 +23,6 @@ pub mod domain;
 pub mod fleet;
 pub mod memory;
 pub mod overrides;
-pub mod predictions;
 pub mod revision;
 pub mod samples;
 mod schema;

@@ -193,6 +193,11 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     }
 }
 
+/// Whether the tables are those of an earlier version.
+pub(crate) fn is_older(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(migrations().pending_migrations(connection)? > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
