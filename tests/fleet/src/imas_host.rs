@@ -200,8 +200,18 @@ impl ImasHost {
     }
 
     /// Waits until something is true.
-    pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+    pub(crate) fn wait(&self, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        self.wait_for(what, PATIENCE, holds)
+    }
+
+    /// The same for so long.
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        patience: Duration,
+        mut holds: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let end = Instant::now() + patience;
         while !holds()? {
             let log = || std::fs::read_to_string(self.path("log")).unwrap_or_default();
             ensure!(Instant::now() < end, "timed out: {what}\n{}\n{:?}", log(), self.agent.record());
