@@ -120,6 +120,7 @@ impl ImasHost {
     /// Starts the program until no trial is offered: how many there were.
     pub(crate) fn settle(&self, program: &StoredProgram, mut stored: impl FnMut()) -> Result<usize> {
         let begin = self.trials(program)?;
+        self.wait("a first trial is on offer", || Ok(self.offer(program)?.is_some()))?;
         while !self.is_settled(program)? {
             self.trial(program)?;
             stored();
