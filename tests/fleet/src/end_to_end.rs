@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use imas_store::samples::StoredProgram;
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, SIZES};
+use crate::cluster::{Cluster, PATIENCE, SIZES};
 use crate::imas_host::ImasHost;
 use crate::network::{Network, Place, is_isolated};
 
@@ -96,7 +96,7 @@ fn learn(hosts: &[ImasHost]) -> Result<(Vec<usize>, f64)> {
                 let proven = waiting.starts_under(&program, PROVEN)?;
                 Ok(proven || is_over.load(Ordering::Relaxed))
             };
-            waiting.wait("the proof arrives", is_proven).map(|()| seen)
+            waiting.wait_for("the proof arrives", 5 * PATIENCE, is_proven).map(|()| seen)
         });
         let mut trials = vec![];
         for host in learning {

@@ -120,9 +120,7 @@ impl ImasHost {
     /// Starts the program until no trial is offered: how many there were.
     pub(crate) fn settle(&self, program: &StoredProgram, mut stored: impl FnMut()) -> Result<usize> {
         let begin = self.trials(program)?;
-        self.wait("a first trial or decision is published", || {
-            Ok(self.offer(program)?.is_some() || self.has_decided(program)?)
-        })?;
+        self.wait("a first trial is on offer", || Ok(self.offer(program)?.is_some()))?;
         while !self.is_settled(program)? {
             self.trial(program)?;
             stored();
@@ -131,12 +129,15 @@ impl ImasHost {
         Ok(self.trials(program)? - begin)
     }
 
-    /// Whether the newest decision is no trial, and published.
+    /// Whether the newest decision is no trial, and published. An offer counts when store and index agree: right after
+    /// a trial the index still has the offer of that one.
     fn is_settled(&self, program: &StoredProgram) -> Result<bool> {
         let mut is_settled = false;
         self.wait("the next decision is published", || {
-            is_settled = self.offer(program)?.is_none() && self.has_decided(program)?;
-            Ok(is_settled || self.offer(program)?.is_some())
+            let offered = self.offer(program)?.map(|token| format!("{token:016x}"));
+            let stored = self.store()?.offers()?.into_iter().find(|offer| offer.program == program.id);
+            is_settled = offered.is_none() && self.has_decided(program)?;
+            Ok(is_settled || stored.is_some_and(|stored| Some(stored.token) == offered))
         })?;
         Ok(is_settled)
     }
@@ -200,8 +201,18 @@ impl ImasHost {
     }
 
     /// Waits until something is true.
-    pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+    pub(crate) fn wait(&self, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+        self.wait_for(what, PATIENCE, holds)
+    }
+
+    /// The same for so long.
+    pub(crate) fn wait_for(
+        &self,
+        what: &str,
+        patience: Duration,
+        mut holds: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        let end = Instant::now() + patience;
         while !holds()? {
             let log = || std::fs::read_to_string(self.path("log")).unwrap_or_default();
             ensure!(Instant::now() < end, "timed out: {what}\n{}\n{:?}", log(), self.agent.record());

@@ -35,7 +35,7 @@ pub(crate) fn is_isolated() -> bool {
 impl Network {
     pub(crate) fn new() -> Result<Self> {
         ensure!(is_isolated(), "this case needs a network namespace of its own");
-        ip(&["link", "set", "lo", "up"])?;
+        loopback()?;
         ip(&["link", "add", BRIDGE, "type", "bridge"])?;
         ip(&["address", "add", &format!("{NET}.1/24"), "dev", BRIDGE])?;
         ip(&["link", "set", BRIDGE, "up"])?;
@@ -109,6 +109,11 @@ impl Place {
     fn device(&self) -> String {
         format!("here{}", self.number)
     }
+}
+
+/// Switches on the loopback device of this process's namespace.
+pub(crate) fn loopback() -> Result<()> {
+    ip(&["link", "set", "lo", "up"])
 }
 
 /// A program in the network namespace in which the test was started: the kernel reports processes there only.
