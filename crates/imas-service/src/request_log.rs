@@ -47,8 +47,9 @@ impl RequestLog {
             return None;
         }
         let at = words.iter().position(|word| is(word, &self.prefix_option));
-        let given = at
-            .and_then(|at| words[at].split_once('=').map(|(_, value)| value).or(words.get(at + 1).copied()));
+        let given = at.and_then(|at| {
+            words[at].split_once('=').map(|(_, value)| value).or_else(|| words.get(at + 1).copied())
+        });
         let prefix = folder.join(expand(given.unwrap_or(&self.prefix), variables, &NAMES));
         Some(LogsBefore { rules: self, files: files(&prefix), prefix })
     }
