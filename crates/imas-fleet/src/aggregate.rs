@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::key::{Environment, ProgramKey};
 use crate::payload::{self, BadPayload};
 
-/// The version of the payload that this build writes.
-pub const VERSION: u32 = 1;
 /// Greatest size of an encoded aggregate in bytes.
 pub const MAX_BYTES: usize = 8 << 10;
 
@@ -24,7 +22,7 @@ const MAX_DIFFERENCE: f64 = 10.0;
 /// New evidence of one host about one program since its last aggregate: sums are added by whoever folds it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Aggregate {
-    /// [`VERSION`]; others are skipped by readers.
+    /// [`payload::VERSION`]; others are skipped by readers.
     pub v: u32,
     /// The host: 26 characters as [`ProgramKey`], of a random number that it made once. The bus checks that it
     /// is the one that the connection's certificate names.

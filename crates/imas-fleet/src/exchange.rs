@@ -199,7 +199,7 @@ mod tests {
 
     fn aggregate(batch: u64) -> Aggregate {
         Aggregate {
-            v: aggregate::VERSION,
+            v: crate::payload::VERSION,
             host: "h".into(),
             boot: "b".into(),
             batch,

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::aggregate::VERSION;
-
+/// The version of the payload that this build writes.
+pub const VERSION: u32 = 1;
 /// Why bytes are no payload of this version.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 pub enum BadPayload {

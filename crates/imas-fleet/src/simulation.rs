@@ -15,10 +15,11 @@ use imas_core::stats::Moments;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use crate::aggregate::{Aggregate, CandidateAggregate, VERSION};
+use crate::aggregate::{Aggregate, CandidateAggregate};
 use crate::fold::fold;
 use crate::key::{self, Environment, ProgramKey};
 use crate::lacks::lacks;
+use crate::payload::VERSION;
 use crate::prior::prior;
 use crate::seats::CLIP;
 use crate::share::{TrialTurn, USUAL_SHARE, trial_of};

@@ -4,10 +4,10 @@
 use imas_core::SYSTEM;
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::{Aggregate, CandidateAggregate, VERSION, is_name, is_version};
+use crate::aggregate::{Aggregate, CandidateAggregate, is_name, is_version};
 use crate::group::{GroupSet, Place, group_of};
 use crate::key::{self, Environment, ProgramKey};
-use crate::payload::{self, BadPayload};
+use crate::payload::{self, BadPayload, VERSION};
 use crate::seats::Seats;
 use crate::sketch::HostSketch;
 

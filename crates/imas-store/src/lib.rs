@@ -13,7 +13,6 @@
 //! - [`fleet`]: what was told to a fleet, and what the fleet said
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
-//! - [`predictions`]: what replays of a recorded run predict
 //! - [`revision`]: whether anything about a program has changed
 //! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
 

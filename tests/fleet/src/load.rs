@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use futures_util::{StreamExt as _, stream};
 use imas_core::stats::Moments;
-use imas_fleet::aggregate::VERSION;
+use imas_fleet::payload::VERSION;
 use imas_fleet::{Aggregate, CandidateAggregate, Environment, ProgramKey, key};
 use imas_fleet_agent::jetstream::JetStreamBus;
 
