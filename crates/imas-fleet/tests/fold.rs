@@ -8,8 +8,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use imas_core::stats::Moments;
-use imas_fleet::aggregate::{self, VERSION};
+use imas_fleet::aggregate;
 use imas_fleet::memory_bus::BusTrouble;
+use imas_fleet::payload::VERSION;
 use imas_fleet::seats::{CLIP, MOST_OF_SEAT};
 use imas_fleet::statistics::{MAX_BYTES, MAX_CANDIDATES};
 use imas_fleet::{

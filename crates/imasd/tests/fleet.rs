@@ -315,7 +315,7 @@ fn announced(subject: &str, hosts: u64) -> FleetStatistics {
     let (program, environment) = imas_fleet::key::of_subject(subject).unwrap();
     let message = |number: u64| {
         let aggregate = Aggregate {
-            v: imas_fleet::aggregate::VERSION,
+            v: imas_fleet::payload::VERSION,
             host: ProgramKey::new("host", &[&number.to_string()]).into(),
             boot: "b".to_owned(),
             batch: 0,
