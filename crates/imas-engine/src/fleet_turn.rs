@@ -2,7 +2,7 @@
 //! Which trials are this host's, where a fleet shares them out: worked out from the store, so that imasd and
 //! the commands that explain its decisions come to the same.
 //!
-//! - Time is divided into turns of ten minutes ([`TURN_S`]). In each the rule of [`imas_fleet::share`] names
+//! - Time is divided into turns of ten minutes (`[fleet] turn_s`). In each the rule of [`imas_fleet::share`] names
 //!   the hosts that try, and the candidate of each; each of them tries it once, with `system` beside it. A
 //!   turn is longer than a program of seconds needs for both; longer turns would only make a fleet of few
 //!   hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
@@ -18,14 +18,14 @@ use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 use serde::Serialize;
 
-/// Length of a turn in seconds.
+/// Usual length of a turn in seconds.
 pub const TURN_S: f64 = 600.0;
 /// A fleet that was not reached for this time is taken to be gone, seconds.
 pub const GONE_S: f64 = 7.0 * DAY_S;
 const DAY_S: f64 = 24.0 * 3600.0;
-/// So many turns ahead a decision looks: an hour.
+/// So many turns ahead a decision looks: an hour of usual ones.
 const AHEAD: u64 = 6;
-/// So many turns ahead people see: a day.
+/// So many turns ahead people see: a day of usual ones.
 const FAR_AHEAD: u64 = 144;
 
 /// What this host has of its fleet about one program.
@@ -76,7 +76,7 @@ pub struct TrialSharing {
     pub candidate: Option<String>,
     /// When this turn ends, seconds since 1970.
     pub until_unix_s: f64,
-    /// This host's next turn within a day, if nothing changes until then.
+    /// This host's next turn within 144 turns (a day), if nothing changes until then.
     pub next: Option<NextTurn>,
 }
 
@@ -117,7 +117,8 @@ impl FleetKnowledge {
     #[must_use]
     pub fn turn(&self, question: &TurnQuestion<'_>) -> Option<HostTurn> {
         let shared = self.shared(question).ok()?;
-        let now = number(question.now_s, TURN_S);
+        let turn_s = self.member.turn_s;
+        let now = number(question.now_s, turn_s);
         let name = shared.candidate(now);
         // The next turn of this host, or the first that is not looked at.
         let ahead = (1..=AHEAD).find(|ahead| name.is_some() || shared.candidate(now + ahead).is_some());
@@ -125,8 +126,8 @@ impl FleetKnowledge {
         let period = number(question.now_s, question.settings.watch_s);
         Some(HostTurn {
             candidate: name.and_then(index),
-            begin_s: begin(now, TURN_S),
-            until_s: begin(now + ahead.unwrap_or(AHEAD), TURN_S),
+            begin_s: begin(now, turn_s),
+            until_s: begin(now + ahead.unwrap_or(AHEAD), turn_s),
             is_own: question.is_own.to_vec(),
             checks: question.candidates.iter().map(|one| shared.is_checked(period, &one.name)).collect(),
             checks_begin_s: begin(period, question.settings.watch_s),
@@ -136,9 +137,10 @@ impl FleetKnowledge {
     /// The same for people.
     #[must_use]
     pub fn sharing(&self, question: &TurnQuestion<'_>) -> TrialSharing {
-        let now = number(question.now_s, TURN_S);
+        let turn_s = self.member.turn_s;
+        let now = number(question.now_s, turn_s);
         let hosts = self.prior().map_or(0, |prior| prior.hosts);
-        let until_unix_s = begin(now + 1, TURN_S);
+        let until_unix_s = begin(now + 1, turn_s);
         match self.shared(question) {
             Err(alone) => TrialSharing {
                 alone: Some(alone),
@@ -154,7 +156,7 @@ impl FleetKnowledge {
                 in_trial: shared.in_trial(),
                 candidate: shared.candidate(now).map(str::to_owned),
                 until_unix_s,
-                next: shared.next(now),
+                next: shared.next(now, turn_s),
             },
         }
     }
@@ -214,10 +216,10 @@ impl SharedTrials<'_> {
         trial_of(&self.turn(&subject, period), &[lack]).is_some()
     }
 
-    fn next(&self, now: u64) -> Option<NextTurn> {
+    fn next(&self, now: u64, turn_s: f64) -> Option<NextTurn> {
         let of = |epoch| {
             let candidate = self.candidate(epoch)?.to_owned();
-            Some(NextTurn { at_unix_s: begin(epoch, TURN_S), candidate })
+            Some(NextTurn { at_unix_s: begin(epoch, turn_s), candidate })
         };
         (self.in_trial() > 0).then(|| (now + 1..now + FAR_AHEAD).find_map(of)).flatten()
     }
@@ -241,7 +243,7 @@ mod tests {
 
     fn host(number: u32, hosts: u32) -> FleetKnowledge {
         FleetKnowledge {
-            member: FleetMember { host: format!("host-{number}"), share: 0.05 },
+            member: FleetMember { host: format!("host-{number}"), share: 0.05, turn_s: TURN_S },
             reached_s: NOW_S - DAY_S,
             known: Some(("p.x86_64-4096-never-2".to_owned(), FleetPrior { hosts, ..FleetPrior::default() })),
         }

@@ -80,6 +80,8 @@ pub struct FleetMember {
     pub host: String,
     /// Greatest share of the hosts in a trial of one program at a time.
     pub share: f64,
+    /// Length of a turn in seconds.
+    pub turn_s: f64,
 }
 
 impl Store {
@@ -250,9 +252,11 @@ impl Store {
         let transaction = self.connection().unchecked_transaction()?;
         let reached_s = self.fleet_reached_s()?;
         transaction.execute("DELETE FROM fleet_member", [])?;
-        let sql = "INSERT INTO fleet_member (host, share, reached_s) VALUES (?1, ?2, ?3)";
+        let sql = "INSERT INTO fleet_member (host, share, turn_s, reached_s) VALUES (?1, ?2, ?3, ?4)";
         match member {
-            Some(FleetMember { host, share }) => transaction.execute(sql, params![host, share, reached_s])?,
+            Some(FleetMember { host, share, turn_s }) => {
+                transaction.execute(sql, params![host, share, turn_s, reached_s])?
+            }
             None => transaction.execute("DELETE FROM fleet_statistics", [])?,
         };
         Ok(transaction.commit()?)
@@ -300,8 +304,10 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_member(&self) -> Result<Option<FleetMember>, StoreError> {
-        let mut statement = self.connection().prepare_cached("SELECT host, share FROM fleet_member")?;
-        let member = |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)? });
+        let mut statement =
+            self.connection().prepare_cached("SELECT host, share, turn_s FROM fleet_member")?;
+        let member =
+            |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)?, turn_s: row.get(2)? });
         Ok(statement.query_row([], member).optional()?)
     }
 }
@@ -376,7 +382,7 @@ mod tests {
     fn leaving_the_fleet_forgets_its_statistics() {
         let (_folder, mut store) = temporary();
         let program = with_trials(&store);
-        let member = FleetMember { host: "h".into(), share: 0.05 };
+        let member = FleetMember { host: "h".into(), share: 0.05, turn_s: 30.0 };
         store.set_fleet_member(Some(&member)).unwrap();
         store.set_fleet_member(Some(&member)).unwrap();
         let stored = StoredStatistics { subject: "s".into(), statistics: "{}".into() };

@@ -297,7 +297,7 @@ impl Daemon {
         let host = host::name(&self.options.store)?;
         let mailbox = Mailbox::new(&settings, &host).context("inotify")?;
         self.wakeup.add_inbox(mailbox.events())?;
-        let member = FleetMember { host, share: settings.share };
+        let member = FleetMember { host, share: settings.share, turn_s: settings.turn_s };
         let cpus = self.pipeline.learner.conditions().cpus;
         let boot_id = self.pipeline.publisher.boot_id().to_owned();
         self.pipeline.learner.join_fleet(Some(Membership::new(member, boot_id, cpus)))?;

@@ -3,9 +3,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use imas_store::samples::StoredProgram;
@@ -25,7 +24,7 @@ struct Fleet<'a> {
     program: &'a Path,
 }
 
-/// Three hosts settle; a fourth, which knows the program and has not tried it, and a fifth, which is new.
+/// Three hosts take turns; a fourth, which knows the program and has not tried it, and a fifth, which is new.
 pub(crate) async fn end_to_end(server: &Path, program: &Path) -> Result<String> {
     let mut network = is_isolated().then(Network::new).transpose()?;
     let mut places = |number| network.as_mut().map_or(Ok(vec![]), |network| network.add_all(number));
@@ -47,7 +46,7 @@ pub(crate) async fn end_to_end(server: &Path, program: &Path) -> Result<String> 
     let known_after = fleet.newcomer().await?;
     let network = if network.is_some() { "network namespaces at one bridge" } else { "loopback" };
     Ok(format!(
-        "trials until settled on three hosts: {trials:?}; a fourth one had the proof {lag:.2} s after the trial that completed \
+        "trials of three hosts until the proof: {trials:?}; a fourth one had the proof {lag:.2} s after the trial that completed \
          it, and a fifth, new one {known_after:.2} s after it knew the program; both started it under {PROVEN} without a \
          trial ({network})"
     ))
@@ -81,34 +80,42 @@ impl Fleet<'_> {
     }
 }
 
-/// Lets three hosts settle one after the other, while the fourth waits: trials of each, and seconds from the trial
-/// that completed the proof to the decision on the fourth.
+/// Three hosts start the program and take the trials that they are offered, until the fourth has the proof: trials
+/// of each, and seconds from the trial that completed the proof to the decision on the fourth.
 fn learn(hosts: &[ImasHost]) -> Result<(Vec<usize>, f64)> {
     let (waiting, learning) = hosts.split_last().context("no hosts")?;
     let program = waiting.notice()?;
-    let (stored, is_over) = (Mutex::new(vec![]), AtomicBool::new(false));
-    let note = || stored.lock().map(|mut all| all.push(Instant::now())).unwrap_or_default();
-    std::thread::scope(|scope| {
-        let seen = scope.spawn(|| {
-            let mut seen = Instant::now();
-            let is_proven = || {
-                seen = Instant::now();
-                let proven = waiting.starts_under(&program, PROVEN)?;
-                Ok(proven || is_over.load(Ordering::Relaxed))
-            };
-            waiting.wait_for("the proof arrives", 5 * PATIENCE, is_proven).map(|()| seen)
+    let known = learning.iter().map(ImasHost::notice).collect::<Result<Vec<_>>>()?;
+    let (mut stored, seen) = (vec![], OnceLock::new());
+    let seen = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let is_over = || Ok(seen.get().is_some() || waiting.starts_under(&program, PROVEN)?);
+            let waited = waiting.wait_for("the proof arrives", 10 * PATIENCE, is_over);
+            waited.map(|()| *seen.get_or_init(Instant::now))
         });
-        let mut trials = vec![];
-        for host in learning {
-            let settled = host.notice().and_then(|program| host.settle(&program, note));
-            trials.push(settled.inspect_err(|_| is_over.store(true, Ordering::Relaxed))?);
+        while !watch.is_finished() {
+            if let Err(error) = try_all(learning, &known, &mut stored) {
+                let _ = seen.set(Instant::now()); // ends the watch
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        let seen = seen.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
-        let before = stored.lock().map(|all| all.clone()).unwrap_or_default();
-        let last = before.into_iter().rfind(|at| *at < seen).context("proven before any trial")?;
-        starts_proven(waiting, &program)?;
-        Ok((trials, seen.duration_since(last).as_secs_f64()))
-    })
+        watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))?
+    })?;
+    let last = stored.into_iter().rfind(|at| *at < seen).context("proven before any trial")?;
+    starts_proven(waiting, &program)?;
+    let trials = learning.iter().zip(&known).map(|(host, program)| host.trials(program));
+    Ok((trials.collect::<Result<_>>()?, seen.duration_since(last).as_secs_f64()))
+}
+
+/// Each host starts the program if a trial is on offer. Notes when a trial was stored.
+fn try_all(hosts: &[ImasHost], known: &[StoredProgram], stored: &mut Vec<Instant>) -> Result<()> {
+    for (host, program) in hosts.iter().zip(known) {
+        if host.tries(program)? {
+            stored.push(Instant::now());
+        }
+    }
+    Ok(())
 }
 
 /// The next start is a production start under the candidate, and the host has tried nothing.

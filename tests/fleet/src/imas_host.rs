@@ -35,6 +35,7 @@ candidates = [\"jemalloc\", \"mimalloc\"]
 objective = \"balanced\"
 [fleet]
 enabled = true
+turn_s = 1.0
 ";
 
 /// One host; everything of it ends with it.
@@ -117,37 +118,13 @@ impl ImasHost {
         Ok(self.store()?.programs()?.into_iter().find(|one| one.detail == script || one.path == script))
     }
 
-    /// Starts the program until no trial is offered: how many there were.
-    pub(crate) fn settle(&self, program: &StoredProgram, mut stored: impl FnMut()) -> Result<usize> {
-        let begin = self.trials(program)?;
-        self.wait("a first trial is on offer", || Ok(self.offer(program)?.is_some()))?;
-        while !self.is_settled(program)? {
+    /// Starts the program as a trial if one is on offer: whether one was.
+    pub(crate) fn tries(&self, program: &StoredProgram) -> Result<bool> {
+        let is_offered = self.offer(program)?.is_some();
+        if is_offered {
             self.trial(program)?;
-            stored();
-            ensure!(self.trials(program)? < begin + 60, "the program does not settle");
         }
-        Ok(self.trials(program)? - begin)
-    }
-
-    /// Whether the newest decision is no trial, and published. An offer counts when store and index agree: right after
-    /// a trial the index still has the offer of that one.
-    fn is_settled(&self, program: &StoredProgram) -> Result<bool> {
-        let mut is_settled = false;
-        self.wait("the next decision is published", || {
-            let offered = self.offer(program)?.map(|token| format!("{token:016x}"));
-            let stored = self.store()?.offers()?.into_iter().find(|offer| offer.program == program.id);
-            is_settled = offered.is_none() && self.has_decided(program)?;
-            Ok(is_settled || stored.is_some_and(|stored| Some(stored.token) == offered))
-        })?;
-        Ok(is_settled)
-    }
-
-    fn has_decided(&self, program: &StoredProgram) -> Result<bool> {
-        let store = self.store()?;
-        let is_offered = store.offers()?.iter().any(|offer| offer.program == program.id);
-        let decided = store.latest(program.id)?.filter(|decided| !decided.trial && !is_offered);
-        let Some(decided) = decided else { return Ok(false) };
-        Ok(self.production(program)? == self.id_of(&decided.candidate)?)
+        Ok(is_offered)
     }
 
     /// Starts the program as the trial on offer. A busy imasd may miss so short a life: then it is offered again.
