@@ -44,14 +44,17 @@ fn ten_liars_of_a_hundred_make_no_program_worse_than_system() {
     }
 }
 
-/// Few hosts, all of them honest: nobody is left out, and three groups are enough for a proof.
+/// Few hosts, all of them honest: nobody is left out, and three groups are enough for a proof. A proof errs in five
+/// of a hundred programs at most: how many became worse at all is printed, and none may by more than the margin.
 #[test]
 fn few_hosts_prove_gains_and_make_no_program_worse() {
+    let margin = Settings::default().margin(0.5);
     for hosts in [3, 5, 9] {
         let all = outcomes(hosts, 0, false);
         let gained = all.iter().filter(|one| one.cost < 0.0).count();
-        println!("{hosts} hosts: gains {gained} of {PROGRAMS} programs");
-        assert_eq!(all.iter().filter(|one| one.cost > 0.0).count(), 0, "{hosts}");
+        let worse: Vec<f64> = all.iter().map(|one| one.cost).filter(|cost| *cost > 0.0).collect();
+        println!("{hosts} hosts: gains {gained} of {PROGRAMS} programs; worse by: {worse:?}");
+        assert!(worse.len() <= PROGRAMS / 20 && worse.iter().all(|cost| *cost <= margin), "{worse:?}");
         assert!(gained >= PROGRAMS / 4, "{hosts}: {gained}");
     }
 }

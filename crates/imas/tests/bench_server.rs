@@ -182,7 +182,8 @@ fn a_load_that_fails_can_be_ignored() {
     assert!(done.status.success(), "{}", describe(&done));
     let result = result(&done);
     assert_eq!(compared(&result, "system")["rounds"], 1);
-    assert_eq!(compared(&result, "system")["figures"]["p99"]["median"], 5.0);
+    let p99 = compared(&result, "system")["figures"]["p99"]["median"].as_f64().unwrap();
+    assert!((p99 - 5.0).abs() < 1e-9, "{p99}"); // a geometric mean
     let notes = list(&result, "/runs/0/notes");
     let failed = notes.iter().filter(|note| note.as_str().is_some_and(|note| note.contains("exit 3")));
     assert_eq!(failed.count(), 1, "one note for two cycles: {notes:?}");

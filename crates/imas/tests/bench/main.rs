@@ -115,8 +115,8 @@ fn check_candidate(row: &Value, one: &CatalogueCandidate) {
     assert!(paper["heap_bytes"].as_u64().unwrap() > 1_000_000, "{paper:#}");
     assert!(paper["operations"].as_u64().unwrap() > 10_000, "{paper:#}");
     // The split is unknown if a sample fell into a signal handler.
-    if matches!(allocator, "system" | "jemalloc" | "tcmalloc") && paper["split"]["reported"].is_object() {
-        assert!(paper["split"]["reported"]["in_use"].as_u64().unwrap() > 0, "{paper:#}");
+    if matches!(allocator, "system" | "jemalloc" | "tcmalloc") && paper["split"]["told"].is_object() {
+        assert!(paper["split"]["told"]["in_use"].as_u64().unwrap() > 0, "{paper:#}");
     }
     let served = text(paper, "/served");
     match &one.library {
