@@ -35,7 +35,7 @@ candidates = [\"jemalloc\", \"mimalloc\"]
 objective = \"balanced\"
 [fleet]
 enabled = true
-turn_s = 1.0
+turn_s = 5.0
 ";
 
 /// One host; everything of it ends with it.
@@ -118,29 +118,18 @@ impl ImasHost {
         Ok(self.store()?.programs()?.into_iter().find(|one| one.detail == script || one.path == script))
     }
 
-    /// Starts the program as a trial if one is on offer: whether one was.
+    /// Starts the program if a trial is on offer: whether its trial was stored. The offer may end with the host's turn
+    /// before the start, and a busy imasd may miss so short a life.
     pub(crate) fn tries(&self, program: &StoredProgram) -> Result<bool> {
-        let is_offered = self.offer(program)?.is_some();
-        if is_offered {
-            self.trial(program)?;
-        }
-        Ok(is_offered)
-    }
-
-    /// Starts the program as the trial on offer. A busy imasd may miss so short a life: then it is offered again.
-    fn trial(&self, program: &StoredProgram) -> Result<()> {
+        let Some(offered) = self.offer(program)? else { return Ok(false) };
         let before = self.trials(program)?;
-        let mut offered = self.offer(program)?;
         self.run()?;
-        self.wait("the trial is stored", || {
-            let now = self.offer(program)?;
-            let is_stored = self.trials(program)? > before;
-            if !is_stored && now.is_some() && now != offered {
-                offered = now;
-                self.run()?;
-            }
-            Ok(is_stored)
-        })
+        let mut is_stored = false;
+        self.wait("the trial is stored, or another one is on offer", || {
+            is_stored = self.trials(program)? > before;
+            Ok(is_stored || self.offer(program)? != Some(offered))
+        })?;
+        Ok(is_stored)
     }
 
     /// Trials in the store.
