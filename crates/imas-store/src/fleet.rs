@@ -232,8 +232,7 @@ impl Store {
         Ok(())
     }
 
-    /// The fleet's statistics of a program. None in a store of before the fleet that is open for reading
-    /// alone.
+    /// The fleet's statistics of a program.
     ///
     /// # Errors
     /// When SQLite returns an error.
