@@ -16,7 +16,8 @@ use crate::agent::AgentProcess;
 use crate::cluster::PATIENCE;
 use crate::network::outside;
 
-/// A program that gains clearly: glibc returns each large block to the kernel, mimalloc keeps it. It prints which
+/// A program that gains clearly. glibc returns each large block to the kernel, mimalloc keeps it: a third less
+/// CPU for five times the memory. So the objective is CPU time; by the balanced one `system` wins. It prints which
 /// libraries of IMAS it has. With an argument it keeps running.
 const PROGRAM: &str = "
 import sys, time
@@ -32,7 +33,7 @@ const SETTINGS: &str = "worth_cpu_s = 0.0
 worth_life_s = 0.1
 candidates = [\"jemalloc\", \"mimalloc\"]
 [overrides]
-objective = \"balanced\"
+objective = \"cpu\"
 [fleet]
 enabled = true
 turn_s = 5.0
