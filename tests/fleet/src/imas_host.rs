@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use imas_core::sample::PageKind;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
@@ -21,7 +22,7 @@ use crate::network::outside;
 /// libraries of IMAS it has. With an argument it keeps running.
 const PROGRAM: &str = "
 import sys, time
-for _ in range(12):
+for _ in range(80):
     block = b'x' * 40_000_000
     del block
 print(sorted({line.split('/')[-1].strip() for line in open('/proc/self/maps') if '/imas/' in line}))
@@ -133,9 +134,10 @@ impl ImasHost {
         Ok(is_stored)
     }
 
-    /// Trials in the store.
+    /// Trials in the store, without its production starts.
     pub(crate) fn trials(&self, program: &StoredProgram) -> Result<usize> {
-        Ok(self.store()?.trials(program.id)?.len())
+        let stored = self.store()?.trials(program.id)?;
+        Ok(stored.iter().filter(|one| one.sample.kind == PageKind::Trial).count())
     }
 
     /// The token of the trial on offer.
