@@ -26,7 +26,7 @@ struct full_moment {
     int64_t estimate;       /* the page's */
     int64_t exact;          /* usable bytes, added up */
     int64_t blocks;         /* live blocks, added up */
-    uint64_t allocator;     /* mallinfo2: uordblks + hblkhd; jemalloc: stats.allocated; 0 where it does not tell */
+    uint64_t allocator;     /* mallinfo2: uordblks + hblkhd; jemalloc: stats.allocated; 0 where it does not report */
     uint64_t cached;        /* part of it in jemalloc's thread caches */
     uint64_t mapped_blocks; /* mallinfo2: hblks */
 };

@@ -14,7 +14,7 @@
 
 #include "../abi/imas_index.h"
 
-/* An open index; whoever opened it closes the descriptor. */
+/* An open index; the code that opened it closes the descriptor. */
 struct index {
     int fd;
     struct imas_index_header header;

@@ -94,7 +94,7 @@ static bool defines(const struct tables *tables, const char *name) {
 }
 
 #ifdef IMAS_RECORDER
-/* No candidate is behind the recorder. */
+/* The recorder serves no candidate. */
 bool interface_other_malloc(void) {
     if (&_r_debug == NULL)
         return false;

@@ -9,7 +9,7 @@
 static struct imas_page_header nowhere;
 struct imas_page_header *page_header = &nowhere;
 
-/* A byte that the kernel clears in every child with memory of its own (MADV_WIPEONFORK): tells clone and
+/* A byte that the kernel clears in every child with memory of its own (MADV_WIPEONFORK): shows clone and
  * _Fork, for which no fork handler runs, without a system call that a seccomp filter might punish. */
 static const volatile unsigned char *canary;
 

@@ -107,8 +107,8 @@ static bool look_up(struct found *found, const struct index *index, const struct
     const struct index_key key = {.exe_dev = found->executable.st_dev, .exe_ino = found->executable.st_ino, .uid = start->uid};
     if (!index_find_for(index, key, &found->entry))
         return false;
-    const uint32_t told_apart = IMAS_ENTRY_INTERPRETER | IMAS_ENTRY_JAVA | IMAS_ENTRY_BY_UNIT;
-    if ((found->entry.flags & told_apart) == 0 && !asks_for_something(&found->entry))
+    const uint32_t distinguished = IMAS_ENTRY_INTERPRETER | IMAS_ENTRY_JAVA | IMAS_ENTRY_BY_UNIT;
+    if ((found->entry.flags & distinguished) == 0 && !asks_for_something(&found->entry))
         return false; /* the usual case: `system`, for good */
     if (!read_program(found->program))
         return false;

@@ -18,8 +18,8 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define NOINLINE __attribute__((noinline))
 #define EXPORT __attribute__((visibility("default")))
-/* -fvisibility speaks of definitions only: an extern variable needs it too, or it is reached through the
- * GOT. */
+/* -fvisibility applies to definitions only. An extern variable needs the attribute, or it is reached through
+ * the GOT. */
 #define HIDDEN __attribute__((visibility("hidden")))
 
 #if defined(__x86_64__)

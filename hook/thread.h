@@ -67,7 +67,7 @@ void thread_start(struct imas_page *page);
 /* In a forked child: its one thread counts into `page` from nothing, or nowhere when `page` is NULL. */
 void thread_restart_in_child(struct imas_page *page);
 
-/* Whether `address` lies in the control block of a thread that has a slot, which tells a thread's stack from
+/* Whether `address` lies in the control block of a thread that has a slot, which distinguishes a thread's stack from
  * the heap. `end` receives the end of what belongs to the thread. */
 bool thread_stack_end(uintptr_t start, uintptr_t limit, uintptr_t *end);
 

@@ -91,7 +91,7 @@ static enum answer disable(const char *run_dir) {
 }
 
 static enum answer rescue(const struct words *options) {
-    hold_signals(); /* whoever reads our output may be gone */
+    hold_signals(); /* the reader of our output may be gone */
     if (options->reason) {
         say_reason(options->reason);
     }

@@ -94,7 +94,7 @@ def tries_roots_program(world, what):
     tried = time.monotonic() - begin
     stored = lambda: world.rows("SELECT count(*) FROM trial JOIN program ON program.id = program WHERE path = ?", str(path))[0][0]
     before = stored()
-    world.wait("imasd sees who runs the trial", lambda: world.rows("SELECT 1 FROM witness WHERE pid = ?", trial.pid))
+    world.wait("imasd has identified the process of the trial", lambda: world.rows("SELECT 1 FROM witness WHERE pid = ?", trial.pid))
     world.kill(trial)
     ended = time.monotonic()
     world.wait("the trial is stored", lambda: stored() > before)

@@ -23,7 +23,7 @@ STORE = pathlib.Path("/var/lib/imas/imas.db")
 CONFIG = pathlib.Path("/etc/imas/imasd.toml")
 UNIT = pathlib.Path("/usr/lib/systemd/system/imasd.service")
 # Timeout after which an attack counts as successful. It is no measurement.
-PATIENCE_S = 30
+TIMEOUT_S = 30
 # The promise, in MB of resident memory: SPECIFICATION.md.
 MOST_MB = 20
 # Real users of the namespace. Mallory attacks; Alice only works.
@@ -165,14 +165,14 @@ class World:
             self.daemon = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.wait("imasd serves", lambda: (STATE / "status.json").exists())
 
-    def stop(self, number=signal.SIGTERM, patience_s=PATIENCE_S):
+    def stop(self, number=signal.SIGTERM, timeout_s=TIMEOUT_S):
         """Ends imasd; how it ended, None if it had to be killed."""
         if self.daemon is None:
             return None
         daemon, self.daemon = self.daemon, None
         daemon.send_signal(number)
         try:
-            return daemon.wait(patience_s)
+            return daemon.wait(timeout_s)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -185,7 +185,7 @@ class World:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self.others = []
-        self.stop(patience_s=2)
+        self.stop(timeout_s=2)
 
     def status(self):
         """imasd's status.json, which everybody may read."""
@@ -222,7 +222,7 @@ class World:
         """The same, and waits for the end: exit status, output, errors."""
         process = self.as_user(user, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         try:
-            out, err = process.communicate(timeout=PATIENCE_S)
+            out, err = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise Failed(f"{words} as {user} does not end") from None
         return subprocess.CompletedProcess(words, process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
@@ -244,7 +244,7 @@ class World:
 
     def rows(self, query, *values):
         """Rows of the store, read as root while imasd serves."""
-        store = sqlite3.connect(f"file:{STORE}?mode=ro", uri=True, timeout=PATIENCE_S)
+        store = sqlite3.connect(f"file:{STORE}?mode=ro", uri=True, timeout=TIMEOUT_S)
         try:
             return store.execute(query, values).fetchall()
         finally:
@@ -252,7 +252,7 @@ class World:
 
     def write(self, statement, *values):
         """Changes the store, while imasd is stopped."""
-        store = sqlite3.connect(STORE, timeout=PATIENCE_S)
+        store = sqlite3.connect(STORE, timeout=TIMEOUT_S)
         with store:
             store.execute(statement, values)
         store.close()
@@ -288,7 +288,7 @@ class World:
 
     def under_trial(self, user, path, *words):
         """Starts the program until a start is a trial, whose process keeps running."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             process = self.as_user(user, path, *words)
             if self.holds(1, lambda: b"/libimas.so" in maps(process.pid)):
@@ -309,7 +309,7 @@ class World:
 
     def wait(self, what, condition):
         """Waits until a condition is true; after the timeout the attack has succeeded."""
-        if not self.holds(PATIENCE_S, condition):
+        if not self.holds(TIMEOUT_S, condition):
             raise Failed(f"in vain: {what}")
 
     def expect(self, what, fine, seen=""):

@@ -20,7 +20,7 @@ def paths_of_others_in_what_everybody_may_read(world):
     world.expect("the details are root's", (STATE / "ineligible.json").stat().st_mode & 0o077 == 0)
     for words in [["status"], ["status", "--json"]]:
         done = world.run_as("mallory", "/usr/bin/imas", *words)
-        world.expect("the tools tell mallory nothing of alice's", "/home/alice/s" not in done.stdout + done.stderr, done.stdout)
+        world.expect("the tools show mallory nothing of alice's", "/home/alice/s" not in done.stdout + done.stderr, done.stdout)
 
 
 ATTACKS = [paths_of_others_in_what_everybody_may_read]

@@ -116,7 +116,7 @@ return leaves;
 
 
 def narrow(driver, name):
-    """The page itself does not scroll sideways, and the first column of a table stays in sight."""
+    """The page itself does not scroll sideways, and the first column of a table stays visible."""
     across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     check(f"{name}: fits the screen", across[0] <= across[1], across)
     leaving = driver.execute_script(LEAVING)

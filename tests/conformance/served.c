@@ -31,7 +31,7 @@ static void check_name(const char *wanted)
     fact("served-by", name != NULL && strcmp(name, wanted) == 0, "imas_allocator_name is %s", name ? name : "not there");
 }
 
-// Bytes in use in glibc's heap, whoever else may define mallinfo2.
+// Bytes in use in glibc's heap, even if another library defines mallinfo2.
 static size_t glibc_bytes(void)
 {
     void *libc = dlopen("libc.so.6", RTLD_NOLOAD | RTLD_NOW);

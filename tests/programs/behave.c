@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * behave.c - a program that does some work with malloc and then ends as it is told, everywhere or under one
- * allocator only.
+ * behave.c - a program that does some work with malloc and then ends as its arguments say, under every allocator
+ * or under one only.
  *
  *   behave PAIRS [ACT [ALLOCATOR]]
  *

@@ -32,7 +32,7 @@ static int is_stub(const void *address) {
 }
 
 /* The first object after the executable that defines malloc. The stub's calls go there. */
-static const char *behind_the_stub(void) {
+static const char *after_the_stub(void) {
     struct link_map *object = NULL;
     if (dlinfo(dlopen(NULL, RTLD_LAZY), RTLD_DI_LINKMAP, &object) != 0)
         return "-";
@@ -47,7 +47,7 @@ static const char *behind_the_stub(void) {
 
 static const char *serving_file(void) {
     const void *found = dlsym(RTLD_DEFAULT, "malloc");
-    return found != NULL && is_stub(found) ? behind_the_stub() : file_of(found);
+    return found != NULL && is_stub(found) ? after_the_stub() : file_of(found);
 }
 
 /* The name counts only if it stands in the object that serves. */

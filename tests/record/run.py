@@ -255,7 +255,7 @@ def test_a_replay_predicts_every_candidate():
     for one in answer["candidates"]:
         assert one["failure"] is None and one["refused"] == 0, one
         predicted = one["predicted"]["peak_bytes"]
-        # 16 MiB are written and 64 MiB are not: who holds all was not calibrated. mimalloc takes huge pages.
+        # 16 MiB are written and 64 MiB are not: a replay that holds all was not calibrated. mimalloc takes huge pages.
         assert 12 << 20 < predicted["value"] < (70 if one["candidate"] == "mimalloc" else 30) << 20, one
         assert predicted["low"] <= predicted["value"] <= predicted["high"], one
     system = by_name["system"]["predicted"]

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
         }
     }
     if (made != freed) fail("not all that was made was freed");
-    // Which thread comes first differs from run to run, and with it how much is made: only that it adds up can be said.
+    // The order of the threads differs from run to run, and with it how much is made. Only the sum can be checked.
     printf("phases %lu threads: ok\n", threads);
     free(tasks);
     return 0;

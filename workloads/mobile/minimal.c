@@ -19,7 +19,7 @@ static size_t rollup(char *text, size_t room)
     return length;
 }
 
-static void said(const char *prefix, const char *text)
+static void print_text(const char *prefix, const char *text)
 {
     static const char *const fields[] = { "Rss", "Pss", "Private_Dirty", "Anonymous" };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -40,8 +40,8 @@ int main(void)
     if (block == NULL) fail("malloc returned NULL");
     touch(block, 100);
     rollup(after, sizeof after);
-    said("start", before);
-    said("first", after);
+    print_text("start", before);
+    print_text("first", after);
     end_of_figures();
     free(block);
     return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tells programs of one executable apart (`enum imas_detail_kind`).
+//! What distinguishes programs of one executable (`enum imas_detail_kind`).
 
 /// Nothing.
 pub const NONE: u32 = 0;

@@ -67,7 +67,7 @@ pub struct PageHeader {
     pub uid: u32,
     /// 1 once everything the launcher writes is in place.
     pub armed: u32,
-    /// Field 22 of /proc/PID/stat: tells a reused pid; exec keeps it.
+    /// Field 22 of /proc/PID/stat: shows that a pid was reused; exec keeps it.
     pub process_start_ticks: u64,
     /// `CLOCK_REALTIME` when the page was made, ns.
     pub made_unix_ns: u64,

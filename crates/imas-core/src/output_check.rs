@@ -50,7 +50,7 @@ impl OutputCheck {
         self.varies
     }
 
-    /// Whether a second run of `system` wrote the same as the first, or another thing: one more can tell
+    /// Whether a second run of `system` wrote the same as the first, or another thing: one more shows
     /// nothing new.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {

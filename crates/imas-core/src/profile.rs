@@ -204,9 +204,9 @@ fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<UncountedTrial>
 
 /// Names of the candidates of which something is known with this build of a program: a trial, or a crash
 /// however it was started.
-pub fn known_of<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a str> {
-    let tells = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();
-    let is_one = |r: &&TrialRecord| tells(r) && r.is_of_build(build_id);
+pub fn candidates_with_results<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a str> {
+    let has_result = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();
+    let is_one = |r: &&TrialRecord| has_result(r) && r.is_of_build(build_id);
     records.iter().filter(is_one).map(|r| r.sample.candidate.as_str()).collect()
 }
 

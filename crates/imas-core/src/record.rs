@@ -22,7 +22,7 @@ pub struct TrialRecord {
 
 impl TrialRecord {
     /// True when the trial was of this build of the program. Two executables without a build-id count as the
-    /// same build: nothing tells them apart.
+    /// same build: they cannot be distinguished.
     pub fn is_of_build(&self, build_id: &str) -> bool {
         self.build_id == build_id
     }

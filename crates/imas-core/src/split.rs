@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a program's resident memory is larger than what it asked for: the causes of fragmentation, as far as
-//! the hook's samples show them and the allocator tells them.
+//! the hook's samples and the allocator report them.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct AllocatorReport {
     pub cached: u64,
     /// Pages that hold nothing live and were not given back.
     pub dirty: u64,
-    /// Its bookkeeping, where it tells.
+    /// Its bookkeeping, where it reports it.
     pub own: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct Shares {
     /// Rounding up to the allocator's sizes.
     pub rounding: f64,
     /// Free blocks, free pages and bookkeeping; None when it is not reported. In this order each is at most
-    /// what is left of the resident memory: allocators tell of address space, of which they may never have
+    /// what is left of the resident memory: allocators report address space, of which they may never have
     /// touched a part.
     pub reported: Option<[f64; 3]>,
     /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is
@@ -107,7 +107,7 @@ impl Split {
         Self::combined(splits, |of| mean(of).ok_or(())).ok()
     }
 
-    /// Each figure by `mean`; what the allocators tell only where all of them do.
+    /// Each figure by `mean`; what the allocators report only where all of them do.
     ///
     /// # Errors
     /// Those of `mean`.

@@ -238,7 +238,7 @@ fn newcomers_take_no_proof_away() {
         assert_eq!(after, before, "{thousandths}");
         narrow += u32::from(had_to_show_more != before);
     }
-    assert!(narrow > 0, "no proof was narrow enough to tell");
+    assert!(narrow > 0, "no proof was narrow enough for this test");
 }
 
 /// A candidate without valid trials is eliminated, and `system` alone needs no trial.

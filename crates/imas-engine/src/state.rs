@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
-use imas_core::profile::known_of;
+use imas_core::profile::candidates_with_results;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
@@ -50,7 +50,7 @@ impl ProgramState {
         let records = store.trials(program.id)?;
         let candidates = rules.of_program(
             pinned.as_deref(),
-            &known_of(&records, build_id),
+            &candidates_with_results(&records, build_id),
             is_service(&records, build_id),
         );
         let is_own =

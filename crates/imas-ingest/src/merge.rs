@@ -63,7 +63,7 @@ fn same_trial(root: &ParsedPage, page: &ParsedPage) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Whether blocks are counted by two processes: a child of fork has its parent's, and its allocator tells of
+/// Whether blocks are counted by two processes: a child of fork has its parent's, and its allocator reports
 /// them, until it replaces itself and has another page.
 fn share_blocks(pages: &[ParsedPage]) -> bool {
     let process = |page: &ParsedPage| (page.pid, page.process_start_ticks);

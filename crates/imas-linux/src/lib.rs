@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What IMAS asks of Linux, and nothing else of IMAS.
 //!
-//! - [`prefault`]: free memory that the host has backed with its own
+//! - [`prefault`]: touches free memory before a run, so that the host provides it
 //! - [`boot`]: which boot this is, as programs see it
 //! - [`catalogue`]: the list of candidates, read from TOML, and whether each loads here
 //! - [`clock`]: the time of day

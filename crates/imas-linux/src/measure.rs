@@ -98,7 +98,7 @@ pub struct RunOutcome {
 const SEVERAL_CPUS: f64 = 1.05;
 
 impl RunOutcome {
-    /// It used one CPU at a time, as far as CPU time tells: being kept on one takes nothing from it.
+    /// By its CPU time it used one CPU at a time: keeping it on one takes nothing from it.
     #[must_use]
     pub fn is_serial(&self) -> bool {
         self.user_s + self.system_s <= SEVERAL_CPUS * self.wall_s
@@ -445,8 +445,8 @@ pub fn adopt_orphans() -> Result<(), RunError> {
         .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))
 }
 
-/// Ends every descendant of this process and waits for each. Whoever holds a `Child` of theirs learns no exit
-/// status from it any more.
+/// Ends every descendant of this process and waits for each. A `Child` of one of them has no exit status to
+/// return afterwards.
 ///
 /// # Errors
 /// When a child cannot be waited for.

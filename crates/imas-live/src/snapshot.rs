@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look at the machine shows. Plain data, serialisable; names are as the system has them, so whoever
-//! prints one escapes it ([`imas_core::printable`]).
+//! What one look at the machine shows. Plain data, serialisable. Names are not escaped: code that prints one
+//! escapes it ([`imas_core::printable`]).
 
 use std::collections::BTreeMap;
 
@@ -197,7 +197,7 @@ pub struct MachineState {
     pub preference: Preference,
 }
 
-/// Shares of the last minute in which tasks waited, per cent; None where the kernel does not tell.
+/// Shares of the last minute in which tasks waited, per cent; None where the kernel does not report them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PressureStalls {
     /// Some task waited for a CPU.

@@ -36,7 +36,7 @@ pub(crate) struct Tracked {
     pub(crate) arenas_bytes: Option<f64>,
     first: (Instant, u64),
     seen: Instant,
-    /// When the identity was read, and whether it is final as far as age tells.
+    /// When the identity was read, and whether it is final by the age of the process.
     identified: Option<(Instant, bool)>,
     arenas_at: Option<Instant>,
 }

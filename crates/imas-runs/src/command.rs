@@ -32,7 +32,7 @@ pub enum OneCpuRule {
 pub struct Recorder {
     /// The library that records.
     pub library: PathBuf,
-    /// The file that tells it where to and how much.
+    /// The file from which it reads the target and the amount.
     pub control: PathBuf,
 }
 

@@ -43,8 +43,8 @@ impl Folder {
         Ok(Self { watch: Watch::start(folder.path()), folder })
     }
 
-    /// The page that the processes of the tree copy who and what from. Its pid is ours, which none of them
-    /// has: each makes its own.
+    /// The page from which the processes of the tree copy user, program and candidate. Its pid is ours, which
+    /// none of them has: each makes its own page.
     ///
     /// # Errors
     /// When the page cannot be made.

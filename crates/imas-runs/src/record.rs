@@ -42,7 +42,7 @@ pub fn last_line(text: &str) -> Option<&str> {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
-/// The figures of a run; who it was is filled in by the runner.
+/// The figures of a run. The runner fills in program, candidate and round.
 #[must_use]
 pub fn record(outcome: &RunOutcome, counted: Option<&CountedRun>) -> RawRun {
     let fault = Fault::of(outcome);

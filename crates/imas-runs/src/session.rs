@@ -58,7 +58,7 @@ impl Sessions {
         if run.ok {
             self.varying.saw(&run.program, &run.candidate, run.output.as_deref());
         }
-        // Lines without a header, put together by hand, do not say who was in.
+        // Lines without a header, put together by hand, do not name the candidates of the round.
         if !self.candidates.is_empty() {
             let round = (run.program.clone(), run.kind, run.round);
             self.begun.entry(round).or_insert_with(|| Rc::clone(&self.candidates));

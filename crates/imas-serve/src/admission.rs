@@ -106,7 +106,7 @@ impl Admission {
         self.hosts.iter().any(|own| own == host || Some(own) == any_port.as_ref())
     }
 
-    /// Whether the page that asks is ours; a person who follows a link has none.
+    /// Whether the request comes from a page of ours. A followed link comes from none.
     fn is_own_origin(&self, headers: &HeaderMap) -> bool {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_lowercase());
         let is_own = |origin: String| {
@@ -158,7 +158,7 @@ fn refusal(code: StatusCode, why: &'static str) -> Response {
 /// Answers what may be answered.
 pub(crate) async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
-        return refusal(StatusCode::FORBIDDEN, "it is not known who asks");
+        return refusal(StatusCode::FORBIDDEN, "the user of the connection is not known");
     };
     match admission.refuse(&request, peer) {
         Some(refused) => refused,

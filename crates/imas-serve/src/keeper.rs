@@ -23,8 +23,8 @@ use imas_view::program_view::{ProgramView, state_where};
 use imas_view::published;
 use tokio::sync::watch;
 
-use crate::known::{DaemonFacts, Known, KnownProgram, StoreFacts};
 use crate::line::ProgramLine;
+use crate::served_state::{DaemonFacts, ServedProgram, ServedState, StoreFacts};
 
 /// How often it is looked whether anything has changed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(crate) type Usable = Arc<HashMap<String, bool>>;
 /// Where the newest state is.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    known: watch::Receiver<Option<Arc<Known>>>,
+    known: watch::Receiver<Option<Arc<ServedState>>>,
     usable: watch::Receiver<Usable>,
 }
 
@@ -67,12 +67,12 @@ impl Keeper {
     }
 
     /// The newest state; the first one is waited for.
-    pub(crate) async fn known(&self) -> Option<Arc<Known>> {
+    pub(crate) async fn known(&self) -> Option<Arc<ServedState>> {
         self.known.clone().wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Told of every new state.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Known>>> {
+    /// A receiver that is notified of every new state.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<ServedState>>> {
         self.known.clone()
     }
 
@@ -118,7 +118,7 @@ struct Reader {
     /// Number by which SQLite counts changes of others, and the identity of the file.
     seen: Option<(i64, u64)>,
     usable: watch::Receiver<Usable>,
-    programs: BTreeMap<RowId, Arc<KnownProgram>>,
+    programs: BTreeMap<RowId, Arc<ServedProgram>>,
     store_facts: StoreFacts,
     daemon: Option<DaemonFacts>,
     computed: Option<Instant>,
@@ -142,7 +142,7 @@ impl Reader {
     }
 
     /// The state, if it is another one than the last time.
-    fn look(&mut self) -> Option<Known> {
+    fn look(&mut self) -> Option<ServedState> {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
@@ -157,7 +157,7 @@ impl Reader {
             self.read(&conditions, is_due);
         }
         self.generation += 1;
-        Some(Known {
+        Some(ServedState {
             generation: self.generation,
             made_unix_s: now_unix_s(),
             programs: self.programs.values().cloned().collect(),
@@ -201,7 +201,7 @@ impl Reader {
 
     fn read_programs(&mut self, store: &Store, conditions: &Conditions, everything: bool) -> Result<()> {
         let usable = Arc::clone(&self.usable.borrow_and_update());
-        let mut kept: BTreeMap<RowId, Arc<KnownProgram>> = BTreeMap::new();
+        let mut kept: BTreeMap<RowId, Arc<ServedProgram>> = BTreeMap::new();
         for program in store.programs()? {
             let (id, revision) = (program.id, store.revision(program.id)?);
             let before = self.programs.get(&id).filter(|before| !everything && before.revision == revision);
@@ -221,7 +221,7 @@ impl Reader {
         program: StoredProgram,
         revision: ProgramRevision,
         usable: &HashMap<String, bool>,
-    ) -> Result<KnownProgram> {
+    ) -> Result<ServedProgram> {
         let decided_unix_s = store.latest(program.id)?.map(|decided| decided.at_s);
         let mut state = state((&self.context, store), program, usable)?;
         let line = ProgramLine::of(&state, conditions, decided_unix_s);
@@ -233,7 +233,7 @@ impl Reader {
             }
             sample.size_histogram = vec![];
         }
-        Ok(KnownProgram { line, state, revision })
+        Ok(ServedProgram { line, state, revision })
     }
 }
 

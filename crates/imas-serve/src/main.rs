@@ -2,7 +2,7 @@
 //! `imas serve`: what IMAS knows, in a browser and as metrics. Reads only.
 //!
 //! ```text
-//! store, imasd's status --keeper--> known (one moment) --pages--> ResultPage --site--> HTML, JSON
+//! store, imasd's status --keeper--> ServedState (one moment) --pages--> ResultPage --site--> HTML, JSON
 //!                                       |                                               ^
 //!                                       +--> metrics, events                   answer, admission, connections
 //! ```
@@ -16,13 +16,13 @@ mod cli;
 mod connections;
 mod events;
 mod keeper;
-mod known;
 mod line;
 mod listing;
 mod live;
 mod metrics;
 mod pages;
 mod peer;
+mod served_state;
 mod shared;
 mod site;
 mod suite_runs;

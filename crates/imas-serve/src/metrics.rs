@@ -22,8 +22,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer;
-use crate::known::Known;
 use crate::line::{Gain, ProgramLine};
+use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -52,7 +52,7 @@ pub(crate) async fn get(State(shared): State<Arc<Shared>>, headers: HeaderMap) -
     }
 }
 
-fn text(known: &Known, look: &LiveSnapshot) -> anyhow::Result<String> {
+fn text(known: &ServedState, look: &LiveSnapshot) -> anyhow::Result<String> {
     let mut registry = Registry::with_prefix("imas");
     of_store(&mut registry, known);
     of_daemon(&mut registry, known);
@@ -87,7 +87,7 @@ fn total(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>, va
     }
 }
 
-fn of_store(registry: &mut Registry, known: &Known) {
+fn of_store(registry: &mut Registry, known: &ServedState) {
     let mut starts: BTreeMap<(String, &str), f64> = BTreeMap::new();
     let mut states: BTreeMap<&str, f64> = BTreeMap::new();
     for program in &known.programs {
@@ -145,7 +145,7 @@ fn of_store(registry: &mut Registry, known: &Known) {
 }
 
 /// Of the newest decisions of all programs.
-fn ages(registry: &mut Registry, known: &Known) {
+fn ages(registry: &mut Registry, known: &ServedState) {
     let mut ages: Vec<f64> =
         known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
     ages.sort_by(f64::total_cmp);
@@ -156,7 +156,7 @@ fn ages(registry: &mut Registry, known: &Known) {
     figures(registry, "decision_age_seconds", "Age of each program's newest decision", labelled);
 }
 
-fn of_daemon(registry: &mut Registry, known: &Known) {
+fn of_daemon(registry: &mut Registry, known: &ServedState) {
     let daemon = &known.daemon;
     figure(registry, "daemon_up", "1 if imasd runs", if daemon.status.is_some() { 1.0 } else { 0.0 });
     let is_effective = if daemon.ineffective.is_none() { 1.0 } else { 0.0 };
@@ -212,7 +212,7 @@ struct Series<'a> {
     resident_bytes: f64,
 }
 
-fn of_programs(registry: &mut Registry, known: &Known, look: &LiveSnapshot) {
+fn of_programs(registry: &mut Registry, known: &ServedState, look: &LiveSnapshot) {
     let mut resident: BTreeMap<i64, f64> = BTreeMap::new();
     for process in &look.processes {
         // Numbers are those of one store; what another store knows has no line here.
@@ -274,7 +274,7 @@ fn labels(line: &ProgramLine) -> Labels {
     vec![("program", line.name.chars().take(200).collect()), ("number", line.id.to_string())]
 }
 
-fn is_of_this_store(known: &Known, store: Option<imas_live::snapshot::StoreKind>) -> bool {
+fn is_of_this_store(known: &ServedState, store: Option<imas_live::snapshot::StoreKind>) -> bool {
     let is_system = known.lines().any(|line| line.domain != "own");
     store.is_some_and(|store| (store == imas_live::snapshot::StoreKind::System) == is_system)
 }

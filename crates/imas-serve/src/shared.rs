@@ -8,8 +8,8 @@ use imas_engine::context::Context;
 use tokio::sync::Semaphore;
 
 use crate::keeper::Keeper;
-use crate::known::Known;
 use crate::live::Live;
+use crate::served_state::ServedState;
 use crate::suite_runs::Suite;
 
 /// The first state of a large store takes its time.
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// The newest state; None if the first one takes too long.
-    pub(crate) async fn known(&self) -> Option<Arc<Known>> {
+    pub(crate) async fn known(&self) -> Option<Arc<ServedState>> {
         tokio::time::timeout(FIRST_STATE_TIMEOUT, self.keeper.known()).await.ok().flatten()
     }
 }

@@ -14,8 +14,8 @@ use serde_json::json;
 use tower_http::compression::CompressionLayer;
 
 use crate::admission::{Admission, admit};
-use crate::known::Known;
 use crate::pages::{Answer, Failure, View, machine, overview, program, suite, what_if};
+use crate::served_state::ServedState;
 use crate::shared::Shared;
 use crate::{answer, assets, events, metrics};
 
@@ -23,7 +23,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// What surrounds the page at that address.
-fn site(shared: &Shared, path: &str, known: Option<&Known>) -> Site {
+fn site(shared: &Shared, path: &str, known: Option<&ServedState>) -> Site {
     let pages = [
         ("/", "Overview", true),
         ("/machine", "Machine", true),
@@ -107,7 +107,7 @@ async fn viewed(
     shared: &Arc<Shared>,
     view: View,
     words: BTreeMap<String, String>,
-) -> (Option<Arc<Known>>, Result<Answer, Failure>) {
+) -> (Option<Arc<ServedState>>, Result<Answer, Failure>) {
     let known = shared.known().await;
     let Some(known) = known else {
         return (None, Err(Failure::busy("the store is still being read; try again in a few seconds")));

@@ -2,7 +2,7 @@
 //! Shell lines around the server: set-up, readiness tests, loads.
 
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::cpus::KeptOn;
+use crate::exit_text::exit_text;
 
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +76,7 @@ impl ShellLine<'_> {
         let ended = self.wait(&mut child, began, &mut give_up)?;
         let wall_s = began.elapsed().as_secs_f64();
         let (is_ok, failed_by_itself, how) = match ended {
-            Ok(status) => (status.success(), !status.success(), how(status)),
+            Ok(status) => (status.success(), !status.success(), exit_text(status)),
             Err(why) => (false, false, why),
         };
         let output = tail(&mut output, MOST_OUTPUT)?;
@@ -128,13 +129,6 @@ impl ShellLine<'_> {
 fn end_group(leader: u32) {
     if let Ok(group) = i32::try_from(leader) {
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL); // the group may have ended in the meantime
-    }
-}
-
-fn how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, signal) => imas_linux::process::signal_name(signal.unwrap_or(0)),
     }
 }
 

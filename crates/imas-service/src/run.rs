@@ -76,6 +76,11 @@ impl ServiceRun {
         self.failure.is_none()
     }
 
+    /// Adds a figure under its name.
+    pub(crate) fn record(&mut self, figure: Figure) {
+        self.figures.insert(figure.name.clone(), figure);
+    }
+
     /// A figure's value.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<f64> {
@@ -150,4 +155,11 @@ pub struct Failure {
     /// The last lines that the server printed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
+}
+
+impl Failure {
+    /// One that is not explained by a signal or by the server's output.
+    pub(crate) fn new(stage: Stage, what: String) -> Self {
+        Self { stage, what, signal: None, server: String::new() }
+    }
 }

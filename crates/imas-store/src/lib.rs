@@ -10,7 +10,7 @@
 //! - [`samples`]: programs and their trials
 //! - [`domain`]: trust domains of programs and samples
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
-//! - [`fleet`]: what was told to a fleet, and what the fleet said
+//! - [`fleet`]: what was published to a fleet, and the statistics received from it
 //! - [`decisions`]: stored decisions and their reasons
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
 //! - [`revision`]: whether anything about a program has changed

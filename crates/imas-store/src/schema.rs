@@ -88,7 +88,8 @@ INSERT INTO program_in_domain (id, path, detail) SELECT id, path, detail FROM pr
 DROP TABLE program;
 ALTER TABLE program_in_domain RENAME TO program;
 
--- Trials that the index offers: who makes the page runs it. Gone when the trial is stored or withdrawn.
+-- Trials that the index offers. The process that makes the page runs the trial. Deleted when the trial is
+-- stored or withdrawn.
 CREATE TABLE offer (
     token     TEXT PRIMARY KEY,             -- 16 hexadecimal digits, the page's name
     program   INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
@@ -98,7 +99,7 @@ CREATE TABLE offer (
 ) STRICT;
 CREATE INDEX offer_of_program ON offer (program);
 
--- Processes that were seen alive behind their page: only those pages count.
+-- Processes that were seen alive and own a page: only those pages count.
 CREATE TABLE witness (
     uid         INTEGER NOT NULL,
     page        TEXT NOT NULL,              -- name in the user's folder
@@ -110,7 +111,8 @@ CREATE TABLE witness (
     PRIMARY KEY (uid, page)
 ) STRICT;
 
--- Allocators that hurt several programs: given to nobody until the library changes or the operator lifts it.
+-- Allocators that harmed several programs: given to nobody until the library changes or the operator unblocks
+-- them.
 CREATE TABLE disabled (
     allocator TEXT PRIMARY KEY,
     version   TEXT NOT NULL,
@@ -123,14 +125,14 @@ CREATE INDEX eventful_trial ON trial (made_s) WHERE NOT uneventful;
 
 /// Adds what was published to a fleet, and its statistics.
 const FLEET: &str = "
--- What was told of a trial; kind: pair, void or crash.
+-- What was published of a trial; kind: pair, void or crash.
 CREATE TABLE fleet_told (
     trial INTEGER NOT NULL REFERENCES trial (id) ON DELETE CASCADE,
     kind  TEXT NOT NULL,
     PRIMARY KEY (trial, kind)
 ) STRICT, WITHOUT ROWID;
 
--- What was told of a program's residuals, in all.
+-- What was published of a program's residuals, in all.
 CREATE TABLE fleet_residual (
     program  INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
     subject  TEXT NOT NULL,                 -- program and environment as the fleet names them
@@ -153,7 +155,7 @@ CREATE TABLE fleet_message (
     message TEXT NOT NULL                   -- JSON
 ) STRICT;
 
--- What the fleet said.
+-- Statistics received from the fleet.
 CREATE TABLE fleet_statistics (
     program    INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
     subject    TEXT NOT NULL,

@@ -40,7 +40,7 @@ fn adaptive(known: &AdaptiveState, state: &ProgramView) -> String {
         Some(due) => {
             let what = if due.is_watch { "whether it still holds, by" } else { "the question is open:" };
             let name = &state.profile.candidates[due.candidate].name;
-            // Nothing is due for ever by time alone.
+            // By time alone nothing will ever be due.
             if !due.at_s.is_finite() {
                 return CHANGES.to_owned();
             }

@@ -36,7 +36,7 @@ fn beside(own: &Path, name: &str) -> PathBuf {
     own.with_file_name(name)
 }
 
-/// What was said before the verb. Variables of the environment are inherited as they are.
+/// The options given before the verb. Variables of the environment are inherited as they are.
 fn options(places: &Places) -> Vec<OsString> {
     let mut options: Vec<OsString> = vec![];
     let mut add = |option: &str, value: Option<OsString>| {

@@ -115,7 +115,7 @@ pub(crate) fn forget(args: &ForgetArgs, context: &Context) -> Result<ExitCode> {
     answer(args.json, !programs.is_empty(), lines.join("\n"), facts)
 }
 
-/// An allocator that hurt several programs is given another chance.
+/// An allocator that harmed several programs is given another chance.
 pub(crate) fn unblock(args: &UnblockArgs, context: &Context) -> Result<ExitCode> {
     let store = context.open_store()?;
     let name = &args.allocator;

@@ -352,7 +352,7 @@ fn variables(
     Ok(injection.variables(request.environment, &context.libraries)?)
 }
 
-/// The page of this start: counted into for a trial; in production it only tells a crash from a clean end.
+/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
 fn make_page(context: &Context, ticket: &Ticket<'_>) -> Option<PathBuf> {
     let made = context.page_folder().and_then(|folder| page::create(&folder, ticket));
     made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When crashes of some programs count for all programs.
 //!
-//! - An allocator that has hurt [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`]
+//! - An allocator that has harmed [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`]
 //!   persons, is offered to no program, until its library changes or the operator unblocks it.
 //! - [`FAILURES`] failing placed starts of the system within a minute, or those of [`PERSONS`] persons, stop
 //!   everything: something is wrong with more than one allocator.
@@ -17,7 +17,7 @@ use imas_store::RowId;
 
 use crate::owners::Owner;
 
-/// Programs of the system that an allocator must hurt.
+/// Programs of the system that an allocator must harm.
 pub(crate) const VICTIMS: usize = 3;
 /// Within this time, seconds.
 pub(crate) const VICTIMS_WITHIN_S: f64 = 24.0 * 3600.0;
@@ -27,42 +27,45 @@ pub(crate) const FAILURES: usize = 5;
 pub(crate) const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
-/// Persons who must be hurt. An attacker needs as many accounts, each of which root has made; a
+/// Persons who must be harmed. An attacker needs as many accounts, each of which root has made; a
 /// household has fewer users, and on a machine with many a library that really crashes soon meets as many of
-/// them. Until then it is taken only from those it has hurt.
+/// them. Until then it is taken only from those it has harmed.
 pub(crate) const PERSONS: usize = 5;
 
-/// Programs that an allocator has hurt.
+/// Programs that an allocator has harmed.
 #[derive(Debug, Default)]
-struct Hurt {
+struct Harmed {
     of_system: BTreeSet<RowId>,
     /// All uids without an account are one of them.
     persons: BTreeSet<Owner>,
     names: BTreeSet<String>,
 }
 
-/// Allocators that hurt enough programs, from all that were hurt lately.
+/// Allocators that harmed enough programs, from all that were harmed lately.
 #[derive(Debug, Default)]
 pub(crate) struct Victims {
-    by_allocator: BTreeMap<String, Hurt>,
+    by_allocator: BTreeMap<String, Harmed>,
 }
 
 impl Victims {
-    /// A program that this allocator hurt.
+    /// A program that this allocator harmed.
     pub(crate) fn add(&mut self, allocator: &str, program: RowId, owner: Owner, name: &str) {
-        let hurt = self.by_allocator.entry(allocator.to_owned()).or_default();
+        let harmed = self.by_allocator.entry(allocator.to_owned()).or_default();
         match owner {
-            Owner::System => hurt.of_system.insert(program),
-            Owner::Person(_) | Owner::Unknown => hurt.persons.insert(owner),
+            Owner::System => harmed.of_system.insert(program),
+            Owner::Person(_) | Owner::Unknown => harmed.persons.insert(owner),
         };
-        hurt.names.insert(name.to_owned());
+        harmed.names.insert(name.to_owned());
     }
 
-    /// The allocators to disable, each with the names of those it hurt.
+    /// The allocators to disable, each with the names of those it harmed.
     pub(crate) fn culprits(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
-        let is_enough = |hurt: &Hurt| hurt.of_system.len() >= VICTIMS || hurt.persons.len() >= PERSONS;
-        let enough = self.by_allocator.iter().filter(move |(_, hurt)| is_enough(hurt));
-        enough.map(|(allocator, hurt)| (allocator.as_str(), hurt.names.iter().map(String::as_str).collect()))
+        let is_enough =
+            |harmed: &Harmed| harmed.of_system.len() >= VICTIMS || harmed.persons.len() >= PERSONS;
+        let enough = self.by_allocator.iter().filter(move |(_, harmed)| is_enough(harmed));
+        enough.map(|(allocator, harmed)| {
+            (allocator.as_str(), harmed.names.iter().map(String::as_str).collect())
+        })
     }
 }
 

@@ -96,7 +96,7 @@ fn a_running_trial_is_reported() {
 fn a_disabled_allocator_is_shown_and_unblocked() {
     let mut world = World::new();
     world.start();
-    let why = "within a day it hurt 3 programs".to_owned();
+    let why = "within a day it harmed 3 programs".to_owned();
     let disabled = Disabled { allocator: "jemalloc".into(), version: "1".into(), at_s: 1.0, why };
     world.store().disable(&disabled).unwrap();
     let (_, printed) = status(&world, &[]);

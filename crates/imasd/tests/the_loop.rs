@@ -377,7 +377,7 @@ fn five_failing_starts(mut world: World) {
     world.start();
     let script = world.script("healthy.py", WORKER);
     world.pin(&world.notice(&script), "jemalloc");
-    // No allocator hurts three programs, so none is disabled. Every start fails, even one that comes late.
+    // No allocator harms three programs, so none is disabled. Every start fails, even one that comes late.
     let hurt_by = ["jemalloc", "jemalloc", "mimalloc", "mimalloc", "tcmalloc"];
     let names = ["one.py", "two.py", "three.py", "four.py", "five.py"];
     let victims = names.map(|name| world.script(name, VICTIM_OF_ALL));

@@ -21,9 +21,9 @@ fn normalise_pace(candidates: &mut [CandidateRuns]) {
     let paced = |run: &MeasuredRun| (run.cpu_s(), run.pace);
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let reference = Reference::of(system, &[]);
-    let tells = |run: &&MeasuredRun| system.is_empty() || reference.is_expected(run);
+    let is_comparable = |run: &&MeasuredRun| system.is_empty() || reference.is_expected(run);
     let groups: Vec<Vec<Paced>> =
-        candidates.iter().map(|c| c.runs.iter().filter(tells).map(paced).collect()).collect();
+        candidates.iter().map(|c| c.runs.iter().filter(is_comparable).map(paced).collect()).collect();
     let even = PaceCorrection::fit(&groups);
     for run in candidates.iter_mut().flat_map(|candidate| &mut candidate.runs) {
         run.even_cpu_s = run.pace.map(|_| even.cpu_s(paced(run)));

@@ -127,7 +127,7 @@ impl Warning {
             Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
             Self::TimesOutUnder { candidate } => format!("under {candidate} a run did not end in time"),
             Self::TooLittleCpu { cpu_s } => format!(
-                "the program uses {:.1} ms of CPU time: what starting a process takes varies as much, and allocators cannot be told apart",
+                "the program uses {:.1} ms of CPU time: what starting a process takes varies as much, and allocators cannot be distinguished",
                 cpu_s * 1e3
             ),
             Self::NoMemory => "no memory figures: the runs end before memory can be read".to_owned(),

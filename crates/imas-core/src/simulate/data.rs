@@ -140,7 +140,7 @@ pub struct RawRun {
     /// Counted runs: how long the calls took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// Counted runs: where the resident memory was, as far as the hook and the allocator tell.
+    /// Counted runs: where the resident memory was, as far as the hook and the allocator report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
     /// Counted runs: memory through the run.
@@ -310,7 +310,7 @@ impl Rounds {
     fn join(&mut self, mut runs: Vec<RawRun>) -> Vec<RawRun> {
         runs.retain(|run| {
             let instant = (run.program.clone(), run.candidate.clone(), run.kind, run.at_s.to_bits());
-            // Without a time nothing tells two runs apart.
+            // Without a time two runs cannot be distinguished.
             run.at_s == 0.0 || self.seen.insert(instant)
         });
         let key = |run: &RawRun, by: u32| {
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(whys, [(true, None), (false, Some("crash")), (false, Some("output"))]);
     }
 
-    /// A file from before such lines: what `system` wrote tells. In files of two machines it may differ
+    /// A file from before such lines: the output of `system` decides. In files of two machines it may differ
     /// without varying.
     #[test]
     fn no_candidate_is_rejected_when_outputs_of_system_differ() {

@@ -33,15 +33,15 @@ pub struct Dropped {
 impl Dropped {
     /// The program has a run from that time, seconds since the epoch; 0 where none is known.
     pub fn ran(&mut self, program: &str, at_s: f64) {
-        self.tell(program, at_s, None);
+        self.record(program, at_s, None);
     }
 
     /// The program was left out.
     pub fn left_out(&mut self, line: NotRun) {
-        self.tell(&line.left_out, line.at_s, Some(line.why));
+        self.record(&line.left_out, line.at_s, Some(line.why));
     }
 
-    fn tell(&mut self, program: &str, at_s: f64, why: Option<String>) {
+    fn record(&mut self, program: &str, at_s: f64, why: Option<String>) {
         if at_s > 0.0 {
             self.now_s = at_s;
         }

@@ -25,7 +25,7 @@ pub const OTHER_OUTPUT: &str = "output";
 
 /// Reads files of runs line by line and knows the programs whose output varies: a line states it
 /// ([`OutputVaries`]), or two runs of `system` in one file that count wrote different things. The latter
-/// alone tells in files from before there were such lines.
+/// alone decides in files from before there were such lines.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Varying {
     programs: BTreeSet<String>,

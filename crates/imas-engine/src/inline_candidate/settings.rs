@@ -55,9 +55,9 @@ enum Way {
     Variables(&'static str),
 }
 
-type Known = &'static [(&'static str, ValueKind)];
+type SettingKinds = &'static [(&'static str, ValueKind)];
 
-const ON_GLIBC: Known = &[
+const ON_GLIBC: SettingKinds = &[
     ("arena_max", Count),
     ("arena_test", Count),
     ("hugetlb", Count),
@@ -71,7 +71,7 @@ const ON_GLIBC: Known = &[
     ("trim_threshold", Count),
 ];
 
-const ON_JEMALLOC: Known = &[
+const ON_JEMALLOC: SettingKinds = &[
     ("background_thread", Flag),
     ("cache_oblivious", Flag),
     ("dirty_decay_ms", Signed),
@@ -90,7 +90,7 @@ const ON_JEMALLOC: Known = &[
     ("thp", Word(&["default", "always", "never"])),
 ];
 
-const ON_MIMALLOC: Known = &[
+const ON_MIMALLOC: SettingKinds = &[
     ("allow_large_os_pages", Count),
     ("allow_thp", Count),
     ("arena_eager_commit", Count),
@@ -104,7 +104,7 @@ const ON_MIMALLOC: Known = &[
     ("use_numa_nodes", Count),
 ];
 
-const ON_TCMALLOC: Known = &[
+const ON_TCMALLOC: SettingKinds = &[
     ("aggressive_decommit", Count),
     ("disable_memory_release", Count),
     ("heap_limit_mb", Count),
@@ -115,7 +115,7 @@ const ON_TCMALLOC: Known = &[
     ("transfer_num_obj", Count),
 ];
 
-const ALL: [(&str, Way, Known); 8] = [
+const ALL: [(&str, Way, SettingKinds); 8] = [
     (GLIBC, Way::Tunables, ON_GLIBC),
     ("jemalloc", Way::Conf, ON_JEMALLOC),
     ("distro-jemalloc", Way::Conf, ON_JEMALLOC),
@@ -131,7 +131,7 @@ const ALL: [(&str, Way, Known); 8] = [
 pub(super) struct Settings {
     allocator: &'static str,
     way: Way,
-    known: Known,
+    known: SettingKinds,
 }
 
 impl Settings {

@@ -78,7 +78,7 @@ impl ResultPage {
                     div.site {
                         span.name { (site.name) }
                         (links("Pages", &site.links))
-                        span.news role="status" {}
+                        span.live role="status" {}
                     }
                     div #main tabindex="-1" {
                         header { h1 { (self.title) } @if !self.subtitle.is_empty() { p.soft { (self.subtitle) } } }

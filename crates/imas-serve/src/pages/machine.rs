@@ -16,8 +16,8 @@ use imas_report::table::Table;
 use serde_json::json;
 
 use super::{Answer, Failure, dash};
-use crate::known::Known;
 use crate::listing::{Listed, Order, Words, short};
+use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 const ORDERS: [Order<LiveProcess>; 4] = [
@@ -49,7 +49,7 @@ struct Served {
 }
 
 /// `/machine`
-pub(crate) fn answer(shared: &Shared, _: &Known, words: &Words) -> Result<Answer, Failure> {
+pub(crate) fn answer(shared: &Shared, _: &ServedState, words: &Words) -> Result<Answer, Failure> {
     let look = shared.live.now()?;
     let listed = Listed::new(("/machine", words), look.processes.iter(), |process| &process.program, &ORDERS);
     let served = served(&look);

@@ -11,8 +11,8 @@ use axum::http::StatusCode;
 use imas_report::page::ResultPage;
 use serde_json::Value;
 
-use crate::known::Known;
 use crate::listing::Words;
+use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 /// What is answered.
@@ -30,7 +30,7 @@ pub(crate) struct Failure {
 }
 
 /// What answers.
-pub(crate) type View = fn(&Shared, &Known, &Words) -> Result<Answer, Failure>;
+pub(crate) type View = fn(&Shared, &ServedState, &Words) -> Result<Answer, Failure>;
 
 impl Failure {
     pub(crate) fn not_found(why: &str) -> Self {

@@ -11,9 +11,9 @@ use imas_view::when::when;
 use serde_json::json;
 
 use super::{Answer, Failure, dash, saved};
-use crate::known::{DaemonFacts, Known, StoreFacts};
 use crate::line::{Gain, ProgramLine};
 use crate::listing::{Listed, Order, Words, short};
+use crate::served_state::{DaemonFacts, ServedState, StoreFacts};
 use crate::shared::Shared;
 
 /// Programs in the picture.
@@ -51,7 +51,7 @@ const COLUMNS: [(&str, Option<&str>); 9] = [
 ];
 
 /// `/`
-pub(crate) fn answer(_: &Shared, known: &Known, words: &Words) -> Result<Answer, Failure> {
+pub(crate) fn answer(_: &Shared, known: &ServedState, words: &Words) -> Result<Answer, Failure> {
     let listed = Listed::new(("/", words), known.lines(), |line| &line.name, &ORDERS);
     let data = json!({
         "schema": 1,
@@ -78,7 +78,7 @@ pub(crate) fn answer(_: &Shared, known: &Known, words: &Words) -> Result<Answer,
     Ok(Answer { page, data })
 }
 
-fn result(known: &Known) -> String {
+fn result(known: &ServedState) -> String {
     if let Some(why) = known.store.obstacle.as_ref().filter(|_| known.programs.is_empty()) {
         return format!("No program is shown. The store: {why}.");
     }
@@ -106,7 +106,7 @@ fn result(known: &Known) -> String {
     }
 }
 
-fn picture(known: &Known) -> Option<Chart> {
+fn picture(known: &ServedState) -> Option<Chart> {
     let worth = |line: &&ProgramLine| line.gained_together().abs().max(line.possible_together());
     let mut lines: Vec<&ProgramLine> = known.lines().filter(|line| worth(line) > 0.0).collect();
     lines.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
@@ -130,7 +130,7 @@ fn picture(known: &Known) -> Option<Chart> {
     .draw()
 }
 
-/// The last part of a path, and of a script's behind it.
+/// The file name of a program, and of the script that follows it.
 fn file_name(name: &str) -> String {
     let parts = name.split(' ').map(|word| word.rsplit('/').next().unwrap_or(word));
     parts.collect::<Vec<_>>().join(" ")
@@ -178,7 +178,7 @@ fn row(line: &ProgramLine) -> Vec<String> {
     ]
 }
 
-fn trials(known: &Known) -> Block {
+fn trials(known: &ServedState) -> Block {
     let mut table = Table::new("trials", "", &["program", "candidate", "process", "since"]);
     let mut links = vec![];
     for line in known.lines() {
@@ -195,7 +195,7 @@ fn trials(known: &Known) -> Block {
     Block::Index(table, links)
 }
 
-fn quarantine(known: &Known) -> Vec<Block> {
+fn quarantine(known: &ServedState) -> Vec<Block> {
     let mut table = Table::new("quarantine", "", &["program", "candidate", "since", "because it"]);
     let mut links = vec![];
     for line in known.lines() {
@@ -232,7 +232,7 @@ fn quarantine(known: &Known) -> Vec<Block> {
     blocks
 }
 
-fn health(known: &Known) -> Vec<Block> {
+fn health(known: &ServedState) -> Vec<Block> {
     let mut table = Table::new("health", "", &["what", "value"]);
     let mut put = |what: &str, value: String| table.push(vec![what.to_owned(), value]);
     daemon(&known.daemon, &mut put);

@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::{Answer, Failure, dash};
 use crate::keeper;
-use crate::known::{Known, KnownProgram};
 use crate::listing::{Words, word};
+use crate::served_state::{ServedProgram, ServedState};
 use crate::shared::Shared;
 
 const MIB: f64 = 1_048_576.0;
@@ -26,7 +26,7 @@ const MIB: f64 = 1_048_576.0;
 const DECISIONS: u32 = 100;
 
 /// `/program?id=NUMBER`
-pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<Answer, Failure> {
+pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Result<Answer, Failure> {
     let program = word(words, "id").parse().ok().and_then(|id| known.program(id));
     let Some(program) = program else {
         return Err(Failure::not_found("There is no such program; the overview lists those that are known."));
@@ -49,7 +49,7 @@ pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<An
     Ok(Answer { page, data })
 }
 
-fn page(program: &KnownProgram, page: ResultPage, state: &ProgramView) -> ResultPage {
+fn page(program: &ServedProgram, page: ResultPage, state: &ProgramView) -> ResultPage {
     let own = vec![
         PageSection::new(
             "time",

@@ -10,12 +10,12 @@ use imas_report::table::Table;
 use serde_json::json;
 
 use super::{Answer, Failure};
-use crate::known::Known;
 use crate::listing::{Words, address, word};
+use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 /// `/suite`, `/suite?program=NAME`, `/suite?candidate=NAME`
-pub(crate) fn answer(shared: &Shared, _: &Known, words: &Words) -> Result<Answer, Failure> {
+pub(crate) fn answer(shared: &Shared, _: &ServedState, words: &Words) -> Result<Answer, Failure> {
     let Some(programs) = shared.suite.programs() else {
         return Err(Failure::not_found(
             "There are no results of the suite here; name a file with --results FILE.",

@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Answer, Failure};
-use crate::known::{Known, KnownProgram};
 use crate::listing::{Listed, Order, Words, short, word};
+use crate::served_state::{ServedProgram, ServedState};
 use crate::shared::Shared;
 
 const ORDERS: [Order<Choice>; 3] = [
@@ -52,7 +52,7 @@ impl Choice {
 }
 
 /// `/what-if?policy=&objective=&max_memory=`
-pub(crate) fn answer(shared: &Shared, known: &Known, words: &Words) -> Result<Answer, Failure> {
+pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Result<Answer, Failure> {
     let rules = rules(words);
     let began = Instant::now();
     let choices: Vec<Choice> = {
@@ -95,8 +95,8 @@ fn rules(words: &Words) -> RulesArgs {
 
 fn choice(
     context: &imas_engine::context::Context,
-    known: &Known,
-    program: &KnownProgram,
+    known: &ServedState,
+    program: &ServedProgram,
     rules: &RulesArgs,
 ) -> Choice {
     let line = &program.line;

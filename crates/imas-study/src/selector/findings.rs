@@ -36,7 +36,7 @@ const BALANCED: Strategy = Strategy::PaperFour(Aim::Balanced);
 fn missing(claim: &str, printed: &str, lacking: &[&str]) -> Finding {
     let remark = match lacking {
         [] => "No program has two counted rounds of system, Hoard, TCMalloc and jemalloc.".to_owned(),
-        lacking => format!("It speaks of four allocators; these runs lack {}.", lacking.join(", ")),
+        lacking => format!("It names four allocators; these runs lack {}.", lacking.join(", ")),
     };
     Finding {
         claim: claim.to_owned(),

@@ -35,19 +35,19 @@ pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &Comma
 
 fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Result<()> {
     if args.commands.shell.is_some() || !report.parameters.is_empty() {
-        tell(args, &format!("\n{}", report.command.join(" ")))?;
+        print_for_people(args, &format!("\n{}", report.command.join(" ")))?;
     }
     tell_table(args, &format!("\n{}", report.table(&layout(args))))?;
     // The reason of a fallback was printed before the runs.
     if let Some(quick) = report.quick.as_ref().filter(|quick| quick.fallback.is_none()) {
-        tell(args, &format!("\n{}", quick.text(&report.candidates)))?;
+        print_for_people(args, &format!("\n{}", quick.text(&report.candidates)))?;
     }
-    tell(args, &format!("\n{}", report.sentence()))?;
+    print_for_people(args, &format!("\n{}", report.sentence()))?;
     if args.counted_runs() > 0 && !report.splits().is_empty() {
-        tell(args, &format!("\n{}", report.splits()))?;
+        print_for_people(args, &format!("\n{}", report.splits()))?;
     }
-    report.checks.iter().try_for_each(|check| tell(args, &check_text(check)))?;
-    tell(args, &how_to_use(report, command))
+    report.checks.iter().try_for_each(|check| print_for_people(args, &check_text(check)))?;
+    print_for_people(args, &how_to_use(report, command))
 }
 
 /// All results side by side.
@@ -55,11 +55,11 @@ pub(super) fn overview(args: &BenchArgs, reports: &[BenchReport<Host>]) -> Resul
     if args.json || args.look.style == StyleName::None {
         return Ok(());
     }
-    tell(args, &format!("\nUnder system, and what suits each:\n{}", overview::table(reports)))
+    print_for_people(args, &format!("\nUnder system, and what suits each:\n{}", overview::table(reports)))
 }
 
 /// Text for people: not on standard output where an export has it to itself.
-fn tell(args: &BenchArgs, text: &str) -> Result<()> {
+fn print_for_people(args: &BenchArgs, text: &str) -> Result<()> {
     if export::takes_stdout(args) {
         message::say(text.trim_end_matches('\n'));
         return Ok(());
@@ -69,7 +69,7 @@ fn tell(args: &BenchArgs, text: &str) -> Result<()> {
 
 fn tell_table(args: &BenchArgs, text: &str) -> Result<()> {
     if export::takes_stdout(args) || !args.look.style.has_colour() {
-        return tell(args, text);
+        return print_for_people(args, text);
     }
     let (empty, table) = text.split_at(text.len() - text.trim_start_matches('\n').len());
     output::text(empty)?;

@@ -14,7 +14,7 @@ use crate::message::Hinted;
 pub(super) struct Variant {
     pub(super) words: Vec<OsString>,
     pub(super) parameters: BTreeMap<String, String>,
-    /// What tells it from the others of this call; None when it is the only one.
+    /// What distinguishes it from the others of this call; None when it is the only one.
     label: Option<Label>,
 }
 
@@ -131,7 +131,7 @@ fn too_many() -> anyhow::Error {
     )
 }
 
-/// From the one to the other; whole numbers stay whole.
+/// The values of a range, both ends included; whole numbers stay whole.
 fn scan(from: &str, to: &str, step: f64) -> Result<Vec<String>> {
     let number = |text: &str| {
         text.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(|| {

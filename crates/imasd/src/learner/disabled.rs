@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Allocators that no program is offered: those that hurt several programs within a day ([`crate::harm`]).
+//! Allocators that no program is offered: those that harmed several programs within a day ([`crate::harm`]).
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl DisabledAllocators {
 }
 
 impl Learner {
-    /// Disables allocators that hurt several programs within a day.
+    /// Disables allocators that harmed several programs within a day.
     pub(super) fn disable_culprits(&mut self) {
         let Some(installation) = &self.installation else { return };
         let found = self.culprits(installation);
@@ -67,7 +67,7 @@ impl Learner {
         let of = |(allocator, programs): (&str, Vec<&str>)| {
             let version = installation.version_of(allocator);
             let why = format!(
-                "within a day it hurt {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
+                "within a day it harmed {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
                 programs.join(", ")
             );
             Disabled { allocator: allocator.to_owned(), version, at_s: now_unix_s(), why }

@@ -10,7 +10,7 @@
 //! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
 //! - `room`: the limit on the number of programs, and whose share it is
 //! - `disabled`: allocators that no program is offered
-//! - [`fleet`]: what is told to a fleet, and what it says
+//! - [`fleet`]: what is published to a fleet, and the statistics received from it
 
 mod admission;
 mod decisions;

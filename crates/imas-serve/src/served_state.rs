@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known at one moment: what pages and metrics show.
+//! The state that pages and metrics show: of the store, its programs, imasd and the machine at one moment.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use serde::Serialize;
 
 use crate::line::ProgramLine;
 
-/// Everything, never changed; the next moment has another one.
+/// The whole state. It is never changed: the next look makes another one.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ServedState {
     /// Grows when anything that is shown has changed.
     pub(crate) generation: u64,
     /// When, Unix time.
     pub(crate) made_unix_s: f64,
     /// In the order they became known.
-    pub(crate) programs: Vec<Arc<KnownProgram>>,
+    pub(crate) programs: Vec<Arc<ServedProgram>>,
     pub(crate) store: StoreFacts,
     pub(crate) daemon: DaemonFacts,
     pub(crate) conditions: Conditions,
@@ -29,7 +29,7 @@ pub(crate) struct Known {
 
 /// A program.
 #[derive(Debug)]
-pub(crate) struct KnownProgram {
+pub(crate) struct ServedProgram {
     pub(crate) line: ProgramLine,
     /// Without the histograms of its trials.
     pub(crate) state: ProgramView,
@@ -63,9 +63,9 @@ pub(crate) struct DaemonFacts {
     pub(crate) resident_bytes: Option<u64>,
 }
 
-impl Known {
+impl ServedState {
     /// The program of that number.
-    pub(crate) fn program(&self, id: RowId) -> Option<&Arc<KnownProgram>> {
+    pub(crate) fn program(&self, id: RowId) -> Option<&Arc<ServedProgram>> {
         self.programs.iter().find(|program| program.line.id == id)
     }
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The figures of a run, from its cycles and from the recording of its memory.
+
+use crate::figure::Figure;
+use crate::life::Spans;
+use crate::load;
+use crate::recorder::Recording;
+use crate::run::{CycleFigures, ServiceRun};
+
+/// Adds the figures of a run whose cycles and recording are complete.
+pub(crate) fn add_figures(run: &mut ServiceRun, recording: &Recording, spans: &Spans) {
+    let n = run.cycles.len() as f64;
+    let walls: Vec<f64> = run.cycles.iter().map(|cycle| cycle.wall_s).collect();
+    let wall = imas_core::stats::median(&walls).unwrap_or(0.0);
+    let mut figures = load::over_all(&run.cycles);
+    if !figures.contains_key("rate") && wall > 0.0 {
+        figures.insert("rate".to_owned(), Figure::higher("rate", 1.0 / wall, "cycles/s"));
+    }
+    let ends = run.cycles.iter().map(|cycle| cycle.end_bytes);
+    let peak = recording.peak_bytes().into_iter().chain(ends.clone()).max();
+    let mean = recording.mean(spans.ready_s, spans.loaded_s);
+    let mean = mean.or_else(|| Some(ends.sum::<u64>() as f64 / n)).filter(|mean| *mean > 0.0);
+    let found = [
+        Some(Figure::lower("cycle", wall, "s")),
+        Some(Figure::lower("cpu", (run.cpu_s.0 + run.cpu_s.1) / n, "s")),
+        mean.map(|mean| Figure::lower("memory", mean, "B")),
+        peak.map(|peak| Figure::lower("memory_peak", peak as f64, "B")),
+        slope(&run.cycles).map(|slope| Figure::lower("memory_slope", slope, "B/cycle")),
+        recording.peak_threads().map(|threads| Figure::lower("threads", threads as f64, "threads")),
+    ];
+    run.figures.extend(figures);
+    found.into_iter().flatten().for_each(|figure| run.record(figure));
+}
+
+/// Growth of memory per cycle, bytes: the slope of the regression line through the ends of all cycles.
+fn slope(cycles: &[CycleFigures]) -> Option<f64> {
+    let n = cycles.len() as f64;
+    let middle = (n - 1.0) / 2.0;
+    let mean = cycles.iter().map(|cycle| cycle.end_bytes as f64).sum::<f64>() / n;
+    let places = || {
+        cycles.iter().zip(0_u32..).map(|(cycle, i)| (f64::from(i) - middle, cycle.end_bytes as f64 - mean))
+    };
+    let spread: f64 = places().map(|(x, _)| x * x).sum();
+    (spread > 0.0).then(|| places().map(|(x, y)| x * y).sum::<f64>() / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_is_that_of_the_line_through_all_ends() {
+        let cycles = |ends: &[u64]| -> Vec<CycleFigures> {
+            ends.iter().map(|&end_bytes| CycleFigures { end_bytes, ..CycleFigures::default() }).collect()
+        };
+        assert_eq!(slope(&cycles(&[10, 20, 30])), Some(10.0));
+        assert_eq!(slope(&cycles(&[30, 10])), Some(-20.0));
+        assert_eq!((slope(&cycles(&[30])), slope(&cycles(&[]))), (None, None));
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server of one run: start, end, and what it printed.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use imas_core::sample::is_crash_signal;
+use imas_linux::environment::Variables;
+use imas_linux::process::signal_name;
+use imas_linux::program::Command;
+use imas_linux::sampler;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cpus::KeptOn;
+use crate::error::ServiceError;
+use crate::exit_text::exit_text;
+use crate::group::Group;
+use crate::line::{last_line, tail};
+use crate::recorder::SharedTree;
+use crate::run::{Failure, ServiceRun, Stage};
+use crate::tree::Tree;
+
+/// Time limit for the server to end. Then it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time between two checks whether it has ended.
+const CHECK_EVERY: Duration = Duration::from_millis(10);
+/// Number of the server's last lines that are kept with a failure.
+const SERVER_LINES: usize = 6;
+const SERVER_TEXT: u64 = 4096;
+
+/// How the server of a run is started.
+pub(crate) struct ServerStart<'a> {
+    pub(crate) command: Command,
+    /// Its whole environment, with the candidate.
+    pub(crate) environment: Variables,
+    /// The CPUs for it; empty: all that are allowed.
+    pub(crate) cpus: &'a [usize],
+    /// Its working folder.
+    pub(crate) folder: &'a Path,
+}
+
+/// The server of one run. Drop ends all of its processes.
+pub(crate) struct Server {
+    child: Child,
+    /// Exit status of its first process.
+    status: Option<ExitStatus>,
+    tree: SharedTree,
+    began: Instant,
+    log: File,
+}
+
+impl Server {
+    pub(crate) fn start(start: &ServerStart<'_>) -> Result<Self, ServiceError> {
+        let ServerStart { command, environment, cpus, folder } = start;
+        let others: BTreeSet<u32> = sampler::tree(std::process::id()).into_iter().skip(1).collect();
+        // A file, not a pipe: a daemon would hold a pipe open. Both outputs are appended, and read at the
+        // end.
+        let log = tempfile::tempfile()?;
+        let group = Group::new();
+        let began = Instant::now();
+        let spawn = || {
+            let _kept = KeptOn::new(cpus);
+            std::process::Command::new(&command.file)
+                .arg0(command.argv.first().map_or(command.file.as_os_str(), |word| word))
+                .args(command.argv.get(1..).unwrap_or_default())
+                .current_dir(folder)
+                .env_clear()
+                .envs(environment)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log.try_clone()?)
+                .process_group(0)
+                .spawn()
+        };
+        let (child, group) = match group.map(|group| (group.within(spawn), group)) {
+            Some((Ok(child), group)) => (child?, Some(group)),
+            _ => (spawn()?, None),
+        };
+        let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
+        Ok(Self { child, status: None, tree, began, log })
+    }
+
+    pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
+        locked(&self.tree)
+    }
+
+    pub(crate) fn shared_tree(&self) -> SharedTree {
+        Arc::clone(&self.tree)
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The exit status, if the server has ended: its first process failed, or none of its processes runs. If
+    /// the first process exits with 0 and others still run, the server is a daemon.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        if self.status.is_none() {
+            self.tree().refresh(); // read the CPU time while the process is a zombie
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        let status = self.status?;
+        (!status.success() || self.tree().is_empty()).then(|| exit_text(status))
+    }
+
+    /// Number of its processes that have loaded the library, and number of all.
+    pub(crate) fn loaded(&self, library: &Path) -> (usize, usize) {
+        let pids = self.tree().pids();
+        let with = pids.iter().filter(|&&pid| imas_linux::process::maps(pid, library).unwrap_or(false));
+        (with.count(), pids.len())
+    }
+
+    /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.
+    pub(crate) fn stop(
+        &mut self,
+        signal: Signal,
+        run: &mut ServiceRun,
+    ) -> Result<Option<Failure>, ServiceError> {
+        if let Some(how) = self.ended() {
+            return Ok(Some(Failure::new(Stage::Idle, format!("it ended by itself: {how}"))));
+        }
+        let first = self.status.is_none().then(|| vec![self.child.id()]);
+        let asked = first.unwrap_or_else(|| self.tree().tops());
+        asked.into_iter().for_each(|pid| send(pid, signal));
+        let began = Instant::now();
+        while began.elapsed() < STOP_TIMEOUT {
+            if self.status.is_none() {
+                self.status = self.child.try_wait()?;
+            }
+            if self.status.is_some() && self.tree().is_empty() {
+                break;
+            }
+            std::thread::sleep(CHECK_EVERY);
+        }
+        if self.end()? {
+            run.notes.push(format!("it did not end within {} s and was killed", STOP_TIMEOUT.as_secs()));
+            return Ok(None);
+        }
+        let crashed = self.status.and_then(|status| status.signal()).filter(|&raw| is_crash(raw));
+        Ok(crashed.map(|raw| {
+            Failure::new(Stage::Stop, format!("it crashed when it was asked to end: {}", signal_name(raw)))
+        }))
+    }
+
+    /// Kills the remaining processes. Returns whether there were any.
+    fn end(&mut self) -> Result<bool, ServiceError> {
+        let left = self.tree().pids();
+        left.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
+        if self.status.is_none() {
+            self.status = Some(self.child.wait()?);
+        }
+        Ok(!left.is_empty())
+    }
+
+    /// Adds the signal and the server's last lines to the failure.
+    pub(crate) fn explained(&mut self, failure: Failure) -> Failure {
+        let text = tail(&mut self.log, SERVER_TEXT).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let server = lines[lines.len().saturating_sub(SERVER_LINES)..].join("\n");
+        let what = match last_line(&server) {
+            Some(last) if failure.stage.is_of_the_server() => {
+                format!("{}; its last line: {last}", failure.what)
+            }
+            _ => failure.what.clone(),
+        };
+        let signal = self.status.and_then(|status| status.signal()).filter(|&raw| is_crash(raw));
+        Failure { what, signal, server, ..failure }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.end(); // the run may have ended at any point
+    }
+}
+
+fn is_crash(signal: i32) -> bool {
+    u32::try_from(signal).is_ok_and(is_crash_signal)
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Ok(pid) = i32::try_from(pid) {
+        let _ = kill(Pid::from_raw(pid), signal); // the process may have ended in the meantime
+    }
+}
+
+/// The tree, also after a thread has panicked with it.
+pub(crate) fn locked(tree: &SharedTree) -> MutexGuard<'_, Tree> {
+    tree.lock().unwrap_or_else(PoisonError::into_inner)
+}
