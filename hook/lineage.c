@@ -45,14 +45,6 @@ static int create_numbered(struct page_path *path) {
     return fd;
 }
 
-static uint64_t unix_ns(void) {
-    struct {
-        int64_t seconds, nanoseconds;
-    } now = {0, 0};
-    sys2(SYS_clock_gettime, 0, &now);
-    return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
-}
-
 /* The program of this process; its build id and detail are known only if it is the parent's. */
 static void copy_program(struct imas_page_header *to, const struct imas_page_header *from) {
     long length = sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", to->program, sizeof to->program - 1);
@@ -71,7 +63,7 @@ static void fill(struct imas_page_header *to, const struct imas_page_header *fro
     to->pid = (uint32_t)pid;
     to->uid = (uint32_t)sys0(SYS_geteuid);
     to->process_start_ticks = start;
-    to->made_unix_ns = unix_ns();
+    to->made_unix_ns = sys_clock_ns(SYS_CLOCK_REALTIME);
     text_copy(to->boot_id, sizeof to->boot_id, from->boot_id);
     text_copy(to->trial_id, sizeof to->trial_id, from->trial_id);
     text_copy(to->candidate, sizeof to->candidate, from->candidate);

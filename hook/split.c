@@ -36,10 +36,7 @@ bool split_is_due(void) {
 
 /* CPU time of this thread: time in which others ran is no cost of ours. */
 static uint64_t cpu_ns(void) {
-    struct timespec time;
-    return sys2(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &time) == 0
-               ? (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec
-               : 0;
+    return sys_clock_ns(SYS_CLOCK_THREAD_CPU);
 }
 
 static void plan(uint64_t cost_ns) {

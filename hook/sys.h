@@ -115,14 +115,19 @@ static inline void *sys_map_file(int fd, size_t bytes) {
     return at < 0 && at > -4096 ? NULL : (void *)at;
 }
 
-/* CLOCK_MONOTONIC_RAW in nanoseconds; a real system call, the vDSO is reached through libc only. */
-static inline uint64_t sys_monotonic_ns(void) {
+enum sys_clock { SYS_CLOCK_REALTIME = 0, SYS_CLOCK_PROCESS_CPU = 2, SYS_CLOCK_THREAD_CPU = 3, SYS_CLOCK_MONOTONIC_RAW = 4 };
+
+/* A clock in nanoseconds, 0 if the kernel refuses; a real system call, the vDSO is reached through libc only. */
+static inline uint64_t sys_clock_ns(enum sys_clock clock) {
     struct {
         int64_t seconds, nanoseconds;
     } now = {0, 0};
-    const long clock_monotonic_raw = 4;
-    sys2(SYS_clock_gettime, clock_monotonic_raw, &now);
+    sys2(SYS_clock_gettime, clock, &now);
     return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
+}
+
+static inline uint64_t sys_monotonic_ns(void) {
+    return sys_clock_ns(SYS_CLOCK_MONOTONIC_RAW);
 }
 
 /* Takes `price` out of a purse; true unless something is left. It then holds 0 or a huge number until it is

@@ -37,14 +37,6 @@ static uint64_t start_ticks(void) {
     return text_number(&at);
 }
 
-static uint64_t unix_ns(void) {
-    struct {
-        int64_t seconds, nanoseconds;
-    } now = {0, 0};
-    sys2(SYS_clock_gettime, 0, &now);
-    return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
-}
-
 static void fill(struct imas_page_header *header, const struct ticket *ticket, uint32_t pid, uint64_t start) {
     header->magic = IMAS_PAGE_MAGIC;
     header->version = IMAS_PAGE_VERSION;
@@ -53,7 +45,7 @@ static void fill(struct imas_page_header *header, const struct ticket *ticket, u
     header->pid = pid;
     header->uid = ticket->uid;
     header->process_start_ticks = start;
-    header->made_unix_ns = unix_ns();
+    header->made_unix_ns = sys_clock_ns(SYS_CLOCK_REALTIME);
     header->exit_status = -1;
     char *end = append_hex(header->trial_id, ticket->kind == IMAS_PAGE_TRIAL ? ticket->token : start << 22 | pid);
     append_hex(append(end, "-"), ticket->program_id);

@@ -36,15 +36,6 @@ static bool anonymous_pages(uint64_t *pages) {
     return true;
 }
 
-static uint64_t cpu_ns(void) {
-    struct {
-        int64_t seconds, nanoseconds;
-    } now = {0, 0};
-    const long clock_process_cputime = 2;
-    sys2(SYS_clock_gettime, clock_process_cputime, &now);
-    return (uint64_t)now.seconds * UINT64_C(1000000000) + (uint64_t)now.nanoseconds;
-}
-
 static void plan_next(uint64_t now_ns) {
     if (++looks >= LOOKS_PER_GAP && gap_ns < LAST_GAP_NS) {
         gap_ns *= 2;
@@ -56,7 +47,7 @@ static void plan_next(uint64_t now_ns) {
 bool resident_look(struct resident_look *look, uint64_t now_ns, bool anyway) {
     if ((now_ns < next_look_ns && !anyway) || !anonymous_pages(&look->pages))
         return false;
-    look->cpu_ns = cpu_ns();
+    look->cpu_ns = sys_clock_ns(SYS_CLOCK_PROCESS_CPU);
     plan_next(now_ns);
     return true;
 }

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler and linker flags of hook/ and record/.
+
+CC ?= gcc
+CFLAGS_C := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
+# We are the functions whose meaning the compiler would assume.
+NO_BUILTINS := -fno-builtin-malloc -fno-builtin-free -fno-builtin-calloc -fno-builtin-realloc
+
+# For libraries that define malloc. initial-exec: malloc must never reach __tls_get_addr, which may allocate. No
+# stack protector: its failure path prints through libc.
+CFLAGS_HOOK := $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-stack-protector $(NO_BUILTINS) \
+  -foptimize-sibling-calls -fomit-frame-pointer -fno-plt $(EXTRA_CFLAGS)
+LDFLAGS_HOOK := -shared -Wl,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined -Wl,--as-needed -Wl,--build-id -Wl,-O1
