@@ -17,22 +17,10 @@ import tempfile
 from selenium.webdriver.common.action_chains import ActionChains
 from chromium import NARROW, WIDE, browser
 from selenium.webdriver.common.by import By
+from tally import check, finish
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-passed = failed = 0
-
-
-# Pixels across: a desktop and a large phone.
-
-
-def check(name, holds, found=""):
-    global passed, failed
-    if holds:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED: {name} {found}")
 
 
 def imas(command, *words, **extra):
@@ -419,8 +407,7 @@ def main():
         from_store(command, work, folder)
         hostile(command, work)
         study(command, work, folder)
-    print(f"browser: {passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    finish()
 
 
 main()

@@ -20,21 +20,11 @@ import urllib.request
 
 from chromium import NARROW, WIDE, browser
 from selenium.webdriver.common.by import By
+from tally import check, finish
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOSTILE = "/opt/</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 PAGES = {"overview": "/", "program": "/program?id=1", "machine": "/machine", "suite": "/suite", "suite-program": None, "what-if": "/what-if?objective=memory"}
-passed = failed = 0
-
-
-def check(name, holds, found=""):
-    global passed, failed
-    if holds:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED: {name} {found}")
-
 
 
 def axe(work):
@@ -209,8 +199,7 @@ def main():
         finally:
             child.terminate()
             child.wait(30)
-    print(f"browser: {passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    finish()
 
 
 main()

@@ -6,17 +6,7 @@
 #[path = "../../imas/tests/support/mod.rs"]
 mod support;
 
-use support::World;
-
-/// Text of a command that must succeed.
-fn describe(output: &std::process::Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn json(output: &std::process::Output) -> serde_json::Value {
-    serde_json::from_str(&describe(output)).unwrap()
-}
+use support::{World, json, printed};
 
 /// Its own data set and made-up programs; the figures themselves are judged in imas-core.
 #[test]
@@ -79,16 +69,16 @@ fn the_laboratory_replays_the_users_own_store() {
     world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
     let start = || {
         let words = ["run", "--policy", "paper", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
-        describe(&world.imas(words).output().unwrap());
+        printed(&world.imas(words).output().unwrap());
     };
     start();
-    describe(&world.imas(["harvest"]).output().unwrap());
+    printed(&world.imas(["harvest"]).output().unwrap());
     let few = world.lab(["simulate", "--stored"]).output().unwrap();
     let errors = String::from_utf8_lossy(&few.stderr).into_owned();
     assert_eq!(few.status.code(), Some(2));
     assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
     (1..3 * 5).for_each(|_| start());
-    describe(&world.imas(["harvest"]).output().unwrap());
+    printed(&world.imas(["harvest"]).output().unwrap());
     let result = json(&world.lab(["simulate", "--stored", "--json"]).output().unwrap());
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
     let policies = result["policies"].as_array().unwrap();

@@ -5,17 +5,7 @@
 
 mod support;
 
-use support::World;
-
-/// Text of a command that must succeed.
-fn describe(output: &std::process::Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn json(output: &std::process::Output) -> serde_json::Value {
-    serde_json::from_str(&describe(output)).unwrap()
-}
+use support::{World, json, printed};
 
 /// The policy tests candidates in rounds and ends with an answer. The output gives the answer, its reason,
 /// and when it is looked at again.
@@ -28,7 +18,7 @@ fn it_comes_to_an_answer_and_explains_it() {
     world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
     let start = || {
         let command = ["--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
-        describe(&world.imas(["run"]).args(RULES).args(command).output().unwrap())
+        printed(&world.imas(["run"]).args(RULES).args(command).output().unwrap())
     };
     let explain = || json(&world.imas(["explain", "--json", "/usr/bin/sort"]).args(RULES).output().unwrap());
     let untouched = start();
@@ -43,7 +33,7 @@ fn it_comes_to_an_answer_and_explains_it() {
     assert!(answer["standings"][0]["rounds"].as_u64().unwrap() >= 1, "{answer}");
     assert!(answer["looked_at_again"].as_str().unwrap().contains("change"), "{answer}");
     assert_eq!(answer["confidence"], 0.95);
-    let page = describe(&world.imas(["explain", "/usr/bin/sort"]).args(RULES).output().unwrap());
+    let page = printed(&world.imas(["explain", "/usr/bin/sort"]).args(RULES).output().unwrap());
     let gains = answer["expected_gain"].as_array().unwrap();
     let picks: Vec<_> = gains.iter().map(|one| one["pick"].as_str().unwrap()).collect();
     assert_eq!(picks, ["fastest", "leanest", "balanced"], "{answer}");
@@ -66,7 +56,7 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
     world.configure("retest_s = 3600\ncandidates = ['mimalloc']\n");
     let start = || {
         let words = ["run", "--policy", "adaptive", "--", "/usr/bin/sort", "/etc/services"];
-        describe(&world.imas(words).output().unwrap())
+        printed(&world.imas(words).output().unwrap())
     };
     let explain = |more: &[&str]| {
         let words = [&["explain", "--json", "/usr/bin/sort"], more].concat();
@@ -93,14 +83,14 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
     assert!(again.starts_with("from ") && again.contains("open: a trial of"), "{again}");
     let paper = explain(&["--policy", "paper"]);
     assert!(paper["looked_at_again"].as_str().unwrap().contains("further test"), "{paper}");
-    describe(&world.imas(["pin", "/usr/bin/sort", "mimalloc"]).output().unwrap());
+    printed(&world.imas(["pin", "/usr/bin/sort", "mimalloc"]).output().unwrap());
     let pinned = explain(&[]);
     assert_eq!(
         (&pinned["looked_at_again"], &pinned["undo"]),
         (&"not before it is unpinned".into(), &format!("imas unpin {}", sort.id).into())
     );
     let elsewhere = world.work().join("else where.db");
-    describe(
+    printed(
         &world
             .imas(["pin", "--store", elsewhere.to_str().unwrap(), "/usr/bin/sort", "mimalloc"])
             .output()
@@ -110,7 +100,7 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
     let undo = named["undo"].as_str().unwrap();
     let words = shell_words::split(undo).unwrap();
     assert_eq!(words[..3], ["imas", "--store", elsewhere.to_str().unwrap()], "{undo}");
-    describe(&world.imas(&words[1..]).output().unwrap());
+    printed(&world.imas(&words[1..]).output().unwrap());
     assert_ne!(explain(&["--store", elsewhere.to_str().unwrap()])["next"]["reason"], "pinned");
     assert_eq!(explain(&[])["next"]["reason"], "pinned", "the other store must not change");
 }

@@ -5,11 +5,10 @@
 
 mod support;
 
-use std::io::Read;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use serde_json::Value;
-use support::{World, describe, list, output, real, stdout};
+use support::{World, describe, list, output, piped, real, stdout};
 
 /// Sixteen threads that each keep 8 MB in blocks of 1000 bytes. The program prints a line when they have, and
 /// ends when its standard input is closed.
@@ -31,18 +30,11 @@ stay.wait(); stay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()
 
 fn threads(world: &World, setting: Option<&str>) -> Child {
     let mut command = world.command(real("python3"));
-    command.args(["-c", THREADS]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.args(["-c", THREADS]);
     if let Some(most) = setting {
         command.env("MALLOC_ARENA_MAX", most);
     }
-    let mut child = command.spawn().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    child
-}
-
-fn end(mut child: Child) {
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    piped::start(&mut command)
 }
 
 #[test]
@@ -53,8 +45,8 @@ fn many_arenas_are_reported_and_two_are_not() {
     let page = stdout(&output(&mut world.imas(["advise"])));
     let again = output(&mut world.imas(["advise", "--json"]));
     let (pid, other) = (many.id(), two.id());
-    end(many);
-    end(two);
+    piped::end(many);
+    piped::end(two);
     let advice: Value =
         serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&json)));
     let rows = list(&advice, "/arenas");

@@ -5,10 +5,7 @@
 
 mod support;
 
-use std::io::Read;
-use std::process::Stdio;
-
-use support::{World, describe, output, real, stdout};
+use support::{World, describe, output, piped, real, stdout};
 
 const FORKS: &str = "
 import os, sys
@@ -33,11 +30,8 @@ fn workers_that_only_fork_are_counted() {
     assert!(pinned.status.success(), "{}", describe(&pinned));
     let explain = || stdout(&output(world.imas(["explain"]).arg(&script)));
     assert!(!explain().contains("workers"), "no worker runs");
-    let mut command = world.command(real("python3"));
-    let mut server = command.arg(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    server.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let server = piped::start(world.command(real("python3")).arg(&script));
     let page = explain();
-    drop(server.stdin.take());
-    server.wait().unwrap();
+    piped::end(server);
     assert!(page.contains("1 of its 2 running processes are workers that were forked"), "{page}");
 }

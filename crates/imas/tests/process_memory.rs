@@ -5,11 +5,8 @@
 
 mod support;
 
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
-
 use serde_json::Value;
-use support::{World, describe, output, real, stdout};
+use support::{World, describe, output, piped, real, stdout};
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
 /// writes a letter, and ends when its standard input is closed.
@@ -28,17 +25,6 @@ if sys.argv[1] == 'free':
 print('x', flush=True); sys.stdin.read()
 ";
 
-fn wait_ready(command: &mut Command) -> Child {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    child
-}
-
-fn end(mut child: Child) {
-    drop(child.stdin.take());
-    child.wait().unwrap();
-}
-
 fn explained(world: &World, pid: u32) -> (Value, String) {
     let pid = pid.to_string();
     let json = output(&mut world.imas(["explain", "--json", "--pid", &pid]));
@@ -52,9 +38,9 @@ fn explained(world: &World, pid: u32) -> (Value, String) {
 #[test]
 fn without_a_trial_the_kinds_are_shown_and_what_is_live_is_not_guessed() {
     let world = World::new();
-    let child = wait_ready(world.command(real("python3")).args(["-c", KEEPER, "keep"]));
+    let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, "keep"]));
     let (memory, page) = explained(&world, child.id());
-    end(child);
+    piped::end(child);
     let resident = &memory["resident"];
     assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
     assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
@@ -69,9 +55,9 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
     world.tests_six("");
     for (argument, verdict) in [("free", "fragmentation"), ("keep", "live")] {
         let words = ["run", "--retest", "0", "--", "/usr/bin/python3", "-c", KEEPER, argument];
-        let child = wait_ready(&mut world.imas(words));
+        let child = piped::start(&mut world.imas(words));
         let (memory, page) = explained(&world, child.id());
-        end(child);
+        piped::end(child);
         assert_eq!(memory["verdict"], verdict, "{memory:#}");
         let live = memory["live_bytes"].as_f64().unwrap();
         let expected = if argument == "free" { 120e6 / 8.0 } else { 120e6 };

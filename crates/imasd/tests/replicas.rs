@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use imas_core::TrialRecord;
@@ -84,6 +84,24 @@ fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
     under
 }
 
+/// The first workers of a program, which only show that it has `count` replicas: the script, the program with a trial
+/// on offer for each worker of the next deployment, and the workers, which still run.
+fn first_deployment(world: &World, count: usize) -> (PathBuf, StoredProgram, Vec<Worker>) {
+    let script = world.script("worker.py", WORKER);
+    let workers = start(world, &script, count);
+    world.wait("the program is noticed", || world.program(&script).is_some());
+    let program = world.program(&script).unwrap();
+    world.wait("a trial for each worker", || offers(world, &program).len() == count);
+    (script, program, workers)
+}
+
+/// The program and the workers of its second deployment, each of which may take a trial.
+fn second_deployment(world: &World, count: usize) -> (StoredProgram, Vec<Worker>) {
+    let (script, program, before) = first_deployment(world, count);
+    before.into_iter().for_each(Worker::end);
+    (program, start(world, &script, count))
+}
+
 /// Four workers with four candidates: every start of a deployment has a trial of its own, though all start
 /// before imasd can publish anything, and `system` runs beside the others.
 #[test]
@@ -91,13 +109,7 @@ fn workers_that_start_at_once_have_each_another_candidate() {
     let candidates = "candidates = [\"jemalloc\", \"mimalloc\", \"hoard\"]\n";
     let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
     world.start();
-    let script = world.script("worker.py", WORKER);
-    let before = start(&world, &script, 4);
-    world.wait("the program is noticed", || world.program(&script).is_some());
-    let program = world.program(&script).unwrap();
-    world.wait("a trial for each worker", || offers(&world, &program).len() == 4);
-    before.into_iter().for_each(Worker::end);
-    let workers = start(&world, &script, 4);
+    let (program, workers) = second_deployment(&world, 4);
     assert_eq!(all_under_trial(&world, &workers), ["hoard", "jemalloc", "mimalloc", "system"]);
     world.wait("no trial is left", || offers(&world, &program).is_empty());
     workers.into_iter().for_each(Worker::end);
@@ -121,11 +133,7 @@ fn what_is_not_taken_in_time_is_planned_anew() {
     let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nsample_after_s = 1.0\n";
     let mut world = World::with(&format!("{settings}candidates = [\"jemalloc\", \"mimalloc\"]\n"));
     world.start();
-    let script = world.script("worker.py", WORKER);
-    let before = start(&world, &script, 3);
-    world.wait("the program is noticed", || world.program(&script).is_some());
-    let program = world.program(&script).unwrap();
-    world.wait("a trial for each worker", || offers(&world, &program).len() == 3);
+    let (script, program, before) = first_deployment(&world, 3);
     let system = world.id_of("system");
     let of_system = || offers(&world, &program).into_iter().find(|offer| offer.candidate == system);
     let first = of_system().unwrap();
@@ -145,11 +153,7 @@ fn a_failed_trial_withdraws_the_offers_of_the_other_replicas() {
     let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
     let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
     world.start();
-    let script = world.script("worker.py", WORKER);
-    let before = start(&world, &script, 3);
-    world.wait("the program is noticed", || world.program(&script).is_some());
-    let program = world.program(&script).unwrap();
-    world.wait("a trial for each worker", || offers(&world, &program).len() == 3);
+    let (script, program, before) = first_deployment(&world, 3);
     let tokens: Vec<u64> = offers(&world, &program).iter().map(|offer| offer.token).collect();
     before.into_iter().for_each(Worker::end);
     let worker = Worker::start(&world, &script);
@@ -180,13 +184,7 @@ fn a_deployment_survives_a_restart_of_imasd() {
     let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
     let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
     world.start();
-    let script = world.script("worker.py", WORKER);
-    let before = start(&world, &script, 3);
-    world.wait("the program is noticed", || world.program(&script).is_some());
-    let program = world.program(&script).unwrap();
-    world.wait("a trial for each worker", || offers(&world, &program).len() == 3);
-    before.into_iter().for_each(Worker::end);
-    let workers = start(&world, &script, 3);
+    let (program, workers) = second_deployment(&world, 3);
     assert_eq!(all_under_trial(&world, &workers), ["jemalloc", "mimalloc", "system"]);
     world.wait("all are taken", || offers(&world, &program).is_empty());
     world.stop("-TERM");

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 pub(crate) mod build;
+pub(crate) mod piped;
 pub(crate) mod trial;
 pub(crate) mod witness;
 
@@ -227,6 +228,17 @@ pub(crate) fn install(from: &Path, to: &Path) {
 /// Runs the command to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
+}
+
+/// What a command printed that must succeed.
+pub(crate) fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", describe(output));
+    stdout(output)
+}
+
+/// The JSON that a command printed that must succeed.
+pub(crate) fn json(output: &Output) -> Value {
+    serde_json::from_str(&printed(output)).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
 }
 
 /// Exit status and output of a command, for the message of a failed assertion.
