@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_not_to_count() {
+    fn a_sample_is_not_counted_for_each_reason() {
         use NotCounted as N;
         assert_eq!(after(|r| r.sample.candidate = "hoard".into()), Err(N::OtherCandidate));
         assert_eq!(after(|r| r.build_id = "b0".into()), Err(N::OtherBuild));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_may_serve_system() {
+    fn a_trial_of_system_counts_under_any_library() {
         let mut record = good();
         record.sample.candidate = SYSTEM.into();
         record.sample.served = "libjemalloc.so.2".into();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn and_nearly_where_there_is() {
+    fn prices_are_found_nearly_where_there_is_noise() {
         let found = Prices::fit(&runs(4000, 0.1, 2)).unwrap();
         assert!(within(found.instruction_s, TRUE.instruction_s, 0.1), "{found:?}");
         assert!(

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn it_works_before_system_was_ever_tried() {
+    fn a_crash_counts_before_system_was_ever_tried() {
         assert_eq!(judged(&[record(1.0, "hoard", Ended::NeverEntered)]), ["hoard"]);
     }
 

@@ -100,7 +100,7 @@ fn memory_is_proven_by_itself_and_cpu_still_counts() {
 }
 
 #[test]
-fn it_needs_fewer_trials_than_the_paper_and_harms_less() {
+fn adaptive_needs_fewer_trials_than_paper_and_harms_less() {
     let programs = World { programs: 120, ..World::default() }.programs(5);
     let plan = Plan { splits: 4, resamples: 50, ..Plan::default() };
     let adaptive = assess(&Contender::Adaptive(Settings::default()), &programs, &plan);
@@ -267,14 +267,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn the_seed_decides((world, seed) in world()) {
+    fn the_same_seed_gives_the_same_trials((world, seed) in world()) {
         let program = &world.programs(seed)[0];
         prop_assert_eq!(settle(program, seed), settle(program, seed));
     }
 
     /// It ends, within its rounds, whatever the noise.
     #[test]
-    fn it_comes_to_an_end((world, seed) in world()) {
+    fn the_trials_of_a_program_come_to_an_end((world, seed) in world()) {
         let program = &world.programs(seed)[0];
         let (trials, pick) = settle(program, seed);
         let most = Settings::default().max_rounds as usize * world.candidates;

@@ -284,7 +284,7 @@ fn a_new_version_of_an_allocator_is_tested_anew() {
 }
 
 #[test]
-fn flights_end_but_do_not_count() {
+fn production_starts_are_not_counted_but_their_crashes_are() {
     let mut program = Program::settled();
     program.trial("hoard", 1.0, 1);
     program.last().kind = PageKind::Flight;
@@ -297,7 +297,7 @@ fn flights_end_but_do_not_count() {
 }
 
 #[test]
-fn a_flight_does_not_take_a_turn_in_the_round_of_tests() {
+fn a_production_start_takes_no_turn_in_the_round_of_tests() {
     let mut program = Program::new();
     program.trial("system", 10.0, 500);
     program.trial("hoard", 1.0, 1);
@@ -306,7 +306,7 @@ fn a_flight_does_not_take_a_turn_in_the_round_of_tests() {
 }
 
 #[test]
-fn a_catalogue_that_shrank_is_no_trouble() {
+fn a_candidate_that_left_the_catalogue_is_no_error() {
     let mut program = Program::settled();
     program.candidates.truncate(2);
     program.decides(BUSY, "hoard", Reason::FastestCpuShort);

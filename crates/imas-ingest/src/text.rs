@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn each_problem() {
+    fn each_problem_of_a_text_is_reported() {
         assert_eq!(why(free("f", b"open")), TextProblem::Unterminated);
         assert_eq!(why(free("f", b"")), TextProblem::Unterminated);
         assert_eq!(why(free("f", b"a\x1b[31m\0")), TextProblem::Control);

@@ -83,7 +83,7 @@ fn sizes_must_agree() {
 }
 
 #[test]
-fn the_envelope_comes_first() {
+fn the_header_is_checked_first() {
     assert!(matches!(parse(&[0; 16384]), Err(PageError::Magic(0))));
     assert_eq!(refused(|p| p.header.version = 2), PageError::Version(2));
     assert_eq!(refused(|p| p.header.kind = 3), PageError::Range { field: "kind", value: 3 });
@@ -173,7 +173,7 @@ fn ends_of_a_process() {
 }
 
 #[test]
-fn standing_aside_has_a_word() {
+fn the_reason_for_leaving_a_process_alone_is_read() {
     let word =
         |state, reason| accepted(|p| (p.header.state, p.header.pass_reason) = (state, reason)).pass_reason;
     assert_eq!(word(3, 0), None);

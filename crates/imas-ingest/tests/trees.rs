@@ -24,7 +24,7 @@ fn child(change: impl FnOnce(&mut Raw)) -> ParsedPage {
 }
 
 #[test]
-fn counts_and_peaks_add() {
+fn counts_and_peaks_of_processes_are_summed() {
     let sum = merge(&[page(|_| ()), child(|_| ())]).unwrap();
     assert_eq!((sum.malloc.calls, sum.free.calls, sum.malloc.sampled), (2000, 1980, 30));
     assert_eq!((sum.bytes_requested, sum.refused, sum.rounding_bytes), (80_000, 6, 16_000));

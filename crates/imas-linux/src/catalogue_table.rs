@@ -314,7 +314,7 @@ mod tests {
 
     impl Place {
         fn new() -> Self {
-            let me = rustix::process::getuid().as_raw();
+            let me = nix::unistd::getuid().as_raw();
             Self { folder: tempfile::tempdir().unwrap(), owners: Owners { trusted: me, daemon: 4711 } }
         }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::environment::{Injection, Libraries, Variables};
 use crate::standstill::Stillness;
@@ -110,9 +111,9 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
         std::thread::sleep(Duration::from_millis(2));
     }
     // With what it forked: a child that hangs would keep its end of the pipe open, and us reading.
-    match i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        Some(group) => kill_process_group(group, Signal::KILL)?,
-        None => child.kill()?,
+    match i32::try_from(child.id()) {
+        Ok(group) => killpg(Pid::from_raw(group), Signal::SIGKILL)?,
+        Err(_) => child.kill()?,
     }
     Ok(None)
 }

@@ -22,7 +22,7 @@ mod tests {
 
     /// The published test vectors of the authors.
     #[test]
-    fn the_published_values() {
+    fn the_hash_has_the_published_values() {
         assert_eq!((fnv32(b""), fnv32(b"a"), fnv32(b"foobar")), (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968));
         assert_eq!(fnv64(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv64(b"foobar"), 0x8594_4171_f739_67e8);

@@ -441,8 +441,7 @@ fn end_orphans() -> Result<u32, RunError> {
 /// # Errors
 /// When the kernel refuses.
 pub fn adopt_orphans() -> Result<(), RunError> {
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|errno| RunError::System(nix::Error::from_raw(errno.raw_os_error())))
+    Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
 /// Ends every descendant of this process and waits for each. A `Child` of one of them has no exit status to

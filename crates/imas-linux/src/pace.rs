@@ -15,9 +15,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use imas_core::pace::{Pace, PaceReading};
+use nix::time::{ClockId, clock_gettime};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 
 /// From the end of one look to the next.
 const GAP: Duration = Duration::from_millis(6);
@@ -176,9 +176,8 @@ fn arithmetic(steps: u64) -> u64 {
 
 /// CPU time of this thread so far.
 pub(crate) fn cpu_ns() -> Option<u64> {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let part = |value: i64| u64::try_from(value).ok();
-    Some(part(time.tv_sec)? * 1_000_000_000 + part(time.tv_nsec)?)
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).ok()?;
+    u64::try_from(Duration::from(time).as_nanos()).ok()
 }
 
 #[cfg(test)]

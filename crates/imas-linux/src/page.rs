@@ -66,7 +66,7 @@ pub fn folder() -> Result<PathBuf, PageFileError> {
 pub fn place() -> PathBuf {
     match runtime_folder() {
         Some(folder) => folder.join("imas"),
-        None => PathBuf::from(format!("/dev/shm/imas-{}", rustix::process::getuid().as_raw())),
+        None => PathBuf::from(format!("/dev/shm/imas-{}", nix::unistd::getuid().as_raw())),
     }
 }
 
@@ -100,7 +100,7 @@ pub fn runtime_folder() -> Option<PathBuf> {
 
 fn is_own_folder(folder: &Path) -> bool {
     let about = std::fs::metadata(folder);
-    about.is_ok_and(|about| about.is_dir() && about.uid() == rustix::process::getuid().as_raw())
+    about.is_ok_and(|about| about.is_dir() && about.uid() == nix::unistd::getuid().as_raw())
 }
 
 /// Makes the folder if it is missing, and checks that no other user has access to it.
@@ -123,8 +123,7 @@ pub fn private_folder(path: &Path) -> Result<(), PageFileError> {
 pub fn check_private(path: &Path) -> Result<(), PageFileError> {
     let io = |error| PageFileError::Io { path: path.to_owned(), error };
     let about = std::fs::symlink_metadata(path).map_err(io)?;
-    let ours =
-        about.is_dir() && about.uid() == rustix::process::getuid().as_raw() && about.mode() & 0o077 == 0;
+    let ours = about.is_dir() && about.uid() == nix::unistd::getuid().as_raw() && about.mode() & 0o077 == 0;
     if ours { Ok(()) } else { Err(PageFileError::Untrusted(path.to_owned())) }
 }
 
@@ -161,7 +160,7 @@ fn header(ticket: &Ticket<'_>) -> Result<PageHeader, PageFileError> {
         if ticket.kind == page_kind::TRIAL { imas_abi::TRIAL_PAGE_BYTES } else { imas_abi::HEADER_BYTES };
     header.page_bytes = u32::try_from(bytes).map_err(|_| PageFileError::TooLong("the page"))?;
     header.pid = ticket.pid;
-    header.uid = rustix::process::getuid().as_raw();
+    header.uid = nix::unistd::getuid().as_raw();
     header.process_start_ticks = process::start_ticks(ticket.pid)?;
     header.made_unix_ns = unix_ns();
     header.exit_status = -1;
@@ -284,7 +283,7 @@ mod tests {
         let own = tempfile::tempdir().unwrap();
         assert!(is_own_folder(own.path()));
         assert!(!is_own_folder(&own.path().join("missing")));
-        let (own_uid, theirs) = (rustix::process::getuid().as_raw(), Path::new("/"));
+        let (own_uid, theirs) = (nix::unistd::getuid().as_raw(), Path::new("/"));
         if own_uid != 0 {
             assert!(!is_own_folder(theirs));
         } else {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_named() {
+    fn a_path_that_cannot_be_preloaded_is_refused() {
         assert!(can_be_named(OsStr::new("/a/b.so")));
         for odd in ["/a b.so", "/a:b.so", "/$LIB/b.so"] {
             assert!(!can_be_named(OsStr::new(odd)), "{odd}");

@@ -252,7 +252,7 @@ fn sigterm_is_ignored() -> bool {
 
 /// One after the other: a signal is for the whole process.
 #[test]
-fn rounds_of_services() {
+fn services_are_measured_in_rounds() {
     every_run_is_kept_and_what_was_made_is_not_made_again();
     a_candidate_that_crashes_or_fails_twice_is_eliminated();
     a_service_that_fails_untouched_is_not_measured();

@@ -41,7 +41,7 @@ mod tests {
     use crate::band::Band;
 
     #[test]
-    fn median_first_then_the_band() {
+    fn the_median_is_printed_before_the_band() {
         let band = Band::of(&[2e6; 5]);
         assert_eq!(milliseconds(band), "2.00 ms (2.00 to 2.00)");
         assert_eq!(whole(None), "no figure");

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_with_the_defaults_and_finds_the_best() {
+    fn a_search_begins_with_the_defaults_and_finds_the_best() {
         let (space, names) = space(2);
         let mut first = Search::new(&space, &names, goal(), 10, 1, &[]);
         let Next::Measure(question) = first.next_step() else { panic!("a question") };

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoting() {
+    fn values_are_quoted_for_each_format() {
         assert_eq!(json_text("a\"b\\c:d"), r#""a\"b\\c:d""#);
         assert_eq!(escaped(r#"a"$b\"#, &['"', '\\', '$']), r#""a\"\$b\\""#);
         assert_eq!(json_list(&[Path::new("a b"), Path::new("/c")]), r#"["a b", "/c"]"#);

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manager_s_words_for_a_command() {
+    fn a_command_is_read_as_systemd_prints_it() {
         let value = "{ path=/usr/bin/x ; argv[]=/usr/bin/x -a b ; ignore_errors=no ; start_time=[n/a] }";
         assert_eq!(shown_command(value), ["/usr/bin/x", "-a", "b"]);
     }

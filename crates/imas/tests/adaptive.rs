@@ -10,7 +10,7 @@ use support::{World, json, printed};
 /// The policy tests candidates in rounds and ends with an answer. The output gives the answer, its reason,
 /// and when it is looked at again.
 #[test]
-fn it_comes_to_an_answer_and_explains_it() {
+fn a_program_settles_and_the_answer_is_explained() {
     // Fixed, because by default the machine's load selects the objective and could change the answer between
     // two calls.
     const RULES: [&str; 4] = ["--policy", "adaptive", "--objective", "balanced"];

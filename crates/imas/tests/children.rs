@@ -78,7 +78,7 @@ fn assert_serves(output: &Output, allocator: &str) {
 }
 
 #[test]
-fn they_start_below_a_program_that_is_followed() {
+fn children_start_below_a_program_that_is_followed() {
     let world = World::new();
     let script = script(&programs(&world.work()));
     for candidate in candidates() {
@@ -91,7 +91,7 @@ fn they_start_below_a_program_that_is_followed() {
 }
 
 #[test]
-fn they_start_in_measured_and_in_counted_runs() {
+fn children_start_in_measured_and_in_counted_runs() {
     let world = World::new();
     let errors = world.work().join("errors");
     let script = format!("exec 2>>{}; {} ls / ", errors.display(), script(&programs(&world.work())));
@@ -110,7 +110,7 @@ fn they_start_in_measured_and_in_counted_runs() {
 }
 
 #[test]
-fn an_allocator_of_the_user_s_own_reaches_them_no_more() {
+fn an_allocator_of_the_users_own_reaches_no_child_of_another_libc() {
     let world = World::new();
     let own = world.work().join("libown.so");
     std::fs::copy(lib_dir().join("allocators/libhoard.so"), &own).unwrap();
@@ -126,7 +126,7 @@ fn an_allocator_of_the_user_s_own_reaches_them_no_more() {
 /// Two sandboxes. The libraries are visible in the first one. In the second one they are not, and the dynamic
 /// linker prints a line for each.
 #[test]
-fn they_start_in_a_sandbox() {
+fn children_start_in_a_sandbox() {
     let world = World::new();
     let whole = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev"];
     if !Command::new(whole[0]).args(&whole[1..]).arg("true").output().is_ok_and(|made| made.status.success())

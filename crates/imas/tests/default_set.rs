@@ -161,7 +161,7 @@ fn a_new_candidate_that_is_proven_better_takes_the_place_of_one_that_left() {
 /// Under the policy `paper`, a candidate counts once it has had all its tests. The new candidates have theirs
 /// first.
 #[test]
-fn by_the_papers_rules_too() {
+fn under_paper_a_new_candidate_has_its_tests_first() {
     let user = User::new();
     user.installs(&["mimalloc"]);
     user.had_rounds("mimalloc", 3, 0.25);

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_file_written_in_a_folder_is_reported_and_can_be_removed() {
         let state = tempfile::tempdir().unwrap();
-        let me = rustix::process::geteuid().as_raw();
+        let me = nix::unistd::geteuid().as_raw();
         let mut folders = Folders::open(state.path(), false).unwrap();
         folders.welcome(me);
         let folder = state.path().join("u").join(me.to_string());
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_folder_that_was_removed_is_made_again_and_watched() {
         let state = tempfile::tempdir().unwrap();
-        let me = rustix::process::geteuid().as_raw();
+        let me = nix::unistd::geteuid().as_raw();
         let mut folders = Folders::open(state.path(), false).unwrap();
         folders.welcome(me);
         let folder = state.path().join("u").join(me.to_string());
@@ -235,7 +235,7 @@ mod tests {
     fn a_folder_that_others_reach_into_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let state = tempfile::tempdir().unwrap();
-        let me = rustix::process::geteuid().as_raw();
+        let me = nix::unistd::geteuid().as_raw();
         let folder = state.path().join("u").join(me.to_string());
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o770)).unwrap();

@@ -40,7 +40,7 @@ impl Installation {
 
     /// Writes the table of a user's own tree, where the user is who approves.
     pub(crate) fn write_own(run_dir: &Path, lib_dir: &Path) -> Result<()> {
-        let me = rustix::process::geteuid().as_raw();
+        let me = nix::unistd::geteuid().as_raw();
         let libraries = Libraries::plain(lib_dir);
         let catalogue = Catalogue::read(&catalogue_files::of_machine(lib_dir));
         let path = run_dir.join(catalogue_table::FILE_NAME);

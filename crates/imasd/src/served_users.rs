@@ -40,7 +40,7 @@ impl ServedUsers {
 
     /// Whose pages count without a process that was seen: root's, in a user's own tree that user's.
     pub(crate) fn own_uid(&self) -> u32 {
-        if self.tree.is_some() { rustix::process::geteuid().as_raw() } else { 0 }
+        if self.tree.is_some() { nix::unistd::geteuid().as_raw() } else { 0 }
     }
 
     /// Who answers for the uid.

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_objection() {
+    fn a_candidate_is_ineligible_for_each_reason() {
         let system = [run(0, Some("a")), run(0, Some("a"))];
         assert_eq!(objection(&system, &[]), Some(IneligibleCandidate::NoRuns));
         assert_eq!(objection(&system, &[run(0, Some("b"))]), Some(IneligibleCandidate::OutputDiffers));

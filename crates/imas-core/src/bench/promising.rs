@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_zero_is_no_trouble() {
+    fn a_figure_of_zero_is_no_error() {
         assert_eq!(promising(&[ratios(0.5, 0.5), ratios(0.0, 1.0)], 1.0, 1), [1]);
     }
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::{Pick, choose, cpu_load_pct};
 
     #[test]
-    fn every_branch() {
+    fn each_pressure_has_its_pick() {
         let table = [
             (75.0, 100.0, 100.0, 50.0, Pick::Fastest),
             (74.9, 100.0, 100.0, 50.0, Pick::Balanced),

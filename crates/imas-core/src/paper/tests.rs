@@ -197,7 +197,7 @@ mod algorithm_9 {
         /// Against the paper's own loops, written out as printed. Values are distinct, where it is
         /// unambiguous.
         #[test]
-        fn as_printed(times in distinct(), frags in distinct()) {
+        fn the_printed_example_is_reproduced(times in distinct(), frags in distinct()) {
             let n = times.len().min(frags.len());
             let values: Vec<_> = times.iter().zip(&frags).map(|(&t, &f)| (f64::from(t), f64::from(f))).collect();
             proptest::prop_assert_eq!(picks(&values), Some(printed(&values, n)));
@@ -242,7 +242,7 @@ mod algorithm_10 {
     }
 
     #[test]
-    fn round_robin_from_the_last() {
+    fn the_next_test_is_round_robin_from_the_last() {
         let none = [TrialSummary::default(); 4];
         for (last, expected) in [(None, 0), (Some(0), 1), (Some(2), 3), (Some(3), 0)] {
             assert_eq!(next(&none, last), Some(expected), "{last:?}");

@@ -211,7 +211,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn contains_its_estimate(pairs in pairs(), seed: u64) {
+        fn the_interval_contains_its_estimate(pairs in pairs(), seed: u64) {
             let i = ratio(&pairs, seed);
             prop_assert!(i.contains(i.mid));
         }
@@ -230,12 +230,12 @@ mod tests {
         }
 
         #[test]
-        fn the_seed_decides(pairs in pairs(), seed: u64) {
+        fn the_same_seed_gives_the_same_interval(pairs in pairs(), seed: u64) {
             prop_assert_eq!(ratio(&pairs, seed), ratio(&pairs, seed));
         }
 
         #[test]
-        fn swapping_sides_inverts(pairs in pairs(), seed: u64) {
+        fn swapping_the_sides_inverts_the_ratio(pairs in pairs(), seed: u64) {
             let (ab, ba) = (ratio(&pairs, seed), {
                 let swapped: Vec<_> = pairs.iter().map(|&(a, b)| (b, a)).collect();
                 ratio(&swapped, seed)

@@ -19,7 +19,6 @@ pub struct Facts {
 /// Nanoseconds since boot, sleep included.
 #[must_use]
 pub fn boot_time_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let now = std::time::Duration::try_from(now).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    now.map_or(0, |now| u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap_or(u64::MAX))
 }

@@ -166,7 +166,7 @@ fn a_broken_installation_does_not_stop_the_program() {
 
 /// Spaces in all paths, but not in those that go into LD_PRELOAD.
 #[test]
-fn a_world_of_spaces() {
+fn folders_with_spaces_in_their_names_work() {
     let world = World::named("imas test, with spaces ");
     let program = world.work().join("who is it");
     std::fs::rename(who(&world), &program).unwrap();
@@ -202,7 +202,7 @@ fn no_home_is_no_reason_not_to_start() {
 
 /// If the reader of the output goes away, that is not an error.
 #[test]
-fn a_closed_pipe_is_quiet() {
+fn a_closed_pipe_causes_no_message() {
     let world = World::new();
     let mut imas =
         world.imas(["list", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -32,7 +32,7 @@ pub(crate) fn lib_dir() -> PathBuf {
 }
 
 pub(crate) fn me() -> u32 {
-    rustix::process::geteuid().as_raw()
+    nix::unistd::geteuid().as_raw()
 }
 
 pub(crate) struct World {
