@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Size of the code and of its functions.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use syn::spanned::Spanned as _;
 use syn::visit::Visit;
@@ -16,6 +18,8 @@ const LONG: usize = 60;
 pub(crate) struct Figures {
     files: usize,
     code_lines: usize,
+    /// By the path from the folder.
+    code_lines_by_file: BTreeMap<String, usize>,
     functions: usize,
     function_lines_median: usize,
     function_lines_p90: usize,
@@ -31,10 +35,12 @@ pub(crate) fn of(files: &[SourceFile]) -> anyhow::Result<Figures> {
     let mut functions: Vec<(usize, String)> = files.iter().flat_map(functions).collect();
     functions.sort();
     let lengths: Vec<usize> = functions.iter().map(|(lines, _)| *lines).collect();
-    let code = files.iter().map(lines::of_code).collect::<anyhow::Result<Vec<_>>>()?;
+    let lines_of = |file: &SourceFile| Ok((file.path.display().to_string(), lines::of_code(file)?));
+    let code = files.iter().map(lines_of).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
     Ok(Figures {
         files: files.len(),
-        code_lines: code.iter().sum(),
+        code_lines: code.values().sum(),
+        code_lines_by_file: code,
         functions: lengths.len(),
         function_lines_median: percentile(&lengths, 50),
         function_lines_p90: percentile(&lengths, 90),
@@ -112,6 +118,7 @@ mod tests {
         let figures = of(&[parsed(text)]).unwrap();
         assert_eq!((figures.functions, figures.function_lines_median, figures.function_lines_max), (4, 1, 5));
         assert_eq!(figures.longest_function, "x/src/lib.rs:3");
+        assert_eq!(figures.code_lines_by_file["x/src/lib.rs"], figures.code_lines);
     }
 
     #[test]
