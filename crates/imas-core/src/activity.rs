@@ -34,8 +34,8 @@ impl ProcessActivity {
     }
 }
 
-/// Time between two observations, without the time for which the machine was suspended: a program does not run then, but
-/// grows older.
+/// Time between two observations, without the time for which the machine was suspended: a program does not
+/// run then, but grows older.
 fn between_s(was: ProcessActivity, now: ProcessActivity) -> f64 {
     let awake_s = if was.awake_s > 0.0 { now.awake_s - was.awake_s } else { 0.0 };
     awake_s.min(now.lived_s - was.lived_s).max(0.0)

@@ -5,8 +5,8 @@
 /// The outputs of one program under `system`, by which those under candidates are judged: the one rule for
 /// it.
 ///
-/// Two runs of `system` that wrote different things show that the output varies; then no candidate is rejected
-/// for another.
+/// Two runs of `system` that wrote different things show that the output varies; then no candidate is
+/// rejected for another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OutputCheck {
     first: Option<String>,

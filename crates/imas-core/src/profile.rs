@@ -39,8 +39,8 @@ pub struct CandidateView {
     pub summary: TrialSummary,
     /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
-    /// Groups of other hosts on which it crashed the program, where these are so many that it is not used here
-    /// either.
+    /// Groups of other hosts on which it crashed the program, where these are so many that it is not used
+    /// here either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet_crashes: Option<u32>,
     /// Where the resident memory was, mean over the trials that count and that looked.

@@ -121,8 +121,8 @@ pub fn quarantined(
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
 
-/// The starts that crashed or hung and count against their candidate, as [`quarantined`]: index of the candidate
-/// and name of the start. An unexplained death is none.
+/// The starts that crashed or hung and count against their candidate, as [`quarantined`]: index of the
+/// candidate and name of the start. An unexplained death is none.
 pub(crate) fn crashed_starts(
     records: &[TrialRecord],
     candidates: &[Candidate],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program and this machine are to a fleet. No path and no name leaves the host: only hashes of what is the
-//! same wherever the program is installed.
+//! What a program and this machine are to a fleet. No path and no name leaves the host: only hashes of what
+//! is the same wherever the program is installed.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -19,10 +19,10 @@ const HASH: &str = "script-sha256";
 /// A script, module or archive of more bytes is not read.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The key of a program whose executable is `executable` with that build id: the build id and the size of the file;
-/// with an interpreter, also what the file holds that it is given; with a service, also its unit. `None` where
-/// nothing says that two hosts have the same program: no build id, code on the command line, a module whose file is
-/// not known.
+/// The key of a program whose executable is `executable` with that build id: the build id and the size of the
+/// file; with an interpreter, also what the file holds that it is given; with a service, also its unit.
+/// `None` where nothing says that two hosts have the same program: no build id, code on the command line, a
+/// module whose file is not known.
 #[must_use]
 pub fn program_key(
     store: &Store,

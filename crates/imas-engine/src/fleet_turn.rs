@@ -2,10 +2,10 @@
 //! Which trials are this host's, where a fleet shares them out: worked out from the store, so that imasd and
 //! the commands that explain its decisions come to the same.
 //!
-//! - Time is divided into turns of ten minutes (`[fleet] turn_s`). In each the rule of [`imas_fleet::share`] names
-//!   the hosts that try, and the candidate of each; each of them tries it once, with `system` beside it. A
-//!   turn is longer than a program of seconds needs for both; longer turns would only make a fleet of few
-//!   hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
+//! - Time is divided into turns of ten minutes (`[fleet] turn_s`). In each the rule of [`imas_fleet::share`]
+//!   names the hosts that try, and the candidate of each; each of them tries it once, with `system` beside
+//!   it. A turn is longer than a program of seconds needs for both; longer turns would only make a fleet of
+//!   few hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
 //! - A host tries as if it were alone where the fleet has no statistics of the program, knows no other host
 //!   that runs it, or was not reached for a week ([`GONE_S`]): no host waits for a fleet that is gone.
 //! - What the fleet alone has proven is checked by the same share of its hosts in each week.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas-lab simulate --fleet`: simulated fleets learn the programs of a data set.
 //!
-//! Programs follow a Zipf law: the program of rank r runs on a share 1/r of the hosts. Each rank takes the noise and the
-//! candidates of one of the data's programs.
+//! Programs follow a Zipf law: the program of rank r runs on a share 1/r of the hosts. Each rank takes the
+//! noise and the candidates of one of the data's programs.
 
 use imas_core::adaptive::Settings;
 use imas_core::simulate::SimulatedProgram;

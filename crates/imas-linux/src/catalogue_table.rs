@@ -410,8 +410,8 @@ mod tests {
         }
     }
 
-    /// The temporary folder is sticky. A candidate's own library is used by its identity, one of the distribution
-    /// by its name.
+    /// The temporary folder is sticky. A candidate's own library is used by its identity, one of the
+    /// distribution by its name.
     #[test]
     fn a_library_of_the_distribution_may_not_be_below_a_sticky_folder() {
         let place = Place::new();

@@ -2,10 +2,10 @@
 //! Prefaults free memory before a run is measured: touches it, so that the host provides it, and frees it.
 //!
 //! A virtual machine may give free memory back to its host (free page reporting, a balloon) some seconds
-//! after it was freed. The program that touches such memory first waits for the host, in its own CPU time and by
-//! chance: forty times as long for a huge page on the machine where this was found (docs/decisions/0015). So
-//! free memory is touched first and freed again, and the kernel hands that out before other. Where nothing is
-//! given back it costs less than half a second a gigabyte.
+//! after it was freed. The program that touches such memory first waits for the host, in its own CPU time and
+//! by chance: forty times as long for a huge page on the machine where this was found (docs/decisions/0015).
+//! So free memory is touched first and freed again, and the kernel hands that out before other. Where nothing
+//! is given back it costs less than half a second a gigabyte.
 
 use std::time::Duration;
 

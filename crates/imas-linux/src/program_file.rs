@@ -36,8 +36,8 @@ impl ProgramFile {
         Ok(Self { file, about })
     }
 
-    /// Opens for reading what `place` is. By the descriptor, not by the path, which may lead elsewhere by now; by
-    /// the path where there is no `/proc`, if it still leads to the same file.
+    /// Opens for reading what `place` is. By the descriptor, not by the path, which may lead elsewhere by
+    /// now; by the path where there is no `/proc`, if it still leads to the same file.
     fn open_again(place: &File, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         match open(format!("/proc/self/fd/{}", place.as_raw_fd()), flags, Mode::empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a process and its descendants are idle: the CPU time they have used, and whether every thread waits
-//! for a lock.
+//! Whether a process and its descendants are idle: the CPU time they have used, and whether every thread
+//! waits for a lock.
 
 use std::time::{Duration, Instant};
 

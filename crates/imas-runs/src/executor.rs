@@ -24,7 +24,8 @@ pub struct RunLimits {
 /// A run that was made.
 #[derive(Debug, Default)]
 pub struct Execution {
-    /// Its figures: the fields that every run has, and others by name. The runner fills in program, candidate and round.
+    /// Its figures: the fields that every run has, and others by name. The runner fills in program, candidate
+    /// and round.
     pub record: RawRun,
     /// How the process ended; of an executor without one, as it stands by default.
     pub outcome: RunOutcome,

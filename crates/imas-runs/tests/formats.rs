@@ -36,7 +36,8 @@ fn exported_runs_of_a_bench_are_read() {
     assert_eq!(rejected.len(), 2);
 }
 
-/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that were left out.
+/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that
+/// were left out.
 #[test]
 fn the_published_runs_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/suite.jsonl.gz");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which requests are answered. Nothing can be changed by one; still no page of another site may read an answer
-//! through the user's browser, and no other user of this machine may read what concerns its owner.
+//! Which requests are answered. Nothing can be changed by one; still no page of another site may read an
+//! answer through the user's browser, and no other user of this machine may read what concerns its owner.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;

@@ -10,8 +10,8 @@ use crate::address::Address;
 
 /// Shows in a browser what IMAS knows, and gives it to Prometheus. Reads only.
 ///
-/// It answers processes of its own user and of root; to all others it asks for a token. Other machines reach it
-/// only with --token-file.
+/// It answers processes of its own user and of root; to all others it asks for a token. Other machines reach
+/// it only with --token-file.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "imas-serve",

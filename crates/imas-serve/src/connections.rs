@@ -102,7 +102,8 @@ impl Drop for Listener {
     }
 }
 
-/// A socket that nobody listens at any more is replaced. Everybody may connect; the user of the connection decides what is answered.
+/// A socket that nobody listens at any more is replaced. Everybody may connect; the user of the connection
+/// decides what is answered.
 fn unix(path: &Path) -> Result<Listener> {
     if let Ok(about) = std::fs::symlink_metadata(path) {
         if !about.file_type().is_socket() {

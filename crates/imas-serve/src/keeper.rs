@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeps what is known up to date, in a thread of its own: a request reads what is ready.
 //!
-//! The store is opened for reading alone. Only programs whose revision has changed are computed anew, and all of them
-//! every few minutes, because trials grow old and the machine's load changes what is decided.
+//! The store is opened for reading alone. Only programs whose revision has changed are computed anew, and all
+//! of them every few minutes, because trials grow old and the machine's load changes what is decided.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -30,8 +30,8 @@ use crate::served_state::{DaemonFacts, ServedProgram, ServedState, StoreFacts};
 const LOOK: Duration = Duration::from_secs(1);
 /// How often everything is computed anew.
 const ANEW: Duration = Duration::from_secs(300);
-/// How often it is looked which candidates can be used here: it takes processes for each, and on a busy machine half
-/// a minute.
+/// How often it is looked which candidates can be used here: it takes processes for each, and on a busy
+/// machine half a minute.
 const USABLE: Duration = Duration::from_secs(3600);
 
 /// Which candidates can be used here, by name.
@@ -82,8 +82,8 @@ impl Keeper {
     }
 }
 
-/// Finds out again and again which candidates can be used. Until the first answer, those that were built count as
-/// usable.
+/// Finds out again and again which candidates can be used. Until the first answer, those that were built
+/// count as usable.
 fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
     let built = |candidate: &CatalogueCandidate| {
         let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());

@@ -39,7 +39,8 @@ pub(crate) struct ProgramLine {
     pub(crate) because: String,
     pub(crate) standing: &'static str,
     pub(crate) quarantined: Vec<QuarantinedCandidate>,
-    /// What it costs under `candidate` as a ratio to `system`; None under `system` and where nothing is known.
+    /// What it costs under `candidate` as a ratio to `system`; None under `system` and where nothing is
+    /// known.
     pub(crate) gained: Option<Gain>,
     /// The best that is known and not in use.
     pub(crate) possible: Option<Gain>,

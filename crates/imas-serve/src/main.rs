@@ -6,7 +6,8 @@
 //!                                       |                                               ^
 //!                                       +--> metrics, events                   answer, admission, connections
 //! ```
-//! Running processes are looked at when they are asked for ([`live`]). The keeper has a thread of its own; requests are served by one more, and compute what they need beside it.
+//! Running processes are looked at when they are asked for ([`live`]). The keeper has a thread of its own;
+//! requests are served by one more, and compute what they need beside it.
 
 mod address;
 mod admission;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/metrics`: OpenMetrics for Prometheus, computed at each scrape from what is known at that moment.
 //!
-//! The number of time series is bounded: the programs that gain most have their own, all others together are the
-//! program `other`.
+//! The number of time series is bounded: the programs that gain most have their own, all others together are
+//! the program `other`.
 
 mod fleet;
 

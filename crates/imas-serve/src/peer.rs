@@ -15,8 +15,8 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// The user of a connection from `remote` to `local`. For a loopback connection the kernel's table of sockets
-    /// names the user of the other end.
+    /// The user of a connection from `remote` to `local`. For a loopback connection the kernel's table of
+    /// sockets names the user of the other end.
     pub(crate) fn of_connection(local: SocketAddr, remote: SocketAddr) -> Self {
         let (local, remote) = (plain(local), plain(remote));
         let uid = remote.ip().is_loopback().then(|| uid_of(local, remote)).flatten();

@@ -16,7 +16,8 @@ const LEAST: usize = 16;
 /// More than a token ever has.
 const MOST: u64 = 4096;
 
-/// Only the hash is kept; it also gives all tokens one length, so that comparing takes the same time for each.
+/// Only the hash is kept; it also gives all tokens one length, so that comparing takes the same time for
+/// each.
 #[derive(Clone)]
 pub(crate) struct Token([u8; 32]);
 

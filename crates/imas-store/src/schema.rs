@@ -169,8 +169,8 @@ CREATE TABLE fleet_member (
 ) STRICT;
 ";
 
-/// Adds the length of turns, and when the fleet was reached last: a host of a fleet that is gone tries as if it
-/// were alone.
+/// Adds the length of turns, and when the fleet was reached last: a host of a fleet that is gone tries as if
+/// it were alone.
 const FLEET_REACHED: &str = "
 ALTER TABLE fleet_member ADD COLUMN turn_s REAL NOT NULL DEFAULT 600; -- seconds of a turn
 ALTER TABLE fleet_member ADD COLUMN reached_s REAL NOT NULL DEFAULT 0; -- Unix time

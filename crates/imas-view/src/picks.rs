@@ -111,7 +111,8 @@ impl StoredPick {
         }
     }
 
-    /// What it gains, in words: `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only name it.
+    /// What it gains, in words: `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only
+    /// name it.
     #[must_use]
     pub fn gain_words(&self) -> String {
         let Some(ExpectedGain { gain, interval: Some((lo, hi)), rounds, .. }) = self.gain else {

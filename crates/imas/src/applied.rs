@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `imas apply` and `imas unapply` did to each service, or would do: shown as a difference, or as one JSON document.
+//! What `imas apply` and `imas unapply` did to each service, or would do: shown as a difference, or as one
+//! JSON document.
 
 use std::path::{Path, PathBuf};
 

@@ -54,7 +54,8 @@ fn not_yet(unit: &Unit, candidate: &CatalogueCandidate, args: &ApplyArgs) -> App
     Applied::new(&unit.name, Some(&candidate.name), &drop_in::path(root_of(&args.how), &unit.name))
 }
 
-/// Shows the drop-in, and writes it where that was asked for. What is done so far is in `applied`, also after an error.
+/// Shows the drop-in, and writes it where that was asked for. What is done so far is in `applied`, also after
+/// an error.
 fn apply_to(
     unit: &Unit,
     candidate: &CatalogueCandidate,
@@ -242,8 +243,8 @@ fn running_services() -> Result<Vec<String>> {
     Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
 }
 
-/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or is a
-/// program that nobody is to change unasked.
+/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or
+/// is a program that nobody is to change unasked.
 fn proven(
     context: &Context,
     exclusions: &Exclusions,

@@ -29,8 +29,8 @@ pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {
     })
 }
 
-/// The candidate of that name, from the catalogue or with settings (`jemalloc?narenas:1`), if it can be used here
-/// and changes anything.
+/// The candidate of that name, from the catalogue or with settings (`jemalloc?narenas:1`), if it can be used
+/// here and changes anything.
 pub(crate) fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
     let candidate = match has_settings(name) {
         true => inline_candidate(name, context)?,

@@ -238,7 +238,8 @@ fn a_baseline_that_does_not_fit_is_refused_before_anything_is_measured() {
     assert_eq!(read(&world, "log"), "");
 }
 
-/// The steps of docs/ci-example.yml that measure, as a runner executes them: `bash -e` in the folder of both checkouts.
+/// The steps of docs/ci-example.yml that measure, as a runner executes them: `bash -e` in the folder of both
+/// checkouts.
 #[test]
 fn the_example_for_ci_works() {
     let world = World::new();

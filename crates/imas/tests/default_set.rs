@@ -30,7 +30,8 @@ struct User {
 impl User {
     fn new() -> Self {
         let world = World::new();
-        // Fixed, because by default pressure on the machine's CPUs selects the objective, and with it the pick.
+        // Fixed, because by default pressure on the machine's CPUs selects the objective, and with it the
+        // pick.
         world.configure("retest_s = 0\n[overrides]\nobjective = 'balanced'\n");
         let program = build::program("behave", &world.work());
         let lib = world.work().join("lib");
@@ -146,7 +147,8 @@ fn a_decision_to_a_candidate_that_left_the_set_stays() {
     assert!(page.contains("proven better; not in the set"), "{page}");
 }
 
-/// Without real starts: how many of them came before, and what they took, would decide what the next one gets.
+/// Without real starts: how many of them came before, and what they took, would decide what the next one
+/// gets.
 #[test]
 fn a_new_candidate_that_is_proven_better_takes_the_place_of_one_that_left() {
     let user = User::new();

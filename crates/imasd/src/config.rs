@@ -36,8 +36,8 @@ pub(crate) struct Settings {
     pub(crate) worth_life_s: f64,
     /// A process under trial that lives for this time, seconds, gives its sample then, and not at its end.
     pub(crate) sample_after_s: f64,
-    /// Or once it has made this number of malloc calls of all classes, whichever comes first; absent: only time
-    /// closes a sample.
+    /// Or once it has made this number of malloc calls of all classes, whichever comes first; absent: only
+    /// time closes a sample.
     pub(crate) sample_after_operations: Option<u64>,
     /// Limit for the number of programs. The index and the daemon's memory grow with them.
     pub(crate) most_programs: usize,

@@ -59,8 +59,8 @@ pub(crate) struct ProcessInfo {
     pub(crate) detail_text: String,
     /// It has a pid namespace of its own: what runs there has its own files and accounts.
     pub(crate) in_container: bool,
-    /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an interpreter, which is identified by
-    /// its script, none.
+    /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an
+    /// interpreter, which is identified by its script, none.
     unit: Option<String>,
 }
 

@@ -13,8 +13,8 @@ use crate::folders::PageName;
 const PAUSE_S: f64 = 2.0;
 /// The longest.
 const LONGEST_PAUSE_S: f64 = 3600.0;
-/// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and its page
-/// is on its way.
+/// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and
+/// its page is on its way.
 const STILL_VALID: Duration = Duration::from_secs(60);
 
 /// The trials of one program.

@@ -58,8 +58,8 @@ impl Host {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// A program with its first trials as if they had been made an hour ago: `pairs` rounds in which mimalloc needs
-    /// a quarter. imasd does not run.
+    /// A program with its first trials as if they had been made an hour ago: `pairs` rounds in which mimalloc
+    /// needs a quarter. imasd does not run.
     fn with_history(&mut self, script: &Path, pairs: usize) -> StoredProgram {
         self.world.start();
         let program = self.world.notice(script);
@@ -133,8 +133,8 @@ fn a_crash_is_published() {
     });
 }
 
-/// imasd is killed at any moment, again and again, while an agent takes messages away. A message may come twice, as
-/// it was. No trial is in two messages, and none is in no message.
+/// imasd is killed at any moment, again and again, while an agent takes messages away. A message may come
+/// twice, as it was. No trial is in two messages, and none is in no message.
 #[test]
 fn killed_at_any_moment_imasd_publishes_each_trial_once() {
     let mut host = Host::new();

@@ -84,8 +84,8 @@ fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
     under
 }
 
-/// The first workers of a program, which only show that it has `count` replicas: the script, the program with a trial
-/// on offer for each worker of the next deployment, and the workers, which still run.
+/// The first workers of a program, which only show that it has `count` replicas: the script, the program with
+/// a trial on offer for each worker of the next deployment, and the workers, which still run.
 fn first_deployment(world: &World, count: usize) -> (PathBuf, StoredProgram, Vec<Worker>) {
     let script = world.script("worker.py", WORKER);
     let workers = start(world, &script, count);
@@ -146,8 +146,8 @@ fn what_is_not_taken_in_time_is_planned_anew() {
     drop((before, workers));
 }
 
-/// A page of the trial of one replica is gone: the others of the deployment may end in the same way. What they
-/// have not taken yet is withdrawn, and offered anew after a pause.
+/// A page of the trial of one replica is gone: the others of the deployment may end in the same way. What
+/// they have not taken yet is withdrawn, and offered anew after a pause.
 #[test]
 fn a_failed_trial_withdraws_the_offers_of_the_other_replicas() {
     let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";

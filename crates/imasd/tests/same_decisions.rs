@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas run` and imasd decide alike: the same scenarios, with real programs, through both binaries.
 //!
-//! Three things are compared. First, the decisions on the same history: after each trial that imasd has stored,
-//! `imas` decides from a copy of those trials in a store of its own. Second, on histories of their own, what
-//! each of the two has stored of the program and of its trials: candidate, version of the allocator, build,
-//! end, waiting time. Third, the number of trials of each kind until both are done. That is compared under the
-//! policy `paper`, which chooses trials without regard to figures.
+//! Three things are compared. First, the decisions on the same history: after each trial that imasd has
+//! stored, `imas` decides from a copy of those trials in a store of its own. Second, on histories of their
+//! own, what each of the two has stored of the program and of its trials: candidate, version of the
+//! allocator, build, end, waiting time. Third, the number of trials of each kind until both are done. That is
+//! compared under the policy `paper`, which chooses trials without regard to figures.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stderr, reason = "what cannot run here is reported")]

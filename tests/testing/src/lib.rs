@@ -18,8 +18,8 @@ pub fn skipped(why: &str) {
 
 /// Copies an executable that the test starts afterwards, with its mode.
 ///
-/// A child process copies. If this process wrote the file, a child that another test forks at that moment would
-/// hold it open for writing until its exec, and the start would fail with "Text file busy".
+/// A child process copies. If this process wrote the file, a child that another test forks at that moment
+/// would hold it open for writing until its exec, and the start would fail with "Text file busy".
 ///
 /// # Panics
 /// If it cannot be copied.

@@ -46,8 +46,8 @@ pub fn rounds_to_prove((mean, deviation): (f64, f64), rounds: usize, chance: f64
     (0..=MOST_ROUNDS).find(is_proven)
 }
 
-/// Quantile of Student's t: the value that is exceeded with probability `tail` (0 to 0.5), with
-/// `freedom` degrees of freedom (any positive number). Infinite where there is no such distribution, so that nothing is
+/// Quantile of Student's t: the value that is exceeded with probability `tail` (0 to 0.5), with `freedom`
+/// degrees of freedom (any positive number). Infinite where there is no such distribution, so that nothing is
 /// ever concluded from it.
 pub fn t_quantile(tail: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| -student.inverse_cdf(tail))

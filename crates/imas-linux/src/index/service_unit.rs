@@ -23,8 +23,8 @@ pub fn template_of_unit(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text for a service of that name, in place of what an interpreter is given. Instances of a template have
-/// one text.
+/// The text for a service of that name, in place of what an interpreter is given. Instances of a template
+/// have one text.
 #[must_use]
 pub fn detail_of_unit(name: &str) -> String {
     format!("{UNIT}{}", template_of_unit(name))

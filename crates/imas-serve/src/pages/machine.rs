@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine: what it is short of, and which allocator serves how many processes.
 //!
-//! Of a process its program is shown, never its command line. Of other users' processes those are shown that the user
-//! of this server may look into; the rest are counted.
+//! Of a process its program is shown, never its command line. Of other users' processes those are shown that
+//! the user of this server may look into; the rest are counted.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first page: what the programs gained and could gain, what is tried, what is in quarantine, how the daemon
-//! is.
+//! The first page: what the programs gained and could gain, what is tried, what is in quarantine, how the
+//! daemon is.
 
 use imas_core::stats::Interval;
 use imas_report::chart::{BarRow, Bars, Chart};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One program: its candidates by CPU and memory, memory through time, decisions with their evidence, crashes.
+//! One program: its candidates by CPU and memory, memory through time, decisions with their evidence,
+//! crashes.
 
 use std::sync::PoisonError;
 

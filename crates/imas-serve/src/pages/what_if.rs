@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What would be chosen under another policy or objective, from the trials that are stored: the selection code is
-//! that of every start.
+//! What would be chosen under another policy or objective, from the trials that are stored: the selection
+//! code is that of every start.
 
 use std::sync::PoisonError;
 use std::time::Instant;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas system`: every program of the machine on its allocator, through `/etc/ld.so.preload`.
 //!
-//! Nothing is put there that has not been tried before: the [`battery`] runs in a rehearsal ([`stage`], a mount namespace of
-//! its own) and again on the real thing; the file is edited by the static `imas-ldpreload`, which puts it back when that fails.
+//! Nothing is put there that has not been tried before: the [`battery`] runs in a rehearsal ([`stage`], a
+//! mount namespace of its own) and again on the real thing; the file is edited by the static
+//! `imas-ldpreload`, which puts it back when that fails.
 
 mod approved;
 mod args;
@@ -30,7 +31,8 @@ use machine::Machine;
 
 use imas_engine::flags::{JsonArgs, Places};
 
-/// The answer of `enable`, `disable` and `boot` in JSON, where that is asked for; what they do meanwhile is on standard error.
+/// The answer of `enable`, `disable` and `boot` in JSON, where that is asked for; what they do meanwhile is
+/// on standard error.
 fn answer(json: JsonArgs, is_enabled: bool, wrong: &[String]) -> Result<()> {
     if json.json {
         crate::output::json(&json!({ "schema": 1, "enabled": is_enabled, "wrong": wrong }))?;

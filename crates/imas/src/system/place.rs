@@ -30,7 +30,8 @@ pub(super) fn clear(machine: &Machine) {
     }
 }
 
-/// Writes the table of candidates, and says which did not get in. The boot id goes first: the daemon reads it anew with the table.
+/// Writes the table of candidates, and says which did not get in. The boot id goes first: the daemon reads it
+/// anew with the table.
 pub(super) fn put_catalogue(machine: &Machine) -> Result<()> {
     imas_linux::boot::write(&machine.run_dir).with_context(|| machine.boot_id().display().to_string())?;
     let context = Context::of_the_machine(machine.lib_dir()?);

@@ -54,9 +54,9 @@ pub(crate) struct NewWatch {
 }
 
 /// Measures the unit before the change and writes the record of the watch, before anything else is changed: a
-/// change without a record would never be taken back. The unit must run, because otherwise there is nothing to
-/// compare with. A watch that still runs ends here. What was there before it counts on: the change is taken
-/// back to that.
+/// change without a record would never be taken back. The unit must run, because otherwise there is nothing
+/// to compare with. A watch that still runs ends here. What was there before it counts on: the change is
+/// taken back to that.
 pub(crate) fn prepare(change: &Change<'_>) -> Result<NewWatch> {
     let before = figures::before(change.unit, change.watch_s, change.work.as_deref())?;
     if before.age_s < judge::window_s(change.watch_s) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Watched processes while they live: their beginning, what is seen of them, their next image.
 //!
-//! The sample of a trial whose process keeps running is taken after a span of its life, or after a
-//! number of malloc calls: a service that is restarted once a month must not be learned about once a month. That is the
+//! The sample of a trial whose process keeps running is taken after a span of its life, or after a number of
+//! malloc calls: a service that is restarted once a month must not be learned about once a month. That is the
 //! trial's one sample. Its end adds nothing but a crash, if it is one. More spans of the same process would
 //! be no more trials: the allocator cannot change while it lives.
 
