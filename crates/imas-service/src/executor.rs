@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
+use imas_linux::arenas::ArenaHeaps;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
@@ -271,10 +272,12 @@ impl ServiceExecutor {
         let cpu_after = server.tree().cpu();
         run.cpu_s = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
         run.pace = meter.stop();
+        run.heaps = server.heaps();
         if self.service.idle > 0.0 {
             self.pause(server)?;
             let look = server.tree().look();
             run.figures.extend(named(Figure::lower("memory_idle", look.bytes as f64, "B")));
+            run.heaps_idle = server.heaps();
         }
         Ok(Spans { ready_s, loaded_s })
     }
@@ -469,6 +472,8 @@ struct Server<'a> {
     variables: &'a Variables,
     began: Instant,
     log: File,
+    /// Its candidate is the C library's malloc, untouched or with settings.
+    is_on_libc: bool,
 }
 
 impl<'a> Server<'a> {
@@ -506,7 +511,8 @@ impl<'a> Server<'a> {
             _ => (spawn()?, None),
         };
         let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
-        Ok(Self { child, status: None, tree, work, variables, began, log })
+        let is_on_libc = candidate.library.is_none();
+        Ok(Self { child, status: None, tree, work, variables, began, log, is_on_libc })
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -529,6 +535,12 @@ impl<'a> Server<'a> {
         let pids = self.tree().pids();
         let with = pids.iter().filter(|&&pid| imas_linux::process::maps(pid, library).unwrap_or(false));
         (with.count(), pids.len())
+    }
+
+    /// The heaps of glibc's arenas in each process; empty under another allocator.
+    fn heaps(&self) -> Vec<ArenaHeaps> {
+        let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
+        pids.into_iter().filter_map(ArenaHeaps::of).collect()
     }
 
     /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.
