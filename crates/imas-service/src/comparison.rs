@@ -96,9 +96,9 @@ pub fn compare_services(
 }
 
 /// Normalised CPU seconds by candidate and round.
-type EvenCpu = BTreeMap<(String, u32), f64>;
+pub(crate) type EvenCpu = BTreeMap<(String, u32), f64>;
 
-fn even_cpu(names: &[String], runs: &[ServiceRun]) -> EvenCpu {
+pub(crate) fn even_cpu(names: &[String], runs: &[ServiceRun]) -> EvenCpu {
     let measured = |run: &ServiceRun| MeasuredRun {
         round: run.round,
         user_s: run.cpu_s.0,
@@ -145,7 +145,7 @@ fn figures(
 }
 
 /// The value for the comparison: normalised CPU time, all else as measured.
-fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
+pub(crate) fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
     match name {
         "cpu" => even.get(&(run.candidate.clone(), run.round)).copied(),
         _ => run.value(name),

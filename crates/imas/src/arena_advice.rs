@@ -4,9 +4,9 @@
 //!
 //! The counts are read from outside the process. The saving by a setting is an estimate, and is called one.
 
+use imas_linux::arena_estimate::{CANDIDATE, estimate};
 use imas_linux::arenas::Arenas;
 use imas_linux::running::{On, Running};
-use imas_live::arena_estimate::{CANDIDATE, estimate};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_linux::arena_estimate::{CANDIDATE, KEPT};
 use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
-use imas_live::arena_estimate::{CANDIDATE, KEPT};
 use imas_live::trial_page;
 use imas_report::table;
 use serde::Serialize;

@@ -9,9 +9,10 @@ use clap::{Args, ValueHint};
 use imas_report::format::counted;
 use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
-use imas_service::{GuardRail, ServiceComparison, ServiceGoal, ServiceRun, compare_services};
+use imas_service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
 
 use super::journal::read;
+use super::rails::rails;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -61,12 +62,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
 
 /// Each service with its comparison, in the order in which they were measured first.
 fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
-    let usual = [("cpu", 0.02), ("p99", 0.05)];
-    let rails: Vec<GuardRail> = usual
-        .into_iter()
-        .filter(|_| !memory_only)
-        .map(|(figure, most)| GuardRail { figure: figure.into(), most })
-        .collect();
+    let rails = rails(memory_only);
     let comparison = |service: String| {
         let own: Vec<ServiceRun> = runs.iter().filter(|run| run.service == service).cloned().collect();
         let candidates = names(&own, |run| &run.candidate);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What fewer arenas of glibc would save a running process: an estimate that needs no trial.
 
-use imas_linux::arenas::Arenas;
+use crate::arenas::Arenas;
 
 /// Number of arenas under the advised setting.
 pub const KEPT: usize = 2;
