@@ -12,13 +12,15 @@ use crate::sampler;
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
 const HEAP_BYTES: u64 = 64 << 20;
+/// A heap with more than this in use is full: its arena goes on in another one.
+const FULL_BYTES: u64 = HEAP_BYTES - (1 << 20);
 
 /// What one process has of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arenas {
-    /// Heaps of arenas beside the first; an arena above 64 MiB has several.
-    pub heaps: usize,
-    /// Resident bytes in them.
+    /// Arenas beside the first: their heaps, without those that are full and go on in another one.
+    pub others: usize,
+    /// Resident bytes in all of their heaps.
     pub heap_bytes: u64,
     /// Resident bytes in `[heap]`.
     pub main_bytes: u64,
@@ -79,7 +81,7 @@ impl ArenaHeaps {
 impl From<&ArenaHeaps> for Arenas {
     fn from(of: &ArenaHeaps) -> Self {
         Self {
-            heaps: of.heap_bytes.len(),
+            others: of.heap_bytes.iter().filter(|bytes| **bytes <= FULL_BYTES).count(),
             heap_bytes: of.heap_bytes.iter().sum(),
             main_bytes: of.main_bytes,
             threads: of.threads,
@@ -90,11 +92,16 @@ impl From<&ArenaHeaps> for Arenas {
 fn counted(maps: &[MemoryMap]) -> Arenas {
     let main = maps.iter().filter(|map| map.pathname == MMapPath::Heap);
     Arenas {
-        heaps: heaps(maps).count(),
+        others: others(maps),
         heap_bytes: heaps(maps).map(anonymous).sum(),
         main_bytes: main.map(anonymous).sum(),
         threads: 0,
     }
+}
+
+/// Number of arenas beside the first.
+pub(crate) fn others(maps: &[MemoryMap]) -> usize {
+    heaps(maps).filter(|map| map.address.1 - map.address.0 <= FULL_BYTES).count()
 }
 
 /// Writable parts of heaps.
@@ -149,7 +156,8 @@ mod tests {
         .0;
         assert_eq!(
             counted(&maps),
-            Arenas { heaps: 2, heap_bytes: 80 << 10, main_bytes: 8 << 10, threads: 0 }
+            Arenas { others: 1, heap_bytes: 80 << 10, main_bytes: 8 << 10, threads: 0 },
+            "of two heaps, one is full"
         );
     }
 
@@ -174,7 +182,7 @@ mod tests {
         let one_by_one = ArenaHeaps::of(child.id()).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(found.heaps >= 1 && found.heap_bytes > 2_000_000 && found.threads == 5, "{found:?}");
+        assert!(found.others >= 1 && found.heap_bytes > 2_000_000 && found.threads == 5, "{found:?}");
         assert_eq!(Arenas::from(&one_by_one), found);
         assert!(one_by_one.bytes >= found.heap_bytes + found.main_bytes && one_by_one.process == "python3");
     }

@@ -3,7 +3,7 @@
 
 use imas_core::SYSTEM;
 use imas_core::stats::median;
-use imas_linux::arena_estimate::{CANDIDATE, estimate};
+use imas_linux::arena_estimate::{CANDIDATE, LEAST_BYTES, saving};
 use imas_linux::arenas::{ArenaHeaps, Arenas};
 use serde::Serialize;
 
@@ -11,7 +11,8 @@ use crate::candidate_figures::margin;
 use crate::round_changes::RoundChanges;
 use crate::run::ServiceRun;
 
-/// Whether the advice was right. A saving counts from the margin of memory on.
+/// Whether the advice was right. A saving counts from the margin of memory on; without advice also only where it
+/// is large enough for advice.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceVerdict {
@@ -62,13 +63,15 @@ impl AdvisedService {
         let middle = |of: fn(&ArenaHeaps) -> f64| {
             median(&seen.iter().map(|heaps| heaps.iter().map(of).sum()).collect::<Vec<f64>>())
         };
-        let shares: Vec<f64> = seen.iter().map(|heaps| estimated_share(heaps)).collect();
+        let shares: Vec<f64> = seen.iter().map(|heaps| estimated_share(heaps).unwrap_or(0.0)).collect();
         let estimated = median(&shares).filter(|share| *share > 0.0);
-        let verdict = match (estimated.is_some(), measured >= margin("memory")) {
-            (true, true) => AdviceVerdict::Right,
-            (true, false) => AdviceVerdict::Wrong,
-            (false, false) => AdviceVerdict::RightlySilent,
-            (false, true) => AdviceVerdict::Missed,
+        let is_saving = measured >= margin("memory");
+        let is_worth_it = is_saving && measured * changes.memory_bytes? >= LEAST_BYTES;
+        let verdict = match estimated {
+            Some(_) if is_saving => AdviceVerdict::Right,
+            Some(_) => AdviceVerdict::Wrong,
+            None if is_worth_it => AdviceVerdict::Missed,
+            None => AdviceVerdict::RightlySilent,
         };
         Some(Self {
             service: changes.service.clone(),
@@ -90,9 +93,9 @@ impl AdvisedService {
     }
 }
 
-/// The estimates of all processes that would be advised, as a share of the memory of all.
-fn estimated_share(heaps: &[ArenaHeaps]) -> f64 {
-    let saved: f64 = heaps.iter().filter_map(|one| estimate(&Arenas::from(one))).sum();
+/// The estimated saving of all processes, as a share of their memory; None where it is too small for advice.
+fn estimated_share(heaps: &[ArenaHeaps]) -> Option<f64> {
+    let saved: f64 = heaps.iter().map(|one| saving(&Arenas::from(one))).sum();
     let bytes: u64 = heaps.iter().map(|one| one.bytes).sum();
-    if bytes == 0 { 0.0 } else { saved / bytes as f64 }
+    (saved >= LEAST_BYTES && bytes > 0).then(|| saved / bytes as f64)
 }

@@ -6,6 +6,8 @@
 
 use imas_core::SYSTEM;
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median, p_below_zero};
+use imas_report::format;
+use imas_report::table::Table;
 use serde::Serialize;
 
 use crate::candidate_figures::margin;
@@ -151,7 +153,7 @@ impl MemoryGain {
 }
 
 /// With its interval over the services.
-fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
+pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let mean = |logs: &[f64]| (!logs.is_empty()).then(|| mean_and_deviation(logs).0.exp());
     bootstrap(&logs, RESAMPLES, 1, mean)
@@ -185,6 +187,34 @@ impl CandidateForAll {
         let memory = |one: &Self| one.ratios[0].map_or(f64::INFINITY, |ratio| ratio.mid);
         all.sort_by(|a, b| memory(a).total_cmp(&memory(b)));
         all
+    }
+
+    /// As a table.
+    #[must_use]
+    pub fn table(all: &[Self]) -> Table {
+        const COLUMNS: [&str; 10] = [
+            "candidate",
+            "services",
+            "memory",
+            "CPU",
+            "p99",
+            "25 % less memory",
+            "worse in memory",
+            "in CPU",
+            "in p99",
+            "failed",
+        ];
+        let mut table = Table::new("one-for-all", "One candidate for all services", &COLUMNS);
+        for one in all {
+            let own = [one.candidate.clone(), one.services.to_string()];
+            let change = |ratio: Option<Interval>| {
+                ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
+            };
+            let counts = [one.quarter_less, one.worse[0], one.worse[1], one.worse[2], one.failed];
+            let counts = counts.map(|count| count.to_string());
+            table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());
+        }
+        table
     }
 
     fn of(name: &str, services: &[&RoundChanges]) -> Self {

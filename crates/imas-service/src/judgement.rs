@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use imas_core::stats::Interval;
 use serde::Serialize;
 
 use crate::advice::{AdviceVerdict, AdvisedService};
 use crate::comparison::ServiceGoal;
 use crate::guard_rail::GuardRail;
-use crate::judge::{CandidateForAll, JudgedService, MemoryGain};
+use crate::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
 use crate::pick_rule::PickRule;
 use crate::round_changes::RoundChanges;
 use crate::run::ServiceRun;
@@ -133,6 +134,26 @@ impl Judgement {
             advice,
             services,
         }
+    }
+}
+
+impl Judgement {
+    /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did not
+    /// choose. None where no service has two rounds.
+    #[must_use]
+    pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
+        self.mean(|one| Some(one.as_measured.held_out.as_ref()?.ratios))
+    }
+
+    /// The same on the rounds that chose.
+    #[must_use]
+    pub fn by_all_mean(&self) -> [Option<Interval>; 3] {
+        self.mean(|one| Some(one.as_measured.by_all.ratios))
+    }
+
+    fn mean(&self, of: impl Fn(&ServiceJudgement) -> Option<[Option<f64>; 3]>) -> [Option<Interval>; 3] {
+        let all: Vec<[Option<f64>; 3]> = self.services.iter().filter_map(of).collect();
+        [0, 1, 2].map(|at| geometric_mean(&all.iter().filter_map(|ratios| ratios[at]).collect::<Vec<_>>()))
     }
 }
 
@@ -302,7 +323,7 @@ mod tests {
     /// Four rounds of noise: the leanest as measured is no gain, and no pick is proven.
     #[test]
     fn a_proof_is_stricter_than_the_figures() {
-        let runs = service("a", &[("system", &[100.0; 4]), ("b", &[60.0, 140.0, 70.0, 90.0])]);
+        let runs = service("a", &[("system", &[100.0; 4]), ("b", &[60.0, 140.0, 70.0, 120.0])]);
         let found = judged(&runs);
         assert_eq!(found.services[0].as_measured.by_all.candidate, "b");
         assert_eq!(found.services[0].proven.as_ref().unwrap().by_all.candidate, "system");

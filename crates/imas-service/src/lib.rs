@@ -38,6 +38,7 @@ mod limits;
 mod line;
 mod load;
 mod pick_rule;
+mod readme;
 mod ready;
 mod recorder;
 mod request_log;
@@ -65,6 +66,7 @@ pub use judgement::{
 };
 pub use limits::ServiceLimits;
 pub use pick_rule::PickRule;
+pub use readme::readme;
 pub use round_changes::RoundChanges;
 pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};
 pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

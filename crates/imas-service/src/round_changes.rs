@@ -48,10 +48,8 @@ impl RoundChanges {
             own.iter().map(|run| run.candidate.clone()).filter(|name| name != SYSTEM).collect();
         candidates.sort_unstable();
         candidates.dedup();
-        let even = even_cpu(
-            &candidates.iter().cloned().chain([SYSTEM.to_owned()]).collect::<Vec<_>>(),
-            &own.iter().map(|run| (*run).clone()).collect::<Vec<_>>(),
-        );
+        let names: Vec<String> = candidates.iter().cloned().chain([SYSTEM.to_owned()]).collect();
+        let even = even_cpu(&names, &own);
         let by_clock = own.iter().any(|run| run.by_clock);
         let of_run = |run: &ServiceRun| {
             let beside = system.get(&run.round)?;

@@ -77,13 +77,13 @@ fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
         format!(
             "One candidate for {}\n\n{}",
             counted(judgement.services.len(), "service"),
-            for_all(&judgement.for_all)
+            CandidateForAll::table(&judgement.for_all).plain()
         ),
         format!(
             "One candidate for the {} of {} MB and more that use malloc\n\n{}",
             counted(judgement.gain_by_all.services, "service"),
             args.at_least,
-            for_all(&judgement.for_all_counted)
+            CandidateForAll::table(&judgement.for_all_counted).plain()
         ),
         advice(judgement),
     ];
@@ -181,27 +181,6 @@ fn worse(judgement: &Judgement) -> String {
             &format!("no service has {ROUNDS_FOR_PROOF} rounds, three to prove and one to judge")
         ),
     )
-}
-
-fn for_all(candidates: &[CandidateForAll]) -> String {
-    let heads = [
-        "candidate",
-        "services",
-        "memory",
-        "CPU",
-        "p99",
-        "25 % less memory",
-        "worse in memory",
-        "in CPU",
-        "in p99",
-        "failed",
-    ];
-    let row = |one: &CandidateForAll| {
-        let own = [one.candidate.clone(), one.services.to_string()];
-        let counts = [one.quarter_less, one.worse[0], one.worse[1], one.worse[2], one.failed];
-        own.into_iter().chain(one.ratios.map(interval)).chain(counts.map(|count| count.to_string())).collect()
-    };
-    table::plain(&heads, candidates.iter().map(row))
 }
 
 fn advice(judgement: &Judgement) -> String {
