@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `imas advise` would have estimated for a measured service, beside what the advised setting really saved.
+//! What `imas advise` would have estimated for a measured service, beside what the advised setting really
+//! saved.
 
 use imas_core::SYSTEM;
 use imas_core::stats::median;
@@ -11,8 +12,8 @@ use crate::candidate_figures::margin;
 use crate::round_changes::RoundChanges;
 use crate::run::ServiceRun;
 
-/// Whether the advice was right. A saving counts from the margin of memory on; without advice also only where it
-/// is large enough for advice.
+/// Whether the advice was right. A saving counts from the margin of memory on; without advice also only
+/// where it is large enough for advice.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceVerdict {

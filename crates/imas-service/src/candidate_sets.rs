@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sets of candidates would gain, by the rule of docs/decisions/0016: for each service the best candidate
-//! of the set by some rounds, `system` where none is better, judged by the others.
+//! What sets of candidates would gain, by the rule of docs/decisions/0016: for each service the best
+//! candidate of the set by some rounds, `system` where none is better, judged by the others.
 
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation};
 use serde::Serialize;
@@ -60,8 +60,8 @@ pub struct SetGains {
 }
 
 impl SetGains {
-    /// Prepares the splits of all services under these rules. None with more than sixteen candidates, or without
-    /// any.
+    /// Prepares the splits of all services under these rules. None with more than sixteen candidates, or
+    /// without any.
     #[must_use]
     pub fn new(services: &[&RoundChanges], rules: &[PickRule]) -> Option<Self> {
         let mut names: Vec<String> = services.iter().flat_map(|one| one.candidates.clone()).collect();
@@ -181,4 +181,76 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
         ("balanced", rule(ServiceGoal::Balanced, &[])),
         ("fastest", rule(ServiceGoal::Cpu, &[])),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+    use crate::run::{Failure, ServiceRun, Stage};
+
+    fn run(service: &str, candidate: &str, round: u32, memory: f64) -> ServiceRun {
+        ServiceRun {
+            service: service.into(),
+            candidate: candidate.into(),
+            round,
+            figures: [("memory".to_owned(), Figure::lower("memory", memory, "B"))].into(),
+            ..ServiceRun::default()
+        }
+    }
+
+    /// `a` is good for one service and `b` for the other; `c` is good by chance in one round.
+    fn runs(rounds: u32) -> Vec<ServiceRun> {
+        let of = |service: &'static str, a: f64, b: f64| {
+            (0..rounds).flat_map(move |round| {
+                let c = if round == 0 { 10.0 } else { 300.0 };
+                [("system", 100.0), ("a", a), ("b", b), ("c", c)]
+                    .map(|(candidate, memory)| run(service, candidate, round, memory))
+            })
+        };
+        of("x", 50.0, 120.0).chain(of("y", 130.0, 80.0)).collect()
+    }
+
+    fn gains(runs: &[ServiceRun]) -> SetGains {
+        let measured = RoundChanges::of_all(runs);
+        let rules = set_rules(&[]).map(|(_, rule)| rule);
+        SetGains::new(&measured.iter().collect::<Vec<_>>(), &rules).unwrap()
+    }
+
+    fn gain(set: &CandidateSet) -> f64 {
+        set.gains[1].unwrap().mean.mid
+    }
+
+    #[test]
+    fn a_set_gains_what_its_best_gains_on_rounds_that_did_not_choose() {
+        let gains = gains(&runs(3));
+        assert!(gains.is_held_out);
+        let of = |names: &[&str]| {
+            gain(&gains.of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
+        };
+        let (half, fifth) = (-100.0 * 0.5_f64.ln(), -100.0 * 0.8_f64.ln());
+        assert!((of(&["a"]) - half / 2.0).abs() < 1e-9, "system stays where it is better");
+        assert!((of(&["a", "b"]) - (half + fifth) / 2.0).abs() < 1e-9);
+        assert_eq!(of(&[]), 0.0);
+        assert!(of(&["c"]) <= 0.0, "what one round picks the others judge");
+        let best = gains.best(2, 1);
+        assert_eq!(
+            (best.len(), best[0].candidates.as_slice()),
+            (1, ["a", "b"].map(str::to_owned).as_slice())
+        );
+        assert!(best[0].gains[3].is_none_or(|gain| gain.mean.mid == 0.0), "no CPU time was measured");
+    }
+
+    #[test]
+    fn one_round_chooses_and_judges_and_a_failed_candidate_is_out() {
+        let mut runs = runs(1);
+        let gains_of_all = gains(&runs);
+        assert!(!gains_of_all.is_held_out);
+        assert!(gain(&gains_of_all.of(&["c".to_owned()])) > 200.0, "flattered");
+        let failure = Failure { stage: Stage::Died, what: "x".into(), signal: None, server: String::new() };
+        runs.iter_mut()
+            .filter(|run| run.candidate == "c")
+            .for_each(|run| run.failure = Some(failure.clone()));
+        assert_eq!(gain(&gains(&runs).of(&["c".to_owned()])), 0.0);
+    }
 }

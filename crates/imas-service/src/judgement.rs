@@ -138,8 +138,8 @@ impl Judgement {
 }
 
 impl Judgement {
-    /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did not
-    /// choose. None where no service has two rounds.
+    /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
+    /// not choose. None where no service has two rounds.
     #[must_use]
     pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
         self.mean(|one| Some(one.as_measured.held_out.as_ref()?.ratios))

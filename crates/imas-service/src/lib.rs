@@ -9,8 +9,8 @@
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
 //! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
 //!   services
-//! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did not
-//!   choose them
+//! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
+//!   not choose them
 //! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
 //!
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged

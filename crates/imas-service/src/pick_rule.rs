@@ -22,7 +22,8 @@ pub struct PickRule {
 }
 
 impl PickRule {
-    /// What a candidate costs by these rounds, as a logarithm; below 0 is a gain. None if it may not be picked.
+    /// What a candidate costs by these rounds, as a logarithm; below 0 is a gain. None if it may not be
+    /// picked.
     #[must_use]
     pub fn score(&self, changes: &RoundChanges, candidate: usize, rounds: &[u32]) -> Option<f64> {
         let is_within = |rail: &GuardRail| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of services in the README: a row for each service with a gain, one for those without, and what one
-//! candidate for all would have done.
+//! The table of services in the README: a row for each service with a gain, one for those without, and what
+//! one candidate for all would have done.
 
 use imas_core::SYSTEM;
 use imas_core::stats::Interval;
@@ -15,8 +15,8 @@ use crate::page::{MeasuredService, best, named};
 /// Given to all services beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
 
-/// How the services were measured in a sentence, and the table. Services without a run under `system` are left
-/// out.
+/// How the services were measured in a sentence, and the table. Services without a run under `system` are
+/// left out.
 #[must_use]
 pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String {
     let mut rows: Vec<ReadmeRow> = services.iter().filter_map(ReadmeRow::of).collect();
@@ -27,7 +27,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String
     gaining.iter().for_each(|row| table.push(row.cells()));
     table.rows.extend(without_gain(&others));
     table.rows.extend(of_each(judgement));
-    table.rows.extend(for_all(judgement).map(|one| row_for_all(one)));
+    table.rows.extend(for_all(judgement).map(row_for_all));
     format!("{}\n\n{}", how(&rows), compact(&table))
 }
 
@@ -84,14 +84,14 @@ fn how(rows: &[ReadmeRow]) -> String {
     let rounds = || rows.iter().map(|row| row.rounds);
     let (fewest, most) = (rounds().min().unwrap_or(0), rounds().max().unwrap_or(0));
     let times = if fewest == most { counted(most, "round") } else { format!("{fewest} to {most} rounds") };
-    let said = match most {
+    let follows = match most {
         0 | 1 => "**One round: no change of a service has an interval, and none is proven.**".to_owned(),
         _ if fewest < FEWEST_ROUNDS => format!(
             "Brackets: 95 % intervals over the rounds. **Fewer than {FEWEST_ROUNDS} rounds prove nothing.**"
         ),
         _ => "Brackets: 95 % intervals over the rounds. A gain of memory is proven.".to_owned(),
     };
-    format!("{}, {times}. {said}", counted(rows.len(), "service"))
+    format!("{}, {times}. {follows}", counted(rows.len(), "service"))
 }
 
 /// One row for all of them.

@@ -34,8 +34,8 @@ pub struct RoundChanges {
 }
 
 impl RoundChanges {
-    /// Of the runs of one service. CPU time is normalised over all of them; it has no change where a load runs
-    /// for a fixed time.
+    /// Of the runs of one service. CPU time is normalised over all of them; it has no change where a load
+    /// runs for a fixed time.
     #[must_use]
     pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
         let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();

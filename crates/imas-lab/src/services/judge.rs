@@ -69,7 +69,8 @@ fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
     let rails = in_words(&rails(args.memory_only));
     let parts = [
         format!(
-            "The leanest candidate of each service (guard rails: {rails}; at least 5 % less memory, else system)\n\n{}",
+            "The leanest candidate of each service (guard rails: {rails}; \
+             at least 5 % less memory, else system)\n\n{}",
             services(&judgement.services)
         ),
         gains(judgement, args.at_least),
@@ -172,7 +173,8 @@ fn worse(judgement: &Judgement) -> String {
         ),
     };
     format!(
-        "Made worse than system by more than 5 % of memory, 2 % of CPU or 5 % of p99, on rounds that did not choose\n\
+        "Made worse than system by more than 5 % of memory, 2 % of CPU or 5 % of p99, \
+         on rounds that did not choose\n\
          by the leanest as measured: {}\n\
          by the leanest that is proven, as imas bench picks: {}\n",
         line(&judgement.made_worse, "no service has two rounds"),
@@ -185,7 +187,8 @@ fn worse(judgement: &Judgement) -> String {
 
 fn advice(judgement: &Judgement) -> String {
     if judgement.advice.is_empty() {
-        return "imas advise: the runs under system have no figures of arenas (an older journal), or none ran under glibc:arena2\n"
+        return "imas advise: no run under system has figures of arenas (an older journal), \
+                or none is under glibc:arena2\n"
             .to_owned();
     }
     let heads =
@@ -207,7 +210,8 @@ fn advice(judgement: &Judgement) -> String {
     let score = &judgement.advice_score;
     let points = |share: Option<f64>| share.map_or_else(dash, |share| format!("{:.1}", share * 100.0));
     format!(
-        "imas advise without a trial, beside what glibc:arena2 saved (a saving: 5 % or more of the mean memory)\n\n{}\n\
+        "imas advise without a trial, beside what glibc:arena2 saved \
+         (a saving: 5 % or more of the mean memory)\n\n{}\n\
          advised: {} right, {} wrong; not advised: {} rightly, {} missed\n\
          estimate less saving, of those advised: mean {} percentage points, mean distance {}\n",
         table::plain(&heads, judgement.advice.iter().map(row)),
