@@ -115,10 +115,13 @@ fn of_each(judgement: &Judgement) -> Option<Vec<String>> {
     Some([what.to_owned(), String::new(), String::new()].into_iter().chain(cells).collect())
 }
 
-/// The leanest for all, and those that are advised.
+/// The leanest of those that ran with nearly all services, and those that are advised.
 fn for_all(judgement: &Judgement) -> impl Iterator<Item = &CandidateForAll> {
-    let all = judgement.for_all.iter().enumerate();
-    all.filter(|(at, one)| *at == 0 || ADVISED.contains(&one.candidate.as_str())).map(|(_, one)| one)
+    let most = judgement.for_all.iter().map(|one| one.services).max().unwrap_or(0);
+    let leanest = judgement.for_all.iter().find(|one| one.services * 10 >= most * 9);
+    let leanest = leanest.map(|one| one.candidate.as_str());
+    let is_shown = move |name: &str| leanest == Some(name) || ADVISED.contains(&name);
+    judgement.for_all.iter().filter(move |one| is_shown(&one.candidate))
 }
 
 fn row_for_all(one: &CandidateForAll) -> Vec<String> {
