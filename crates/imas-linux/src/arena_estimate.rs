@@ -9,7 +9,7 @@ pub const KEPT: usize = 2;
 pub const CANDIDATE: &str = "glibc:arena2";
 /// Estimated share of the memory in the other arenas that is saved: free blocks that threads would reuse in a
 /// common arena. From measured services (docs/services.md).
-const SHARE_SAVED: f64 = 0.45;
+const SHARE_SAVED: f64 = 0.5;
 /// A smaller saving, bytes, does not justify a restart.
 pub const LEAST_BYTES: f64 = 8.0 * 1024.0 * 1024.0;
 
