@@ -88,6 +88,8 @@ pub struct AdviceScore {
 pub struct Judgement {
     /// The services, in the order in which they were measured first.
     pub services: Vec<ServiceJudgement>,
+    /// Services without a valid run under `system`: they cannot be judged.
+    pub not_measured: Vec<String>,
     /// Gain of the services that count, by all rounds: those that chose also judge.
     pub gain_by_all: MemoryGain,
     /// The same on rounds that did not choose.
@@ -107,11 +109,11 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Of all runs of a journal. Services without a valid run under `system` are left out.
+    /// Of all runs of a journal.
     #[must_use]
     pub fn of(runs: &[ServiceRun], options: &JudgeOptions<'_>) -> Self {
-        let mut measured = RoundChanges::of_all(runs);
-        measured.retain(|one| !one.rounds.is_empty());
+        let (measured, others): (Vec<_>, Vec<_>) =
+            RoundChanges::of_all(runs).into_iter().partition(|one| !one.rounds.is_empty());
         let services: Vec<ServiceJudgement> =
             measured.iter().map(|one| ServiceJudgement::of(one, options)).collect();
         let counts = |one: &&ServiceJudgement| one.not_counted.is_none();
@@ -133,6 +135,7 @@ impl Judgement {
             advice_score: AdviceScore::of(&advice),
             advice,
             services,
+            not_measured: others.into_iter().map(|one| one.service).collect(),
         }
     }
 }
@@ -318,6 +321,9 @@ mod tests {
         assert_eq!((one.rounds, one.by_all.candidate.as_str()), (7, "b"));
         assert_eq!(one.held_out.as_ref().unwrap().judged, 4);
         assert!(judged(&[]).services.is_empty());
+        runs.retain(|run| run.candidate == "b");
+        let without_system = judged(&runs);
+        assert_eq!((without_system.services.len(), without_system.not_measured), (0, vec!["a".to_owned()]));
     }
 
     /// Four rounds of noise: the leanest as measured is no gain, and no pick is proven.

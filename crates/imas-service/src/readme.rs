@@ -15,8 +15,8 @@ use crate::page::{MeasuredService, best, named};
 /// Given to all services beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
 
-/// How the services were measured in a sentence, and the table. Services without a run under `system` are
-/// left out.
+/// How the services were measured in a sentence, and the table. Services without a valid run under `system`
+/// are named only.
 #[must_use]
 pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String {
     let mut rows: Vec<ReadmeRow> = services.iter().filter_map(ReadmeRow::of).collect();
@@ -28,7 +28,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String
     table.rows.extend(without_gain(&others));
     table.rows.extend(of_each(judgement));
     table.rows.extend(for_all(judgement).map(row_for_all));
-    format!("{}\n\n{}", how(&rows), compact(&table))
+    format!("{}{}\n\n{}", how(&rows), not_measured(judgement), compact(&table))
 }
 
 /// One service.
@@ -92,6 +92,11 @@ fn how(rows: &[ReadmeRow]) -> String {
         _ => "Brackets: 95 % intervals over the rounds. A gain of memory is proven.".to_owned(),
     };
     format!("{}, {times}. {follows}", counted(rows.len(), "service"))
+}
+
+fn not_measured(judgement: &Judgement) -> String {
+    let names = judgement.not_measured.join(", ");
+    if names.is_empty() { names } else { format!(" Without a valid run under `{SYSTEM}`: {names}.") }
 }
 
 /// One row for all of them.

@@ -88,7 +88,12 @@ fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
         ),
         advice(judgement),
     ];
-    parts.join("\n")
+    parts.join("\n") + &not_measured(judgement)
+}
+
+fn not_measured(judgement: &Judgement) -> String {
+    let names = judgement.not_measured.join(", ");
+    if names.is_empty() { names } else { format!("\nWithout a valid run under system: {names}\n") }
 }
 
 fn services(services: &[ServiceJudgement]) -> String {
