@@ -5,8 +5,11 @@
 //! every other. A line is written as soon as its run is made; `--resume` makes only what is missing.
 
 mod journal;
+mod judge;
 mod measure;
+mod rails;
 mod recipes;
+mod sets;
 mod show;
 
 use std::process::ExitCode;
@@ -15,8 +18,10 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
+use judge::JudgeArgs;
 use measure::RunArgs;
 use recipes::RecipeArgs;
+use sets::SetsArgs;
 use show::ShowArgs;
 
 #[derive(Debug, Args)]
@@ -33,6 +38,10 @@ enum ServicesAction {
     Run(RunArgs),
     /// What a journal says
     Show(ShowArgs),
+    /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
+    Judge(JudgeArgs),
+    /// What each set of candidates would gain, by the rule of the default set
+    Sets(SetsArgs),
 }
 
 pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
@@ -40,5 +49,7 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
         ServicesAction::List(args) => recipes::list(args, &Context::new(places)?),
         ServicesAction::Run(args) => measure::measure(args, &Context::new(places)?),
         ServicesAction::Show(args) => show::show(args),
+        ServicesAction::Judge(args) => judge::judge(args),
+        ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),
     }
 }

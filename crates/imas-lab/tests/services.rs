@@ -93,3 +93,64 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     assert_eq!(all, [each("glibc:arena1"), each("system")].concat());
     assert_eq!(lines(&world.work().join("loads")), 5, "no finished run was made again");
 }
+
+/// A journal of two services with `rounds` rounds: one gains by `glibc:arena2`, the other by nothing.
+fn journal(world: &World, rounds: u32) -> PathBuf {
+    let file = world.work().join(format!("made-{rounds}.jsonl"));
+    let figure = |name: &str, value: f64| serde_json::json!({"name": name, "value": value, "unit": "B", "better": "lower"});
+    let line = |service: &str, candidate: &str, round: u32, mb: f64| {
+        let memory = figure("memory", mb * 1e6 + f64::from(round));
+        let figures = serde_json::json!({"memory": memory, "p99": figure("p99", 5.0)});
+        let heaps = serde_json::json!([{"process": "x", "threads": 9, "bytes": 100_000_000, "heap_bytes": vec![4_000_000; 16]}]);
+        serde_json::json!({"service": service, "candidate": candidate, "round": round, "figures": figures, "heaps": heaps})
+            .to_string()
+    };
+    let lines = (0..rounds).flat_map(|round| {
+        [
+            ("gains", "system", 100.0),
+            ("gains", "glibc:arena2", 60.0),
+            ("same", "system", 80.0),
+            ("same", "glibc:arena2", 90.0),
+        ]
+        .map(|(service, candidate, mb)| line(service, candidate, round, mb) + "\n")
+    });
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    file
+}
+
+#[test]
+fn a_journal_is_judged() {
+    let world = World::new();
+    let said = |verb: &str, rounds: u32, flags: &[&str]| {
+        let done = output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags));
+        assert!(done.status.success(), "{}", describe(&done));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let one = said("judge", 1, &[]);
+    assert!(one.contains("nothing: no service has two rounds") && one.contains("1 of 2 services"), "{one}");
+    let four = said("judge", 4, &[]);
+    assert!(
+        four.contains("by the leanest that is proven, as imas bench picks: of 2 services: memory 0"),
+        "{four}"
+    );
+    assert!(four.contains("advised: 1 right, 1 wrong"), "{four}");
+    let json: Value = serde_json::from_str(&said("judge", 4, &["--json"])).unwrap();
+    assert_eq!(json["services"][0]["as_measured"]["by_all"]["candidate"], "glibc:arena2");
+    assert!(said("sets", 1, &[]).contains("NOT held out"));
+    assert!(said("sets", 2, &["--most", "1"]).contains("best of 1"));
+    let table = said("show", 4, &["--markdown"]);
+    assert!(table.contains("| gains | 95 | `glibc:arena2` | -40 % "), "{table}");
+    assert!(table.contains("| nothing better in 1: same |"), "{table}");
+}
+
+#[test]
+fn a_journal_without_runs_is_no_result() {
+    let world = World::new();
+    let file = world.work().join("empty.jsonl");
+    std::fs::write(&file, "").unwrap();
+    for verb in ["judge", "sets"] {
+        let done = output(world.lab(["services", verb]).arg(&file));
+        assert_eq!(done.status.code(), Some(2), "{}", describe(&done));
+        assert!(stderr(&done).contains("no valid run of a service under system"), "{}", stderr(&done));
+    }
+}

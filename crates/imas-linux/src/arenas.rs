@@ -6,16 +6,21 @@
 //! `[heap]`.
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use serde::{Deserialize, Serialize};
+
+use crate::sampler;
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
 const HEAP_BYTES: u64 = 64 << 20;
+/// A heap with more than this in use is full: its arena goes on in another one.
+const FULL_BYTES: u64 = HEAP_BYTES - (1 << 20);
 
 /// What one process has of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arenas {
-    /// Heaps of arenas beside the first; an arena above 64 MiB has several.
-    pub heaps: usize,
-    /// Resident bytes in them.
+    /// Arenas beside the first: their heaps, without those that are full and go on in another one.
+    pub others: usize,
+    /// Resident bytes in all of their heaps.
     pub heap_bytes: u64,
     /// Resident bytes in `[heap]`.
     pub main_bytes: u64,
@@ -39,14 +44,64 @@ impl Arenas {
     }
 }
 
+/// The same heap by heap, with what else of the process is anonymous memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArenaHeaps {
+    /// Name of the process, as `ps` prints it.
+    pub process: String,
+    /// Threads of the process.
+    pub threads: u64,
+    /// Resident anonymous bytes of the whole process.
+    pub bytes: u64,
+    /// Resident bytes in `[heap]`.
+    pub main_bytes: u64,
+    /// Resident bytes in each heap of the other arenas, in the order of their addresses.
+    pub heap_bytes: Vec<u64>,
+}
+
+impl ArenaHeaps {
+    /// Of a process; None when it is gone or not ours to look at. Reads all of its mappings, which delays its
+    /// page faults meanwhile.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        let stat = process.stat().ok()?;
+        let maps = process.smaps().ok()?.0;
+        Some(Self {
+            process: stat.comm,
+            threads: u64::try_from(stat.num_threads).unwrap_or(0),
+            bytes: sampler::resident_bytes(pid)?,
+            main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
+            heap_bytes: heaps(&maps).map(anonymous).collect(),
+        })
+    }
+}
+
+impl From<&ArenaHeaps> for Arenas {
+    fn from(of: &ArenaHeaps) -> Self {
+        Self {
+            others: of.heap_bytes.iter().filter(|bytes| **bytes <= FULL_BYTES).count(),
+            heap_bytes: of.heap_bytes.iter().sum(),
+            main_bytes: of.main_bytes,
+            threads: of.threads,
+        }
+    }
+}
+
 fn counted(maps: &[MemoryMap]) -> Arenas {
     let main = maps.iter().filter(|map| map.pathname == MMapPath::Heap);
     Arenas {
-        heaps: heaps(maps).count(),
+        others: others(maps),
         heap_bytes: heaps(maps).map(anonymous).sum(),
         main_bytes: main.map(anonymous).sum(),
         threads: 0,
     }
+}
+
+/// Number of arenas beside the first.
+pub(crate) fn others(maps: &[MemoryMap]) -> usize {
+    heaps(maps).filter(|map| map.address.1 - map.address.0 <= FULL_BYTES).count()
 }
 
 /// Writable parts of heaps.
@@ -66,10 +121,11 @@ pub(crate) fn is_heap(map: &MemoryMap, next: Option<&MemoryMap>) -> bool {
     is_candidate && (end - begin == HEAP_BYTES || next.is_some_and(reserve_ends))
 }
 
-/// Pages of its own, without those that were given back lazily.
+/// Bytes of an anonymous mapping, counted as in [`crate::sampler`]: what was shared by fork in parts, and nothing
+/// that was given back lazily.
 fn anonymous(map: &MemoryMap) -> u64 {
     let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
-    (field("Anonymous") + field("Swap")).saturating_sub(field("LazyFree"))
+    (field("Pss") + field("SwapPss")).saturating_sub(field("LazyFree"))
 }
 
 #[cfg(test)]
@@ -83,12 +139,12 @@ mod tests {
         let maps = MemoryMaps::from_read(
             concat!(
                 "00001000-00003000 rw-p 00000000 00:00 0 [heap]\n",
-                "Anonymous: 8 kB\n",
+                "Pss: 8 kB\n",
                 "7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n",
-                "Anonymous: 100 kB\nLazyFree: 40 kB\n",
+                "Pss: 100 kB\nLazyFree: 40 kB\n",
                 "7f0000021000-7f0004000000 ---p 00000000 00:00 0 \n",
                 "7f0008000000-7f000c000000 rw-p 00000000 00:00 0 \n",
-                "Anonymous: 20 kB\n",
+                "Pss: 20 kB\n",
                 // Aligned by chance, without the reserve; and one that is not aligned.
                 "7f0010000000-7f0010021000 rw-p 00000000 00:00 0 \n",
                 "7f0020001000-7f0020021000 rw-p 00000000 00:00 0 \n",
@@ -100,7 +156,8 @@ mod tests {
         .0;
         assert_eq!(
             counted(&maps),
-            Arenas { heaps: 2, heap_bytes: 80 << 10, main_bytes: 8 << 10, threads: 0 }
+            Arenas { others: 1, heap_bytes: 80 << 10, main_bytes: 8 << 10, threads: 0 },
+            "of two heaps, one is full"
         );
     }
 
@@ -122,8 +179,11 @@ mod tests {
         let mut ready = [0];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
         let found = Arenas::of(child.id()).unwrap();
+        let one_by_one = ArenaHeaps::of(child.id()).unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(found.heaps >= 1 && found.heap_bytes > 2_000_000 && found.threads == 5, "{found:?}");
+        assert!(found.others >= 1 && found.heap_bytes > 2_000_000 && found.threads == 5, "{found:?}");
+        assert_eq!(Arenas::from(&one_by_one), found);
+        assert!(one_by_one.bytes >= found.heap_bytes + found.main_bytes && one_by_one.process == "python3");
     }
 }

@@ -30,6 +30,7 @@
 //! - [`trust`]: whether others could change a file
 //! - [`catalogue_table`]: the candidates that root approved for it
 
+pub mod arena_estimate;
 pub mod arenas;
 pub mod boot;
 pub mod catalogue;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use procfs::process::{MMapPath, Process};
 
+use crate::arenas;
 use crate::catalogue::{CatalogueCandidate, SYSTEM};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
@@ -20,6 +21,8 @@ pub struct Running {
     pub program: Program,
     /// The systemd service it belongs to, by its control group.
     pub unit: Option<String>,
+    /// Arenas of glibc beside the first.
+    pub other_arenas: usize,
     /// Every file mapped into it.
     mapped: BTreeSet<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
@@ -49,12 +52,14 @@ fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
     let program = program(process)?;
     let maps = process.maps().ok()?;
+    let other_arenas = arenas::others(&maps.0);
     let mapped = maps.iter().filter_map(|map| match &map.pathname {
         MMapPath::Path(path) => Some(path.clone()),
         _ => None,
     });
     let environment = crate::process::environment(pid).unwrap_or_default();
-    let running = Running { pid, program, unit: unit(process), mapped: mapped.collect(), environment };
+    let running =
+        Running { pid, program, unit: unit(process), other_arenas, mapped: mapped.collect(), environment };
     // All of it was read of one program only if that still runs.
     (process.exe().ok()? == running.program.path).then_some(running)
 }
@@ -121,6 +126,12 @@ impl RealCandidates {
         Self(candidates.iter().map(with_real_library).collect())
     }
 
+    /// Whether one has that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|candidate| candidate.name == name)
+    }
+
     /// Those.
     #[must_use]
     pub fn all(&self) -> &[CatalogueCandidate] {
@@ -134,20 +145,14 @@ fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
 }
 
 impl Running {
-    /// Whether the process is on the candidate. `others` are the catalogue's.
+    /// Whether the process is on the candidate of that name; not where the name is not among them.
     #[must_use]
-    pub fn is_on(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
-        self.is_on_real(&with_real_library(candidate), &RealCandidates::of(others).0)
+    pub fn is_on(&self, name: &str, among: &RealCandidates) -> On {
+        let candidate = among.0.iter().find(|candidate| candidate.name == name);
+        candidate.map_or(On::No, |candidate| self.is_on_real(candidate, &among.0))
     }
 
-    /// The candidate it is on, as far as that is visible.
-    #[must_use]
-    pub fn candidate<'a>(&self, among: &'a [CatalogueCandidate]) -> Option<&'a CatalogueCandidate> {
-        let name = self.name_of_candidate(&RealCandidates::of(among))?.to_owned();
-        among.iter().find(|candidate| candidate.name == name)
-    }
-
-    /// The same by its name, for looking at many processes.
+    /// The name of the candidate it is on, as far as that is visible.
     #[must_use]
     pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
         // A candidate with settings is more specific than the same library without.
@@ -263,6 +268,7 @@ mod tests {
             pid: 1,
             program: Program { path: "/p".into(), detail: String::new() },
             unit: None,
+            other_arenas: 0,
             mapped: mapped.iter().map(PathBuf::from).collect(),
             environment: environment.iter().map(OsString::from).collect(),
         }
@@ -276,16 +282,18 @@ mod tests {
             candidate("je", Some("/l/je.so"), &[]),
             candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
         ];
-        let on = |process: &Running| process.candidate(&all).map(|found| found.name.clone());
+        let all = RealCandidates::of(&all);
+        let on = |process: &Running| process.name_of_candidate(&all).map(str::to_owned);
         assert_eq!(on(&process(&["/p"], &["A=b"])).unwrap(), "system");
         assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
         // The guard may have taken the settings out again.
         assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
-        assert_eq!(process(&["/l/je.so"], &[]).is_on(&all[3], &all), On::Unknown);
-        assert_eq!(process(&["/l/je.so"], &[]).is_on(&all[0], &all), On::No);
-        assert_eq!(process(&[], &[]).is_on(&all[2], &all), On::No);
+        assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);
+        assert_eq!(process(&["/l/je.so"], &[]).is_on(SYSTEM, &all), On::No);
+        assert_eq!(process(&[], &[]).is_on("je", &all), On::No);
+        assert_eq!(process(&["/p"], &[]).is_on("no such candidate", &all), On::No);
     }
 
     #[test]

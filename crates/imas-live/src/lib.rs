@@ -32,7 +32,7 @@
 //! - `program_source`, `program_facts`: a store with its programs, and what is decided of one
 //! - `unfit_files`: executables that cannot be served
 //! - [`machine`]: the machine's pressure
-//! - [`restart_gain`], [`arena_estimate`]: what a restart would save, by trials and by arenas
+//! - [`restart_gain`]: what a restart would save, by trials
 //! - [`pending`], [`activity`]: pages that are not stored yet, and what was seen of their processes
 //! - [`trial_page`]: the page of a running trial
 //!
@@ -43,7 +43,6 @@
 //! ```
 
 pub mod activity;
-pub mod arena_estimate;
 mod budget;
 mod identity;
 pub mod machine;

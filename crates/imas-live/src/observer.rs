@@ -15,7 +15,6 @@ use imas_linux::running::RealCandidates;
 use imas_store::decisions::Decided;
 use imas_store::samples::StoredProgram;
 
-use crate::arena_estimate::CANDIDATE;
 use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::machine;
@@ -26,6 +25,7 @@ use crate::reading::ProcessReader;
 use crate::snapshot::{Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
 use crate::tracked::Tracked;
 use crate::unfit_files::UnfitFiles;
+use imas_linux::arena_estimate::CANDIDATE;
 
 /// How often the daemon's status and list of ineligible programs are read.
 const DAEMON_LASTS: Duration = Duration::from_secs(10);

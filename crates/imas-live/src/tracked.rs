@@ -7,11 +7,11 @@ use imas_linux::arenas::Arenas;
 use imas_linux::running::RealCandidates;
 use imas_linux::standstill::age_s;
 
-use crate::arena_estimate::estimate;
 use crate::identity::{Identified, Identity, identify};
 use crate::reading::Reading;
 use crate::snapshot::Injected;
 use crate::trial_page;
+use imas_linux::arena_estimate::estimate;
 
 /// A process younger than this may not have loaded its libraries yet: it is looked at once more.
 const YOUNG_S: f64 = 3.0;

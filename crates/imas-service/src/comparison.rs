@@ -52,7 +52,7 @@ pub fn compare_services(
     rails: &[GuardRail],
     seed: u64,
 ) -> ServiceComparison {
-    let even = even_cpu(names, runs);
+    let even = even_cpu(names, &runs.iter().collect::<Vec<_>>());
     let by_clock = runs.iter().any(|run| run.by_clock);
     let of = |name: &str| -> Vec<&ServiceRun> {
         runs.iter().filter(|run| run.candidate == name && run.is_ok()).collect()
@@ -96,9 +96,9 @@ pub fn compare_services(
 }
 
 /// Normalised CPU seconds by candidate and round.
-type EvenCpu = BTreeMap<(String, u32), f64>;
+pub(crate) type EvenCpu = BTreeMap<(String, u32), f64>;
 
-fn even_cpu(names: &[String], runs: &[ServiceRun]) -> EvenCpu {
+pub(crate) fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
     let measured = |run: &ServiceRun| MeasuredRun {
         round: run.round,
         user_s: run.cpu_s.0,
@@ -108,7 +108,11 @@ fn even_cpu(names: &[String], runs: &[ServiceRun]) -> EvenCpu {
     };
     let of = |name: &String| CandidateRuns {
         name: name.clone(),
-        runs: runs.iter().filter(|run| run.candidate == *name && run.is_ok()).map(measured).collect(),
+        runs: runs
+            .iter()
+            .filter(|run| run.candidate == *name && run.is_ok())
+            .map(|run| measured(run))
+            .collect(),
     };
     let mut all: Vec<CandidateRuns> = names.iter().map(of).collect();
     prepare(&mut all);
@@ -145,7 +149,7 @@ fn figures(
 }
 
 /// The value for the comparison: normalised CPU time, all else as measured.
-fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
+pub(crate) fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
     match name {
         "cpu" => even.get(&(run.candidate.clone(), run.round)).copied(),
         _ => run.value(name),

@@ -212,6 +212,7 @@ impl ServiceExecutor {
             environment: injection.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
             folder: work.path(),
+            is_on_libc: candidate.library.is_none(),
         })?;
         run.control_group = server.tree().has_group();
         let recorder = Recorder::start(&server.shared_tree(), server.began());

@@ -72,10 +72,12 @@ impl ServerLife<'_> {
         let cpu_after = self.server.tree().cpu();
         run.cpu_s = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
         run.pace = meter.stop();
+        run.heaps = self.server.heaps();
         if self.service.idle > 0.0 {
             self.pause()?;
             let look = self.server.tree().look();
             run.record(Figure::lower("memory_idle", look.bytes as f64, "B"));
+            run.heaps_idle = self.server.heaps();
         }
         Ok(Spans { ready_s, loaded_s })
     }

@@ -9,7 +9,7 @@ use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_report::table::Table;
 
-use crate::candidate_figures::{CandidateFigures, ComparedFigure};
+use crate::candidate_figures::{CandidateFigures, ComparedFigure, FEWEST_ROUNDS, margin};
 use crate::comparison::ServiceComparison;
 use crate::run::ServiceRun;
 
@@ -232,21 +232,23 @@ fn change(ratio: &Interval, rounds: usize) -> String {
     if rounds > 1 { format::change(ratio) } else { percent(ratio.mid) }
 }
 
-fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a CandidateFigures> {
+pub(crate) fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a CandidateFigures> {
     comparison.candidates.iter().find(|one| one.name == name)
 }
 
 /// The pick. If there are too few rounds for a proof: the leanest candidate within the guard rails, if it is
-/// leaner than `system`.
-fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
-    let picked = Some(comparison.pick.as_str()).filter(|pick| *pick != SYSTEM);
-    picked.and_then(|pick| named(comparison, pick)).or_else(|| {
-        let fits = comparison.candidates.iter().filter(|one| {
-            one.name != SYSTEM && one.exceeds.is_empty() && one.failures.is_empty() && one.rounds > 0
-        });
-        let by_memory = fits.filter_map(|one| Some((memory_ratio(one)?, one)));
-        by_memory.filter(|(ratio, _)| *ratio < 1.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
-    })
+/// leaner than `system` by the margin.
+pub(crate) fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
+    let is_proof = named(comparison, SYSTEM).is_some_and(|system| system.rounds >= FEWEST_ROUNDS);
+    if is_proof || comparison.pick != SYSTEM {
+        return named(comparison, &comparison.pick).filter(|pick| pick.name != SYSTEM);
+    }
+    let fits = comparison.candidates.iter().filter(|one| {
+        one.name != SYSTEM && one.exceeds.is_empty() && one.failures.is_empty() && one.rounds > 0
+    });
+    let by_memory = fits.filter_map(|one| Some((memory_ratio(one)?, one)));
+    let leaner = by_memory.filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
+    leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
 fn memory_ratio(one: &CandidateFigures) -> Option<f64> {

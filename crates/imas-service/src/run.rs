@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use imas_core::pace::Pace;
+use imas_linux::arenas::ArenaHeaps;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuShare;
@@ -59,6 +60,13 @@ pub struct ServiceRun {
     /// all its processes, at the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded: Option<(usize, usize)>,
+    /// Under `system` and settings of glibc: the heaps of glibc in each process of the server, at the end of
+    /// the last cycle. Empty in the journals of an older IMAS.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heaps: Vec<ArenaHeaps>,
+    /// The same after the pause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heaps_idle: Vec<ArenaHeaps>,
     /// The CPUs of server and load.
     pub cpus: CpuShare,
     /// Load average of the machine before the run, one minute.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
+use imas_linux::arenas::ArenaHeaps;
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
@@ -43,6 +44,8 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) cpus: &'a [usize],
     /// Its working folder.
     pub(crate) folder: &'a Path,
+    /// The candidate is the C library's malloc, untouched or with settings.
+    pub(crate) is_on_libc: bool,
 }
 
 /// The server of one run. Drop ends all of its processes.
@@ -53,11 +56,12 @@ pub(crate) struct Server {
     tree: SharedTree,
     began: Instant,
     log: File,
+    is_on_libc: bool,
 }
 
 impl Server {
     pub(crate) fn start(start: &ServerStart<'_>) -> Result<Self, ServiceError> {
-        let ServerStart { command, environment, cpus, folder } = start;
+        let ServerStart { command, environment, cpus, folder, is_on_libc } = start;
         let others: BTreeSet<u32> = sampler::tree(std::process::id()).into_iter().skip(1).collect();
         // A file, not a pipe: a daemon would hold a pipe open. Both outputs are appended, and read at the
         // end.
@@ -83,7 +87,7 @@ impl Server {
             _ => (spawn()?, None),
         };
         let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
-        Ok(Self { child, status: None, tree, began, log })
+        Ok(Self { child, status: None, tree, began, log, is_on_libc: *is_on_libc })
     }
 
     pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -114,6 +118,12 @@ impl Server {
         let pids = self.tree().pids();
         let with = pids.iter().filter(|&&pid| imas_linux::process::maps(pid, library).unwrap_or(false));
         (with.count(), pids.len())
+    }
+
+    /// The heaps of glibc's arenas in each process; empty under another allocator.
+    pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
+        let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
+        pids.into_iter().filter_map(ArenaHeaps::of).collect()
     }
 
     /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.

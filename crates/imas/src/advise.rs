@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_core::stats::Interval;
 use imas_linux::index::detail_of_unit;
-use imas_linux::running::{On, Running};
+use imas_linux::running::{On, RealCandidates, Running};
 use imas_live::restart_gain::RestartGain;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
@@ -77,7 +77,8 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
-    let arenas = arena_advice::rows(context, &running);
+    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let arenas = arena_advice::rows(context, &running, &candidates);
     let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, arenas };
     let programs = store.programs()?;
     for program in programs.clone() {
@@ -87,7 +88,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
             continue;
         };
         let found = running.iter().filter(|process| runs(process, &state.known.program, &programs));
-        let found = found.filter_map(|process| row(context, &state, pick, process)).collect::<Vec<_>>();
+        let found = found.filter_map(|process| row(&candidates, &state, pick, process)).collect::<Vec<_>>();
         advice.as_decided += usize::from(found.is_empty());
         advice.processes.extend(found);
     }
@@ -107,15 +108,13 @@ fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) 
 }
 
 /// `None` if the process runs under the pick, or if its candidate is unknown.
-fn row(context: &Context, state: &ProgramView, pick: &str, process: &Running) -> Option<Row> {
+fn row(candidates: &RealCandidates, state: &ProgramView, pick: &str, process: &Running) -> Option<Row> {
     let program = &state.known.program;
-    let candidates = context.catalogue.candidates();
-    let wanted = context.catalogue.find(pick)?;
-    if process.is_on(wanted, candidates) != On::No {
+    if !candidates.has(pick) || process.is_on(pick, candidates) != On::No {
         return None;
     }
-    let on = process.candidate(candidates)?;
-    let gain = RestartGain::of(state, &on.name, pick);
+    let on = process.name_of_candidate(candidates)?;
+    let gain = RestartGain::of(state, on, pick);
     let RestartGain { cpu, memory, memory_bytes, trials } = gain;
     Some(Row {
         pid: process.pid,
@@ -125,7 +124,7 @@ fn row(context: &Context, state: &ProgramView, pick: &str, process: &Running) ->
         memory_bytes,
         trials,
         how: how(process, pick, program.id),
-        on: on.name.clone(),
+        on: on.to_owned(),
         pick: pick.to_owned(),
         cpu,
         memory,

@@ -4,9 +4,12 @@
 //!
 //! The counts are read from outside the process. The saving by a setting is an estimate, and is called one.
 
+use std::collections::BTreeMap;
+
+use imas_core::SYSTEM;
+use imas_linux::arena_estimate::{CANDIDATE, KEPT, LEAST_BYTES, saving};
 use imas_linux::arenas::Arenas;
-use imas_linux::running::{On, Running};
-use imas_live::arena_estimate::{CANDIDATE, estimate};
+use imas_linux::running::{On, RealCandidates, Running};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -18,7 +21,7 @@ pub(crate) struct ArenaRow {
     pid: u32,
     program: String,
     unit: Option<String>,
-    /// Number of arenas in mapped heaps, which the first arena is not.
+    /// Number of arenas beside the first.
     arenas: usize,
     threads: u64,
     /// Resident memory in them, bytes.
@@ -34,39 +37,56 @@ pub(crate) struct ArenaRow {
 }
 
 /// The processes that should be restarted, the largest estimate first. Only untouched processes: for the
-/// others a candidate was chosen already.
-pub(crate) fn rows(context: &Context, running: &[Running]) -> Vec<ArenaRow> {
-    let candidates = context.catalogue.candidates();
-    let Some(system) = candidates.iter().find(|candidate| candidate.is_system()) else { return Vec::new() };
-    let untouched = running.iter().filter(|process| process.is_on(system, candidates) != On::No);
+/// others a candidate was chosen already. What is resident is read of few: that is what takes time.
+pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCandidates) -> Vec<ArenaRow> {
+    let with_arenas = running.iter().filter(|process| process.other_arenas >= KEPT);
+    let untouched =
+        with_arenas.filter(|process| process.is_on(SYSTEM, candidates) != On::No && !is_limited(process));
+    let seen = untouched.filter_map(|process| Some((process, Arenas::of(process.pid)?))).collect();
     let mut look = LastLook::beside(&context.store_path);
     let mut rows: Vec<ArenaRow> =
-        untouched.filter_map(|process| row(process, Arenas::of(process.pid)?, &mut look)).collect();
+        worth_it(seen).iter().map(|(process, arenas)| row(process, arenas, &mut look)).collect();
     look.keep();
     rows.sort_by(|a, b| b.estimate_bytes.total_cmp(&a.estimate_bytes));
     rows
 }
 
-fn row(process: &Running, arenas: Arenas, look: &mut LastLook) -> Option<ArenaRow> {
-    let estimate_bytes = estimate(&arenas)?;
+/// Whether the number of its arenas was set already.
+fn is_limited(process: &Running) -> bool {
+    let set = process.variables(|name| name == "MALLOC_ARENA_MAX" || name == "GLIBC_TUNABLES");
+    set.iter().any(|(name, value)| name == "MALLOC_ARENA_MAX" || value.contains("arena_max"))
+}
+
+/// Those whose service saves enough, or whose program if they are of no service: it is restarted as a whole.
+fn worth_it(seen: Vec<(&Running, Arenas)>) -> Vec<(&Running, Arenas)> {
+    let whole = |process: &Running| process.unit.clone().unwrap_or_else(|| process.program.to_string());
+    let mut savings: BTreeMap<String, f64> = BTreeMap::new();
+    for (process, arenas) in &seen {
+        *savings.entry(whole(process)).or_default() += saving(arenas);
+    }
+    let is_enough = |process: &Running| savings[&whole(process)] >= LEAST_BYTES;
+    seen.into_iter().filter(|(process, arenas)| is_enough(process) && saving(arenas) > 0.0).collect()
+}
+
+fn row(process: &Running, arenas: &Arenas, look: &mut LastLook) -> ArenaRow {
     let how = match &process.unit {
         Some(unit) => format!("imas apply {unit} --candidate {CANDIDATE}"),
         None => format!(
             "start it again with 'imas run --candidate {CANDIDATE} -- ...', or measure it first: docs/services.md"
         ),
     };
-    Some(ArenaRow {
+    ArenaRow {
         pid: process.pid,
         program: process.program.to_string(),
         unit: process.unit.clone(),
-        arenas: arenas.heaps,
+        arenas: arenas.others,
         threads: arenas.threads,
         arena_bytes: arenas.heap_bytes,
         heap_bytes: arenas.main_bytes,
         growth: look.growth(process.pid, arenas.heap_bytes + arenas.main_bytes),
-        estimate_bytes,
+        estimate_bytes: saving(arenas),
         how,
-    })
+    }
 }
 
 /// One sentence for each row.

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_linux::arena_estimate::{CANDIDATE, KEPT};
 use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
-use imas_linux::running::{self, Running};
-use imas_live::arena_estimate::{CANDIDATE, KEPT};
+use imas_linux::running::{self, RealCandidates, Running};
 use imas_live::trial_page;
 use imas_report::table;
 use serde::Serialize;
@@ -85,13 +85,13 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
     let live_bytes = trial_page::live_bytes(running);
     let verdict = verdict(&resident, live_bytes);
-    let candidate = running.candidate(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.candidates());
     ProcessMemory {
         schema: 1,
         pid: running.pid,
         program: running.program.to_string(),
         unit: running.unit.clone(),
-        candidate: candidate.map(|candidate| candidate.name.clone()),
+        candidate: running.name_of_candidate(&candidates).map(str::to_owned),
         threads: process::threads(running.pid).unwrap_or(0),
         resident,
         resident_bytes: resident.total(),

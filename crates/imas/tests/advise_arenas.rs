@@ -56,8 +56,8 @@ fn many_arenas_are_reported_and_two_are_not() {
     assert!(row["arenas"].as_u64().unwrap() >= 7, "{row}");
     assert!(row["arena_bytes"].as_f64().unwrap() > 50e6 && row["threads"] == 17, "{row}");
     let estimate = row["estimate_bytes"].as_f64().unwrap();
-    assert!(estimate > 8e6 && estimate < row["arena_bytes"].as_f64().unwrap() / 3.0, "{row}");
-    assert_eq!(of(other), None, "two arenas are too few for advice");
+    assert!(estimate > 8e6 && estimate < row["arena_bytes"].as_f64().unwrap() / 2.0, "{row}");
+    assert_eq!(of(other), None, "the number of its arenas was set already");
     assert!(row["growth"].is_null(), "growth needs two measurements: {row}");
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     let row = list(&again, "/arenas").iter().find(|row| row["pid"] == pid).unwrap();

@@ -144,6 +144,11 @@ fn a_server_is_measured_and_no_process_or_file_remains() {
     }
     let curve = list(&result, "/runs/0/curve");
     assert!(!curve.is_empty() && curve[0].as_array().is_some_and(|point| point.len() == 2));
+    for heaps in ["/runs/0/heaps/0", "/runs/1/heaps_idle/0"] {
+        let seen = result.pointer(heaps).unwrap_or_else(|| panic!("no {heaps}"));
+        assert!(seen["bytes"].as_u64() >= seen["main_bytes"].as_u64() && seen["threads"] == 1, "{seen}");
+        assert!(seen["main_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{seen}");
+    }
     assert!(nothing_runs(&place.script("server.py")));
 }
 

@@ -128,7 +128,8 @@ class Ldap:
     def once(self):
         draw = self.rng.random()
         if draw < 0.1:
-            name = f"cn=t{self.rng.getrandbits(48)},dc=test"
+            # Each cycle has the same random numbers, and some entries of the one before are still there.
+            name = f"cn=t{os.getpid()}-{self.rng.getrandbits(48)},dc=test"
             text = words(self.rng, self.rng.randrange(1, self.args.size // 8 + 2)).encode()
             self.conn.add_s(name, [("objectClass", [b"person"]), ("sn", [b"x"]), ("description", [text])])
             self.mine.append(name)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The journal of `imas-lab services`: lines of JSON, a header for each session and one for each run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -38,10 +39,27 @@ pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<ServiceRun
 
 /// The runs of a journal; lines that are cut off or of another kind are left out.
 pub(super) fn read(path: &Path) -> Result<Vec<ServiceRun>> {
+    Ok(read_whole(path)?.runs)
+}
+
+/// A journal that is only read.
+pub(super) struct ServiceJournal {
+    pub(super) runs: Vec<ServiceRun>,
+    /// The services with an allocator of their own, by the headers.
+    pub(super) own_allocator: BTreeSet<String>,
+}
+
+/// The runs of a journal with what its headers say.
+pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     let text = imas_runs::packed::read(path).with_context(|| path.display().to_string())?;
     let run =
         |line: &str| serde_json::from_str::<ServiceRun>(line).ok().filter(|run| !run.candidate.is_empty());
-    Ok(text.lines().filter_map(run).collect())
+    let headers = text.lines().filter_map(|line| serde_json::from_str::<Header>(line).ok());
+    let own = headers.flat_map(|header| header.services).filter(|service| service.own_allocator);
+    Ok(ServiceJournal {
+        runs: text.lines().filter_map(run).collect(),
+        own_allocator: own.map(|service| service.name).collect(),
+    })
 }
 
 #[cfg(test)]

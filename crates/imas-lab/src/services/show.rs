@@ -7,11 +7,16 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_report::format::counted;
+use imas_report::page::{Block, PageSection};
 use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
-use imas_service::{GuardRail, ServiceComparison, ServiceGoal, ServiceRun, compare_services};
+use imas_service::{
+    CandidateForAll, JudgeOptions, Judgement, ServiceComparison, ServiceGoal, ServiceRun, compare_services,
+    readme,
+};
 
-use super::journal::read;
+use super::journal::{ServiceJournal, read_whole};
+use super::rails::rails;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -21,7 +26,7 @@ pub(super) struct ShowArgs {
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
-    /// Print the table of a README, and what one candidate for all would have done
+    /// Print the table of the README, with what one candidate for all would have done
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
     /// Write a page for a browser, with a memory curve for each candidate
@@ -34,7 +39,7 @@ pub(super) struct ShowArgs {
 
 /// Prints it, and writes the page.
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let runs = read(&args.file)?;
+    let ServiceJournal { runs, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);
     let services: Vec<MeasuredService<'_>> = compared
         .iter()
@@ -44,14 +49,20 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
             runs: runs.iter().filter(|run| run.service == *name).collect(),
         })
         .collect();
+    let options =
+        JudgeOptions { rails: rails(args.memory_only), least_bytes: 0.0, own_allocator: &own_allocator };
     if let Some(file) = &args.html {
-        let page = page::page("Services under every allocator", &services, &method(&runs, args.memory_only));
+        let mut page =
+            page::page("Services under every allocator", &services, &method(&runs, args.memory_only));
+        if services.len() > 1 {
+            page.sections.insert(1, for_all(&Judgement::of(&runs, &options)));
+        }
         std::fs::write(file, page.render()).with_context(|| file.display().to_string())?;
     }
     if args.json {
         output::json(&compared)?;
     } else if args.markdown {
-        output::text(&(page::summary(&services).markdown() + "\n" + &page::one_for_all(&services)))?;
+        output::text(&readme(&services, &Judgement::of(&runs, &options)))?;
     } else {
         let heads = ["service", "rounds", "s/run", "memory MiB", "pick", "verdict"];
         output::text(&table::plain(&heads, services.iter().map(row)))?;
@@ -59,14 +70,15 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What one candidate for all services would have done.
+fn for_all(judgement: &Judgement) -> PageSection {
+    let table = CandidateForAll::table(&judgement.for_all);
+    PageSection::new("one-for-all", "One candidate for all", vec![Block::Table(table)])
+}
+
 /// Each service with its comparison, in the order in which they were measured first.
 fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
-    let usual = [("cpu", 0.02), ("p99", 0.05)];
-    let rails: Vec<GuardRail> = usual
-        .into_iter()
-        .filter(|_| !memory_only)
-        .map(|(figure, most)| GuardRail { figure: figure.into(), most })
-        .collect();
+    let rails = rails(memory_only);
     let comparison = |service: String| {
         let own: Vec<ServiceRun> = runs.iter().filter(|run| run.service == service).cloned().collect();
         let candidates = names(&own, |run| &run.candidate);

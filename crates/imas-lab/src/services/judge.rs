@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What services gain by their picks, judged on raw runs, and how often `imas advise` was right.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueHint};
+use imas_core::stats::Interval;
+use imas_report::format::{self, counted};
+use imas_report::measure::Unit;
+use imas_report::message::Hinted;
+use imas_report::{output, table};
+use imas_service::{
+    AdvisedService, CandidateForAll, JudgeOptions, JudgedService, Judgement, MadeWorse, MemoryGain,
+    NotCounted, ROUNDS_FOR_PROOF, ServiceJudgement,
+};
+
+use super::journal::read_whole;
+use super::rails::{in_words, rails};
+
+const MB: f64 = 1e6;
+
+#[derive(Debug, Args)]
+pub(super) struct JudgeArgs {
+    /// The journal
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// The least memory under system, MB, of a service that counts for the gain
+    #[arg(long, value_name = "MB", default_value_t = 50.0)]
+    at_least: f64,
+    /// Judge by memory alone: other work on the machine made CPU time and latency worthless
+    #[arg(long)]
+    memory_only: bool,
+    /// Print JSON instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the judgement.
+pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
+    let journal = read_whole(&args.file)?;
+    let options = JudgeOptions {
+        rails: rails(args.memory_only),
+        least_bytes: args.at_least * MB,
+        own_allocator: &journal.own_allocator,
+    };
+    let judgement = Judgement::of(&journal.runs, &options);
+    if judgement.services.is_empty() {
+        return Err(nothing(&args.file));
+    }
+    if args.json {
+        output::json(&judgement)?;
+    } else {
+        output::text(&page(&judgement, args))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The error of a journal in which nothing can be compared.
+pub(super) fn nothing(file: &std::path::Path) -> anyhow::Error {
+    Hinted::error(
+        format!("{} has no valid run of a service under system", file.display()),
+        "name a journal of 'imas-lab services run'",
+    )
+}
+
+fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
+    let rails = in_words(&rails(args.memory_only));
+    let parts = [
+        format!(
+            "The leanest candidate of each service (guard rails: {rails}; \
+             at least 5 % less memory, else system)\n\n{}",
+            services(&judgement.services)
+        ),
+        gains(judgement, args.at_least),
+        worse(judgement),
+        format!(
+            "One candidate for {}\n\n{}",
+            counted(judgement.services.len(), "service"),
+            CandidateForAll::table(&judgement.for_all).plain()
+        ),
+        format!(
+            "One candidate for the {} of {} MB and more that use malloc\n\n{}",
+            counted(judgement.gain_by_all.services, "service"),
+            args.at_least,
+            CandidateForAll::table(&judgement.for_all_counted).plain()
+        ),
+        advice(judgement),
+    ];
+    parts.join("\n") + &not_measured(judgement)
+}
+
+fn not_measured(judgement: &Judgement) -> String {
+    let names = judgement.not_measured.join(", ");
+    if names.is_empty() { names } else { format!("\nWithout a valid run under system: {names}\n") }
+}
+
+fn services(services: &[ServiceJudgement]) -> String {
+    let heads = [
+        "service",
+        "rounds",
+        "MiB",
+        "pick",
+        "memory",
+        "CPU",
+        "p99",
+        "held out: memory",
+        "CPU",
+        "p99",
+        "note",
+    ];
+    let row = |one: &ServiceJudgement| {
+        let JudgedService { service, rounds, memory_bytes, by_all, held_out } = &one.as_measured;
+        let own = [service.clone(), rounds.to_string(), memory_bytes.map_or_else(dash, format::mib)];
+        let cells = by_all.ratios.map(change);
+        let held_out_cells =
+            held_out.as_ref().map_or_else(|| [(); 3].map(|()| dash()), |found| found.ratios.map(change));
+        own.into_iter()
+            .chain([by_all.candidate.clone()])
+            .chain(cells)
+            .chain(held_out_cells)
+            .chain([note(one)])
+            .collect()
+    };
+    table::plain(&heads, services.iter().map(row))
+}
+
+fn note(one: &ServiceJudgement) -> String {
+    let why = one.not_counted.map(|why| match why {
+        NotCounted::OwnAllocator => "allocator of its own".to_owned(),
+        NotCounted::Small => "small".to_owned(),
+    });
+    let held_out = one.as_measured.held_out.as_ref();
+    let others = held_out.filter(|found| found.candidates.len() > 1);
+    let others = others.map(|found| format!("picks: {}", found.candidates.join(" ")));
+    let failed = held_out.filter(|found| found.failed > 0);
+    let failed =
+        failed.map(|found| format!("failed in {} of {}", found.failed, counted(found.judged, "round")));
+    let notes: Vec<String> = why.into_iter().chain(others).chain(failed).collect();
+    notes.join("; ")
+}
+
+fn gains(judgement: &Judgement, at_least: f64) -> String {
+    let line = |gain: &MemoryGain| {
+        format!(
+            "{} of {} take at least 25 % less memory (aim: half of them); geometric mean {} (aim: -20 %)",
+            gain.quarter_less,
+            counted(gain.services, "service"),
+            interval(gain.mean)
+        )
+    };
+    let held_out = match judgement.gain_held_out.services {
+        0 => "nothing: no service has two rounds".to_owned(),
+        _ => line(&judgement.gain_held_out),
+    };
+    format!(
+        "Services of {at_least} MB and more that use malloc\n\
+         by all rounds, which both chose and judged (this flatters): {}\n\
+         held out, each round judges what the others chose: {held_out}\n",
+        line(&judgement.gain_by_all)
+    )
+}
+
+fn worse(judgement: &Judgement) -> String {
+    let line = |found: &MadeWorse, few: &str| match found.services {
+        0 => format!("cannot be judged: {few}"),
+        services => format!(
+            "of {}: memory {}, CPU {}, p99 {} (proven: {}, {}, {}); the pick of {} failed",
+            counted(services, "service"),
+            found.worse[0],
+            found.worse[1],
+            found.worse[2],
+            found.proven[0],
+            found.proven[1],
+            found.proven[2],
+            found.failed
+        ),
+    };
+    format!(
+        "Made worse than system by more than 5 % of memory, 2 % of CPU or 5 % of p99, \
+         on rounds that did not choose\n\
+         by the leanest as measured: {}\n\
+         by the leanest that is proven, as imas bench picks: {}\n",
+        line(&judgement.made_worse, "no service has two rounds"),
+        line(
+            &judgement.proven_made_worse,
+            &format!("no service has {ROUNDS_FOR_PROOF} rounds, three to prove and one to judge")
+        ),
+    )
+}
+
+fn advice(judgement: &Judgement) -> String {
+    if judgement.advice.is_empty() {
+        return "imas advise: no run under system has figures of arenas (an older journal), \
+                or none is under glibc:arena2\n"
+            .to_owned();
+    }
+    let heads =
+        ["service", "heaps", "MiB in them", "[heap] MiB", "all MiB", "estimated", "measured", "verdict"];
+    let row = |one: &AdvisedService| {
+        let verdict = serde_json::to_value(one.verdict);
+        let verdict = verdict.ok().and_then(|value| value.as_str().map(|text| text.replace('_', " ")));
+        vec![
+            one.service.clone(),
+            format!("{:.0}", one.heaps),
+            format::mib(one.heap_bytes),
+            format::mib(one.main_bytes),
+            format::mib(one.bytes),
+            one.estimated.map_or_else(dash, |share| change(Some(1.0 - share))),
+            change(Some(1.0 - one.measured)),
+            verdict.unwrap_or_default(),
+        ]
+    };
+    let score = &judgement.advice_score;
+    let points = |share: Option<f64>| share.map_or_else(dash, |share| format!("{:.1}", share * 100.0));
+    format!(
+        "imas advise without a trial, beside what glibc:arena2 saved \
+         (a saving: 5 % or more of the mean memory)\n\n{}\n\
+         advised: {} right, {} wrong; not advised: {} rightly, {} missed\n\
+         estimate less saving, of those advised: mean {} percentage points, mean distance {}\n",
+        table::plain(&heads, judgement.advice.iter().map(row)),
+        score.right,
+        score.wrong,
+        score.rightly_silent,
+        score.missed,
+        points(score.mean_error),
+        points(score.mean_absolute_error),
+    )
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+fn change(ratio: Option<f64>) -> String {
+    ratio.map_or_else(dash, |ratio| Unit::PercentChange.text((ratio - 1.0) * 100.0))
+}
+
+fn interval(ratio: Option<Interval>) -> String {
+    ratio.map_or_else(dash, |ratio| format::change(&ratio))
+}

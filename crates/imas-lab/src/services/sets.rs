@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What sets of candidates would gain for services: the figures of docs/decisions/0027.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueHint};
+use imas_engine::context::Context;
+use imas_report::format::counted;
+use imas_report::message::Hinted;
+use imas_report::{output, table};
+use imas_service::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
+
+use super::journal::read_whole;
+use super::judge::nothing;
+use super::rails::{in_words, rails};
+
+#[derive(Debug, Args)]
+pub(super) struct SetsArgs {
+    /// The journal
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Largest number of candidates beside system in a set
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=16))]
+    most: u32,
+    /// Number of sets that are printed of each size
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    top: usize,
+    /// The least memory under system, MB, of a service that counts
+    #[arg(long, value_name = "MB", default_value_t = 0.0)]
+    at_least: f64,
+    /// Other work on the machine made CPU time and latency worthless: no guard rails
+    #[arg(long)]
+    memory_only: bool,
+    /// Candidates that are in no set
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    without: Vec<String>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the best sets of each size, the default set of services, and all candidates together.
+pub(super) fn sets(args: &SetsArgs, context: &Context) -> Result<ExitCode> {
+    let journal = read_whole(&args.file)?;
+    let runs: Vec<_> =
+        journal.runs.into_iter().filter(|run| !args.without.contains(&run.candidate)).collect();
+    let measured = RoundChanges::of_all(&runs);
+    let counts = |one: &&RoundChanges| {
+        !journal.own_allocator.contains(&one.service)
+            && one.memory_bytes.is_some_and(|bytes| bytes >= args.at_least * 1e6)
+    };
+    let services: Vec<&RoundChanges> = measured.iter().filter(counts).collect();
+    if services.is_empty() {
+        return Err(nothing(&args.file));
+    }
+    let rules = set_rules(&rails(args.memory_only));
+    let (heads, rules): (Vec<&str>, Vec<PickRule>) = rules.into_iter().unzip();
+    let Some(gains) = SetGains::new(&services, &rules) else {
+        return Err(Hinted::error("sets are of 1 to 16 candidates", "leave some out with --without LIST"));
+    };
+    let rows = rows(args, context, &gains);
+    if args.json {
+        output::json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let how = if gains.is_held_out {
+        "each round judges what the others chose"
+    } else {
+        "NOT held out: no service has two rounds, so the round that chose also judges"
+    };
+    let cells = rows.iter().map(|(what, set)| {
+        let of = |gain: &Option<SetGain>| gain.map_or_else(|| "-".to_owned(), |gain| text(&gain));
+        [what.clone(), set.candidates.join(" ")].into_iter().chain(set.gains.iter().map(of)).collect()
+    });
+    let heads: Vec<&str> = ["set, beside system", "candidates"].into_iter().chain(heads).collect();
+    output::text(&format!(
+        "{} that use malloc; {how}. Gains in 100 x logarithm: 1 is about 1 %. Guard rails: {}.\n\n{}",
+        counted(services.len(), "service"),
+        in_words(&rails(args.memory_only)),
+        table::plain(&heads, cells)
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rows(args: &SetsArgs, context: &Context, gains: &SetGains) -> Vec<(String, CandidateSet)> {
+    let most = args.most.min(u32::try_from(gains.names().len()).unwrap_or(u32::MAX));
+    let named = |default: fn(&imas_linux::catalogue::CatalogueCandidate) -> bool| {
+        let all = context.catalogue.candidates().iter().filter(|one| default(one));
+        gains.of(&all.map(|one| one.name.clone()).collect::<Vec<_>>())
+    };
+    let best = (1..=most).flat_map(|size| {
+        let of = move |(place, set)| (format!("{} of {size}", ordinal(place)), set);
+        (1..).zip(gains.best(size, args.top)).map(of)
+    });
+    let known = [
+        ("all that were measured".to_owned(), gains.of(gains.names())),
+        ("default of services".to_owned(), named(|one| one.service_default)),
+        ("default of programs, as far as measured".to_owned(), named(|one| one.default)),
+    ];
+    known.into_iter().chain(best).collect()
+}
+
+fn ordinal(place: usize) -> String {
+    match place {
+        1 => "best".to_owned(),
+        other => format!("no. {other}"),
+    }
+}
+
+fn text(gain: &SetGain) -> String {
+    format!("{:.1} [{:.1}, {:.1}]", gain.mean.mid, gain.mean.lo, gain.mean.hi)
+}

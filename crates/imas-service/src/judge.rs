@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Judges the picks of services on rounds that did not choose them.
+//!
+//! Each round judges once what all others chose. The best of several noisy figures looks better than it is on
+//! the rounds that made it the best.
+
+use imas_core::SYSTEM;
+use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median, p_below_zero};
+use imas_report::format;
+use imas_report::table::Table;
+use serde::Serialize;
+
+use crate::candidate_figures::margin;
+use crate::pick_rule::PickRule;
+use crate::round_changes::RoundChanges;
+
+/// The figures that are judged.
+pub const JUDGED: [&str; 3] = ["memory", "cpu", "p99"];
+/// Largest probability of an error where a pick is called proven worse.
+const ERROR: f64 = 0.05;
+/// "At least 25 % less memory".
+const QUARTER: f64 = 0.75;
+
+/// A candidate with its ratios to `system`; above 1 is worse.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct JudgedPick {
+    /// Its name; `system` where nothing is picked.
+    pub candidate: String,
+    /// By [`JUDGED`]; None where it was not measured.
+    pub ratios: [Option<f64>; 3],
+}
+
+/// What became of the picks on the rounds that did not choose them.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct HeldOutPicks {
+    /// The picks, each once, the most frequent first.
+    pub candidates: Vec<String>,
+    /// By [`JUDGED`]: geometric mean over the rounds.
+    pub ratios: [Option<f64>; 3],
+    /// By [`JUDGED`]: worse than `system` by more than the margin.
+    pub worse: [bool; 3],
+    /// By [`JUDGED`]: worse by more than the margin with an error of at most 5 %.
+    pub proven_worse: [bool; 3],
+    /// Number of rounds in which the pick failed.
+    pub failed: usize,
+    /// Number of rounds that judged.
+    pub judged: usize,
+}
+
+/// One service.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct JudgedService {
+    /// Its name.
+    pub service: String,
+    /// Number of rounds with a valid run under `system`.
+    pub rounds: usize,
+    /// Memory under `system`, bytes.
+    pub memory_bytes: Option<f64>,
+    /// The pick by all rounds, with its medians. That flatters it: the rounds that choose also judge.
+    pub by_all: JudgedPick,
+    /// None with a single round.
+    pub held_out: Option<HeldOutPicks>,
+}
+
+impl JudgedService {
+    /// Judges the picks of a rule.
+    #[must_use]
+    pub fn of(changes: &RoundChanges, rule: &PickRule) -> Self {
+        let pick = rule.pick(changes, &changes.rounds);
+        let middle = |figure: &str| match pick {
+            Some(candidate) => median(&changes.changes(candidate, &changes.rounds, figure)).map(f64::exp),
+            None => Some(1.0),
+        };
+        Self {
+            service: changes.service.clone(),
+            rounds: changes.rounds.len(),
+            memory_bytes: changes.memory_bytes,
+            by_all: JudgedPick { candidate: name(changes, pick), ratios: JUDGED.map(middle) },
+            held_out: held_out(changes, rule),
+        }
+    }
+}
+
+fn name(changes: &RoundChanges, pick: Option<usize>) -> String {
+    pick.map_or_else(|| SYSTEM.to_owned(), |candidate| changes.candidates[candidate].clone())
+}
+
+fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
+    if changes.rounds.len() < 2 {
+        return None;
+    }
+    let mut logs: [Vec<f64>; 3] = Default::default();
+    let (mut picks, mut failed, mut judged) = (Vec::new(), 0, 0);
+    for &judging in &changes.rounds {
+        let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
+        let pick = rule.pick(changes, &others);
+        let has_failed = pick.is_some_and(|candidate| changes.has_failed(candidate, &[judging]));
+        failed += usize::from(has_failed);
+        let at = |figure: &str| match pick {
+            Some(candidate) => changes.change(candidate, judging, figure),
+            None => Some(0.0),
+        };
+        judged += usize::from(has_failed || at("memory").is_some());
+        logs.iter_mut().zip(JUDGED).for_each(|(logs, figure)| logs.extend(at(figure)));
+        picks.push(name(changes, pick));
+    }
+    let beyond = |at: usize| (1.0 + margin(JUDGED[at])).ln();
+    let worse = |at: usize| !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > beyond(at);
+    let is_proven = |at: usize| {
+        let below: Vec<f64> = logs[at].iter().map(|log| beyond(at) - log).collect();
+        p_below_zero(&below) < ERROR
+    };
+    Some(HeldOutPicks {
+        candidates: by_frequency(picks),
+        ratios: [0, 1, 2].map(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
+        worse: [0, 1, 2].map(worse),
+        proven_worse: [0, 1, 2].map(is_proven),
+        failed,
+        judged,
+    })
+}
+
+/// Each once, the most frequent first.
+fn by_frequency(names: Vec<String>) -> Vec<String> {
+    let count = |name: &String| names.iter().filter(|other| *other == name).count();
+    let mut each = names.clone();
+    each.sort_by_key(|name| (std::cmp::Reverse(count(name)), name.clone()));
+    each.dedup();
+    each
+}
+
+/// The memory of several services.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+pub struct MemoryGain {
+    /// Number of services.
+    pub services: usize,
+    /// Number of those that take at least 25 % less.
+    pub quarter_less: usize,
+    /// Geometric mean of the ratios to `system`, with its 95 % interval over the services.
+    pub mean: Option<Interval>,
+}
+
+impl MemoryGain {
+    /// Of ratios, one for each service.
+    #[must_use]
+    pub fn of(ratios: &[f64]) -> Self {
+        Self {
+            services: ratios.len(),
+            quarter_less: ratios.iter().filter(|ratio| **ratio <= QUARTER).count(),
+            mean: geometric_mean(ratios),
+        }
+    }
+}
+
+/// With its interval over the services.
+pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let mean = |logs: &[f64]| (!logs.is_empty()).then(|| mean_and_deviation(logs).0.exp());
+    bootstrap(&logs, RESAMPLES, 1, mean)
+}
+
+/// One candidate given to all services. It chooses nothing, so all rounds judge it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct CandidateForAll {
+    /// Its name.
+    pub candidate: String,
+    /// Number of services with runs under it.
+    pub services: usize,
+    /// By [`JUDGED`]: geometric mean over the services, with its 95 % interval.
+    pub ratios: [Option<Interval>; 3],
+    /// By [`JUDGED`]: number of services that are worse than `system` by more than the margin.
+    pub worse: [usize; 3],
+    /// Number of services that failed under it.
+    pub failed: usize,
+    /// Number of services that take at least 25 % less memory.
+    pub quarter_less: usize,
+}
+
+impl CandidateForAll {
+    /// Every candidate, the leanest first.
+    #[must_use]
+    pub fn all(services: &[&RoundChanges]) -> Vec<Self> {
+        let mut names: Vec<&String> = services.iter().flat_map(|one| &one.candidates).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut all: Vec<Self> = names.into_iter().map(|name| Self::of(name, services)).collect();
+        let memory = |one: &Self| one.ratios[0].map_or(f64::INFINITY, |ratio| ratio.mid);
+        all.sort_by(|a, b| memory(a).total_cmp(&memory(b)));
+        all
+    }
+
+    /// As a table.
+    #[must_use]
+    pub fn table(all: &[Self]) -> Table {
+        const COLUMNS: [&str; 10] = [
+            "candidate",
+            "services",
+            "memory",
+            "CPU",
+            "p99",
+            "25 % less memory",
+            "worse in memory",
+            "in CPU",
+            "in p99",
+            "failed",
+        ];
+        let mut table = Table::new("one-for-all", "One candidate for all services", &COLUMNS);
+        for one in all {
+            let own = [one.candidate.clone(), one.services.to_string()];
+            let change = |ratio: Option<Interval>| {
+                ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
+            };
+            let counts = [one.quarter_less, one.worse[0], one.worse[1], one.worse[2], one.failed];
+            let counts = counts.map(|count| count.to_string());
+            table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());
+        }
+        table
+    }
+
+    fn of(name: &str, services: &[&RoundChanges]) -> Self {
+        let place = |one: &RoundChanges| one.candidates.iter().position(|candidate| candidate == name);
+        let those: Vec<(&RoundChanges, usize)> =
+            services.iter().filter_map(|one| Some((*one, place(one)?))).collect();
+        let ratios = |figure: &str| -> Vec<f64> {
+            let of = |(one, at): &(&RoundChanges, usize)| median(&one.changes(*at, &one.rounds, figure));
+            those.iter().filter_map(of).map(f64::exp).collect()
+        };
+        let memory = ratios("memory");
+        let beyond =
+            |figure: &str| ratios(figure).iter().filter(|ratio| **ratio > 1.0 + margin(figure)).count();
+        Self {
+            candidate: name.to_owned(),
+            services: memory.len(),
+            ratios: JUDGED.map(|figure| geometric_mean(&ratios(figure))),
+            worse: JUDGED.map(beyond),
+            failed: those.iter().filter(|(one, at)| one.has_failed(*at, &one.rounds)).count(),
+            quarter_less: MemoryGain::of(&memory).quarter_less,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The figures by which services are judged as a whole, from the raw runs of a journal.
+
+use std::collections::BTreeSet;
+
+use imas_core::stats::Interval;
+use serde::Serialize;
+
+use crate::advice::{AdviceVerdict, AdvisedService};
+use crate::comparison::ServiceGoal;
+use crate::guard_rail::GuardRail;
+use crate::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
+use crate::pick_rule::PickRule;
+use crate::round_changes::RoundChanges;
+use crate::run::ServiceRun;
+
+/// Least gain of memory of a pick, as for `imas bench`.
+const LEAST_GAIN: f64 = 0.05;
+/// Rounds for a proof on rounds that do not judge: three choose, one judges.
+pub const ROUNDS_FOR_PROOF: usize = 4;
+
+/// What is judged.
+#[derive(Debug)]
+pub struct JudgeOptions<'a> {
+    /// What a pick may cost.
+    pub rails: Vec<GuardRail>,
+    /// Services that take less memory under `system`, bytes, do not count for the gain.
+    pub least_bytes: f64,
+    /// Services with an allocator of their own do not count for the gain.
+    pub own_allocator: &'a BTreeSet<String>,
+}
+
+/// Why a service does not count for the gain.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum NotCounted {
+    /// It has an allocator of its own.
+    OwnAllocator,
+    /// It takes too little memory.
+    Small,
+}
+
+/// One service under both rules.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct ServiceJudgement {
+    /// Why it does not count for the gain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_counted: Option<NotCounted>,
+    /// The leanest candidate within the guard rails, as measured.
+    pub as_measured: JudgedService,
+    /// The same where the gain is proven. None with too few rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proven: Option<JudgedService>,
+}
+
+/// How many services a rule made worse on rounds that did not choose.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MadeWorse {
+    /// Number of services that could be judged.
+    pub services: usize,
+    /// By [`crate::JUDGED`]: worse than `system` by more than the margin.
+    pub worse: [usize; 3],
+    /// Of those: with an error of at most 5 %.
+    pub proven: [usize; 3],
+    /// Services whose pick failed in a round that judged.
+    pub failed: usize,
+}
+
+/// How often `imas advise` was right.
+#[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
+pub struct AdviceScore {
+    /// Advised, and it saves.
+    pub right: usize,
+    /// Advised, and it saves nothing.
+    pub wrong: usize,
+    /// Not advised, and it would save nothing.
+    pub rightly_silent: usize,
+    /// Not advised, and it would save.
+    pub missed: usize,
+    /// Mean of estimate minus measured share of the services that were advised.
+    pub mean_error: Option<f64>,
+    /// Mean of its absolute value.
+    pub mean_absolute_error: Option<f64>,
+}
+
+/// All of it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct Judgement {
+    /// The services, in the order in which they were measured first.
+    pub services: Vec<ServiceJudgement>,
+    /// Services without a valid run under `system`: they cannot be judged.
+    pub not_measured: Vec<String>,
+    /// Gain of the services that count, by all rounds: those that chose also judge.
+    pub gain_by_all: MemoryGain,
+    /// The same on rounds that did not choose.
+    pub gain_held_out: MemoryGain,
+    /// Of all services, picks as measured.
+    pub made_worse: MadeWorse,
+    /// Of all services, proven picks.
+    pub proven_made_worse: MadeWorse,
+    /// One candidate for all services.
+    pub for_all: Vec<CandidateForAll>,
+    /// One candidate for the services that count.
+    pub for_all_counted: Vec<CandidateForAll>,
+    /// The services whose runs have what `imas advise` looks at.
+    pub advice: Vec<AdvisedService>,
+    /// How often it was right.
+    pub advice_score: AdviceScore,
+}
+
+impl Judgement {
+    /// Of all runs of a journal.
+    #[must_use]
+    pub fn of(runs: &[ServiceRun], options: &JudgeOptions<'_>) -> Self {
+        let (measured, others): (Vec<_>, Vec<_>) =
+            RoundChanges::of_all(runs).into_iter().partition(|one| !one.rounds.is_empty());
+        let services: Vec<ServiceJudgement> =
+            measured.iter().map(|one| ServiceJudgement::of(one, options)).collect();
+        let counts = |one: &&ServiceJudgement| one.not_counted.is_none();
+        let by_all = services.iter().filter(counts).filter_map(|one| one.as_measured.by_all.ratios[0]);
+        let held_out =
+            services.iter().filter(counts).filter_map(|one| one.as_measured.held_out.as_ref()?.ratios[0]);
+        let all: Vec<&RoundChanges> = measured.iter().collect();
+        let with = measured.iter().zip(&services).filter(|(_, one)| one.not_counted.is_none());
+        let counted: Vec<&RoundChanges> = with.map(|(changes, _)| changes).collect();
+        let advice: Vec<AdvisedService> =
+            measured.iter().filter_map(|one| AdvisedService::of(one, runs)).collect();
+        Self {
+            gain_by_all: MemoryGain::of(&by_all.collect::<Vec<_>>()),
+            gain_held_out: MemoryGain::of(&held_out.collect::<Vec<_>>()),
+            made_worse: MadeWorse::of(services.iter().map(|one| &one.as_measured)),
+            proven_made_worse: MadeWorse::of(services.iter().filter_map(|one| one.proven.as_ref())),
+            for_all: CandidateForAll::all(&all),
+            for_all_counted: CandidateForAll::all(&counted),
+            advice_score: AdviceScore::of(&advice),
+            advice,
+            services,
+            not_measured: others.into_iter().map(|one| one.service).collect(),
+        }
+    }
+}
+
+impl Judgement {
+    /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
+    /// not choose. None where no service has two rounds.
+    #[must_use]
+    pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
+        self.mean(|one| Some(one.as_measured.held_out.as_ref()?.ratios))
+    }
+
+    /// The same on the rounds that chose.
+    #[must_use]
+    pub fn by_all_mean(&self) -> [Option<Interval>; 3] {
+        self.mean(|one| Some(one.as_measured.by_all.ratios))
+    }
+
+    fn mean(&self, of: impl Fn(&ServiceJudgement) -> Option<[Option<f64>; 3]>) -> [Option<Interval>; 3] {
+        let all: Vec<[Option<f64>; 3]> = self.services.iter().filter_map(of).collect();
+        [0, 1, 2].map(|at| geometric_mean(&all.iter().filter_map(|ratios| ratios[at]).collect::<Vec<_>>()))
+    }
+}
+
+impl ServiceJudgement {
+    fn of(changes: &RoundChanges, options: &JudgeOptions<'_>) -> Self {
+        let rule = |needs_proof| PickRule {
+            goal: ServiceGoal::Memory,
+            rails: options.rails.clone(),
+            least_gain: LEAST_GAIN,
+            needs_proof,
+        };
+        let is_small = changes.memory_bytes.is_none_or(|bytes| bytes < options.least_bytes);
+        let not_counted = if options.own_allocator.contains(&changes.service) {
+            Some(NotCounted::OwnAllocator)
+        } else {
+            is_small.then_some(NotCounted::Small)
+        };
+        let is_enough = changes.rounds.len() >= ROUNDS_FOR_PROOF;
+        Self {
+            not_counted,
+            as_measured: JudgedService::of(changes, &rule(false)),
+            proven: is_enough.then(|| JudgedService::of(changes, &rule(true))),
+        }
+    }
+}
+
+impl MadeWorse {
+    fn of<'a>(services: impl Iterator<Item = &'a JudgedService>) -> Self {
+        let mut all = Self::default();
+        for held_out in services.filter_map(|one| one.held_out.as_ref()) {
+            all.services += 1;
+            all.failed += usize::from(held_out.failed > 0);
+            for at in 0..3 {
+                all.worse[at] += usize::from(held_out.worse[at]);
+                all.proven[at] += usize::from(held_out.proven_worse[at]);
+            }
+        }
+        all
+    }
+}
+
+impl AdviceScore {
+    fn of(services: &[AdvisedService]) -> Self {
+        let count = |verdict| services.iter().filter(|one| one.verdict == verdict).count();
+        let errors: Vec<f64> =
+            services.iter().filter(|one| one.estimated.is_some()).map(AdvisedService::error).collect();
+        let mean = |sum: f64| (!errors.is_empty()).then(|| sum / errors.len() as f64);
+        Self {
+            right: count(AdviceVerdict::Right),
+            wrong: count(AdviceVerdict::Wrong),
+            rightly_silent: count(AdviceVerdict::RightlySilent),
+            missed: count(AdviceVerdict::Missed),
+            mean_error: mean(errors.iter().sum()),
+            mean_absolute_error: mean(errors.iter().map(|error| error.abs()).sum()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+    use crate::run::{Failure, Stage};
+    use imas_linux::arenas::ArenaHeaps;
+
+    const MB: f64 = 1e6;
+
+    fn run(service: &str, candidate: &str, round: u32, memory_mb: f64, p99: f64) -> ServiceRun {
+        let figures = [
+            Figure::lower("memory", memory_mb * MB, "B"),
+            Figure::lower("cpu", 1.0, "s"),
+            Figure::lower("p99", p99, "ms"),
+        ];
+        ServiceRun {
+            service: service.into(),
+            candidate: candidate.into(),
+            round,
+            cpu_s: (1.0, 0.0),
+            figures: figures.into_iter().map(|figure| (figure.name.clone(), figure)).collect(),
+            ..ServiceRun::default()
+        }
+    }
+
+    /// One service; `memory` has MB by candidate and round.
+    fn service(name: &str, memory: &[(&str, &[f64])]) -> Vec<ServiceRun> {
+        let rounds = |candidate: &'static str, all: &[f64]| {
+            let of = |(round, mb): (u32, &f64)| run(name, candidate, round, *mb, 5.0);
+            (0..).zip(all).map(of).collect::<Vec<_>>()
+        };
+        let static_name = |name: &str| match name {
+            "system" => "system",
+            "glibc:arena2" => "glibc:arena2",
+            _ => "b",
+        };
+        memory.iter().flat_map(|(candidate, all)| rounds(static_name(candidate), all)).collect()
+    }
+
+    fn judged(runs: &[ServiceRun]) -> Judgement {
+        let own = BTreeSet::from(["java".to_owned()]);
+        let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
+        Judgement::of(runs, &JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own })
+    }
+
+    #[test]
+    fn one_round_holds_nothing_out() {
+        let runs = service("a", &[("system", &[100.0]), ("glibc:arena2", &[70.0]), ("b", &[90.0])]);
+        let found = judged(&runs);
+        assert_eq!(found.services[0].as_measured.by_all.candidate, "glibc:arena2");
+        assert_eq!((found.gain_by_all.quarter_less, found.gain_by_all.services), (1, 1));
+        assert!((found.gain_by_all.mean.unwrap().mid - 0.7).abs() < 1e-9);
+        assert_eq!((found.gain_held_out.services, found.made_worse.services), (0, 0));
+        assert!(found.services[0].as_measured.held_out.is_none() && found.services[0].proven.is_none());
+    }
+
+    /// Each candidate is the best in one round by chance. The rounds that choose do not show that.
+    #[test]
+    fn a_pick_is_judged_on_the_rounds_that_did_not_choose_it() {
+        let runs = service(
+            "a",
+            &[("system", &[100.0, 100.0]), ("glibc:arena2", &[50.0, 200.0]), ("b", &[200.0, 50.0])],
+        );
+        let found = judged(&runs);
+        let held_out = found.services[0].as_measured.held_out.as_ref().unwrap();
+        assert!((held_out.ratios[0].unwrap() - 2.0).abs() < 1e-9, "{held_out:?}");
+        assert_eq!(held_out.worse, [true, false, false]);
+        assert_eq!(found.made_worse.worse, [1, 0, 0]);
+    }
+
+    #[test]
+    fn small_services_and_those_with_their_own_allocator_do_not_count_for_the_gain() {
+        let of = |name, mb: f64| service(name, &[("system", &[mb]), ("b", &[mb / 2.0])]);
+        let found = judged(&[of("java", 100.0), of("small", 49.0), of("large", 50.0)].concat());
+        let why: Vec<_> = found.services.iter().map(|one| one.not_counted).collect();
+        assert_eq!(why, [Some(NotCounted::OwnAllocator), Some(NotCounted::Small), None]);
+        assert_eq!(found.gain_by_all.services, 1);
+        assert_eq!((found.for_all[0].services, found.for_all_counted[0].services), (3, 1));
+    }
+
+    /// The pick failed in the round that judges; a failure in a round that chooses excludes a candidate.
+    #[test]
+    fn a_failed_pick_counts() {
+        let mut runs = service("a", &[("system", &[100.0; 4]), ("b", &[60.0; 4])]);
+        let failure = Failure { stage: Stage::Died, what: "x".into(), signal: None, server: String::new() };
+        runs.iter_mut().find(|run| run.candidate == "b" && run.round == 2).unwrap().failure = Some(failure);
+        let found = judged(&runs);
+        let one = &found.services[0].as_measured;
+        assert_eq!(one.by_all.candidate, "system", "it failed in one of all rounds");
+        let held_out = one.held_out.as_ref().unwrap();
+        assert_eq!((held_out.failed, held_out.judged), (1, 4), "only round 2 judges a pick of b");
+        assert_eq!(held_out.candidates, ["system", "b"]);
+        assert_eq!((found.made_worse.failed, found.for_all[0].failed), (1, 1));
+    }
+
+    #[test]
+    fn missing_runs_and_rounds_without_system_are_left_out() {
+        let mut runs = service("a", &[("system", &[100.0; 8]), ("b", &[60.0; 8])]);
+        runs.retain(|run| {
+            !(run.candidate == "b" && run.round < 3 || run.candidate == "system" && run.round == 7)
+        });
+        let found = judged(&runs);
+        let one = &found.services[0].as_measured;
+        assert_eq!((one.rounds, one.by_all.candidate.as_str()), (7, "b"));
+        assert_eq!(one.held_out.as_ref().unwrap().judged, 4);
+        assert!(judged(&[]).services.is_empty());
+        runs.retain(|run| run.candidate == "b");
+        let without_system = judged(&runs);
+        assert_eq!((without_system.services.len(), without_system.not_measured), (0, vec!["a".to_owned()]));
+    }
+
+    /// Four rounds of noise: the leanest as measured is no gain, and no pick is proven.
+    #[test]
+    fn a_proof_is_stricter_than_the_figures() {
+        let runs = service("a", &[("system", &[100.0; 4]), ("b", &[60.0, 140.0, 70.0, 120.0])]);
+        let found = judged(&runs);
+        assert_eq!(found.services[0].as_measured.by_all.candidate, "b");
+        assert_eq!(found.services[0].proven.as_ref().unwrap().by_all.candidate, "system");
+        assert_eq!((found.proven_made_worse.services, found.proven_made_worse.worse), (1, [0; 3]));
+    }
+
+    #[test]
+    fn advice_is_compared_with_what_was_saved() {
+        let heaps = |mib: u64| ArenaHeaps {
+            bytes: 200 << 20,
+            heap_bytes: vec![mib << 20; 16],
+            ..ArenaHeaps::default()
+        };
+        let of = |name: &str, saved: f64, mib: u64| {
+            let mut runs = service(name, &[("system", &[200.0]), ("glibc:arena2", &[200.0 * (1.0 - saved)])]);
+            runs[0].heaps = vec![heaps(mib)];
+            runs
+        };
+        let runs = [of("right", 0.3, 8), of("wrong", 0.0, 8), of("silent", 0.0, 0), of("missed", 0.2, 0)];
+        let score = judged(&runs.concat()).advice_score;
+        assert_eq!((score.right, score.wrong, score.rightly_silent, score.missed), (1, 1, 1, 1));
+        assert!(score.mean_error.unwrap().abs() < score.mean_absolute_error.unwrap());
+        let mut old = of("old", 0.3, 8);
+        old[0].heaps.clear();
+        assert_eq!(judged(&old).advice, [], "a journal without the figures");
+    }
+}

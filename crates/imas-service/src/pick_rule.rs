@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which candidate some rounds of a service call the best.
+
+use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
+
+use crate::candidate_figures::{FEWEST_ROUNDS, proven};
+use crate::comparison::ServiceGoal;
+use crate::guard_rail::GuardRail;
+use crate::round_changes::RoundChanges;
+
+/// A rule for picks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PickRule {
+    /// What counts.
+    pub goal: ServiceGoal,
+    /// What the pick may cost, by the medians.
+    pub rails: Vec<GuardRail>,
+    /// Least gain of a pick: 0.05 is 5 % less. At 0 it must be better than `system` at all.
+    pub least_gain: f64,
+    /// The gain must be proven, as `imas bench` demands.
+    pub needs_proof: bool,
+}
+
+impl PickRule {
+    /// What a candidate costs by these rounds, as a logarithm; below 0 is a gain. None if it may not be
+    /// picked.
+    #[must_use]
+    pub fn score(&self, changes: &RoundChanges, candidate: usize, rounds: &[u32]) -> Option<f64> {
+        let is_within = |rail: &GuardRail| {
+            let middle = median(&changes.changes(candidate, rounds, &rail.figure));
+            middle.is_none_or(|log| rail.allows(log.exp()))
+        };
+        if changes.has_failed(candidate, rounds) || !self.rails.iter().all(is_within) {
+            return None;
+        }
+        let costs: Vec<f64> =
+            rounds.iter().filter_map(|&round| cost(self.goal, changes, candidate, round)).collect();
+        let score = median(&costs)?;
+        let is_enough = score < 0.0 && -score.exp_m1() >= self.least_gain;
+        let is_proof = || {
+            let interval = bootstrap(&costs, RESAMPLES, 1, median);
+            let ratio =
+                interval.map(|log| Interval { lo: log.lo.exp(), mid: log.mid.exp(), hi: log.hi.exp() });
+            costs.len() >= FEWEST_ROUNDS && ratio.is_some_and(|ratio| proven(ratio, self.least_gain))
+        };
+        (is_enough && (!self.needs_proof || is_proof())).then_some(score)
+    }
+
+    /// The best candidate by these rounds; None is `system`.
+    #[must_use]
+    pub fn pick(&self, changes: &RoundChanges, rounds: &[u32]) -> Option<usize> {
+        let scores = (0..changes.candidates.len())
+            .filter_map(|candidate| Some((self.score(changes, candidate, rounds)?, candidate)));
+        scores.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
+    }
+}
+
+/// What counts, in one round.
+pub(crate) fn cost(goal: ServiceGoal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
+    let of = |figure| changes.change(candidate, round, figure);
+    match goal {
+        ServiceGoal::Memory => of("memory"),
+        ServiceGoal::Cpu => of("cpu"),
+        ServiceGoal::Latency => of("p99"),
+        ServiceGoal::Balanced => Some(f64::midpoint(of("cpu")?, of("memory")?)),
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table of services in the README: a row for each service with a gain, one for those without, and what
+//! one candidate for all would have done.
+
+use imas_core::SYSTEM;
+use imas_core::stats::Interval;
+use imas_report::format::counted;
+use imas_report::table::Table;
+
+use crate::candidate_figures::FEWEST_ROUNDS;
+use crate::judge::CandidateForAll;
+use crate::judgement::Judgement;
+use crate::page::{MeasuredService, best, named};
+
+/// Given to all services beside the leanest: what people are advised to use.
+const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
+
+/// How the services were measured in a sentence, and the table. Services without a valid run under `system`
+/// are named only.
+#[must_use]
+pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String {
+    let mut rows: Vec<ReadmeRow> = services.iter().filter_map(ReadmeRow::of).collect();
+    rows.sort_by(|a, b| a.memory_ratio().total_cmp(&b.memory_ratio()));
+    let (gaining, others): (Vec<ReadmeRow>, Vec<ReadmeRow>) =
+        rows.iter().cloned().partition(|row| row.best != SYSTEM);
+    let mut table = Table::new("services", "Services", &["service", "MiB", "best", "memory", "CPU", "p99"]);
+    gaining.iter().for_each(|row| table.push(row.cells()));
+    table.rows.extend(without_gain(&others));
+    table.rows.extend(of_each(judgement));
+    table.rows.extend(for_all(judgement).map(row_for_all));
+    format!("{}{}\n\n{}", how(&rows), not_measured(judgement), compact(&table))
+}
+
+/// One service.
+#[derive(Debug, Clone)]
+struct ReadmeRow {
+    service: String,
+    rounds: usize,
+    mib: f64,
+    best: String,
+    /// Memory, CPU time, p99.
+    changes: [Option<Interval>; 3],
+}
+
+impl ReadmeRow {
+    fn of(service: &MeasuredService<'_>) -> Option<Self> {
+        let system = named(service.comparison, SYSTEM).filter(|system| system.rounds > 0)?;
+        let best = best(service.comparison);
+        let change = |figure: &str| best?.figures.get(figure)?.ratio;
+        Some(Self {
+            service: service.name.to_owned(),
+            rounds: system.rounds,
+            mib: system.figures.get("memory")?.median / f64::from(1 << 20),
+            best: best.map_or(SYSTEM, |best| best.name.as_str()).to_owned(),
+            changes: ["memory", "cpu", "p99"].map(change),
+        })
+    }
+
+    fn memory_ratio(&self) -> f64 {
+        self.changes[0].map_or(1.0, |ratio| ratio.mid)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let cell = |ratio: Option<Interval>| match ratio {
+            Some(ratio) if self.rounds > 1 => within(&ratio),
+            Some(ratio) => percent(ratio.mid),
+            None => "-".to_owned(),
+        };
+        let own = [self.service.clone(), format!("{:.0}", self.mib), format!("`{}`", self.best)];
+        own.into_iter().chain(self.changes.map(cell)).collect()
+    }
+}
+
+/// Markdown without padding: one row has many names.
+fn compact(table: &Table) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = vec!["---".to_owned(); table.columns.len()];
+    let rows = table.rows.iter().map(|row| line(row));
+    [line(&table.columns), line(&rule)].into_iter().chain(rows).collect()
+}
+
+/// Number of rounds, and what follows from it.
+fn how(rows: &[ReadmeRow]) -> String {
+    let rounds = || rows.iter().map(|row| row.rounds);
+    let (fewest, most) = (rounds().min().unwrap_or(0), rounds().max().unwrap_or(0));
+    let times = if fewest == most { counted(most, "round") } else { format!("{fewest} to {most} rounds") };
+    let follows = match most {
+        0 | 1 => "**One round: no change of a service has an interval, and none is proven.**".to_owned(),
+        _ if fewest < FEWEST_ROUNDS => format!(
+            "Brackets: 95 % intervals over the rounds. **Fewer than {FEWEST_ROUNDS} rounds prove nothing.**"
+        ),
+        _ => "Brackets: 95 % intervals over the rounds. A gain of memory is proven.".to_owned(),
+    };
+    format!("{}, {times}. {follows}", counted(rows.len(), "service"))
+}
+
+fn not_measured(judgement: &Judgement) -> String {
+    let names = judgement.not_measured.join(", ");
+    if names.is_empty() { names } else { format!(" Without a valid run under `{SYSTEM}`: {names}.") }
+}
+
+/// One row for all of them.
+fn without_gain(rows: &[ReadmeRow]) -> Option<Vec<String>> {
+    let names: Vec<&str> = rows.iter().map(|row| row.service.as_str()).collect();
+    let mib = |pick: fn(f64, f64) -> f64| rows.iter().map(|row| row.mib).reduce(pick);
+    let range = format!("{:.0} to {:.0}", mib(f64::min)?, mib(f64::max)?);
+    let what = format!("nothing better in {}: {}", names.len(), names.join(", "));
+    Some([what, range, format!("`{SYSTEM}`")].into_iter().chain([(); 3].map(|()| "-".to_owned())).collect())
+}
+
+/// The best candidate for each service, on rounds that did not choose if there are any.
+fn of_each(judgement: &Judgement) -> Option<Vec<String>> {
+    let held_out = judgement.held_out_mean();
+    let (what, means) = match held_out {
+        [Some(_), ..] => ("**its best for each**, on rounds that did not choose", held_out),
+        _ => ("**its best for each**, on the round that chose", judgement.by_all_mean()),
+    };
+    means[0]?;
+    let cells = means.map(|mean| mean.map_or_else(|| "-".to_owned(), |mean| within(&mean)));
+    Some([what.to_owned(), String::new(), String::new()].into_iter().chain(cells).collect())
+}
+
+/// The leanest of those that ran with nearly all services, and those that are advised.
+fn for_all(judgement: &Judgement) -> impl Iterator<Item = &CandidateForAll> {
+    let most = judgement.for_all.iter().map(|one| one.services).max().unwrap_or(0);
+    let leanest = judgement.for_all.iter().find(|one| one.services * 10 >= most * 9);
+    let leanest = leanest.map(|one| one.candidate.as_str());
+    let is_shown = move |name: &str| leanest == Some(name) || ADVISED.contains(&name);
+    judgement.for_all.iter().filter(move |one| is_shown(&one.candidate))
+}
+
+fn row_for_all(one: &CandidateForAll) -> Vec<String> {
+    let worse = format!("more memory in {} of {}", one.worse[0], one.services);
+    let cells = one.ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| within(&ratio)));
+    [format!("`{}` for all", one.candidate), String::new(), worse].into_iter().chain(cells).collect()
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{} %", points(ratio))
+}
+
+/// Adding 0 turns minus zero into plus zero.
+fn points(ratio: f64) -> String {
+    format!("{:+.0}", ((ratio - 1.0) * 100.0).round() + 0.0)
+}
+
+fn within(ratio: &Interval) -> String {
+    format!("{} [{}, {}]", percent(ratio.mid), points(ratio.lo), points(ratio.hi))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::comparison::{ServiceGoal, compare_services};
+    use crate::figure::Figure;
+    use crate::judgement::JudgeOptions;
+    use crate::run::ServiceRun;
+
+    fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<ServiceRun> {
+        let one = |candidate: &str, round: u32, mib: f64| ServiceRun {
+            service: service.into(),
+            candidate: candidate.into(),
+            round,
+            figures: [("memory".to_owned(), Figure::lower("memory", mib * 1048576.0, "B"))].into(),
+            ..ServiceRun::default()
+        };
+        (0..rounds)
+            .flat_map(|round| [one(SYSTEM, round, 100.0), one("jemalloc", round, 100.0 * leaner)])
+            .collect()
+    }
+
+    fn text(rounds: u32) -> String {
+        let all = [runs("gains", rounds, 0.7), runs("same", rounds, 1.2)].concat();
+        let names = [SYSTEM, "jemalloc"].map(str::to_owned);
+        let compared: Vec<_> = ["gains", "same"]
+            .map(|service| {
+                let own: Vec<ServiceRun> = all.iter().filter(|run| run.service == service).cloned().collect();
+                (service, compare_services(&names, &own, ServiceGoal::Memory, &[], 1))
+            })
+            .into();
+        let services: Vec<MeasuredService<'_>> = compared
+            .iter()
+            .map(|(name, comparison)| MeasuredService { name, comparison, runs: vec![] })
+            .collect();
+        let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
+        readme(&services, &Judgement::of(&all, &options))
+    }
+
+    #[test]
+    fn one_round_has_no_interval_and_the_text_says_so() {
+        let text = text(1);
+        assert!(text.contains("no change of a service has an interval"), "{text}");
+        assert!(text.contains("| gains ") && text.contains(" -30 % "), "{text}");
+        assert!(text.contains("nothing better in 1: same"), "{text}");
+        assert!(text.contains("on the round that chose") && !text.contains("did not choose"), "{text}");
+        assert!(text.contains("`jemalloc` for all") && text.contains("more memory in 1 of 2"), "{text}");
+    }
+
+    #[test]
+    fn rounds_have_intervals_and_judge_what_the_others_chose() {
+        let text = text(4);
+        assert!(text.contains("2 services, 4 rounds") && text.contains("-30 % [-30, -30]"), "{text}");
+        assert!(text.contains("on rounds that did not choose"), "{text}");
+    }
+}

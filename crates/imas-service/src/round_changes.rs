@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One service's figures under each candidate, as changes against `system` in the same round.
+
+use std::collections::BTreeMap;
+
+use imas_core::SYSTEM;
+use imas_core::stats::median;
+
+use crate::comparison::{compared, even_cpu};
+use crate::figure::Better;
+use crate::run::ServiceRun;
+
+/// What a candidate did in one round.
+#[derive(Clone, PartialEq, Debug)]
+enum RoundOutcome {
+    Failed,
+    /// Logarithms of the ratios to `system` by figure, turned so that above 0 is worse.
+    Ran(BTreeMap<String, f64>),
+}
+
+/// The changes of one service. Rounds without a valid run under `system` are left out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RoundChanges {
+    /// The service.
+    pub service: String,
+    /// The candidates beside `system`, by name.
+    pub candidates: Vec<String>,
+    /// The rounds, in order.
+    pub rounds: Vec<u32>,
+    /// Memory under `system`, median over the rounds, bytes.
+    pub memory_bytes: Option<f64>,
+    /// By candidate and round; a run that was not made is missing.
+    outcomes: BTreeMap<(usize, u32), RoundOutcome>,
+}
+
+impl RoundChanges {
+    /// Of the runs of one service. CPU time is normalised over all of them; it has no change where a load
+    /// runs for a fixed time.
+    #[must_use]
+    pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
+        let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();
+        let system: BTreeMap<u32, &ServiceRun> = own
+            .iter()
+            .filter(|run| run.candidate == SYSTEM && run.is_ok())
+            .map(|run| (run.round, *run))
+            .collect();
+        let mut candidates: Vec<String> =
+            own.iter().map(|run| run.candidate.clone()).filter(|name| name != SYSTEM).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let names: Vec<String> = candidates.iter().cloned().chain([SYSTEM.to_owned()]).collect();
+        let even = even_cpu(&names, &own);
+        let by_clock = own.iter().any(|run| run.by_clock);
+        let of_run = |run: &ServiceRun| {
+            let beside = system.get(&run.round)?;
+            let change = |name: &str| {
+                let ratio = compared(run, name, &even)? / compared(beside, name, &even)?;
+                let worse = if run.figures.get(name)?.better == Better::Lower { ratio } else { 1.0 / ratio };
+                Some(worse.ln()).filter(|log| log.is_finite() && !(by_clock && name == "cpu"))
+            };
+            let changes = run.figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
+            Some(match &run.failure {
+                None => RoundOutcome::Ran(changes.collect()),
+                Some(failure) if failure.stage.is_of_the_server() => RoundOutcome::Failed,
+                Some(_) => return None,
+            })
+        };
+        let outcomes = own.iter().filter_map(|run| {
+            let candidate = candidates.iter().position(|name| *name == run.candidate)?;
+            Some(((candidate, run.round), of_run(run)?))
+        });
+        let outcomes = outcomes.collect();
+        let memory: Vec<f64> = system.values().filter_map(|run| run.value("memory")).collect();
+        Self {
+            service: service.to_owned(),
+            rounds: system.keys().copied().collect(),
+            memory_bytes: median(&memory),
+            outcomes,
+            candidates,
+        }
+    }
+
+    /// The services of a journal, in the order in which they were measured first.
+    #[must_use]
+    pub fn of_all(runs: &[ServiceRun]) -> Vec<Self> {
+        let mut names: Vec<&str> = Vec::new();
+        for run in runs {
+            if !names.contains(&run.service.as_str()) {
+                names.push(&run.service);
+            }
+        }
+        names.into_iter().map(|name| Self::of(name, runs)).collect()
+    }
+
+    /// Change of a figure in one round, as a logarithm; above 0 is worse.
+    #[must_use]
+    pub fn change(&self, candidate: usize, round: u32, figure: &str) -> Option<f64> {
+        match self.outcomes.get(&(candidate, round))? {
+            RoundOutcome::Failed => None,
+            RoundOutcome::Ran(changes) => changes.get(figure).copied(),
+        }
+    }
+
+    /// The changes in these rounds, as far as there are any.
+    #[must_use]
+    pub fn changes(&self, candidate: usize, rounds: &[u32], figure: &str) -> Vec<f64> {
+        rounds.iter().filter_map(|&round| self.change(candidate, round, figure)).collect()
+    }
+
+    /// Whether it failed in one of these rounds.
+    #[must_use]
+    pub fn has_failed(&self, candidate: usize, rounds: &[u32]) -> bool {
+        let failed = |round: &u32| self.outcomes.get(&(candidate, *round)) == Some(&RoundOutcome::Failed);
+        rounds.iter().any(failed)
+    }
+}
