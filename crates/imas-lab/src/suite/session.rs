@@ -24,7 +24,7 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
 use super::fit::{Fit, fit};
-use super::once::Once;
+use super::once::{Once, RunMode};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;
@@ -274,6 +274,7 @@ impl Executor for SuiteExecutor<'_, '_> {
             place.prepare(suite, program)?;
         }
         let once = Once { context, place, program, build_id, limits: *limits };
-        once.run(candidates[step.candidate], matches!(step.kind, RoundKind::Counted { .. }))
+        let is_counted = matches!(step.kind, RoundKind::Counted { .. });
+        once.run(candidates[step.candidate], if is_counted { RunMode::Counted } else { RunMode::Measured })
     }
 }

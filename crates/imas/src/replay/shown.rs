@@ -2,19 +2,19 @@
 //! The output of `imas replay`.
 
 use anyhow::Result;
+use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_report::format::counted;
 use imas_report::table;
 use imas_trace::prediction::{Figures, PredictedRange, Prediction};
 use serde_json::{Value, json};
 
-use super::{Answer, Replayed};
 use crate::trace_args::ReplayArgs;
 use crate::{export, output};
 
 const MIB: f64 = (1 << 20) as f64;
 
-pub(crate) fn show(args: &ReplayArgs, answer: &Answer<'_>) -> Result<()> {
-    let (recorded, rows) = (answer.recorded(), answer.predictions());
+pub(crate) fn show(args: &ReplayArgs, answer: &ReplayedCandidates<'_>) -> Result<()> {
+    let (recorded, rows) = (answer.recorded(), super::predictions(answer));
     if let Some(file) = &args.export_html {
         export::to(file, &super::page::page(answer, &recorded, &rows).render())?;
     }
@@ -24,12 +24,16 @@ pub(crate) fn show(args: &ReplayArgs, answer: &Answer<'_>) -> Result<()> {
     output::text(&page(answer, &recorded, &rows))
 }
 
-fn as_json(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Value {
+fn as_json(
+    answer: &ReplayedCandidates<'_>,
+    recorded: &Figures,
+    rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)],
+) -> Value {
     let candidates: Vec<Value> = rows
         .iter()
         .map(|(one, predicted)| {
             json!({
-                "candidate": one.candidate.candidate.name,
+                "candidate": one.name(),
                 "predicted": predicted,
                 "failure": one.failure,
                 "replay_cpu_s": one.replays.iter().map(|replay| replay.cpu_s).collect::<Vec<_>>(),
@@ -40,7 +44,11 @@ fn as_json(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Opti
     json!({ "schema": 1, "process": answer.process, "recorded": recorded, "candidates": candidates })
 }
 
-fn page(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> String {
+fn page(
+    answer: &ReplayedCandidates<'_>,
+    recorded: &Figures,
+    rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)],
+) -> String {
     let head = ["candidate", "CPU s", "peak MiB", "mean MiB", "end MiB"];
     let counts = answer.process.counts;
     format!(
@@ -56,8 +64,8 @@ fn page(answer: &Answer<'_>, recorded: &Figures, rows: &[(&Replayed<'_>, Option<
     )
 }
 
-fn row((one, predicted): &(&Replayed<'_>, Option<Prediction>)) -> Vec<String> {
-    let name = one.candidate.candidate.name.clone();
+fn row((one, predicted): &(&ReplayedCandidate<'_>, Option<Prediction>)) -> Vec<String> {
+    let name = one.name().to_owned();
     let Some(predicted) = predicted else {
         return vec![name, "-".into(), "-".into(), "-".into(), "-".into()];
     };
@@ -80,7 +88,7 @@ fn range(interval: &PredictedRange, unit: f64, digits: usize) -> String {
     format!("{value:.digits$} ({:.digits$} to {:.digits$})", low / unit, high / unit)
 }
 
-fn failures(rows: &[(&Replayed<'_>, Option<Prediction>)]) -> String {
+fn failures(rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)]) -> String {
     let failed = rows.iter().filter_map(|(one, _)| Some((one, one.failure.as_ref()?)));
-    failed.map(|(one, why)| format!("{}: no replay: {why}\n", one.candidate.candidate.name)).collect()
+    failed.map(|(one, why)| format!("{}: no replay: {why}\n", one.name())).collect()
 }
