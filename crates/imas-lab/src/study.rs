@@ -35,12 +35,7 @@ pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
         }
         _ => (),
     }
-    if args.name != StudyName::Mobile && !args.mobile.is_untouched() {
-        return Err(Hinted::error(
-            "--iterations, --rounds, --with, --parts, --resume and --install are for 'study mobile'",
-            "leave them out",
-        ));
-    }
+    refuse_strange_flags(args)?;
     let bar = ProgressBar::no_length();
     let shown = bar.clone();
     let progress = Progress::new(move |done, of| {
@@ -59,6 +54,29 @@ pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A flag of another study would do nothing.
+fn refuse_strange_flags(args: &StudyArgs) -> Result<()> {
+    let makes_runs = [StudyName::Mobile, StudyName::Replay].contains(&args.name);
+    let strange = [
+        (
+            args.name != StudyName::Mobile && !args.mobile.is_untouched(),
+            "--iterations and --parts are for 'study mobile'",
+        ),
+        (
+            !makes_runs && !args.run.is_untouched(),
+            "--rounds, --with, --resume and --install are for 'study mobile' and 'study replay'",
+        ),
+        (
+            args.name != StudyName::Replay && !args.replay.is_untouched(),
+            "--live, --only, --set, --limit, --replays, --note and --reliability are for 'study replay'",
+        ),
+    ];
+    match strange.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, what)) => Err(Hinted::error(what, "leave them out")),
+        None => Ok(()),
+    }
+}
+
 /// Those that only read figures made before need no allocators.
 fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study> {
     let study = match args.name {
@@ -75,8 +93,12 @@ fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study>
             selector(&SelectorOptions { splits: args.seeds.unwrap_or(default.splits), progress, ..default })
         }
         StudyName::Mobile if args.data.is_empty() => {
-            let context = Context::new(places)?;
-            mobile(&MobileOptions { data: vec![crate::mobile::run(&args.mobile, &args.out, &context)?] })
+            mobile(&MobileOptions { data: vec![crate::mobile::run(args, &Context::new(places)?)?] })
+        }
+        StudyName::Replay => {
+            let live = imas_runs::data::read_data(&args.replay.live)?;
+            crate::replay::run(args, &live, &Context::new(places)?)?;
+            std::process::exit(0);
         }
         StudyName::Mobile => mobile(&MobileOptions { data: args.data.clone() }),
     };
