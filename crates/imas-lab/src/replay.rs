@@ -4,7 +4,7 @@
 
 mod session;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -12,22 +12,86 @@ use imas_core::simulate::data::Data;
 use imas_core::simulate::dropped::NotRun;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
+use imas_engine::flags::Places;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::host::Host;
 use imas_report::message::{self, Hinted};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
-use imas_study::{Predictions, REPLAY, ReplayHeader, StudyError};
+use imas_study::{Predictions, REPLAY, ReplayHeader, ReplayJudgement, Study, StudyError};
 use imas_suite::{Suite, SuiteProgram};
 
 use crate::hint::hinted;
-use crate::study_args::{StudyArgs, SuiteSet};
+use crate::study_args::{StudyArgs, SuitePlaces, SuiteRunArgs, SuiteSet};
 use crate::suite;
 use session::Session;
 
+/// Begins the file of `--reliability`.
+const RELIABILITY_HEAD: &str = "\
+# SPDX-License-Identifier: Apache-2.0
+# How far the predictions of 'imas replay' were off: mean and standard deviation of ln(live / predicted), by figure,
+# candidate (* is every one) and class (docs/trace-format.md). Made by 'imas-lab study replay --reliability'.
+";
+/// Seed of all orders.
+const SEED: u64 = 1;
 /// Name of the file in the folder of the study.
 const FILE: &str = "replay.jsonl";
+
+/// The study: predictions are made unless `--data` has them, then live rounds if any are asked for.
+pub(crate) fn study(args: &StudyArgs, places: &Places) -> Result<Study> {
+    if args.replay.live.is_empty() && args.run.rounds.is_none() {
+        return Err(Hinted::error(
+            "study replay needs live runs to judge the predictions by",
+            "name files of raw runs with --live, or have rounds made with --rounds N",
+        ));
+    }
+    let (mut data, mut live) = (args.data.clone(), args.replay.live.clone());
+    if data.is_empty() {
+        let context = Context::new(places)?;
+        let known = imas_runs::data::read_data(&live)?;
+        data.push(run(args, &known, &context)?);
+        if let Some(rounds) = args.run.rounds {
+            live.push(live_rounds(args, &known, rounds, &context)?);
+        }
+    }
+    let judgement = ReplayJudgement::read(&data, &live).map_err(hinted)?;
+    if let Some(file) = &args.replay.reliability {
+        write_reliability(&judgement, file)?;
+    }
+    Ok(judgement.study())
+}
+
+fn write_reliability(judgement: &ReplayJudgement, file: &Path) -> Result<()> {
+    let table = toml::to_string(&judgement.reliability())?;
+    let text = format!("{RELIABILITY_HEAD}\n{table}");
+    std::fs::write(file, text).with_context(|| file.display().to_string())
+}
+
+/// Live rounds of the programs that have predictions, by the runner of `suite run`; the file of raw runs.
+fn live_rounds(args: &StudyArgs, known: &Data, rounds: u32, context: &Context) -> Result<PathBuf> {
+    let suite = suite::read(context)?;
+    let made = journal(&args.out, true)?.1;
+    let has_predictions =
+        |program: &&SuiteProgram| made.lines.iter().any(|line| line.program == program.name);
+    let programs = programs(args, &suite, known)?.into_iter().filter(has_predictions);
+    let candidates = candidates(args, known, context)?;
+    let run = SuiteRunArgs {
+        names: programs.map(|program| program.name.clone()).collect(),
+        set: SuiteSet::Study,
+        with: candidates.iter().map(|one| one.candidate.name.clone()).collect(),
+        rounds,
+        counted: 0,
+        resume: args.run.resume,
+        install: false,
+        timeout: None,
+        time_limit: args.replay.limit,
+        seed: SEED,
+        places: SuitePlaces { out: Some(args.out.clone()), cache: args.replay.cache.clone() },
+        json: args.json,
+    };
+    suite::session::measure(&run, context)
+}
 
 /// Makes what is missing; the file of all predictions. Programs and candidates are those of the live runs,
 /// unless others are asked for.
@@ -112,13 +176,8 @@ fn programs<'a>(args: &StudyArgs, suite: &'a Suite, live: &Data) -> Result<Vec<&
 
 /// `system` and what is compared with it, without those that cannot be used here.
 fn candidates<'a>(args: &StudyArgs, live: &Data, context: &'a Context) -> Result<Vec<ComparedCandidate<'a>>> {
-    let names: BTreeMap<&str, ()> = live
-        .headers
-        .iter()
-        .flat_map(|header| header.versions.keys())
-        .map(|name| (name.as_str(), ()))
-        .collect();
-    let names: Vec<&str> = names.into_keys().collect();
+    let names: BTreeSet<&str> = live.runs.iter().map(|run| run.candidate.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
     let default = match names.is_empty() {
         true => DefaultComparison::DefaultSet,
         false => DefaultComparison::These(&names),

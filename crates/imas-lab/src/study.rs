@@ -95,18 +95,15 @@ fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study>
         StudyName::Mobile if args.data.is_empty() => {
             mobile(&MobileOptions { data: vec![crate::mobile::run(args, &Context::new(places)?)?] })
         }
-        StudyName::Replay => {
-            let live = imas_runs::data::read_data(&args.replay.live)?;
-            crate::replay::run(args, &live, &Context::new(places)?)?;
-            std::process::exit(0);
-        }
+        StudyName::Replay => return crate::replay::study(args, places),
         StudyName::Mobile => mobile(&MobileOptions { data: args.data.clone() }),
     };
     study.map_err(hinted)
 }
 
 /// Tables that are the answer rather than the evidence.
-const TOTALS: [&str; 5] = ["aims", "aims-everyday", "totals", "totals-everyday", "leads"];
+const TOTALS: [&str; 8] =
+    ["aims", "aims-everyday", "totals", "totals-everyday", "leads", "choices", "agreement", "reasons"];
 
 fn page(study: &Study) -> String {
     // The remarks are sentences: they are in the page and in the CSV, a terminal has no room for them.
@@ -114,8 +111,10 @@ fn page(study: &Study) -> String {
         .findings
         .iter()
         .map(|f| vec![f.claim.clone(), f.printed.clone(), f.ours.clone(), f.verdict.to_string()]);
-    let findings = table::plain(&["finding", "printed", "ours", "verdict"], rows);
-    let mut text = format!("{}\n{}\n\n{findings}", study.title, study.paper);
+    let mut text = format!("{}\n{}\n\n", study.title, study.paper);
+    if !study.findings.is_empty() {
+        text.push_str(&table::plain(&["finding", "printed", "ours", "verdict"], rows));
+    }
     for shown in study.tables.iter().filter(|t| TOTALS.contains(&t.id.as_str())) {
         let columns: Vec<&str> = shown.columns.iter().map(String::as_str).collect();
         // The note beside a figure is for the page, as the remarks are.

@@ -4,15 +4,17 @@
 use std::io::{Read, Seek};
 
 use anyhow::Result;
+use imas_core::reliability::{RecordedFacts, ReliabilityTable};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::{Trace, TraceProcess};
-use imas_trace::prediction::{Figures, predict, recorded};
+use imas_trace::prediction::{Figures, least_cpu, predict, recorded};
 use imas_trace::program::Look;
 use imas_trace::result::Replay;
 
+use crate::range::{Prediction, with_ranges};
 use crate::replayer::Replayer;
 
 /// The replays of one candidate.
@@ -83,6 +85,30 @@ impl ReplayedCandidates<'_> {
     #[must_use]
     pub fn predicted(&self, one: &ReplayedCandidate<'_>) -> Option<Figures> {
         predict(&self.looks, self.replays_of(SYSTEM), &one.replays)
+    }
+
+    /// What tells how far the predictions may be off. The allocator's part of the CPU time is 0 without a replay
+    /// under `system`.
+    #[must_use]
+    pub fn facts(&self) -> RecordedFacts {
+        let recorded = self.recorded();
+        let own_cpu_s = Some(least_cpu(self.replays_of(SYSTEM))).filter(|cpu_s| cpu_s.is_finite());
+        RecordedFacts {
+            allocator_share: own_cpu_s.unwrap_or(0.0) / recorded.cpu_s.max(f64::MIN_POSITIVE),
+            peak_bytes: recorded.peak_bytes,
+        }
+    }
+
+    /// Each candidate with its prediction, where there is one.
+    #[must_use]
+    pub fn predictions(&self, table: &ReliabilityTable) -> Vec<(&ReplayedCandidate<'_>, Option<Prediction>)> {
+        let facts = self.facts();
+        let known = ReliabilityTable::default(); // what was recorded is no prediction
+        let predicted = |one: &ReplayedCandidate<'_>| {
+            let table = if one.candidate.candidate.is_system() { &known } else { table };
+            Some(with_ranges(&self.predicted(one)?, one.name(), &facts, table))
+        };
+        self.candidates.iter().map(|one| (one, predicted(one))).collect()
     }
 }
 

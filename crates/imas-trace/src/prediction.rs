@@ -20,44 +20,6 @@ pub struct Figures {
     pub end_bytes: f64,
 }
 
-/// A figure with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PredictedRange {
-    /// The figure.
-    pub value: f64,
-    /// Lower limit. In the check of the predictions, four of five measured figures lay between the limits.
-    pub low: f64,
-    /// Upper limit.
-    pub high: f64,
-}
-
-/// Predicted figures of one candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Prediction {
-    /// CPU seconds.
-    pub cpu_s: PredictedRange,
-    /// Peak bytes.
-    pub peak_bytes: PredictedRange,
-    /// Mean bytes.
-    pub mean_bytes: PredictedRange,
-    /// Bytes at the end.
-    pub end_bytes: PredictedRange,
-}
-
-/// Error of the predictions: four of five measured figures lay within this factor (bench/replay).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reliability {
-    /// For CPU.
-    pub cpu: f64,
-    /// For memory.
-    pub memory: f64,
-}
-
-/// From the first check of the predictions (docs/trace-format.md). The factor for CPU is larger than the
-/// checked error: the allocator also changes the cache misses of the program itself, which a replay does not
-/// show.
-pub const RELIABILITY: Reliability = Reliability { cpu: 1.15, memory: 1.10 };
-
 /// Figures of the recorded program.
 #[must_use]
 pub fn recorded(looks: &[Look]) -> Figures {
@@ -93,8 +55,9 @@ pub fn middle(replays: &[Replay]) -> Option<&Replay> {
     by_cpu.get(by_cpu.len().saturating_sub(1) / 2).copied()
 }
 
-/// The lowest CPU time of some replays, because disturbances only add to it.
-fn least_cpu(replays: &[Replay]) -> f64 {
+/// The lowest CPU time of some replays, because disturbances only add to it; infinite without any.
+#[must_use]
+pub fn least_cpu(replays: &[Replay]) -> f64 {
     replays.iter().map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min)
 }
 
@@ -115,22 +78,4 @@ pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Optio
     let curve = curve(looks, system, candidate)?;
     let cpu_s = recorded(looks).cpu_s + least_cpu(candidate) - least_cpu(system);
     Some(figures(looks, &curve, cpu_s.max(0.0)))
-}
-
-/// The interval around a predicted figure. A figure equal to the recorded one has no error of prediction.
-fn around(value: f64, recorded: f64, factor: f64) -> PredictedRange {
-    let off = if value == recorded { 0.0 } else { value * (factor - 1.0) };
-    PredictedRange { value, low: (value - off).max(0.0), high: value + off }
-}
-
-/// The figures with their intervals.
-#[must_use]
-pub fn with_intervals(figures: &Figures, recorded: &Figures, reliability: Reliability) -> Prediction {
-    let Reliability { cpu, memory } = reliability;
-    Prediction {
-        cpu_s: around(figures.cpu_s, recorded.cpu_s, cpu),
-        peak_bytes: around(figures.peak_bytes, recorded.peak_bytes, memory),
-        mean_bytes: around(figures.mean_bytes, recorded.mean_bytes, memory),
-        end_bytes: around(figures.end_bytes, recorded.end_bytes, memory),
-    }
 }

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use imas_engine::compared::{DefaultComparison, compared};
 use imas_replay::process::busiest;
-use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
+use imas_replay::range::installed_reliability;
+use imas_replay::replayed::replay;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::{Trace, TraceProcess};
-use imas_trace::prediction::{Prediction, RELIABILITY, with_intervals};
 
 use crate::context::Context;
 use crate::message::{self, Hinted};
@@ -31,27 +31,18 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     let process = chosen(args, &trace.header.processes)?;
+    let reliability = installed_reliability(context)?;
     let interruption = Interruption::watch()?;
     let store = context.open_store().inspect_err(message::error).ok();
     let compared = compared(&args.with, DefaultComparison::DefaultSet, context, store.as_ref())?;
     match replay(&mut trace, process, &compared, args.runs, context, &interruption).with_context(named) {
-        Ok(replayed) => shown::show(args, &replayed)?,
+        Ok(replayed) => shown::show(args, &replayed, &reliability)?,
         Err(error) => {
             let Some(interrupted) = error.downcast_ref::<InterruptedBy>() else { return Err(error) };
             return Ok(ExitCode::from(interrupted.exit_status()));
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Each candidate with its prediction, where there is one.
-pub(crate) fn predictions<'a, 'b>(
-    replayed: &'b ReplayedCandidates<'a>,
-) -> Vec<(&'b ReplayedCandidate<'a>, Option<Prediction>)> {
-    let recorded = replayed.recorded();
-    let predicted =
-        |one: &ReplayedCandidate<'_>| Some(with_intervals(&replayed.predicted(one)?, &recorded, RELIABILITY));
-    replayed.candidates.iter().map(|one| (one, predicted(one))).collect()
 }
 
 /// The process that was named, or that with the most calls.

@@ -25,7 +25,7 @@ use imas_suite::{Place, Suite, SuiteProgram};
 use imas_trace::file::Trace;
 use imas_trace::prediction::middle;
 
-use super::write;
+use super::{SEED, write};
 use crate::study_args::ReplayStudyArgs;
 use crate::suite::limit::Limit;
 use crate::suite::once::{Once, RunMode};
@@ -35,8 +35,6 @@ const TRACE_LIMIT: u64 = 1 << 30;
 /// A recorded run may take so many times what the suite expects, and at least so long.
 const TIMEOUT_FACTOR: f64 = 20.0;
 const SHORTEST_TIMEOUT_S: f64 = 60.0;
-/// Seed of the order of the programs: those that time allows are then a sample of all.
-const SEED: u64 = 1;
 
 pub(super) struct Session<'a> {
     pub(super) args: &'a ReplayStudyArgs,
@@ -59,8 +57,10 @@ impl Session<'_> {
     /// were finished stay.
     pub(super) fn all(&self, journal: &mut Journal) -> Result<()> {
         let names: Vec<&str> = self.programs.iter().map(|(program, _)| program.name.as_str()).collect();
+        // In random order: those that time allows are a sample of all.
+        let order = schedule::subjects(&names, 0, SEED);
         let limit = Limit::start(self.args.limit);
-        for (done, at) in schedule::subjects(&names, 0, SEED).into_iter().enumerate() {
+        for (done, at) in order.into_iter().enumerate() {
             let (program, build_id) = &self.programs[at];
             let missing = self.missing(program);
             if missing.len() < 2 {
@@ -202,7 +202,6 @@ struct Facts {
 fn common(program: &SuiteProgram, replayed: &ReplayedCandidates<'_>, facts: Facts) -> PredictionLine {
     let (recorded, counts) = (replayed.recorded(), replayed.process.counts);
     let system = replayed.replays_of(SYSTEM);
-    let least_cpu_s = system.iter().map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min);
     let live = middle(system).map(|replay| replay.looks.iter().map(|look| look.live_bytes).max());
     PredictionLine {
         program: program.name.clone(),
@@ -218,7 +217,7 @@ fn common(program: &SuiteProgram, replayed: &ReplayedCandidates<'_>, facts: Fact
         mean_bytes: recorded.mean_bytes,
         end_bytes: recorded.end_bytes,
         live_peak_bytes: live.flatten().unwrap_or(0),
-        allocator_share: least_cpu_s / recorded.cpu_s,
+        allocator_share: replayed.facts().allocator_share,
         ..PredictionLine::default()
     }
 }

@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use imas_core::bench::{PredictedRatios, promising};
+use imas_core::reliability::ReliabilityTable;
 use imas_core::stats::Interval;
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::measure::RunOutcome;
 use imas_replay::process::{NoProcess, cpu_share, representative};
+use imas_replay::range::{PredictedRange, Prediction, installed_reliability};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidates, replay};
 use imas_report::bench::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
@@ -20,7 +22,7 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{NextStep, Observer, SessionEnd};
 use imas_runs::schedule::{self, Step};
 use imas_trace::file::Trace;
-use imas_trace::prediction::{Figures, PredictedRange, Prediction};
+use imas_trace::prediction::Figures;
 
 use super::session::{CommandSession, SessionOutcome, Warm};
 use crate::bench_args::{BenchArgs, QuickObjective};
@@ -130,8 +132,9 @@ impl CommandSession<'_> {
             cpu_share: cpu_share(&process, &header),
         };
         let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
+        let reliability = installed_reliability(self.context)?;
         let answer = replay(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
-        Ok(ratios_of_all(&answer).map(|predicted| (warm, recorded, predicted)))
+        Ok(ratios_of_all(&answer, &reliability).map(|predicted| (warm, recorded, predicted)))
     }
 
     /// One run under `system` with the recorder, made as a warm-up is.
@@ -191,12 +194,15 @@ fn advised(why: NoProcess) -> String {
 }
 
 /// Each candidate's ratios to `system`, or why there are none at all.
-fn ratios_of_all(answer: &ReplayedCandidates<'_>) -> Result<Vec<PredictedCandidate>, NoPrediction> {
+fn ratios_of_all(
+    answer: &ReplayedCandidates<'_>,
+    reliability: &ReliabilityTable,
+) -> Result<Vec<PredictedCandidate>, NoPrediction> {
     let recorded = answer.recorded();
     if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 {
         return Err(NoPrediction("the recorded run was too short".to_owned()));
     }
-    let all = crate::replay::predictions(answer);
+    let all = answer.predictions(reliability);
     let others = all.into_iter().filter(|(one, _)| !one.candidate.candidate.is_system());
     let predicted: Vec<PredictedCandidate> = others
         .map(|(one, prediction)| PredictedCandidate {
