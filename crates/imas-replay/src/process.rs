@@ -33,14 +33,14 @@ pub enum NoProcess {
     Nothing,
     /// Most of the work was done by other processes.
     #[error(
-        "the process with the most recorded calls ({calls}) used {:.0} % of the CPU time; the rest is in other \
-         processes, or in static ones, which cannot be recorded",
+        "the process with the most recorded calls ({calls}), with its repetitions, used {:.0} % of the CPU time; \
+         the rest is in other processes, or in static ones, which cannot be recorded",
         share * 100.0
     )]
     Minor {
         /// Calls of the process.
         calls: u64,
-        /// Its part of the CPU time of the run, from 0 to 1.
+        /// [`cpu_share`].
         share: f64,
     },
 }
@@ -51,10 +51,14 @@ pub fn busiest(processes: &[TraceProcess]) -> Option<&TraceProcess> {
     processes.iter().max_by_key(|process| process.counts.calls)
 }
 
-/// The part of the run's CPU time that the process used, from 0 to 1.
+/// The part of the run's CPU time that the process and its repetitions used, from 0 to 1. A script that starts a
+/// program several times has several processes of the same work: those with as many calls, to a hundredth.
 #[must_use]
 pub fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
-    process.counts.cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
+    let calls = process.counts.calls;
+    let repeats = |other: &&TraceProcess| other.counts.calls.abs_diff(calls) <= calls / 100;
+    let cpu_ns: u64 = header.processes.iter().filter(repeats).map(|other| other.counts.cpu_ns).sum();
+    cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
 }
 
 /// The process with the most calls.
@@ -117,6 +121,13 @@ mod tests {
         assert_eq!(chosen(&[some, (500, 600_000_000, Stop::None)], 0), Ok(500));
         let minor = Err(NoProcess::Minor { calls: 500, share: 0.4 });
         assert_eq!(chosen(&[some, (500, 400_000_000, Stop::None)], 0), minor);
+    }
+
+    #[test]
+    fn a_program_that_is_started_several_times_is_one_program() {
+        let sixth = |calls| (calls, 160_000_000, Stop::None);
+        assert_eq!(chosen(&[1000, 1001, 999, 1000, 998, 995].map(sixth), 0), Ok(1001));
+        assert!(chosen(&[1000, 800, 600, 400, 200, 100].map(sixth), 0).is_err());
     }
 
     #[test]
