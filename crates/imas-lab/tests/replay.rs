@@ -48,7 +48,8 @@ fn lines(out: &Path) -> Vec<Value> {
 fn a_program_is_predicted_once_and_judged_each_time() {
     let world = World::new();
     let (live, out) = (live(&world), world.work().join("out"));
-    let words = ["study", "replay", "--json", "--replays", "1", "--live", &live, "--out", out.to_str().unwrap()];
+    let words =
+        ["study", "replay", "--json", "--replays", "1", "--live", &live, "--out", out.to_str().unwrap()];
     let (cache, lib) = (world.work().join("cache"), installation(&world, SUITE));
     let study = |more: &[&str]| {
         let mut lab = world.lab(words);
