@@ -8,6 +8,7 @@ use imas_core::reliability::{RecordedFacts, ReliabilityTable};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
+use imas_linux::sampler::Resident;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::{Trace, TraceProcess};
 use imas_trace::prediction::{Figures, least_cpu, predict, recorded};
@@ -37,6 +38,8 @@ pub struct ReplayedCandidates<'a> {
     pub looks: Vec<Look>,
     /// In the order given.
     pub candidates: Vec<ReplayedCandidate<'a>>,
+    /// Memory of the recorded run as it was measured from outside; zero where it was not.
+    pub outside: Resident,
 }
 
 /// Replays the process under each candidate in turn, `runs` times.
@@ -64,14 +67,27 @@ pub fn replay<'a>(
             check()?;
         }
     }
-    Ok(ReplayedCandidates { process, looks: replayer.program.looks, candidates })
+    let outside = Resident::default();
+    Ok(ReplayedCandidates { process, looks: replayer.program.looks, candidates, outside })
 }
 
 impl ReplayedCandidates<'_> {
     /// The figures of the recorded run.
     #[must_use]
     pub fn recorded(&self) -> Figures {
-        recorded(&self.looks)
+        self.with_unseen(recorded(&self.looks))
+    }
+
+    /// With the memory that the looks did not see: that of other processes, and of a process that seldom makes a
+    /// call. It is taken to be the same under every candidate.
+    fn with_unseen(&self, figures: Figures) -> Figures {
+        let seen = recorded(&self.looks);
+        let unseen = |outside: u64, seen: f64| (outside as f64 - seen).max(0.0);
+        Figures {
+            peak_bytes: figures.peak_bytes + unseen(self.outside.peak_bytes, seen.peak_bytes),
+            mean_bytes: figures.mean_bytes + unseen(self.outside.mean_bytes, seen.mean_bytes),
+            ..figures
+        }
     }
 
     /// The replays of the candidate of that name.
@@ -84,7 +100,7 @@ impl ReplayedCandidates<'_> {
     /// What the program would take under a candidate; None without replays of it and of `system`.
     #[must_use]
     pub fn predicted(&self, one: &ReplayedCandidate<'_>) -> Option<Figures> {
-        predict(&self.looks, self.replays_of(SYSTEM), &one.replays)
+        Some(self.with_unseen(predict(&self.looks, self.replays_of(SYSTEM), &one.replays)?))
     }
 
     /// What tells how far the predictions may be off. The allocator's part of the CPU time is 0 without a replay

@@ -12,6 +12,7 @@ use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
+use imas_linux::measure::RunOutcome;
 use imas_replay::process::{cpu_share, representative};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
@@ -131,14 +132,16 @@ impl Session<'_> {
         self.place.prepare(self.suite, program)?;
         let folder = tempfile::Builder::new().prefix("imas-study-").tempdir()?;
         let file = folder.path().join("trace");
-        let header = {
+        let (header, outside) = {
             let limits = RecordingLimits { bytes: TRACE_LIMIT, duration: None };
             let recording = Recording::begin(folder.path(), limits)?;
             let run = match self.record(program, build_id, &recording)? {
                 Ok(run) => run,
                 Err(why) => return Ok(Err(why)),
             };
-            recording.write(&file, run)?
+            let cpu_s = run.user_s + run.system_s;
+            let recorded = RecordedRun { cpu_s, wall_s: run.wall_s, exit: run.exit };
+            (recording.write(&file, recorded)?, run.resident)
         };
         let process = match representative(&header) {
             Ok(process) => process,
@@ -148,7 +151,8 @@ impl Session<'_> {
             Facts { processes: header.processes.len() as u64, cpu_share: cpu_share(&process, &header) };
         let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
         let replays = self.args.replays;
-        let replayed = replay(&mut trace, process, candidates, replays, self.context, self.interruption)?;
+        let mut replayed = replay(&mut trace, process, candidates, replays, self.context, self.interruption)?;
+        replayed.outside = outside;
         let recorded = replayed.recorded();
         if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 || recorded.end_bytes <= 0.0 {
             return Ok(Err("the recorded run was too short".to_owned()));
@@ -162,7 +166,7 @@ impl Session<'_> {
         program: &SuiteProgram,
         build_id: &str,
         recording: &Recording,
-    ) -> Result<std::result::Result<RecordedRun, String>> {
+    ) -> Result<std::result::Result<RunOutcome, String>> {
         let timeout = Duration::from_secs_f64((program.seconds * TIMEOUT_FACTOR).max(SHORTEST_TIMEOUT_S));
         let limits = RunLimits { timeout, still: None, prefault_bytes: 0 };
         let once = Once { context: self.context, place: self.place, program, build_id, limits };
@@ -172,9 +176,7 @@ impl Session<'_> {
             let message = run.record.message.unwrap_or_default();
             return Ok(Err(format!("it failed while it was recorded: {why}: {message}")));
         }
-        let outcome = run.outcome;
-        let cpu_s = outcome.user_s + outcome.system_s;
-        Ok(Ok(RecordedRun { cpu_s, wall_s: outcome.wall_s, exit: outcome.exit }))
+        Ok(Ok(run.outcome))
     }
 
     fn lines(

@@ -133,7 +133,8 @@ impl CommandSession<'_> {
         };
         let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
         let reliability = installed_reliability(self.context)?;
-        let answer = replay(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
+        let mut answer = replay(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
+        answer.outside = run.resident;
         Ok(ratios_of_all(&answer, &reliability).map(|predicted| (warm, recorded, predicted)))
     }
 
