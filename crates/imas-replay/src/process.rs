@@ -101,7 +101,7 @@ fn stopped(stop: Stop) -> Option<NoProcess> {
 mod tests {
     use super::*;
 
-    fn header(processes: &[(u64, u64, Stop)], left_out: u64) -> TraceHeader {
+    fn header(processes: &[(u64, u64, Stop)], left_out: u32) -> TraceHeader {
         let process = |&(calls, cpu_ns, stop): &(u64, u64, Stop)| {
             let mut process = TraceProcess { stop, ..TraceProcess::default() };
             (process.counts.calls, process.counts.cpu_ns) = (calls, cpu_ns);
@@ -111,7 +111,7 @@ mod tests {
         TraceHeader { cpu_s: 1.0, left_out, processes, ..TraceHeader::default() }
     }
 
-    fn chosen(processes: &[(u64, u64, Stop)], left_out: u64) -> Result<u64, NoProcess> {
+    fn chosen(processes: &[(u64, u64, Stop)], left_out: u32) -> Result<u64, NoProcess> {
         representative(&header(processes, left_out)).map(|process| process.counts.calls)
     }
 

@@ -76,9 +76,9 @@ pub struct PredictionLine {
     pub process_share: f64,
     /// CPU seconds of the replayed process as it was recorded.
     pub cpu_s: f64,
-    /// Its highest resident memory as recorded.
+    /// Highest resident memory as recorded: of this process, or of the whole tree where that was more.
     pub peak_bytes: f64,
-    /// Its mean resident memory as recorded.
+    /// Mean resident memory as recorded, likewise.
     pub mean_bytes: f64,
     /// Its resident memory at the end as recorded.
     pub end_bytes: f64,

@@ -157,9 +157,10 @@ impl ReplayJudgement {
              predictions gives way to a wider one."
                 .to_owned(),
             "The reason of a failure is the first that applies: a tenth of the replay's memory is in huge pages; the \
-             live change in CPU time is larger than all of the allocator's own time, so it is in the program's own \
-             cache misses; other processes used a tenth of the CPU time; there are several threads, which take turns \
-             in a replay."
+             live change in CPU time is larger than predicted and than all of the allocator's own time, so it is in \
+             the program's own cache misses; other processes used a tenth of the CPU time; there are several threads, which take turns \
+             in a replay; which pages of a block the program writes is not recorded, and a replay that writes too \
+             many has too many page faults and too much memory."
                 .to_owned(),
         ]
     }

@@ -16,7 +16,8 @@ pub(crate) enum FailureReason {
     OtherProcesses,
     /// Threads of the replay take turns.
     Threads,
-    /// Which pages of a block the program writes is fitted, not recorded.
+    /// Which pages of a block the program writes is fitted, not recorded. It decides about memory, and about the
+    /// time of page faults.
     Touching,
     /// None of these: noise of live runs and replays, and what is not known.
     Other,
@@ -33,13 +34,13 @@ impl FailureReason {
 
     pub(crate) fn of(program: &JudgedProgram, one: &JudgedCandidate, figure: PredictedFigure) -> Self {
         let is_cpu = figure == PredictedFigure::Cpu;
-        let own_time = program.facts.allocator_share;
+        let (live, predicted) = (one.live.point.cpu.abs(), one.predicted.cpu.abs());
         match () {
             () if one.huge_share > HUGE => Self::HugePages,
-            () if is_cpu && one.live.point.cpu.abs() > own_time => Self::Locality,
+            () if is_cpu && live > program.facts.allocator_share.max(predicted) => Self::Locality,
             () if program.process_share < 1.0 - ELSEWHERE => Self::OtherProcesses,
             () if program.threads > 1 => Self::Threads,
-            () if !is_cpu => Self::Touching,
+            () if !is_cpu || predicted > live => Self::Touching,
             () => Self::Other,
         }
     }
@@ -58,6 +59,7 @@ impl FailureReason {
 
 #[cfg(test)]
 mod tests {
+    use imas_core::adaptive::Point;
     use imas_core::reliability::RecordedFacts;
 
     use super::*;
@@ -72,6 +74,10 @@ mod tests {
         assert_eq!(reason(0, PredictedFigure::Cpu), FailureReason::Locality);
         assert_eq!(reason(1, PredictedFigure::Cpu), FailureReason::Other);
         assert_eq!(reason(1, PredictedFigure::Peak), FailureReason::Touching);
+        // Large blocks that the replay writes and the program does not: far more page faults than live.
+        let faults =
+            JudgedCandidate { predicted: Point { cpu: 1.2, memory: 0.0 }, ..program.candidates[0].clone() };
+        assert_eq!(FailureReason::of(&program, &faults, PredictedFigure::Cpu), FailureReason::Touching);
         let huge = JudgedCandidate { huge_share: 0.6, ..program.candidates[0].clone() };
         assert_eq!(FailureReason::of(&program, &huge, PredictedFigure::Cpu), FailureReason::HugePages);
     }
