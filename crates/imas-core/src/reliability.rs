@@ -155,9 +155,9 @@ impl ReliabilityTable {
                 |one: &&ReliabilityEntry| (one.candidate.as_str(), one.class.as_str()) == (candidate, class);
             self.entries.iter().filter(|one| one.figure == figure).find(is_it)
         };
-        let found = keys.into_iter().filter_map(find);
-        let enough = found.clone().find(|one| one.n >= FEWEST);
-        enough.or_else(|| found.last())
+        let found: Vec<&ReliabilityEntry> = keys.into_iter().filter_map(find).collect();
+        let enough = found.iter().find(|one| one.n >= FEWEST);
+        enough.or(found.last()).copied()
     }
 
     /// Factors on a predicted figure between which four of five live figures are expected; the middle is 1. None
