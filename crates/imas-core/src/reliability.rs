@@ -157,7 +157,7 @@ impl ReliabilityTable {
         };
         let found: Vec<&ReliabilityEntry> = keys.into_iter().filter_map(find).collect();
         let enough = found.iter().find(|one| one.n >= FEWEST);
-        enough.or(found.last()).copied()
+        enough.or_else(|| found.last()).copied()
     }
 
     /// Factors on a predicted figure between which four of five live figures are expected; the middle is 1. None
