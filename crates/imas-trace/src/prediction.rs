@@ -114,24 +114,24 @@ mod tests {
         vec![Replay { looks: mib.iter().map(look).collect(), ..Replay::default() }]
     }
 
-    fn predicted(recorded: &[u64], system: &[u64], candidate: &[u64], zeroed_mib: u64) -> Vec<u64> {
+    fn predicted(recorded: &[u64], system: &[u64], candidate: &[u64], zeroed_mib: u64) -> Vec<f64> {
         let curve =
             curve(&looks(recorded), &replay(system, zeroed_mib), &replay(candidate, zeroed_mib)).unwrap();
-        curve.into_iter().map(|bytes| (bytes / MIB as f64).round() as u64).collect()
+        curve.into_iter().map(|bytes| bytes / MIB as f64).collect()
     }
 
     #[test]
     fn the_difference_between_replays_is_added() {
-        assert_eq!(predicted(&[12, 52], &[10, 50], &[15, 40], 0), [17, 42]);
+        assert_eq!(predicted(&[12, 52], &[10, 50], &[15, 40], 0), [17.0, 42.0]);
     }
 
     /// A hash table of 128 MiB that the program fills late: the candidate zeroes it at once, so it has it from the
     /// begin on, and not twice at the end.
     #[test]
     fn memory_that_a_candidate_zeroes_is_not_counted_twice() {
-        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 128), [140, 140]);
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 128), [140.0, 140.0]);
         // More than the program's large zeroed blocks hold is the candidate's own.
-        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 28), [140, 240]);
-        assert_eq!(predicted(&[12, 140], &[10, 10], &[8, 8], 128), [10, 138]);
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 28), [140.0, 240.0]);
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[8, 8], 128), [10.0, 138.0]);
     }
 }
