@@ -193,7 +193,7 @@ mod tests {
     /// Twelve predictions of each kind: those of `a` for small programs are 0.1 too low on average.
     fn table() -> ReliabilityTable {
         let of = |i: u32| {
-            let swing = if i % 2 == 0 { 0.02 } else { -0.02 };
+            let swing = if i.is_multiple_of(2) { 0.02 } else { -0.02 };
             [checked("a", SMALL, 0.1 + swing), checked("a", LARGE, swing), checked("b", LARGE, 5.0 * swing)]
         };
         ReliabilityTable::of(12, (0..12).flat_map(of).chain([checked("b", SMALL, 0.7)]))

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn coverage_is_that_of_programs_that_did_not_make_the_interval() {
         let of = |i: usize| {
-            let off = if i % 10 == 0 { 1.0 } else { 0.001 * (i % 10) as f64 };
+            let off = if i.is_multiple_of(10) { 1.0 } else { 0.001 * (i % 10) as f64 };
             program(&format!("p{i}"), RecordedFacts::default(), &[("a", (0.0, 0.0), (off, off))])
         };
         let programs: Vec<_> = (0..40).map(of).collect();

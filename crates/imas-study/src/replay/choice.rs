@@ -125,9 +125,9 @@ mod tests {
     use imas_core::reliability::RecordedFacts;
 
     use super::*;
-    use crate::replay::made_up::program;
+    use crate::replay::made_up::{MadeUpCandidate, program};
 
-    fn losses(candidates: &[(&str, (f64, f64), (f64, f64))]) -> [ChoiceLoss; 3] {
+    fn losses(candidates: &[MadeUpCandidate<'_>]) -> [ChoiceLoss; 3] {
         let program = program("p", RecordedFacts::default(), candidates);
         ChoiceObjective::ALL.map(|objective| loss(&program, &ReliabilityTable::default(), objective))
     }

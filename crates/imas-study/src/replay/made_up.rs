@@ -8,7 +8,7 @@ use super::judged::{JudgedCandidate, JudgedProgram};
 use super::live::LiveFigures;
 
 /// Name, then predicted and live logarithms of CPU and memory.
-type MadeUpCandidate<'a> = (&'a str, (f64, f64), (f64, f64));
+pub(crate) type MadeUpCandidate<'a> = (&'a str, (f64, f64), (f64, f64));
 
 pub(crate) fn program(name: &str, facts: RecordedFacts, candidates: &[MadeUpCandidate<'_>]) -> JudgedProgram {
     let point = |(cpu, memory): (f64, f64)| Point { cpu, memory };
