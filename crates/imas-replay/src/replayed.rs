@@ -11,7 +11,7 @@ use imas_linux::catalogue::SYSTEM;
 use imas_linux::sampler::Resident;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::{Trace, TraceProcess};
-use imas_trace::prediction::{Figures, least_cpu, predict, recorded};
+use imas_trace::prediction::{Figures, least_cpu, middle, predict, recorded};
 use imas_trace::program::Look;
 use imas_trace::result::Replay;
 
@@ -79,15 +79,27 @@ impl ReplayedCandidates<'_> {
     }
 
     /// With the memory that the looks did not see: that of other processes, and of a process that seldom makes a
-    /// call. It is taken to be the same under every candidate.
+    /// call. It is taken to be the same under every candidate. Where it may be in large blocks that only the
+    /// replay under the candidate has written, it counts once.
     fn with_unseen(&self, figures: Figures) -> Figures {
         let seen = recorded(&self.looks);
-        let unseen = |outside: u64, seen: f64| (outside as f64 - seen).max(0.0);
+        let large = self.large_bytes();
+        let added = |outside: u64, seen: f64, figure: f64| {
+            let unseen = (outside as f64 - seen).max(0.0);
+            unseen - unseen.min(figure - seen).min(large).max(0.0)
+        };
+        let Resident { peak_bytes, mean_bytes, .. } = self.outside;
         Figures {
-            peak_bytes: figures.peak_bytes + unseen(self.outside.peak_bytes, seen.peak_bytes),
-            mean_bytes: figures.mean_bytes + unseen(self.outside.mean_bytes, seen.mean_bytes),
+            peak_bytes: figures.peak_bytes + added(peak_bytes, seen.peak_bytes, figures.peak_bytes),
+            mean_bytes: figures.mean_bytes + added(mean_bytes, seen.mean_bytes, figures.mean_bytes),
             ..figures
         }
+    }
+
+    /// The most bytes in live large blocks at a look.
+    fn large_bytes(&self) -> f64 {
+        let looks = middle(self.replays_of(SYSTEM)).map_or(&[][..], |replay| &replay.looks);
+        looks.iter().map(|look| look.untouched.iter().sum::<u64>()).max().unwrap_or(0) as f64
     }
 
     /// The replays of the candidate of that name.
@@ -145,5 +157,50 @@ impl<'a> ReplayedCandidate<'a> {
             Err(failure) => self.failure = Some(failure),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_linux::catalogue::CatalogueCandidate;
+    use imas_trace::result::ReplayLook;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// MiB as recorded and as predicted: one look at 4 MiB of the program; the replays had 4 MiB under `system` and
+    /// 104 under the candidate.
+    fn mib(large_mib: u64, outside_mib: u64) -> (f64, f64) {
+        let named =
+            |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
+        let both = [named(SYSTEM), named("a")];
+        let compared = both.each_ref().map(|candidate| ComparedCandidate { candidate, obstacle: None });
+        let untouched = [0, 0, large_mib * MIB, 0];
+        let replay = |mib| {
+            let look = ReplayLook { bytes: mib * MIB, untouched, ..ReplayLook::default() };
+            Replay { looks: vec![look], ..Replay::default() }
+        };
+        let replayed =
+            |(candidate, mib)| ReplayedCandidate { candidate, replays: vec![replay(mib)], failure: None };
+        let candidates = compared.iter().zip([4, 104]).map(replayed).collect();
+        let outside_bytes = outside_mib * MIB;
+        let all = ReplayedCandidates {
+            process: TraceProcess::default(),
+            looks: vec![Look { ns: 1, bytes: 4 * MIB, cpu_ns: 1 }],
+            candidates,
+            outside: Resident { peak_bytes: outside_bytes, mean_bytes: outside_bytes, looks: 9 },
+        };
+        let mib = |figures: Figures| figures.peak_bytes / MIB as f64;
+        (mib(all.recorded()), mib(all.predicted(&all.candidates[1]).unwrap()))
+    }
+
+    #[test]
+    fn memory_that_no_look_saw_is_added_once() {
+        assert_eq!(mib(0, 0), (4.0, 104.0));
+        assert_eq!(mib(0, 54), (54.0, 154.0));
+        // The program wrote its large blocks after the last look; the candidate has written them already.
+        assert_eq!(mib(128, 114), (114.0, 114.0));
+        assert_eq!(mib(30, 114), (114.0, 184.0));
     }
 }
