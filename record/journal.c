@@ -7,6 +7,9 @@
 
 #define BUFFER_WORDS (IMAS_RECORD_BUFFER_BYTES / sizeof(uint64_t))
 #define STAMP_WORDS 512
+/* A program that makes few calls is looked at as well: its first stamps are closer together. */
+#define FIRST_STAMP_WORDS 4
+#define FIRST_STAMPS 64
 #define SPINS 100
 #define YIELDS 100
 #define LONGEST_PAUSE_NS 1000000
@@ -128,7 +131,8 @@ static void set_stop(struct journal *to) {
     if (to->buffer == NULL)
         return; /* see put */
     uint64_t *last = to->buffer + BUFFER_WORDS - JOURNAL_SLACK;
-    to->stop = last - to->next > STAMP_WORDS ? to->next + STAMP_WORDS : last;
+    ptrdiff_t gap = to->stamps < FIRST_STAMPS ? FIRST_STAMP_WORDS : STAMP_WORDS;
+    to->stop = last - to->next > gap ? to->next + gap : last;
 }
 
 /* Each buffer begins with the number of the thread: a call follows, and put_thread finds no number. */
@@ -150,6 +154,7 @@ static enum imas_record_stop make_room(struct journal *to) {
     if (sandbox_entered())
         return IMAS_RECORD_SANDBOX;
     put_stamp(to, false);
+    to->stamps++;
     if (raw_file_is_over(&file))
         return IMAS_RECORD_TIME;
     if (to->buffer + BUFFER_WORDS - to->next <= JOURNAL_SLACK) {

@@ -24,6 +24,7 @@ struct journal {
     uint32_t thread; /* number of the thread that wrote last */
     uint32_t lock;
     uint64_t *buffer;
+    uint32_t stamps; /* written so far */
 };
 #define JOURNAL_SLACK 64
 

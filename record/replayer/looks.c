@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "replayer.h"
@@ -18,7 +19,7 @@ static uint64_t kib_of(const char *text, const char *name) {
     return value;
 }
 
-uint64_t look_resident(void) {
+struct look_memory look_memory(void) {
     static char text[4096];
     int fd = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -29,5 +30,14 @@ uint64_t look_resident(void) {
     close(fd);
     text[length] = '\0';
     uint64_t held = kib_of(text, "\nAnonymous:") + kib_of(text, "\nSwap:"), lazy = kib_of(text, "\nLazyFree:");
-    return (held > lazy ? held - lazy : 0) << 10;
+    return (struct look_memory){
+        .resident = (held > lazy ? held - lazy : 0) << 10,
+        .huge = kib_of(text, "\nAnonHugePages:") << 10,
+    };
+}
+
+uint64_t look_faults(void) {
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_minflt;
 }

@@ -21,9 +21,9 @@ struct program {
     uint64_t word[];
 };
 struct result {
-    uint64_t magic, is_whole, cpu_ns, refused, looks, unused[3];
+    uint64_t magic, is_whole, cpu_ns, refused, looks, faults, unused[2];
     struct result_look {
-        uint64_t resident, live, untouched[REPLAYER_CLASSES], unused[2];
+        uint64_t resident, live, untouched[REPLAYER_CLASSES], huge, unused;
     } look[];
 };
 enum word { MADE = 1, ZEROED, FREED, RESIZED, LARGE, ALIGNMENT, THREAD, THREAD_END, TIME, LOOK, END };
@@ -127,7 +127,9 @@ static void look(uint64_t index) {
     if (index >= program->looks)
         fail("the program is damaged");
     struct result_look *to = &result->look[index];
-    to->resident = look_resident();
+    struct look_memory memory = look_memory();
+    to->resident = memory.resident;
+    to->huge = memory.huge;
     to->live = live;
     memcpy(to->untouched, live_of_class, sizeof live_of_class);
     looking_ns += clock_cpu_ns() - begun;
@@ -266,9 +268,10 @@ int main(int count, char **arguments) {
     open_result(arguments[2]);
     make_table();
     turn_begin((uint32_t)program->threads);
-    uint64_t begun = clock_cpu_ns();
+    uint64_t begun = clock_cpu_ns(), faults = look_faults();
     play(1);
     result->cpu_ns = clock_cpu_ns() - begun - looking_ns;
+    result->faults = look_faults() - faults;
     result->is_whole = 1;
     return 0;
 }

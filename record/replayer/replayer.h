@@ -36,8 +36,13 @@ extern uint32_t touch_shares[REPLAYER_CLASSES];
 
 /* ---- looks.c: resident memory */
 
-/* Anonymous + Swap - LazyFree of smaps_rollup, the same figure as in `imas bench`. */
-uint64_t look_resident(void);
+struct look_memory {
+    uint64_t resident; /* Anonymous + Swap - LazyFree of smaps_rollup, the same figure as in `imas bench` */
+    uint64_t huge;     /* of it in huge pages */
+};
+struct look_memory look_memory(void);
+/* Page faults of this process so far, without those that read a file from the disk. */
+uint64_t look_faults(void);
 
 /* ---- turn.c: one thread at a time */
 

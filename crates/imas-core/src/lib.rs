@@ -39,6 +39,7 @@ pub mod profile;
 pub mod quarantine;
 pub mod reason;
 pub mod record;
+pub mod reliability;
 pub mod sample;
 pub mod simulate;
 pub mod split;

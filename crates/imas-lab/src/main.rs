@@ -8,6 +8,7 @@ mod cli;
 mod fleet;
 mod hint;
 mod mobile;
+mod replay;
 mod services;
 mod simulate;
 mod study;

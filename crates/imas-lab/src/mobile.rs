@@ -24,7 +24,7 @@ use imas_runs::journal::Journal;
 use imas_study::{MOBILE, MobileSample, StudyError, mobile_samples};
 
 use crate::hint::hinted;
-use crate::study_args::MobileArgs;
+use crate::study_args::StudyArgs;
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use imas_report::message::Hinted;
@@ -41,13 +41,13 @@ const SEED: u64 = 1;
 const FILE: &str = "mobile.jsonl";
 
 /// Makes what is missing; the file of all samples.
-pub(crate) fn run(args: &MobileArgs, out: &Path, context: &Context) -> Result<PathBuf> {
+pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<PathBuf> {
     let candidates = candidates(args, context)?;
     // What cannot be run must be known before the first hour has passed.
     let parts = parts::available(args, context)?;
     // A preloaded path is looked up from the working directory of the program: it has to be absolute.
-    let out = std::path::absolute(out)?;
-    let (mut journal, samples) = journal(&out, args.resume)?;
+    let out = std::path::absolute(&args.out)?;
+    let (mut journal, samples) = journal(&out, args.run.resume)?;
     journal.append(&header(&candidates)).with_context(|| journal.path().display().to_string())?;
     let path = journal.path().to_owned();
     let interruption = Interruption::watch()?;
@@ -84,8 +84,8 @@ fn header(candidates: &[&CatalogueCandidate]) -> DataHeader {
 }
 
 /// `system` and what was asked for, without those that cannot be used here.
-fn candidates<'a>(args: &MobileArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
-    let usable = usable(&args.with, DefaultComparison::These(&CANDIDATES), context)?;
+fn candidates<'a>(args: &StudyArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
+    let usable = usable(&args.run.with, DefaultComparison::These(&CANDIDATES), context)?;
     if usable.len() < 2 {
         return Err(Hinted::error(
             "there is nothing to compare with system",

@@ -35,12 +35,7 @@ pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
         }
         _ => (),
     }
-    if args.name != StudyName::Mobile && !args.mobile.is_untouched() {
-        return Err(Hinted::error(
-            "--iterations, --rounds, --with, --parts, --resume and --install are for 'study mobile'",
-            "leave them out",
-        ));
-    }
+    refuse_strange_flags(args)?;
     let bar = ProgressBar::no_length();
     let shown = bar.clone();
     let progress = Progress::new(move |done, of| {
@@ -59,6 +54,29 @@ pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A flag of another study would do nothing.
+fn refuse_strange_flags(args: &StudyArgs) -> Result<()> {
+    let makes_runs = [StudyName::Mobile, StudyName::Replay].contains(&args.name);
+    let strange = [
+        (
+            args.name != StudyName::Mobile && !args.mobile.is_untouched(),
+            "--iterations and --parts are for 'study mobile'",
+        ),
+        (
+            !makes_runs && !args.run.is_untouched(),
+            "--rounds, --with, --resume and --install are for 'study mobile' and 'study replay'",
+        ),
+        (
+            args.name != StudyName::Replay && !args.replay.is_untouched(),
+            "--live, --only, --set, --limit, --replays, --note and --reliability are for 'study replay'",
+        ),
+    ];
+    match strange.into_iter().find(|(is_given, _)| *is_given) {
+        Some((_, what)) => Err(Hinted::error(what, "leave them out")),
+        None => Ok(()),
+    }
+}
+
 /// Those that only read figures made before need no allocators.
 fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study> {
     let study = match args.name {
@@ -75,16 +93,17 @@ fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study>
             selector(&SelectorOptions { splits: args.seeds.unwrap_or(default.splits), progress, ..default })
         }
         StudyName::Mobile if args.data.is_empty() => {
-            let context = Context::new(places)?;
-            mobile(&MobileOptions { data: vec![crate::mobile::run(&args.mobile, &args.out, &context)?] })
+            mobile(&MobileOptions { data: vec![crate::mobile::run(args, &Context::new(places)?)?] })
         }
+        StudyName::Replay => return crate::replay::study(args, places),
         StudyName::Mobile => mobile(&MobileOptions { data: args.data.clone() }),
     };
     study.map_err(hinted)
 }
 
 /// Tables that are the answer rather than the evidence.
-const TOTALS: [&str; 5] = ["aims", "aims-everyday", "totals", "totals-everyday", "leads"];
+const TOTALS: [&str; 8] =
+    ["aims", "aims-everyday", "totals", "totals-everyday", "leads", "choices", "agreement", "reasons"];
 
 fn page(study: &Study) -> String {
     // The remarks are sentences: they are in the page and in the CSV, a terminal has no room for them.
@@ -92,8 +111,10 @@ fn page(study: &Study) -> String {
         .findings
         .iter()
         .map(|f| vec![f.claim.clone(), f.printed.clone(), f.ours.clone(), f.verdict.to_string()]);
-    let findings = table::plain(&["finding", "printed", "ours", "verdict"], rows);
-    let mut text = format!("{}\n{}\n\n{findings}", study.title, study.paper);
+    let mut text = format!("{}\n{}\n\n", study.title, study.paper);
+    if !study.findings.is_empty() {
+        text.push_str(&table::plain(&["finding", "printed", "ours", "verdict"], rows));
+    }
     for shown in study.tables.iter().filter(|t| TOTALS.contains(&t.id.as_str())) {
         let columns: Vec<&str> = shown.columns.iter().map(String::as_str).collect();
         // The note beside a figure is for the page, as the remarks are.

@@ -20,6 +20,8 @@ pub(crate) enum StudyName {
     /// Allocators for a phone: size, benchmarks, and memory of the machine under a browser, a gallery and a
     /// video
     Mobile,
+    /// Predictions of recorded and replayed runs beside live runs (--live)
+    Replay,
 }
 
 /// A part of the mobile study.
@@ -34,34 +36,84 @@ pub(crate) enum MobilePartName {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "For 'study mobile' and 'study replay'")]
+pub(crate) struct StudyRunArgs {
+    /// mobile: rounds of sizes and benchmarks; 6 and more give intervals [default: 10]; replay: live rounds of
+    /// the programs, made after the predictions [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: Option<u32>,
+    /// Candidates beside system, separated by commas [default: mobile: tlsf, musl's two, tcmalloc, nedmalloc,
+    /// dlmalloc, jemalloc; replay: those of --live]
+    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Go on with DIR/mobile.jsonl or DIR/replay.jsonl
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Install missing packages without asking (Debian packages as root or by sudo)
+    #[arg(long)]
+    pub(crate) install: bool,
+}
+
+impl StudyRunArgs {
+    /// Nothing was asked for.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.rounds.is_none() && self.with.is_empty() && !self.resume && !self.install
+    }
+}
+
+#[derive(Debug, Args)]
 #[command(next_help_heading = "For 'study mobile'")]
 pub(crate) struct MobileArgs {
     /// Iterations of the use case; each takes about ten seconds a candidate
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) iterations: u32,
-    /// Rounds of sizes and benchmarks; 6 and more give intervals
-    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) rounds: u32,
-    /// Candidates beside system, separated by commas [default: tlsf, musl's two, tcmalloc, nedmalloc,
-    /// dlmalloc, jemalloc]
-    #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
-    pub(crate) with: Vec<String>,
     /// Parts to make, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) parts: Vec<MobilePartName>,
-    /// Go on with the samples in DIR/mobile.jsonl
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// Install missing Debian packages (chromium, curl, graphicsmagick, ffmpeg) without asking
-    #[arg(long)]
-    pub(crate) install: bool,
 }
 
 impl MobileArgs {
     /// Nothing was asked for that is for the mobile study alone.
     pub(crate) fn is_untouched(&self) -> bool {
-        let counts = (self.iterations, self.rounds) == (50, 10);
-        counts && self.with.is_empty() && self.parts.is_empty() && !self.resume && !self.install
+        self.iterations == 50 && self.parts.is_empty()
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "For 'study replay'")]
+pub(crate) struct ReplayStudyArgs {
+    /// Raw runs that the predictions are judged by, of 'imas-lab suite run'
+    #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) live: Vec<PathBuf>,
+    /// Programs of the suite, separated by commas [default: those of --live]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// A part of the suite, in place of the programs of --live
+    #[arg(long, value_enum, value_name = "SET", conflicts_with = "only")]
+    pub(crate) set: Option<SuiteSet>,
+    /// Begin no program after this time, such as 55m or 1h30m; --resume goes on
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) limit: Option<Duration>,
+    /// Replays of each candidate
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) replays: u32,
+    /// A sentence on the conditions, for the header of the predictions
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Write how far predictions were off, by candidate and class, as TOML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) reliability: Option<PathBuf>,
+    /// Folder for inputs, tools and work of the suite [default: $XDG_CACHE_HOME/imas/suite]
+    #[arg(long, env = "IMAS_SUITE_CACHE", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
+    pub(crate) cache: Option<PathBuf>,
+}
+
+impl ReplayStudyArgs {
+    /// Nothing was asked for that is for the replay study alone. The folder may come from the environment.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let files = self.live.is_empty() && self.reliability.is_none();
+        let programs = self.only.is_empty() && self.set.is_none();
+        files && programs && self.limit.is_none() && self.replays == 3 && self.note.is_none()
     }
 }
 
@@ -74,7 +126,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, default_value = "study", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
     /// selector: files of raw runs, of 'imas-lab suite run' or 'imas bench --export-runs'; mobile: files of
-    /// samples, to show them again
+    /// samples, to show them again; replay: files of predictions, to judge them again
     #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
     /// Runs with different seeds; selector: random splits of each program's rounds [default: freelist 200,
@@ -84,7 +136,11 @@ pub(crate) struct StudyArgs {
     #[command(flatten)]
     pub(crate) json: JsonArgs,
     #[command(flatten)]
+    pub(crate) run: StudyRunArgs,
+    #[command(flatten)]
     pub(crate) mobile: MobileArgs,
+    #[command(flatten)]
+    pub(crate) replay: ReplayStudyArgs,
 }
 
 #[derive(Debug, Args)]

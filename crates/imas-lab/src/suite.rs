@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas-lab suite`: real programs with real input, measured under every candidate.
 
-mod fit;
-mod install;
-mod left_over;
-mod limit;
+pub(crate) mod fit;
+pub(crate) mod install;
+pub(crate) mod left_over;
+pub(crate) mod limit;
 mod listing;
-mod once;
+pub(crate) mod once;
 mod pack;
 mod progress;
-mod session;
+pub(crate) mod session;
 mod show;
 mod watcher;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -26,7 +26,7 @@ use imas_engine::folders::xdg;
 use imas_report::message::Hinted;
 
 /// The file of raw runs in its folder.
-const FILE: &str = "runs.jsonl";
+pub(crate) const FILE: &str = "runs.jsonl";
 
 pub(crate) fn run(action: &SuiteAction, places: &Places) -> Result<ExitCode> {
     match action {
@@ -43,7 +43,7 @@ fn folder(context: &Context) -> PathBuf {
     context.lib_dir.join("workloads")
 }
 
-fn read(context: &Context) -> Result<Suite> {
+pub(crate) fn read(context: &Context) -> Result<Suite> {
     let path = folder(context).join("suite.toml");
     if !path.is_file() {
         return Err(Hinted::error(
@@ -54,9 +54,9 @@ fn read(context: &Context) -> Result<Suite> {
     Suite::read(&path).map_err(hinted)
 }
 
-fn place(places: &SuitePlaces, context: &Context) -> Result<Place> {
+pub(crate) fn place(cache: Option<&Path>, context: &Context) -> Result<Place> {
     let folder_of = || xdg("XDG_CACHE_HOME", ".cache").map(|cache| cache.join("imas/suite"));
-    let root = places.cache.clone().or_else(folder_of).ok_or_else(|| {
+    let root = cache.map(Path::to_owned).or_else(folder_of).ok_or_else(|| {
         Hinted::error("no home directory for the suite's inputs", "name a folder with --cache DIR")
     })?;
     Place::new(&std::path::absolute(root)?, &folder(context)).map_err(hinted)
@@ -69,7 +69,7 @@ fn out(places: &SuitePlaces) -> Result<PathBuf> {
     })
 }
 
-fn set(set: SuiteSet) -> Set {
+pub(crate) fn set(set: SuiteSet) -> Set {
     match set {
         SuiteSet::Quick => Set::Quick,
         SuiteSet::Data => Set::Data,
@@ -78,7 +78,7 @@ fn set(set: SuiteSet) -> Set {
     }
 }
 
-fn hinted(error: SuiteError) -> anyhow::Error {
+pub(crate) fn hinted(error: SuiteError) -> anyhow::Error {
     let hint = error.hint();
     Hinted::error(error.to_string(), hint)
 }

@@ -8,26 +8,13 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use support::{
-    World, assert_hinted, describe, keys, lib_dir, list, output, stderr, stdout, text, wait_until,
+    World, assert_hinted, describe, installation, keys, list, output, stderr, stdout, text, wait_until,
 };
-
-/// An installation like the built one, with a suite of the test's own.
-fn installation(world: &World, suite: &str) -> PathBuf {
-    let folder = world.work().join("lib");
-    std::fs::create_dir_all(folder.join("workloads/input")).unwrap();
-    for entry in std::fs::read_dir(lib_dir()).unwrap().flatten() {
-        if entry.file_name() != "workloads" {
-            std::os::unix::fs::symlink(entry.path(), folder.join(entry.file_name())).unwrap();
-        }
-    }
-    std::fs::write(folder.join("workloads/suite.toml"), suite).unwrap();
-    folder
-}
 
 /// `imas-lab suite ACTION` with folders in this world.
 fn suite(world: &World, action: &str, more: &[&str]) -> Command {

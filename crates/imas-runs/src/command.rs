@@ -36,6 +36,25 @@ pub struct Recorder {
     pub control: PathBuf,
 }
 
+impl Recorder {
+    /// The environment of a program that is recorded: the recorder takes the hook's place, and its control
+    /// file that of the page.
+    ///
+    /// # Errors
+    /// When a path cannot be preloaded.
+    pub fn variables(
+        &self,
+        candidate: &CatalogueCandidate,
+        inherited: &Variables,
+        libraries: &Libraries,
+    ) -> Result<Variables> {
+        let libraries = Libraries { hook: self.library.clone(), ..libraries.clone() };
+        let page = Some(self.control.as_path());
+        let injection = Injection { candidate, mode: Mode::Trial, reach: Reach::Tree, page };
+        Ok(injection.variables(inherited, &libraries)?)
+    }
+}
+
 /// Runs one command under candidates.
 #[derive(Debug)]
 pub struct CommandExecutor<'a> {
@@ -95,7 +114,8 @@ impl<'a> CommandExecutor<'a> {
     fn counted(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<Execution> {
         let folder = Folder::new()?;
         let first = folder.first_page(self.command, candidate, self.build_id)?;
-        let outcome = self.once(candidate, Mode::Trial, Some(&first), self.libraries, limits)?;
+        let variables = self.variables(candidate, Mode::Trial, Some(&first))?;
+        let outcome = self.once(&variables, limits)?;
         let mut notes = Vec::new();
         let counted = folder.counted().inspect_err(|error| {
             notes.push(format!("{}: its counted run gave no figures: {error:#}", candidate.name));
@@ -109,21 +129,21 @@ impl<'a> CommandExecutor<'a> {
         Execution { record, outcome, counted, notes: vec![] }
     }
 
-    fn once(
+    fn variables(
         &self,
         candidate: &CatalogueCandidate,
         mode: Mode,
         page: Option<&Path>,
-        libraries: &Libraries,
-        limits: &RunLimits,
-    ) -> Result<RunOutcome> {
+    ) -> Result<Variables> {
         let reach = if mode == Mode::Trial { Reach::Tree } else { Reach::Children };
-        let inherited: Variables = std::env::vars_os().collect();
-        let variables = Injection { candidate, mode, reach, page }.variables(&inherited, libraries)?;
+        Ok(Injection { candidate, mode, reach, page }.variables(&inherited(), self.libraries)?)
+    }
+
+    fn once(&self, variables: &Variables, limits: &RunLimits) -> Result<RunOutcome> {
         let run = RunRequest {
             file: &self.command.file,
             argv: &self.command.argv,
-            variables: &variables,
+            variables,
             input: self.input.as_deref(),
             folder: None,
             show_output: self.show_output,
@@ -136,18 +156,7 @@ impl<'a> CommandExecutor<'a> {
     }
 
     fn plain(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<RunOutcome> {
-        self.once(candidate, Mode::Production, None, self.libraries, limits)
-    }
-
-    fn recorded(
-        &self,
-        recorder: &Recorder,
-        candidate: &CatalogueCandidate,
-        limits: &RunLimits,
-    ) -> Result<RunOutcome> {
-        // The recorder takes the hook's place, and its control file that of the page.
-        let libraries = Libraries { hook: recorder.library.clone(), ..self.libraries.clone() };
-        self.once(candidate, Mode::Trial, Some(&recorder.control), &libraries, limits)
+        self.once(&self.variables(candidate, Mode::Production, None)?, limits)
     }
 
     /// Every warm-up may use all CPUs: of one that is kept on one CPU already nothing can be learnt.
@@ -155,12 +164,18 @@ impl<'a> CommandExecutor<'a> {
         let kept = if self.one_cpu == OneCpuRule::Auto { self.cpu.take() } else { self.cpu.get() };
         let outcome = match &self.recorder {
             None => self.plain(candidate, limits)?,
-            Some(recorder) => self.recorded(recorder, candidate, limits)?,
+            Some(recorder) => {
+                self.once(&recorder.variables(candidate, &inherited(), self.libraries)?, limits)?
+            }
         };
         let is_kept = self.one_cpu == OneCpuRule::Auto && outcome.is_serial();
         self.cpu.set(if is_kept { steady_cpu() } else { kept });
         Ok(self.execution(outcome, None))
     }
+}
+
+fn inherited() -> Variables {
+    std::env::vars_os().collect()
 }
 
 impl Executor for CommandExecutor<'_> {

@@ -73,6 +73,16 @@ pub enum StudyError {
         /// Number of lines that are not samples.
         lines: usize,
     },
+    /// No program has both predictions and live runs.
+    #[error(
+        "no program has both predictions and live runs with enough rounds ({lines} predictions, {runs} runs)"
+    )]
+    NoPredictions {
+        /// Number of predictions.
+        lines: usize,
+        /// Number of live runs.
+        runs: usize,
+    },
     /// A table could not be turned into CSV.
     #[error("cannot write a table")]
     Csv(#[from] csv::Error),
@@ -104,6 +114,10 @@ impl StudyError {
             }
             Self::NoSamples { .. } => Some(
                 "give the mobile.jsonl of an 'imas-lab study mobile'; without --data it makes runs of its own",
+            ),
+            Self::NoPredictions { .. } => Some(
+                "give --data a replay.jsonl of an earlier 'imas-lab study replay', or none to make one, and --live raw runs of the same \
+                 programs",
             ),
             _ => None,
         }

@@ -7,7 +7,8 @@
 //! returns a [`Study`]: every printed finding beside our figure and a verdict, the tables, and the charts. A
 //! third study, [`selector()`] (Ülgen and Avci, 2015), judges IMAS itself on stored raw runs. A fourth,
 //! [`mobile()`] (allocators for a phone), judges samples of the catalogue's allocators, which `imas-lab study
-//! mobile` measured. [`Study::write`] makes the page, the SVG and the CSV files.
+//! mobile` measured. A fifth, [`ReplayJudgement`], compares predictions of replays with live runs.
+//! [`Study::write`] makes the page, the SVG and the CSV files.
 //!
 //! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.
 
@@ -20,6 +21,7 @@ mod mobile;
 mod page;
 mod program;
 mod progress;
+mod replay;
 mod selector;
 mod study;
 mod verdict;
@@ -32,6 +34,7 @@ pub use freelist::{FreelistOptions, freelist};
 pub use imas_report::table::Table;
 pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mobile, mobile_samples};
 pub use progress::Progress;
+pub use replay::{PredictionLine, Predictions, REPLAY, ReplayHeader, ReplayJudgement};
 pub use selector::{SelectorOptions, selector};
 pub use study::{Study, StudyFigure};
 pub use verdict::{Finding, Reproduction};

@@ -28,6 +28,9 @@ pub(crate) fn render(study: &Study) -> String {
 }
 
 fn findings(study: &Study) -> Vec<Block> {
+    if study.findings.is_empty() {
+        return vec![];
+    }
     let heads = ["What the paper says", "Printed", "Ours", "Verdict", "Why"];
     let mut table = Table::new("findings", "", &heads);
     for finding in &study.findings {

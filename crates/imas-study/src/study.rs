@@ -10,7 +10,7 @@ use crate::verdict::Finding;
 /// A published experiment, reproduced. The serialised form has the data of the drawings but not the drawings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
-    /// "freelist", "fit" or "selector"; the stem of every file that is written.
+    /// "freelist", "fit", "selector", "mobile" or "replay"; the stem of every file that is written.
     pub id: String,
     /// Heading of the page.
     pub title: String,
@@ -26,7 +26,7 @@ pub struct Study {
     pub method: Vec<String>,
     /// What the verdicts mean.
     pub rule: String,
-    /// Every printed finding beside our figure.
+    /// Every printed finding beside our figure; none where nothing is reproduced.
     pub findings: Vec<Finding>,
     /// The tables.
     pub tables: Vec<Table>,

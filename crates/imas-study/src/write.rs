@@ -8,7 +8,7 @@ use imas_report::table::Table;
 use std::path::{Path, PathBuf};
 
 impl Study {
-    /// Writes `ID.html`, a CSV file for the findings, for each table and for each figure, and an SVG file for
+    /// Writes `ID.html`, a CSV file for the findings (where there are any), for each table and for each figure, and an SVG file for
     /// each chart into `folder`. Creates the folder if it is missing. Returns the paths, the page first.
     /// Replaces the files of an earlier study with the same id.
     pub fn write(&self, folder: &Path) -> StudyResult<Vec<PathBuf>> {
@@ -21,7 +21,9 @@ impl Study {
                 .map_err(|source| StudyError::Write { path, source })
         };
         let mut written = vec![put(".html".to_owned(), page::render(self).as_bytes())?];
-        written.push(put("-findings.csv".to_owned(), &self.findings_table().csv()?)?);
+        if !self.findings.is_empty() {
+            written.push(put("-findings.csv".to_owned(), &self.findings_table().csv()?)?);
+        }
         for table in self.tables.iter().chain(self.figures.iter().map(|f| &f.data)) {
             written.push(put(format!("-{}.csv", table.id), &table.csv()?)?);
         }

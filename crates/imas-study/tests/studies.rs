@@ -5,9 +5,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use imas_core::reliability::ReliabilityTable;
 use imas_study::{
-    FitOptions, FreelistOptions, Progress, Reproduction, SelectorOptions, Study, StudyError, fit, freelist,
-    selector,
+    FitOptions, FreelistOptions, Progress, ReplayJudgement, Reproduction, SelectorOptions, Study, StudyError,
+    fit, freelist, selector,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -149,4 +150,33 @@ fn runs_without_figures_are_refused() {
     }
     let error = selector(&SelectorOptions::new(vec!["does/not/exist".into()])).unwrap_err();
     assert!(error.to_string().contains("does/not/exist") && error.hint().is_some());
+}
+
+/// A file of `results/`.
+fn result(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results").join(name)
+}
+
+/// The committed predictions and live runs: both are read, most programs have both, and the table of reliability
+/// that is installed is the one that they give.
+#[test]
+fn the_committed_predictions_are_judged() {
+    let judgement = ReplayJudgement::read(&[result("replay.jsonl.gz")], &[result("suite.jsonl.gz")]).unwrap();
+    let study = judgement.study();
+    let choices = study.tables.iter().find(|table| table.id == "choices").unwrap();
+    let programs: u32 = choices.rows[0][1].parse().unwrap();
+    assert!(programs >= 60, "{programs}");
+    assert_eq!(choices.rows.len(), 3);
+    assert!(study.result.contains("CPU time") && study.result.contains("memory"), "{}", study.result);
+    assert_eq!(written(&study).len(), 1 + study.tables.len() + 2 * study.figures.len());
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/reliability.toml");
+    let installed: ReliabilityTable = toml::from_str(&std::fs::read_to_string(installed).unwrap()).unwrap();
+    assert_eq!(installed, judgement.reliability());
+}
+
+#[test]
+fn predictions_without_live_runs_are_refused() {
+    let error = ReplayJudgement::read(&[result("replay.jsonl.gz")], &[result("services.jsonl")]).unwrap_err();
+    assert!(matches!(error, StudyError::NoPredictions { .. }), "{error}");
+    assert!(error.hint().unwrap().contains("--live"));
 }

@@ -42,7 +42,7 @@ pub struct TraceHeader {
 }
 
 /// One process. After an exec the process counts as a new one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceProcess {
     /// Its number.
     pub number: u32,

@@ -5,7 +5,8 @@
 use serde::Serialize;
 
 use crate::program::Look;
-use crate::result::Replay;
+use crate::result::{Replay, ReplayLook};
+use crate::touching::ZEROED;
 
 /// Figures of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -19,44 +20,6 @@ pub struct Figures {
     /// Resident memory at the end, bytes.
     pub end_bytes: f64,
 }
-
-/// A figure with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PredictedRange {
-    /// The figure.
-    pub value: f64,
-    /// Lower limit. In the check of the predictions, four of five measured figures lay between the limits.
-    pub low: f64,
-    /// Upper limit.
-    pub high: f64,
-}
-
-/// Predicted figures of one candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Prediction {
-    /// CPU seconds.
-    pub cpu_s: PredictedRange,
-    /// Peak bytes.
-    pub peak_bytes: PredictedRange,
-    /// Mean bytes.
-    pub mean_bytes: PredictedRange,
-    /// Bytes at the end.
-    pub end_bytes: PredictedRange,
-}
-
-/// Error of the predictions: four of five measured figures lay within this factor (bench/replay).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reliability {
-    /// For CPU.
-    pub cpu: f64,
-    /// For memory.
-    pub memory: f64,
-}
-
-/// From the first check of the predictions (docs/trace-format.md). The factor for CPU is larger than the
-/// checked error: the allocator also changes the cache misses of the program itself, which a replay does not
-/// show.
-pub const RELIABILITY: Reliability = Reliability { cpu: 1.15, memory: 1.10 };
 
 /// Figures of the recorded program.
 #[must_use]
@@ -93,8 +56,9 @@ pub fn middle(replays: &[Replay]) -> Option<&Replay> {
     by_cpu.get(by_cpu.len().saturating_sub(1) / 2).copied()
 }
 
-/// The lowest CPU time of some replays, because disturbances only add to it.
-fn least_cpu(replays: &[Replay]) -> f64 {
+/// The lowest CPU time of some replays, because disturbances only add to it; infinite without any.
+#[must_use]
+pub fn least_cpu(replays: &[Replay]) -> f64 {
     replays.iter().map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min)
 }
 
@@ -102,11 +66,23 @@ fn least_cpu(replays: &[Replay]) -> f64 {
 #[must_use]
 pub fn curve(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<Vec<f64>> {
     let (base, other) = (middle(system)?, middle(candidate)?);
-    let at = |((look, base), other): ((&Look, _), _)| {
-        let (base, other): (&crate::result::ReplayLook, &crate::result::ReplayLook) = (base, other);
-        (look.bytes as f64 + other.bytes as f64 - base.bytes as f64).max(0.0)
+    let all = || looks.iter().zip(&base.looks).zip(&other.looks);
+    let surplus = |look: &Look, base: &ReplayLook| look.bytes as f64 - base.bytes as f64;
+    // At least so much of the recorded memory is not malloc's.
+    let outside = all().map(|((look, base), _)| surplus(look, base)).fold(f64::INFINITY, f64::min).max(0.0);
+    let at = |((look, base), other): ((&Look, &ReplayLook), &ReplayLook)| {
+        let unwritten = surplus(look, base) - outside;
+        let more = other.bytes as f64 - base.bytes as f64;
+        (look.bytes as f64 + more - zeroed(unwritten, more, base)).max(0.0)
     };
-    Some(looks.iter().zip(&base.looks).zip(&other.looks).map(at).collect())
+    Some(all().map(at).collect())
+}
+
+/// Bytes that count twice: the program wrote them to large calloc'ed blocks, the replay did not, but the candidate
+/// did to zero them. `unwritten` are the bytes that the program has more than the replay under `system`, `more`
+/// those that the replay under the candidate has more.
+fn zeroed(unwritten: f64, more: f64, base: &ReplayLook) -> f64 {
+    unwritten.min(more).min(base.untouched[ZEROED] as f64).max(0.0)
 }
 
 /// The predicted figures under a candidate. None without a replay under both.
@@ -117,20 +93,45 @@ pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Optio
     Some(figures(looks, &curve, cpu_s.max(0.0)))
 }
 
-/// The interval around a predicted figure. A figure equal to the recorded one has no error of prediction.
-fn around(value: f64, recorded: f64, factor: f64) -> PredictedRange {
-    let off = if value == recorded { 0.0 } else { value * (factor - 1.0) };
-    PredictedRange { value, low: (value - off).max(0.0), high: value + off }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The figures with their intervals.
-#[must_use]
-pub fn with_intervals(figures: &Figures, recorded: &Figures, reliability: Reliability) -> Prediction {
-    let Reliability { cpu, memory } = reliability;
-    Prediction {
-        cpu_s: around(figures.cpu_s, recorded.cpu_s, cpu),
-        peak_bytes: around(figures.peak_bytes, recorded.peak_bytes, memory),
-        mean_bytes: around(figures.mean_bytes, recorded.mean_bytes, memory),
-        end_bytes: around(figures.end_bytes, recorded.end_bytes, memory),
+    const MIB: u64 = 1 << 20;
+
+    fn looks(mib: &[u64]) -> Vec<Look> {
+        let look = |(at, mib): (usize, &u64)| Look { ns: at as u64, bytes: mib * MIB, cpu_ns: 0 };
+        mib.iter().enumerate().map(look).collect()
+    }
+
+    /// A replay whose blocks of the last class hold so many MiB.
+    fn replay(mib: &[u64], zeroed_mib: u64) -> Vec<Replay> {
+        let look = |mib: &u64| ReplayLook {
+            bytes: mib * MIB,
+            untouched: [0, 0, 0, zeroed_mib * MIB],
+            ..ReplayLook::default()
+        };
+        vec![Replay { looks: mib.iter().map(look).collect(), ..Replay::default() }]
+    }
+
+    fn predicted(recorded: &[u64], system: &[u64], candidate: &[u64], zeroed_mib: u64) -> Vec<f64> {
+        let curve =
+            curve(&looks(recorded), &replay(system, zeroed_mib), &replay(candidate, zeroed_mib)).unwrap();
+        curve.into_iter().map(|bytes| bytes / MIB as f64).collect()
+    }
+
+    #[test]
+    fn the_difference_between_replays_is_added() {
+        assert_eq!(predicted(&[12, 52], &[10, 50], &[15, 40], 0), [17.0, 42.0]);
+    }
+
+    /// A hash table of 128 MiB that the program fills late: the candidate zeroes it at once, so it has it from the
+    /// begin on, and not twice at the end.
+    #[test]
+    fn memory_that_a_candidate_zeroes_is_not_counted_twice() {
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 128), [140.0, 140.0]);
+        // More than the program's large zeroed blocks hold is the candidate's own.
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[138, 138], 28), [140.0, 240.0]);
+        assert_eq!(predicted(&[12, 140], &[10, 10], &[8, 8], 128), [10.0, 138.0]);
     }
 }

@@ -42,10 +42,11 @@ pub fn refused_files(control: &[u8]) -> u32 {
 }
 
 /// The reason why a process stopped recording before its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
     /// Recording did not stop.
+    #[default]
     None,
     /// The limit of the recording was reached.
     Limit,

@@ -14,6 +14,8 @@ pub struct Replay {
     pub cpu_s: f64,
     /// Calls that returned no block.
     pub refused: u64,
+    /// Page faults of the calls and of the first writes to their blocks, without those that read the disk.
+    pub faults: u64,
     /// One for each look of the program.
     pub looks: Vec<ReplayLook>,
 }
@@ -27,6 +29,8 @@ pub struct ReplayLook {
     pub live_bytes: u64,
     /// Bytes in large blocks that were not written, by class ([`crate::touching`]).
     pub untouched: [u64; 4],
+    /// Resident bytes in huge pages.
+    pub huge_bytes: u64,
 }
 
 /// Reads a result file. None if it is not one, or if the replay did not finish.
@@ -40,11 +44,12 @@ pub fn parse(bytes: &[u8]) -> Option<Replay> {
     Some(Replay {
         cpu_s: header[2] as f64 / 1e9,
         refused: header[3],
+        faults: header[5],
         looks: looks.iter().map(look).collect(),
     })
 }
 
 fn look(numbers: &[u64; PER_LOOK]) -> ReplayLook {
-    let [bytes, live_bytes, a, b, c, d, ..] = *numbers;
-    ReplayLook { bytes, live_bytes, untouched: [a, b, c, d] }
+    let [bytes, live_bytes, a, b, c, d, huge_bytes, _] = *numbers;
+    ReplayLook { bytes, live_bytes, untouched: [a, b, c, d], huge_bytes }
 }

@@ -7,6 +7,8 @@
 /// Number of classes: from 4 KiB, from 64 KiB, from 1 MiB, and calloc from 128 KiB, whose pages are zero
 /// without a write.
 pub const CLASSES: usize = 4;
+/// The class of large calloc'ed blocks.
+pub const ZEROED: usize = 3;
 /// The unit of [`TouchingShares`]: this many parts are a whole block.
 pub const WHOLE: u32 = 1024;
 
@@ -35,10 +37,11 @@ pub struct TouchingLook {
 const ROUNDS: usize = 200;
 
 /// Fits the shares by least squares, so that replay and recording differ by a constant. It fits one class
-/// after the other and keeps each share between 0 and 1. In `replayed`, every class is written whole.
+/// after the other and keeps each share between 0 and 1. In `replayed`, every class is written whole. A class
+/// without a block at any look, or with the same bytes at each, keeps the share of [`TouchingShares::default`].
 #[must_use]
 pub fn fit(looks: &[TouchingLook]) -> TouchingShares {
-    let mut shares = [1.0; CLASSES];
+    let mut shares = TouchingShares::default().0.map(|share| f64::from(share) / f64::from(WHOLE));
     for _ in 0..ROUNDS {
         for class in 0..CLASSES {
             shares[class] = best_share(looks, &shares, class);
@@ -70,4 +73,39 @@ fn best_share(looks: &[TouchingLook], shares: &[f64; CLASSES], class: usize) -> 
         return shares[class];
     }
     (shares[class] - with / square).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks of a program that writes these shares of its blocks, and has 7 bytes that are not malloc's.
+    fn looks(shares: [f64; CLASSES], live: &[[f64; CLASSES]]) -> Vec<TouchingLook> {
+        let look = |live: &[f64; CLASSES]| {
+            let written: f64 = live.iter().zip(shares).map(|(live, share)| live * share).sum();
+            TouchingLook { recorded: written + 7.0, replayed: live.iter().sum(), live: *live }
+        };
+        live.iter().map(look).collect()
+    }
+
+    #[test]
+    fn shares_are_found() {
+        let live = [
+            [8.0, 0.0, 1.0, 0.0],
+            [2.0, 9.0, 3.0, 5.0],
+            [1.0, 4.0, 7.0, 9.0],
+            [3.0, 3.0, 9.0, 1.0],
+            [0.0; 4],
+        ];
+        let TouchingShares(found) = fit(&looks([1.0, 0.5, 0.25, 0.125], &live));
+        for (found, wanted) in found.into_iter().zip([1024, 512, 256, 128]) {
+            assert!(u32::abs_diff(found, wanted) <= 2, "{found} {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_class_that_no_look_sees_keeps_its_default() {
+        assert_eq!(fit(&looks([1.0; CLASSES], &[[0.0; CLASSES]; 5])), TouchingShares::default());
+        assert_eq!(fit(&[]), TouchingShares::default());
+    }
 }

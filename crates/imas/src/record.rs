@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas record`: runs a command under `system` and writes its malloc calls into a trace.
 
-pub(crate) mod recording;
-
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,8 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use imas_linux::catalogue::SYSTEM;
-use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
+use imas_linux::environment::Variables;
 use imas_linux::program::Command;
+use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_report::format::counted;
 use imas_runs::command::Recorder;
 use imas_trace::file::{TraceHeader, TraceProcess};
@@ -24,7 +23,6 @@ use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::output;
 use crate::trace_args::RecordArgs;
-use recording::{RecordedRun, Recording, RecordingLimits};
 
 pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     let command = Command::resolve(&args.command, std::env::var_os("PATH").as_deref())?;
@@ -37,7 +35,7 @@ pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     }
     let limits = RecordingLimits { bytes: args.limit, duration: args.duration };
     let recording = Recording::begin(folder_of(&args.out), limits)?;
-    let run = watch(&command, variables(recording.recorder(context)?, context)?)?;
+    let run = watch(&command, variables(&recording.recorder(context)?, context)?)?;
     let header = recording.write(&args.out, run)?;
     show(args, &header)?;
     Ok(ExitCode::from(u8::try_from(header.exit & 0xFF).unwrap_or(1)))
@@ -48,16 +46,9 @@ fn folder_of(trace: &Path) -> &Path {
     trace.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-fn variables(recorder: Recorder, context: &Context) -> Result<Variables> {
-    let libraries = Libraries { hook: recorder.library, ..context.libraries.clone() };
-    let injection = Injection {
-        candidate: context.candidate(SYSTEM)?,
-        mode: Mode::Trial,
-        reach: Reach::Tree,
-        page: Some(&recorder.control),
-    };
+fn variables(recorder: &Recorder, context: &Context) -> Result<Variables> {
     let inherited: Variables = std::env::vars_os().collect();
-    Ok(injection.variables(&inherited, &libraries)?)
+    recorder.variables(context.candidate(SYSTEM)?, &inherited, &context.libraries)
 }
 
 /// Runs the command to its end. It inherits standard input and outputs.

@@ -14,6 +14,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use imas_replay::process::busiest;
+use imas_replay::replayer::Replayer;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::Trace;
 use imas_tune::goal::{Goal, Limit, LimitedFigure};
@@ -21,7 +23,6 @@ use imas_tune::space::Space;
 
 use crate::context::Context;
 use crate::message::{self, Hinted};
-use crate::replay::{self, Replayer};
 use crate::tune_args::TuneArgs;
 use contenders::Field;
 use live::LiveResult;
@@ -90,7 +91,7 @@ fn search(
     let named = || trace.display().to_string();
     let mut trace =
         Trace::open(BufReader::new(File::open(trace).with_context(named)?)).with_context(named)?;
-    let process = replay::busiest(&trace.header.processes).filter(|process| process.counts.calls > 0);
+    let process = busiest(&trace.header.processes).filter(|process| process.counts.calls > 0);
     let process = process.cloned().ok_or_else(|| {
         Hinted::error(format!("{}: no calls to replay", named()), "record the program that does the work")
     })?;

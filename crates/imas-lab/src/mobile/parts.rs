@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use imas_suite::packages;
 
-use crate::study_args::{MobileArgs, MobilePartName};
+use crate::study_args::{MobilePartName, StudyArgs};
 use imas_engine::context::Context;
 use imas_report::message::{self, Hinted};
 
@@ -41,8 +41,8 @@ const APPS: [(&str, &str, &str); 4] = [
 ];
 
 /// Checks the parts that are wanted, and installs what is missing if that was asked for.
-pub(super) fn available(args: &MobileArgs, context: &Context) -> Result<Parts> {
-    let wanted = |part| args.parts.is_empty() || args.parts.contains(&part);
+pub(super) fn available(args: &StudyArgs, context: &Context) -> Result<Parts> {
+    let wanted = |part| args.mobile.parts.is_empty() || args.mobile.parts.contains(&part);
     let parts = Parts {
         size: wanted(MobilePartName::Size),
         benchmarks: wanted(MobilePartName::Benchmarks),
@@ -54,7 +54,7 @@ pub(super) fn available(args: &MobileArgs, context: &Context) -> Result<Parts> {
     if !wanted(MobilePartName::UseCase) {
         return Ok(parts);
     }
-    let apps = apps(args.install)?;
+    let apps = apps(args.run.install)?;
     if apps.is_none() && !parts.size && !parts.benchmarks {
         return Err(Hinted::error(
             "no program of the use case is installed",

@@ -24,7 +24,7 @@ use super::parts::Parts;
 use super::server::Files;
 use super::use_case::UseCase;
 use super::{SEED, inputs, start};
-use crate::study_args::MobileArgs;
+use crate::study_args::StudyArgs;
 use imas_engine::context::Context;
 use imas_report::message;
 
@@ -33,8 +33,11 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// After this number of failures of a test in a row, a candidate is not tried with it again.
 const CHANCES: usize = 2;
 
+/// Rounds of sizes and benchmarks.
+const ROUNDS: u32 = 10;
+
 pub(super) struct Session<'a> {
-    pub(super) args: &'a MobileArgs,
+    pub(super) args: &'a StudyArgs,
     pub(super) context: &'a Context,
     pub(super) candidates: Vec<&'a CatalogueCandidate>,
     pub(super) parts: Parts,
@@ -106,7 +109,7 @@ impl Session<'_> {
     /// The samples that are not there yet, round by round: in each every candidate once.
     fn steps(&self, tests: &[MobileTest]) -> Vec<Step> {
         let mut steps = Vec::new();
-        for round in 0..self.args.rounds.max(self.args.iterations) {
+        for round in 0..self.rounds().max(self.args.mobile.iterations) {
             for (subject, test) in tests.iter().enumerate() {
                 let order = schedule::candidates(&test.name, self.candidates.len(), round, SEED);
                 let is_left = |at: &usize| {
@@ -122,11 +125,15 @@ impl Session<'_> {
         steps
     }
 
+    fn rounds(&self) -> u32 {
+        self.args.run.rounds.unwrap_or(ROUNDS)
+    }
+
     fn rounds_of(&self, test: &MobileTest) -> u32 {
         match test.part {
             MobilePart::Size if test.name == "library" => 1, // a file has the same size each time
-            MobilePart::Size | MobilePart::Benchmarks => self.args.rounds,
-            MobilePart::UseCase => self.args.iterations,
+            MobilePart::Size | MobilePart::Benchmarks => self.rounds(),
+            MobilePart::UseCase => self.args.mobile.iterations,
         }
     }
 

@@ -8,7 +8,7 @@ use imas_suite::{Place, SuiteProgram};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(crate) enum Fit {
     /// It can be measured; hexadecimal build id of what works, empty if it has none.
     Yes {
         /// Of the executable.
@@ -21,7 +21,7 @@ pub(super) enum Fit {
 }
 
 /// Looks at the executable itself, as `imas run` would.
-pub(super) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
+pub(crate) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
     if let Some(why) = &program.excluded {
         return Fit::No(why.clone());
     }
@@ -34,7 +34,7 @@ pub(super) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
 }
 
 /// The command that these words name in the suite's PATH.
-pub(super) fn resolve(words: &[String], place: &Place) -> Result<Command, imas_linux::program::CommandError> {
+pub(crate) fn resolve(words: &[String], place: &Place) -> Result<Command, imas_linux::program::CommandError> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     let variables = place.variables(None, None);
     Command::resolve(&words, variables.get(std::ffi::OsStr::new("PATH")).map(OsString::as_os_str))

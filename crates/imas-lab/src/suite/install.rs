@@ -11,7 +11,7 @@ use imas_report::message;
 
 /// Installs what these programs lack; what cannot be installed is reported, and its programs are left out
 /// later.
-pub(super) fn missing(suite: &Suite, programs: &[&SuiteProgram], place: &Place, unasked: bool) -> Result<()> {
+pub(crate) fn missing(suite: &Suite, programs: &[&SuiteProgram], place: &Place, unasked: bool) -> Result<()> {
     // What is listed with a reason not to run it need not be there.
     let programs: Vec<&SuiteProgram> =
         programs.iter().copied().filter(|program| program.excluded.is_none()).collect();

@@ -10,7 +10,7 @@ use imas_report::message;
 
 /// Ends it, because its CPU use would affect every figure. The place must be locked, so that no other session
 /// has processes there.
-pub(super) fn end(place: &Place) {
+pub(crate) fn end(place: &Place) {
     let found = process::at_home_in(&place.work());
     for pid in found.iter().filter_map(|&pid| i32::try_from(pid).ok()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// A session's time, from its first run on.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(crate) struct Limit {
     began: Instant,
     /// None: as long as it takes.
     length: Option<Duration>,
@@ -14,23 +14,23 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn start(length: Option<Duration>) -> Self {
+    pub(crate) fn start(length: Option<Duration>) -> Self {
         Self { began: Instant::now(), length, some_round_began: false.into() }
     }
 
     /// Whether a round that is expected to take `needs` begins. The first always does: before any run its
     /// time is only an estimate.
-    pub(super) fn begins(&self, needs: Duration) -> bool {
+    pub(crate) fn begins(&self, needs: Duration) -> bool {
         let first = !self.some_round_began.replace(true);
         first || self.length.is_none_or(|length| self.began.elapsed() + needs <= length)
     }
 
     /// Whether it has passed.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.length.is_some_and(|length| self.began.elapsed() >= length)
     }
 
-    pub(super) fn message(&self, what: &str) -> String {
+    pub(crate) fn message(&self, what: &str) -> String {
         let length = indicatif::HumanDuration(self.length.unwrap_or_default());
         format!("imas: time limit of {length}: {what}; every finished run is kept, --resume goes on")
     }

@@ -42,7 +42,7 @@ struct Listing<'a> {
 
 pub(super) fn run(args: &SuiteListArgs, context: &Context) -> Result<ExitCode> {
     let suite = super::read(context)?;
-    let place = super::place(&args.places, context)?;
+    let place = super::place(args.places.cache.as_deref(), context)?;
     let installed = packages::installed();
     let set = args.set.map_or(Set::Full, super::set);
     let rows = suite.set(set).map(|program| row(program, &suite, &installed, &place)).collect();

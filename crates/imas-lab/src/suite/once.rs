@@ -19,17 +19,29 @@ use siphasher::sip::SipHasher13;
 
 use super::fit::resolve;
 use imas_engine::context::Context;
+use imas_runs::command::Recorder;
 use imas_runs::counted::Folder;
 use imas_runs::executor::{Execution, RunLimits};
 use imas_runs::record::{Fault, record, with_fault};
 
 /// What a run is made with.
-pub(super) struct Once<'a> {
-    pub(super) context: &'a Context,
-    pub(super) place: &'a Place,
-    pub(super) program: &'a SuiteProgram,
-    pub(super) build_id: &'a str,
-    pub(super) limits: RunLimits,
+pub(crate) struct Once<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) place: &'a Place,
+    pub(crate) program: &'a SuiteProgram,
+    pub(crate) build_id: &'a str,
+    pub(crate) limits: RunLimits,
+}
+
+/// What is done beside a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RunMode<'a> {
+    /// Nothing, as in production.
+    Measured,
+    /// Every call is counted.
+    Counted,
+    /// Every call is recorded.
+    Recorded(&'a Recorder),
 }
 
 /// A server may take this long until it answers, and to end.
@@ -39,7 +51,7 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 
 impl Once<'_> {
     /// Makes the run. A program that fails is no error: the record has the failure.
-    pub(super) fn run(&self, candidate: &CatalogueCandidate, is_counted: bool) -> Result<Execution> {
+    pub(crate) fn run(&self, candidate: &CatalogueCandidate, mode: RunMode<'_>) -> Result<Execution> {
         let load1 = imas_linux::conditions::load1();
         let work = self.place.clear_work().map_err(super::hinted)?;
         let port = self.program.server.as_ref().map(|_| free_port()).transpose()?;
@@ -55,8 +67,8 @@ impl Once<'_> {
                 output.last_line()
             );
         }
-        let folder = is_counted.then(Folder::new).transpose()?;
-        let (outcome, fault) = self.measured(candidate, folder.as_ref(), &shell)?;
+        let folder = matches!(mode, RunMode::Counted).then(Folder::new).transpose()?;
+        let (outcome, fault) = self.measured(candidate, mode, folder.as_ref(), &shell)?;
         let fault = match fault.or_else(|| fault_of(&outcome, self.program.server.is_some())) {
             None => self.check(&shell)?,
             found => found,
@@ -71,13 +83,21 @@ impl Once<'_> {
     fn measured(
         &self,
         candidate: &CatalogueCandidate,
+        mode: RunMode<'_>,
         folder: Option<&Folder>,
         shell: &Shell<'_>,
     ) -> Result<(RunOutcome, Option<Fault>)> {
         let words = words(&self.program.command).context("an empty command")?;
         let command = resolve(&words, self.place)?;
         let page = folder.map(|folder| folder.first_page(&command, candidate, self.build_id)).transpose()?;
-        let variables = self.injected(candidate, shell.variables, page.as_deref())?;
+        let variables = match mode {
+            RunMode::Recorded(recorder) => {
+                recorder.variables(candidate, shell.variables, &self.context.libraries)?
+            }
+            RunMode::Measured | RunMode::Counted => {
+                self.injected(candidate, shell.variables, page.as_deref())?
+            }
+        };
         let input = self.program.input.as_ref().map(|input| shell.folder.join(input));
         let run = measure::RunRequest {
             file: &command.file,

@@ -2,6 +2,7 @@
 //! `imas-lab suite run`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
 use super::fit::{Fit, fit};
-use super::once::Once;
+use super::once::{Once, RunMode};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;
@@ -41,11 +42,16 @@ const CHANCES: usize = 2;
 const BUSY: f64 = 0.25;
 
 pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
+    show::show(&measure(args, context)?, args.json.json)
+}
+
+/// Makes the runs that are missing; the file of all.
+pub(crate) fn measure(args: &SuiteRunArgs, context: &Context) -> Result<PathBuf> {
     if args.rounds.max(args.counted) == 0 {
         return Err(Hinted::error("no rounds are asked for", "--rounds, --counted or both must be above 0"));
     }
     let suite = super::read(context)?;
-    let place = super::place(&args.places, context)?;
+    let place = super::place(args.places.cache.as_deref(), context)?;
     let programs = chosen(&suite, args)?;
     let candidates = usable_candidates(&args.with, DefaultComparison::DefaultSet, context)?;
     let folder = super::out(&args.places)?;
@@ -74,8 +80,7 @@ pub(super) fn run(args: &SuiteRunArgs, context: &Context) -> Result<ExitCode> {
     if let SessionEnd::Interrupted(signal) = session.all(journal, &interruption)? {
         return Err(InterruptedBy(signal).into());
     }
-    drop(interruption);
-    show::show(&path, args.json.json)
+    Ok(path)
 }
 
 /// The file of raw runs, and what is in it.
@@ -108,10 +113,10 @@ fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a SuiteProg
 }
 
 /// What cannot be measured: the program's name and why.
-type NotRunHere = (String, String);
+pub(crate) type NotRunHere = (String, String);
 
 /// Those that can be measured, with their build ids; the others are reported.
-fn usable<'a>(
+pub(crate) fn usable<'a>(
     programs: &[&'a SuiteProgram],
     place: &Place,
 ) -> (Vec<(&'a SuiteProgram, String)>, Vec<NotRunHere>) {
@@ -274,6 +279,7 @@ impl Executor for SuiteExecutor<'_, '_> {
             place.prepare(suite, program)?;
         }
         let once = Once { context, place, program, build_id, limits: *limits };
-        once.run(candidates[step.candidate], matches!(step.kind, RoundKind::Counted { .. }))
+        let is_counted = matches!(step.kind, RoundKind::Counted { .. });
+        once.run(candidates[step.candidate], if is_counted { RunMode::Counted } else { RunMode::Measured })
     }
 }

@@ -8,30 +8,30 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use imas_core::bench::{PredictedRatios, promising};
+use imas_core::reliability::ReliabilityTable;
 use imas_core::stats::Interval;
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::measure::RunOutcome;
+use imas_replay::process::{NoProcess, cpu_share, representative};
+use imas_replay::range::{PredictedRange, Prediction, installed_reliability};
+use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
+use imas_replay::replayed::{ReplayedCandidates, replay};
 use imas_report::bench::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
 use imas_runs::executor::Execution;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{NextStep, Observer, SessionEnd};
 use imas_runs::schedule::{self, Step};
-use imas_trace::file::{Trace, TraceHeader, TraceProcess};
-use imas_trace::prediction::{Figures, PredictedRange, Prediction};
-use imas_trace::raw::Stop;
+use imas_trace::file::Trace;
+use imas_trace::prediction::Figures;
 
 use super::session::{CommandSession, SessionOutcome, Warm};
 use crate::bench_args::{BenchArgs, QuickObjective};
 use crate::message::{self, Hinted};
-use crate::record::recording::{RecordedRun, Recording, RecordingLimits};
-use crate::replay::{self, Answer};
 
 /// Candidates that are measured beside `system`.
 const MEASURED: usize = 2;
 /// Replays of each candidate. Memory is the same in each; of CPU time the least counts.
 const REPLAYS: u32 = 2;
-/// A process that used less of the run's CPU time than this says too little of the program.
-const LEAST_SHARE: f64 = 0.5;
 
 /// Options that do not go with `--quick`.
 pub(super) fn refuse(args: &BenchArgs) -> Result<()> {
@@ -122,9 +122,9 @@ impl CommandSession<'_> {
         let file = folder.path().join("trace");
         let header = recording.write(&file, RecordedRun { cpu_s, wall_s: run.wall_s, exit: run.exit })?;
         drop(recording);
-        let process = match replayable(&header) {
+        let process = match representative(&header) {
             Ok(process) => process,
-            Err(why) => return Ok(Err(NoPrediction(why))),
+            Err(why) => return Ok(Err(NoPrediction(advised(why)))),
         };
         let recorded = RecordedReport {
             calls: process.counts.calls,
@@ -132,8 +132,10 @@ impl CommandSession<'_> {
             cpu_share: cpu_share(&process, &header),
         };
         let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
-        let answer = replay::answer(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
-        Ok(predictions(&answer).map(|predicted| (warm, recorded, predicted)))
+        let reliability = installed_reliability(self.context)?;
+        let mut answer = replay(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
+        answer.outside = run.resident;
+        Ok(ratios_of_all(&answer, &reliability).map(|predicted| (warm, recorded, predicted)))
     }
 
     /// One run under `system` with the recorder, made as a warm-up is.
@@ -184,67 +186,28 @@ impl Observer for LastRun {
     }
 }
 
-fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
-    process.counts.cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
-}
-
-/// The process with the most calls, or why its replay would say nothing of the program.
-fn replayable(header: &TraceHeader) -> Result<TraceProcess, String> {
-    let process = replay::busiest(&header.processes).filter(|process| process.counts.calls > 0);
-    let Some(process) = process else {
-        return Err(not_recorded(header));
-    };
-    match process.stop {
-        Stop::None => {}
-        Stop::Limit => return Err("the trace reached its limit; --trace-limit raises it".to_owned()),
-        stop => return Err(stopped(stop).to_owned()),
-    }
-    let share = cpu_share(process, header);
-    if share < LEAST_SHARE {
-        return Err(format!(
-            "the process with the most recorded calls ({}) used {:.0} % of the CPU time; the rest is in other \
-             processes, or in static ones, which cannot be recorded",
-            process.counts.calls,
-            share * 100.0
-        ));
-    }
-    Ok(process.clone())
-}
-
-fn not_recorded(header: &TraceHeader) -> String {
-    let stop = header.processes.iter().map(|process| process.stop).find(|stop| *stop != Stop::None);
-    match stop {
-        Some(Stop::Limit) => "the trace reached its limit; --trace-limit raises it".to_owned(),
-        Some(stop) => stopped(stop).to_owned(),
-        None if header.left_out > 0 => {
-            "the trace could not be written: its limit was reached, or the disk is full".to_owned()
-        }
-        None => "no call of malloc was recorded: the program is static, or drops LD_PRELOAD".to_owned(),
-    }
-}
-
-fn stopped(stop: Stop) -> &'static str {
-    match stop {
-        Stop::None => "",
-        Stop::Limit => "the trace reached its limit",
-        Stop::Time => "the recording ended before the program",
-        Stop::File => "the trace could not be written: the disk is full, or files may not grow so large",
-        Stop::Sandbox => "the program entered a sandbox that the recorder cannot write from",
-        Stop::Unfit => "the program has an allocator of its own",
+/// The reason, with the option that helps.
+fn advised(why: NoProcess) -> String {
+    match why {
+        NoProcess::Limit => format!("{why}; --trace-limit raises it"),
+        why => why.to_string(),
     }
 }
 
 /// Each candidate's ratios to `system`, or why there are none at all.
-fn predictions(answer: &Answer<'_>) -> Result<Vec<PredictedCandidate>, NoPrediction> {
+fn ratios_of_all(
+    answer: &ReplayedCandidates<'_>,
+    reliability: &ReliabilityTable,
+) -> Result<Vec<PredictedCandidate>, NoPrediction> {
     let recorded = answer.recorded();
     if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 {
         return Err(NoPrediction("the recorded run was too short".to_owned()));
     }
-    let all = answer.predictions();
+    let all = answer.predictions(reliability);
     let others = all.into_iter().filter(|(one, _)| !one.candidate.candidate.is_system());
     let predicted: Vec<PredictedCandidate> = others
         .map(|(one, prediction)| PredictedCandidate {
-            name: one.candidate.candidate.name.clone(),
+            name: one.name().to_owned(),
             ratio: prediction.map(|prediction| ratios(&prediction, &recorded)),
             failure: one.failure.clone(),
             is_measured: false,

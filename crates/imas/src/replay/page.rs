@@ -3,13 +3,13 @@
 
 use imas_core::stats::Interval;
 use imas_linux::catalogue::SYSTEM;
+use imas_replay::range::{PredictedRange, Prediction};
+use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_report::chart::{Axis, CurveLine, Curves, Plane, PlanePoint};
 use imas_report::format::counted;
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_report::table::Table;
-use imas_trace::prediction::{Figures, PredictedRange, Prediction, curve, middle};
-
-use super::{Answer, Replayed};
+use imas_trace::prediction::{Figures, curve, middle};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -20,9 +20,9 @@ const METHOD: &str = "One run was recorded under system. Its calls were made aga
 
 /// The page.
 pub(super) fn page(
-    answer: &Answer<'_>,
+    answer: &ReplayedCandidates<'_>,
     recorded: &Figures,
-    rows: &[(&Replayed<'_>, Option<Prediction>)],
+    rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)],
 ) -> ResultPage {
     let counts = answer.process.counts;
     let figures = vec![Block::Table(table(rows))];
@@ -48,13 +48,13 @@ pub(super) fn page(
 }
 
 /// A line for each candidate; dashed, the bytes in live blocks, below which no allocator can come.
-fn curves(answer: &Answer<'_>) -> Curves {
+fn curves(answer: &ReplayedCandidates<'_>) -> Curves {
     let system = answer.replays_of(SYSTEM);
     let seconds = |at: usize| answer.looks[at].ns as f64 / 1e9;
     let lines = answer.candidates.iter().filter_map(|one| {
         let predicted = curve(&answer.looks, system, &one.replays)?;
         let points = predicted.iter().enumerate().map(|(at, bytes)| (seconds(at), bytes / MIB)).collect();
-        Some(CurveLine::new(&one.candidate.candidate.name, points))
+        Some(CurveLine::new(one.name(), points))
     });
     let live = middle(system).map(|replay| {
         let bytes = replay.looks.iter().map(|look| look.live_bytes as f64 / MIB).take(answer.looks.len());
@@ -71,15 +71,15 @@ fn curves(answer: &Answer<'_>) -> Curves {
     }
 }
 
-fn plane(recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Plane {
+fn plane(recorded: &Figures, rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)]) -> Plane {
     let ratio = |range: &PredictedRange, whole: f64| Interval {
         lo: range.low / whole,
         mid: range.value / whole,
         hi: range.high / whole,
     };
-    let point = |(one, predicted): &(&Replayed<'_>, Option<Prediction>)| {
+    let point = |(one, predicted): &(&ReplayedCandidate<'_>, Option<Prediction>)| {
         let predicted = predicted.as_ref()?;
-        let name = one.candidate.candidate.name.clone();
+        let name = one.name().to_owned();
         let (cpu, memory) =
             (ratio(&predicted.cpu_s, recorded.cpu_s), ratio(&predicted.mean_bytes, recorded.mean_bytes));
         let change = |ratio: Interval| format!("{:+.1} %", (ratio.mid - 1.0) * 100.0);
@@ -93,7 +93,7 @@ fn plane(recorded: &Figures, rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Pl
     }
 }
 
-fn table(rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Table {
+fn table(rows: &[(&ReplayedCandidate<'_>, Option<Prediction>)]) -> Table {
     let heads = ["candidate", "CPU s", "peak MiB", "mean MiB", "MiB at the end", "note"];
     let mut table = Table::new("figures", "Predicted figures", &heads);
     for (one, predicted) in rows {
@@ -103,7 +103,7 @@ fn table(rows: &[(&Replayed<'_>, Option<Prediction>)]) -> Table {
                 .map_or_else(|| "-".to_owned(), |all| format!("{:.digits$}", of(all).value / unit))
         };
         table.push(vec![
-            one.candidate.candidate.name.clone(),
+            one.name().to_owned(),
             cell(|all| all.cpu_s, 1.0, 2),
             cell(|all| all.peak_bytes, MIB, 1),
             cell(|all| all.mean_bytes, MIB, 1),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_replay::replayer::Replayer;
 use imas_runs::interruption::Interruption;
 use imas_trace::prediction::{Figures, predict, recorded};
 use imas_trace::result::Replay;
@@ -18,7 +19,6 @@ use imas_tune::space::{Space, candidate_name};
 use super::work::PointsJournal;
 use crate::context::Context;
 use crate::message;
-use crate::replay::Replayer;
 use crate::tune_args::TuneArgs;
 
 /// Replays under `system` that the others are compared with.

@@ -77,6 +77,19 @@ pub(crate) fn built(name: &str) -> PathBuf {
     command
 }
 
+/// An installation like the built one, with a suite of the test's own.
+pub(crate) fn installation(world: &World, suite: &str) -> PathBuf {
+    let folder = world.work().join("lib");
+    std::fs::create_dir_all(folder.join("workloads/input")).unwrap();
+    for entry in std::fs::read_dir(lib_dir()).unwrap().flatten() {
+        if entry.file_name() != "workloads" {
+            std::os::unix::fs::symlink(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
+    std::fs::write(folder.join("workloads/suite.toml"), suite).unwrap();
+    folder
+}
+
 /// Path of a program of the system. If it is missing, the test fails with the command that installs it.
 pub(crate) fn real(name: &str) -> PathBuf {
     let found = std::env::split_paths(PATH).map(|folder| folder.join(name)).find(|file| file.is_file());

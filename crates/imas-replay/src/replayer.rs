@@ -9,6 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::RunRequest;
@@ -18,8 +19,6 @@ use imas_trace::program::{self, ReplayProgram};
 use imas_trace::result::{self, Replay};
 use imas_trace::touching::{self, TouchingLook, TouchingShares, WHOLE};
 
-use crate::context::Context;
-
 const FILE: &str = "imas-replayer";
 /// Time limit. A replay takes about as long as the program's calls did.
 const TIMEOUT: Duration = Duration::from_secs(3600);
@@ -27,20 +26,22 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A program that is ready for replays.
-pub(crate) struct Replayer<'a> {
-    pub(crate) context: &'a Context,
+#[derive(Debug)]
+pub struct Replayer<'a> {
+    /// The installation.
+    pub context: &'a Context,
     folder: tempfile::TempDir,
-    pub(crate) program: ReplayProgram,
+    /// What was written.
+    pub program: ReplayProgram,
     shares: TouchingShares,
 }
 
 impl<'a> Replayer<'a> {
     /// Writes the program of one process of the trace.
-    pub(crate) fn prepare(
-        trace: &mut Trace<impl Read + Seek>,
-        number: u32,
-        context: &'a Context,
-    ) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When the trace is damaged, or the program cannot be written.
+    pub fn prepare(trace: &mut Trace<impl Read + Seek>, number: u32, context: &'a Context) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("imas-replay-").tempdir()?;
         let process = trace.header.processes.iter().find(|process| process.number == number);
         let wall_ns = process.map_or(0, |process| process.counts.wall_ns);
@@ -51,7 +52,10 @@ impl<'a> Replayer<'a> {
     }
 
     /// Replays under `system` to find how much of its large blocks the program wrote.
-    pub(crate) fn calibrated(mut self) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When that replay fails.
+    pub fn calibrated(mut self) -> Result<Self> {
         let system = self.context.candidate(SYSTEM)?;
         let whole = self.replay(system)?.map_err(|why| anyhow!("the replay under system failed: {why}"))?;
         let looks = self.program.looks.iter().zip(&whole.looks);
@@ -67,7 +71,10 @@ impl<'a> Replayer<'a> {
     }
 
     /// One replay. The inner error is the reason why the candidate failed.
-    pub(crate) fn replay(&self, candidate: &CatalogueCandidate) -> Result<Result<Replay, String>> {
+    ///
+    /// # Errors
+    /// When no replay can be made.
+    pub fn replay(&self, candidate: &CatalogueCandidate) -> Result<Result<Replay, String>> {
         let file = self.context.lib_dir.join(FILE);
         let result = self.folder.path().join("result");
         let inherited: Variables = std::env::vars_os().collect();
@@ -96,7 +103,10 @@ impl<'a> Replayer<'a> {
 
     /// One replay of several at a time. `job` tells those apart that run at the same moment. The inner error is
     /// the reason why the candidate failed; a signal is the error [`InterruptedBy`].
-    pub(crate) fn replay_beside(
+    ///
+    /// # Errors
+    /// When no replay can be made, or a signal came.
+    pub fn replay_beside(
         &self,
         candidate: &CatalogueCandidate,
         job: usize,

@@ -8,47 +8,50 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_engine::context::Context;
 use imas_linux::clock::now_unix_s;
+use imas_report::message::{self, Hinted};
 use imas_runs::command::Recorder;
 use imas_trace::file::{TraceHeader, TraceWriter};
 use imas_trace::raw;
 use nix::time::{ClockId, clock_gettime};
-
-use crate::context::Context;
-use crate::message::{self, Hinted};
 
 const LIBRARY: &str = "libimas-record.so";
 const CONTROL: &str = "record.control";
 
 /// When recording stops before the program does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordingLimits {
+pub struct RecordingLimits {
     /// Bytes of all raw files.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Since its begin.
-    pub(crate) duration: Option<Duration>,
+    pub duration: Option<Duration>,
 }
 
 /// What is known of the recorded run beside its calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordedRun {
+pub struct RecordedRun {
     /// CPU seconds of the whole tree.
-    pub(crate) cpu_s: f64,
-    pub(crate) wall_s: f64,
+    pub cpu_s: f64,
+    /// Elapsed seconds.
+    pub wall_s: f64,
     /// Exit status, or 128 + signal.
-    pub(crate) exit: i32,
+    pub exit: i32,
 }
 
 /// A hidden folder, for the raw files. It is deleted with this value.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     folder: tempfile::TempDir,
     began_unix_s: f64,
 }
 
 impl Recording {
     /// Makes the folder in `beside`.
-    pub(crate) fn begin(beside: &Path, limits: RecordingLimits) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn begin(beside: &Path, limits: RecordingLimits) -> Result<Self> {
         let absolute = beside.canonicalize().with_context(|| beside.display().to_string())?;
         let folder = tempfile::Builder::new().prefix(".imas-record-").tempdir_in(&absolute);
         let folder = folder.with_context(|| format!("{}: no folder can be made", absolute.display()))?;
@@ -71,7 +74,10 @@ impl Recording {
     }
 
     /// What a program must be started with.
-    pub(crate) fn recorder(&self, context: &Context) -> Result<Recorder> {
+    ///
+    /// # Errors
+    /// When the library is not installed; the error has a hint.
+    pub fn recorder(&self, context: &Context) -> Result<Recorder> {
         let library = context.lib_dir.join(LIBRARY);
         if !library.exists() {
             return Err(Hinted::error(
@@ -83,7 +89,10 @@ impl Recording {
     }
 
     /// Converts the raw files to the trace. The program must have ended.
-    pub(crate) fn write(&self, out: &Path, run: RecordedRun) -> Result<TraceHeader> {
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the trace not be written.
+    pub fn write(&self, out: &Path, run: RecordedRun) -> Result<TraceHeader> {
         let header = TraceHeader {
             machine: std::env::consts::ARCH.to_owned(),
             began_unix_s: self.began_unix_s,

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The replays of a process under every candidate, and what they predict.
+
+use std::io::{Read, Seek};
+
+use anyhow::Result;
+use imas_core::reliability::{RecordedFacts, ReliabilityTable};
+use imas_engine::compared::ComparedCandidate;
+use imas_engine::context::Context;
+use imas_linux::catalogue::SYSTEM;
+use imas_linux::sampler::Resident;
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_trace::file::{Trace, TraceProcess};
+use imas_trace::prediction::{Figures, least_cpu, middle, predict, recorded};
+use imas_trace::program::Look;
+use imas_trace::result::Replay;
+
+use crate::range::{Prediction, with_ranges};
+use crate::replayer::Replayer;
+
+/// The replays of one candidate.
+#[derive(Debug)]
+pub struct ReplayedCandidate<'a> {
+    /// The candidate.
+    pub candidate: &'a ComparedCandidate<'a>,
+    /// Those that succeeded.
+    pub replays: Vec<Replay>,
+    /// The reason why there are none.
+    pub failure: Option<String>,
+}
+
+/// The replays of all candidates.
+#[derive(Debug)]
+pub struct ReplayedCandidates<'a> {
+    /// The process that was replayed.
+    pub process: TraceProcess,
+    /// Recorded looks, which each replay repeats.
+    pub looks: Vec<Look>,
+    /// In the order given.
+    pub candidates: Vec<ReplayedCandidate<'a>>,
+    /// Memory of the recorded run as it was measured from outside; zero where it was not.
+    pub outside: Resident,
+}
+
+/// Replays the process under each candidate in turn, `runs` times.
+///
+/// # Errors
+/// When the trace is damaged, or no replay can be made. A signal is the error [`InterruptedBy`].
+pub fn replay<'a>(
+    trace: &mut Trace<impl Read + Seek>,
+    process: TraceProcess,
+    compared: &'a [ComparedCandidate<'a>],
+    runs: u32,
+    context: &Context,
+    interruption: &Interruption,
+) -> Result<ReplayedCandidates<'a>> {
+    let check = || interruption.signal().map_or(Ok(()), |signal| Err(InterruptedBy(signal)));
+    let mut candidates: Vec<ReplayedCandidate<'_>> = compared.iter().map(ReplayedCandidate::of).collect();
+    let replayer = Replayer::prepare(trace, process.number, context)?;
+    check()?;
+    let replayer = replayer.calibrated();
+    check()?;
+    let replayer = replayer?;
+    for _ in 0..runs {
+        for candidate in candidates.iter_mut().filter(|candidate| candidate.failure.is_none()) {
+            candidate.add(&replayer)?;
+            check()?;
+        }
+    }
+    let outside = Resident::default();
+    Ok(ReplayedCandidates { process, looks: replayer.program.looks, candidates, outside })
+}
+
+impl ReplayedCandidates<'_> {
+    /// The figures of the recorded run.
+    #[must_use]
+    pub fn recorded(&self) -> Figures {
+        self.with_unseen(recorded(&self.looks))
+    }
+
+    /// With the memory that the looks did not see: that of other processes, and of a process that seldom makes a
+    /// call. It is taken to be the same under every candidate. Where it may be in large blocks that only the
+    /// replay under the candidate has written, it counts once.
+    fn with_unseen(&self, figures: Figures) -> Figures {
+        let seen = recorded(&self.looks);
+        let large = self.large_bytes();
+        let added = |outside: u64, seen: f64, figure: f64| {
+            let unseen = (outside as f64 - seen).max(0.0);
+            unseen - unseen.min(figure - seen).min(large).max(0.0)
+        };
+        let Resident { peak_bytes, mean_bytes, .. } = self.outside;
+        Figures {
+            peak_bytes: figures.peak_bytes + added(peak_bytes, seen.peak_bytes, figures.peak_bytes),
+            mean_bytes: figures.mean_bytes + added(mean_bytes, seen.mean_bytes, figures.mean_bytes),
+            ..figures
+        }
+    }
+
+    /// The most bytes in live large blocks at a look.
+    fn large_bytes(&self) -> f64 {
+        let looks = middle(self.replays_of(SYSTEM)).map_or(&[][..], |replay| &replay.looks);
+        looks.iter().map(|look| look.untouched.iter().sum::<u64>()).max().unwrap_or(0) as f64
+    }
+
+    /// The replays of the candidate of that name.
+    #[must_use]
+    pub fn replays_of(&self, name: &str) -> &[Replay] {
+        let found = self.candidates.iter().find(|one| one.candidate.candidate.name == name);
+        found.map_or(&[], |one| &one.replays)
+    }
+
+    /// What the program would take under a candidate; None without replays of it and of `system`.
+    #[must_use]
+    pub fn predicted(&self, one: &ReplayedCandidate<'_>) -> Option<Figures> {
+        Some(self.with_unseen(predict(&self.looks, self.replays_of(SYSTEM), &one.replays)?))
+    }
+
+    /// What tells how far the predictions may be off. The allocator's part of the CPU time is 0 without a replay
+    /// under `system`.
+    #[must_use]
+    pub fn facts(&self) -> RecordedFacts {
+        let recorded = self.recorded();
+        let own_cpu_s = Some(least_cpu(self.replays_of(SYSTEM))).filter(|cpu_s| cpu_s.is_finite());
+        RecordedFacts {
+            allocator_share: own_cpu_s.unwrap_or(0.0) / recorded.cpu_s.max(f64::MIN_POSITIVE),
+            peak_bytes: recorded.peak_bytes,
+        }
+    }
+
+    /// Each candidate with its prediction, where there is one.
+    #[must_use]
+    pub fn predictions(&self, table: &ReliabilityTable) -> Vec<(&ReplayedCandidate<'_>, Option<Prediction>)> {
+        let facts = self.facts();
+        let known = ReliabilityTable::default(); // what was recorded is no prediction
+        let predicted = |one: &ReplayedCandidate<'_>| {
+            let table = if one.candidate.candidate.is_system() { &known } else { table };
+            Some(with_ranges(&self.predicted(one)?, one.name(), &facts, table))
+        };
+        self.candidates.iter().map(|one| (one, predicted(one))).collect()
+    }
+}
+
+impl<'a> ReplayedCandidate<'a> {
+    fn of(candidate: &'a ComparedCandidate<'a>) -> Self {
+        Self { candidate, replays: vec![], failure: candidate.obstacle.clone() }
+    }
+
+    /// Its name in the catalogue.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.candidate.candidate.name
+    }
+
+    fn add(&mut self, replayer: &Replayer<'_>) -> Result<()> {
+        match replayer.replay(self.candidate.candidate)? {
+            Ok(replay) => self.replays.push(replay),
+            Err(failure) => self.failure = Some(failure),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_linux::catalogue::CatalogueCandidate;
+    use imas_trace::result::ReplayLook;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// MiB as recorded and as predicted: one look at 4 MiB of the program; the replays had 4 MiB under `system` and
+    /// 104 under the candidate.
+    fn mib(large_mib: u64, outside_mib: u64) -> (f64, f64) {
+        let named =
+            |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
+        let both = [named(SYSTEM), named("a")];
+        let compared = both.each_ref().map(|candidate| ComparedCandidate { candidate, obstacle: None });
+        let untouched = [0, 0, large_mib * MIB, 0];
+        let replay = |mib| {
+            let look = ReplayLook { bytes: mib * MIB, untouched, ..ReplayLook::default() };
+            Replay { looks: vec![look], ..Replay::default() }
+        };
+        let replayed =
+            |(candidate, mib)| ReplayedCandidate { candidate, replays: vec![replay(mib)], failure: None };
+        let candidates = compared.iter().zip([4, 104]).map(replayed).collect();
+        let outside_bytes = outside_mib * MIB;
+        let all = ReplayedCandidates {
+            process: TraceProcess::default(),
+            looks: vec![Look { ns: 1, bytes: 4 * MIB, cpu_ns: 1 }],
+            candidates,
+            outside: Resident { peak_bytes: outside_bytes, mean_bytes: outside_bytes, looks: 9 },
+        };
+        let mib = |figures: Figures| figures.peak_bytes / MIB as f64;
+        (mib(all.recorded()), mib(all.predicted(&all.candidates[1]).unwrap()))
+    }
+
+    #[test]
+    fn memory_that_no_look_saw_is_added_once() {
+        assert_eq!(mib(0, 0), (4.0, 104.0));
+        assert_eq!(mib(0, 54), (54.0, 154.0));
+        // The program wrote its large blocks after the last look; the candidate has written them already.
+        assert_eq!(mib(128, 114), (114.0, 114.0));
+        assert_eq!(mib(30, 114), (114.0, 184.0));
+    }
+}
