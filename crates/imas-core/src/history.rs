@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::candidate::Candidate;
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
+use crate::replay_prior::ReplayPrior;
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
 
@@ -32,6 +33,8 @@ pub struct History<'a> {
     pub machine: &'a str,
     /// What other hosts measured; None without a fleet.
     pub fleet: Option<&'a FleetPrior>,
+    /// What replays of a recorded run predict; None where none was recorded.
+    pub replay: Option<&'a ReplayPrior>,
 }
 
 /// Trials of the present build, in order of time.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
+use imas_core::ReplayPrior;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
 use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
@@ -24,6 +25,7 @@ struct Life {
     build_id: &'static str,
     machine: &'static str,
     fleet: Option<FleetPrior>,
+    replay: Option<ReplayPrior>,
     turn: Option<HostTurn>,
     retest_s: f64,
     now_s: f64,
@@ -42,6 +44,7 @@ impl Life {
             build_id: "b1",
             machine: HERE,
             fleet: None,
+            replay: None,
             turn: None,
             retest_s: 0.0,
             now_s: 1e9,
@@ -133,6 +136,7 @@ impl Life {
             now_unix_s: self.now_s,
             machine: self.machine,
             fleet: self.fleet.as_ref(),
+            replay: self.replay.as_ref(),
         };
         judge(&history)
     }

@@ -157,6 +157,7 @@ fn store(context: &Context) -> Result<Source> {
             now_unix_s: imas_linux::clock::now_unix_s(),
             machine: "",
             fleet: None,
+            replay: None,
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

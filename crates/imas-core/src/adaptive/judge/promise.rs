@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which candidates are worth a first trial by what their replays predict, and how they share the allowed error.
+//!
+//! A candidate is promising when the best of those that are tried is expected to become better by it: by more than
+//! a trial costs. Of two that promise the same, the second one adds less than the first. When those that are tried
+//! turn out worse than predicted, others become promising in turn.
+//!
+//! A prediction is trusted as far as predictions were right before, and less where this program's own trials show
+//! that its predictions are further off (R. T. Birge, "The calculation of errors by the method of least squares",
+//! Physical Review 40, 1932). Then the policy tries what it would have tried without them.
+
+use super::super::noise::Noise;
+use super::super::worth::Belief;
+use super::{Board, Judge, PRICE, Role, USUAL};
+
+/// Errors of prediction that fit count as so many when a program's own are judged.
+const FITTING: f64 = 2.0;
+/// Part of the allowed error that all candidates share equally, whatever is predicted.
+const EQUAL: f64 = 0.5;
+
+/// How many times as large as usual the squares of the errors of prediction are for this program, 1 at least.
+pub(super) fn misprediction(board: &Board, axis: usize, noise: Noise) -> f64 {
+    let Some(replay) = &board.replay else { return 1.0 };
+    let a = [1.0, 0.0][axis];
+    let tried = board.pairs.iter().enumerate().filter(|(i, pairs)| *i != board.system && pairs.count > 0);
+    let squares: Vec<f64> = tried
+        .filter_map(|(i, pairs)| {
+            let forecast = replay.of(i)?.axis(axis);
+            let of_trials = noise.expected(pairs).sigma.powi(2) / f64::from(pairs.count);
+            let error = pairs.mean(a, 1.0 - a) - forecast.mean;
+            Some(error.powi(2) / (forecast.deviation.powi(2) + of_trials))
+        })
+        .collect();
+    ((FITTING + squares.iter().sum::<f64>()) / (FITTING + squares.len() as f64)).max(1.0)
+}
+
+/// Part of the allowed error of each candidate. It depends on the predictions alone and not on a trial, so that
+/// all parts together are the whole error whatever is tried.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct ErrorShares(Vec<f64>);
+
+impl ErrorShares {
+    /// None without predictions: all share equally.
+    pub(super) fn of(board: &Board, roles: &[Role], incumbent: usize, w: f64) -> Option<Self> {
+        let replay = board.replay.as_ref()?;
+        let may = |i: usize| roles[i] != Role::Ineligible && i != board.system && i != incumbent;
+        let expected = |i: usize| {
+            let axis = |axis: usize| {
+                let usual = Belief::usual(USUAL[axis]);
+                replay.of(i).map_or(usual, |one| {
+                    let forecast = one.axis(axis);
+                    usual.after(1, forecast.mean, forecast.deviation)
+                })
+            };
+            gain(axis(0), axis(1), w)
+        };
+        let rivals: Vec<(usize, Belief)> =
+            (0..roles.len()).filter(|&i| may(i)).map(|i| (i, expected(i))).collect();
+        let promising = promising(Belief { mean: 0.0, variance: 0.0 }, rivals.clone());
+        let equal = if promising.is_empty() { 1.0 } else { EQUAL };
+        let mut shares = vec![0.0; roles.len()];
+        rivals.iter().for_each(|&(i, _)| shares[i] = equal / rivals.len() as f64);
+        promising.iter().for_each(|&i| shares[i] += (1.0 - equal) / promising.len() as f64);
+        Some(Self(shares))
+    }
+
+    /// The number of candidates that would each have this one's part.
+    pub(super) fn rivals(&self, i: usize) -> f64 {
+        if self.0[i] > 0.0 { 1.0 / self.0[i] } else { self.0.len() as f64 }
+    }
+}
+
+/// Gain in score of these differences.
+fn gain(cpu: Belief, memory: Belief, w: f64) -> Belief {
+    let v = 1.0 - w;
+    Belief {
+        mean: -(w * cpu.mean + v * memory.mean),
+        variance: w.powi(2) * cpu.variance + v.powi(2) * memory.variance,
+    }
+}
+
+/// Of candidates, each with what is expected of its gain, those that are worth a trial beside `known`: what is
+/// known of those that are tried.
+fn promising(known: Belief, mut candidates: Vec<(usize, Belief)>) -> Vec<usize> {
+    candidates.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
+    let mut known = known;
+    let mut found = vec![];
+    for (i, expected) in candidates {
+        if expected.less(known).upside() >= PRICE {
+            known = known.greater(expected);
+            found.push(i);
+        }
+    }
+    found
+}
+
+impl Judge<'_> {
+    /// By candidate: whether it is worth a first trial. Without predictions all are.
+    pub(super) fn find_promising(&self) -> Vec<bool> {
+        let len = self.board.pairs.len();
+        if self.board.replay.is_none() {
+            return vec![true; len];
+        }
+        let system = self.board.system;
+        let others = (0..len).filter(|&i| i != system && self.may(i));
+        let (tried, untried): (Vec<usize>, Vec<usize>) = others.partition(|&i| self.rounds(i) > 0);
+        let expected = |i: usize| self.belief(i, system);
+        let still_open = tried.into_iter().filter(|&i| i == self.best || self.out(i).is_none());
+        let known = still_open.map(expected).fold(Belief { mean: 0.0, variance: 0.0 }, Belief::greater);
+        let untried = untried.into_iter().map(|i| (i, expected(i))).collect();
+        let found = promising(known, untried);
+        (0..len).map(|i| self.rounds(i) > 0 || found.contains(&i)).collect()
+    }
+
+    /// The same without those that could not be proven better in all rounds to come.
+    pub(super) fn without_hopeless(&self) -> Vec<bool> {
+        let is_worth = |i: usize| {
+            let is_known = self.board.replay.is_none() || self.rounds(i) > 0;
+            self.promising[i] && (is_known || !self.is_hopeless(i))
+        };
+        (0..self.promising.len()).map(is_worth).collect()
+    }
+}
