@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::candidate::Candidate;
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
-use crate::replay_prior::ReplayPrior;
 use crate::record::{TrialRecord, in_order_of_time};
+use crate::replay_prior::ReplayPrior;
 use crate::sample::PageKind;
 
 /// Everything a profile is computed from.

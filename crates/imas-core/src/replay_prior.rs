@@ -79,7 +79,9 @@ impl ReplayPrior {
     /// Arranged by candidate. What was predicted of another version does not count.
     pub fn evidence(&self, candidates: &[Candidate]) -> ReplayEvidence {
         let of = |candidate: &Candidate| {
-            let is_it = |one: &&CandidateForecast| candidate.is_same(&one.predicted.candidate, &one.predicted.version);
+            let is_it = |one: &&CandidateForecast| {
+                candidate.is_same(&one.predicted.candidate, &one.predicted.version)
+            };
             self.forecasts.iter().find(is_it).filter(|_| !candidate.is_system()).cloned()
         };
         ReplayEvidence { candidates: candidates.iter().map(of).collect() }

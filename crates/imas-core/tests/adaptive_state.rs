@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use imas_core::ReplayPrior;
 use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
-use imas_core::ReplayPrior;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
 use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};

@@ -201,3 +201,51 @@ fn limited(mut errors: Vec<f64>, wider: AxisReliability) -> Vec<f64> {
     errors.iter_mut().for_each(|error| *error = error.clamp(middle - most, middle + most));
     errors
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(candidate: &str, class: ProgramClass, memory: &[f64]) -> Vec<PredictionError> {
+        let of = |&memory: &f64| PredictionError { candidate: candidate.to_owned(), class, cpu: 0.0, memory };
+        memory.iter().map(of).collect()
+    }
+
+    #[test]
+    fn each_candidate_and_class_has_its_own_once_there_are_programs() {
+        let mut all = errors("lean", ProgramClass::Large, &[0.0; 40]);
+        all.extend(errors("fat", ProgramClass::Large, &[0.3, 0.5].repeat(20)));
+        all.extend(errors("fat", ProgramClass::Small, &[0.4]));
+        let table = ReliabilityTable::learn("a test", &all);
+        let memory = |candidate, class| table.of(candidate, class).memory;
+        let (lean, fat) = (memory("lean", ProgramClass::Large), memory("fat", ProgramClass::Large));
+        assert!(lean.mean.abs() < 0.03 && lean.deviation < 0.08, "{lean:?}");
+        assert!((fat.mean - 0.4).abs() < 0.03 && (fat.deviation - 0.1).abs() < 0.05, "{fat:?}");
+        let of_one = memory("fat", ProgramClass::Small);
+        assert!(of_one.mean > 0.3 && of_one.deviation > 0.5 * fat.deviation, "it borrows: {of_one:?}");
+        assert_eq!(memory("fat", ProgramClass::Threaded), table.of("fat", ProgramClass::Threaded).memory);
+        assert!(memory("new", ProgramClass::Small).deviation > fat.deviation, "as wide as all together");
+    }
+
+    #[test]
+    fn one_failed_replay_does_not_hide_the_others() {
+        let mut memory = vec![0.01, -0.01].repeat(10);
+        memory.push(3.0);
+        let table = ReliabilityTable::learn("a test", &errors("a", ProgramClass::Small, &memory));
+        let of_it = table.of("a", ProgramClass::Small).memory;
+        assert!(of_it.deviation < 0.1 && of_it.mean < 0.05, "{of_it:?}");
+    }
+
+    #[test]
+    fn a_table_is_read_back_and_a_foreign_one_refused() {
+        let table = ReliabilityTable::learn("a test", &errors("a", ProgramClass::Small, &[0.1, 0.2]));
+        let text = serde_json::to_string(&table).unwrap();
+        assert_eq!(ReliabilityTable::parse(&text), Ok(table));
+        assert!(
+            ReliabilityTable::parse(&text.replace("\"schema\":1", "\"schema\":9")).unwrap_err().contains("9")
+        );
+        assert!(ReliabilityTable::parse("{}").is_err());
+        let none = ReliabilityTable::learn("nothing", &[]);
+        assert!((none.of("a", ProgramClass::Small).cpu.deviation - UNKNOWN[0].deviation).abs() < 1e-9);
+    }
+}

@@ -119,8 +119,7 @@ impl Replays {
 
     /// How reliable the predictions for all these programs were.
     pub fn reliability(&self, programs: &[SimulatedProgram], source: &str) -> ReliabilityTable {
-        let errors: Vec<_> =
-            programs.iter().flat_map(|one| self.errors(one, PriorBasis::Replay)).collect();
+        let errors: Vec<_> = programs.iter().flat_map(|one| self.errors(one, PriorBasis::Replay)).collect();
         ReliabilityTable::learn(source, &errors)
     }
 
@@ -130,12 +129,15 @@ impl Replays {
         programs: &[SimulatedProgram],
         basis: PriorBasis,
     ) -> BTreeMap<String, ReplayPrior> {
-        let errors: Vec<Vec<PredictionError>> =
-            programs.iter().map(|one| self.errors(one, basis)).collect();
+        let errors: Vec<Vec<PredictionError>> = programs.iter().map(|one| self.errors(one, basis)).collect();
         let prior = |(at, program): (usize, &SimulatedProgram)| {
             let (class, predicted) = self.programs.get(&program.name)?;
-            let others: Vec<PredictionError> =
-                errors.iter().enumerate().filter(|(other, _)| *other != at).flat_map(|(_, e)| e.clone()).collect();
+            let others: Vec<PredictionError> = errors
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at)
+                .flat_map(|(_, e)| e.clone())
+                .collect();
             let table = ReliabilityTable::learn("the other programs", &others);
             let based = |one: &PredictedDifference| {
                 let [cpu, memory] = basis.predicted(one);
