@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn one_failed_replay_does_not_hide_the_others() {
-        let mut memory = vec![0.01, -0.01].repeat(10);
+        let mut memory = [0.01, -0.01].repeat(10);
         memory.push(3.0);
         let table = ReliabilityTable::learn("a test", &errors("a", ProgramClass::Small, &memory));
         let of_it = table.of("a", ProgramClass::Small).memory;

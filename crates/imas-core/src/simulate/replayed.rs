@@ -33,12 +33,12 @@ pub struct ReplayLine {
     /// Threads that called malloc.
     pub threads: u64,
     /// Peak of the recorded run, bytes.
-    pub recorded_peak_bytes: f64,
+    pub peak_bytes: f64,
 }
 
 impl ReplayLine {
     fn class(&self) -> ProgramClass {
-        ProgramClass::of(self.threads, self.recorded_peak_bytes)
+        ProgramClass::of(self.threads, self.peak_bytes)
     }
 
     fn predicted(&self) -> Option<PredictedDifference> {

@@ -57,7 +57,7 @@ pub(super) fn refuse(args: &BenchArgs) -> Result<()> {
 }
 
 /// Why nothing is predicted.
-struct NoPrediction(String);
+pub(crate) struct NoPrediction(pub(crate) String);
 
 /// A prediction or, as no error, why there is none.
 type Predicted<T> = Result<Result<T, NoPrediction>>;
@@ -184,12 +184,12 @@ impl Observer for LastRun {
     }
 }
 
-fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
+pub(crate) fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
     process.counts.cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
 }
 
 /// The process with the most calls, or why its replay would say nothing of the program.
-fn replayable(header: &TraceHeader) -> Result<TraceProcess, String> {
+pub(crate) fn replayable(header: &TraceHeader) -> Result<TraceProcess, String> {
     let process = replay::busiest(&header.processes).filter(|process| process.counts.calls > 0);
     let Some(process) = process else {
         return Err(not_recorded(header));
@@ -235,7 +235,7 @@ fn stopped(stop: Stop) -> &'static str {
 }
 
 /// Each candidate's ratios to `system`, or why there are none at all.
-fn predictions(answer: &Answer<'_>) -> Result<Vec<PredictedCandidate>, NoPrediction> {
+pub(crate) fn predictions(answer: &Answer<'_>) -> Result<Vec<PredictedCandidate>, NoPrediction> {
     let recorded = answer.recorded();
     if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 {
         return Err(NoPrediction("the recorded run was too short".to_owned()));

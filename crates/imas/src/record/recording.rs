@@ -39,10 +39,11 @@ pub(crate) struct RecordedRun {
     pub(crate) exit: i32,
 }
 
-/// A hidden folder, for the raw files. It is deleted with this value.
+/// A hidden folder, for the raw files. It is deleted with this value, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    temporary: Option<tempfile::TempDir>,
     began_unix_s: f64,
 }
 
@@ -52,13 +53,29 @@ impl Recording {
         let absolute = beside.canonicalize().with_context(|| beside.display().to_string())?;
         let folder = tempfile::Builder::new().prefix(".imas-record-").tempdir_in(&absolute);
         let folder = folder.with_context(|| format!("{}: no folder can be made", absolute.display()))?;
-        let recording = Self { folder, began_unix_s: now_unix_s() };
+        let path = folder.path().to_owned();
+        let recording = Self { folder: path, temporary: Some(folder), began_unix_s: now_unix_s() };
         recording.make_control(limits)?;
         Ok(recording)
     }
 
+    /// One that was kept: its folder stays where it is.
+    pub(crate) fn reopen(folder: PathBuf, began_unix_s: f64) -> Self {
+        Self { folder, temporary: None, began_unix_s }
+    }
+
+    /// Keeps the folder. Returns its path.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.temporary.map_or(self.folder, tempfile::TempDir::keep)
+    }
+
+    /// Where the raw files are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn control(&self) -> PathBuf {
-        self.folder.path().join(CONTROL)
+        self.folder.join(CONTROL)
     }
 
     fn make_control(&self, limits: RecordingLimits) -> Result<()> {
@@ -94,7 +111,7 @@ impl Recording {
             processes: vec![],
         };
         let named = || out.display().to_string();
-        let mut whole = tempfile::NamedTempFile::new_in(self.folder.path()).with_context(named)?;
+        let mut whole = tempfile::NamedTempFile::new_in(&self.folder).with_context(named)?;
         let header = self.writer()?.write(header, BufWriter::new(&mut whole)).with_context(named)?;
         whole.persist(out).map_err(|error| error.error).with_context(named)?;
         Ok(header)
@@ -102,7 +119,7 @@ impl Recording {
 
     fn writer(&self) -> Result<TraceWriter> {
         let mut writer = TraceWriter::default();
-        for entry in std::fs::read_dir(self.folder.path())? {
+        for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "raw")
                 && let Err(error) = writer.add(File::open(&path)?)

@@ -13,8 +13,9 @@ use super::super::noise::Noise;
 use super::super::worth::Belief;
 use super::{Board, Judge, PRICE, Role, USUAL};
 
-/// Expected gain below which a first trial is not made: one trial alone decides nothing, so it has the price of two.
-const FIRST_PRICE: f64 = 2.0 * PRICE;
+/// Expected gain below which a first trial is not made. It is never the only one: a proof takes two rounds at least, each
+/// with its `system`, so it has the price of three.
+const FIRST_PRICE: f64 = 3.0 * PRICE;
 /// Errors of prediction that fit count as so many when a program's own are judged.
 const FITTING: f64 = 2.0;
 /// Part of the allowed error that all candidates share equally, whatever is predicted.
