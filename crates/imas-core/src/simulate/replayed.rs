@@ -159,3 +159,80 @@ impl PriorBasis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::World;
+
+    /// What each candidate truly costs, but for an error that is the same with every program.
+    fn file(programs: &[SimulatedProgram], off: f64) -> String {
+        let mut text =
+            "{\"imas\":\"replay\",\"schema\":1}\n{\"left_out\":\"p\",\"why\":\"it is static\"}\n".to_owned();
+        for program in programs {
+            let truth = program.truth.as_ref().unwrap();
+            for (candidate, cost) in program.candidates.iter().zip(truth) {
+                text += &format!(
+                    "{{\"program\":\"{}\",\"candidate\":\"{candidate}\",\"cpu_ratio\":{},\"mean_ratio\":{},\"threads\":1}}\n",
+                    program.name,
+                    cost.cpu.exp(),
+                    (cost.memory - off).exp()
+                );
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_error_that_other_programs_show_is_taken_out() {
+        let programs = World { programs: 60, ..World::default() }.programs(3);
+        let replays = Replays::read(&file(&programs, 0.3));
+        let priors = replays.held_out(&programs, PriorBasis::Replay);
+        assert_eq!((priors.len(), replays.unread.len()), (60, 0));
+        let mut off = vec![];
+        for program in &programs {
+            let forecasts = &priors[&program.name].forecasts;
+            assert_eq!(forecasts.len(), 5, "none of system");
+            for (forecast, truth) in forecasts.iter().zip(&program.truth.as_ref().unwrap()[1..]) {
+                off.push(forecast.memory.mean - truth.memory);
+            }
+        }
+        let mean = off.iter().sum::<f64>() / off.len() as f64;
+        assert!(mean.abs() < 0.03, "{mean}");
+        let table = replays.reliability(&programs, "a test");
+        assert!((table.entries[0].memory.mean - 0.3).abs() < 0.02, "{:?}", table.entries[0]);
+    }
+
+    /// One program of which the replay says nonsense does not train its own prior.
+    #[test]
+    fn no_program_trains_its_own_prior() {
+        let programs = World { programs: 40, ..World::default() }.programs(3);
+        let text = file(&programs, 0.0);
+        let name = &programs[7].name;
+        let wrong: String = text
+            .lines()
+            .map(|line| match line.contains(&format!("\"{name}\"")) {
+                true => line.replace("\"mean_ratio\":", "\"mean_ratio\":1e3") + "\n",
+                false => format!("{line}\n"),
+            })
+            .collect();
+        let prior = |text: &str| Replays::read(text).held_out(&programs, PriorBasis::Replay)[name].clone();
+        let deviations = |prior: &ReplayPrior| -> Vec<f64> {
+            prior.forecasts.iter().map(|one| one.memory.deviation).collect()
+        };
+        assert_eq!(deviations(&prior(&text)), deviations(&prior(&wrong)));
+    }
+
+    #[test]
+    fn lines_without_ratios_predict_nothing_and_others_are_named() {
+        let line = |ratio: &str| {
+            format!("{{\"program\":\"p\",\"candidate\":\"a\",\"cpu_ratio\":1,\"mean_ratio\":{ratio}}}\n")
+        };
+        let replays = Replays::read(&(line("null") + &line("0") + "no line\n" + &line("-1")));
+        assert!(!replays.knows("p"));
+        assert_eq!(replays.unread, [3]);
+        let twice = Replays::read(&(line("2") + &line("4")));
+        assert_eq!(twice.programs["p"].1.len(), 1);
+        assert!((twice.programs["p"].1[0].memory - 4f64.ln()).abs() < 1e-12, "the later line counts");
+    }
+}

@@ -21,7 +21,7 @@ use imas_trace::raw::Stop;
 use super::Learner;
 use crate::bench::quick::{predictions, replayable};
 use crate::message::Hinted;
-use crate::replay::{self, Answer};
+use crate::replay;
 
 /// A predicted ratio below this says no more than "very small".
 const LEAST: f64 = 1e-3;
@@ -88,15 +88,11 @@ pub(super) fn learn(
             at_s: now_unix_s(),
             build_id: source.build_id.to_owned(),
             machine: known.machine.clone(),
-            class: class(threads, &answer),
+            class: ProgramClass::of(u64::from(threads), answer.recorded().peak_bytes),
             differences,
         },
     )?;
     Ok(lesson)
-}
-
-fn class(threads: impl TryInto<u64>, answer: &Answer<'_>) -> ProgramClass {
-    ProgramClass::of(threads.try_into().unwrap_or(u64::MAX), answer.recorded().peak_bytes)
 }
 
 fn check_names(names: &[String]) -> Result<()> {

@@ -59,7 +59,9 @@ impl ErrorShares {
         };
         let rivals: Vec<(usize, Belief)> =
             (0..roles.len()).filter(|&i| may(i)).map(|i| (i, expected(i))).collect();
-        let promising = promising(Belief { mean: 0.0, variance: 0.0 }, rivals.clone());
+        let predicted = rivals.iter().filter(|(i, _)| replay.of(*i).is_some()).copied().collect();
+        let mut promising = promising(Belief { mean: 0.0, variance: 0.0 }, predicted);
+        promising.extend(rivals.iter().map(|(i, _)| *i).filter(|&i| replay.of(i).is_none()));
         let equal = if promising.is_empty() { 1.0 } else { EQUAL };
         let mut shares = vec![0.0; roles.len()];
         rivals.iter().for_each(|&(i, _)| shares[i] = equal / rivals.len() as f64);
@@ -98,28 +100,27 @@ fn promising(known: Belief, mut candidates: Vec<(usize, Belief)>) -> Vec<usize> 
 }
 
 impl Judge<'_> {
-    /// By candidate: whether it is worth a first trial. Without predictions all are.
+    /// By candidate: whether it is worth a first trial. One without a prediction is.
     pub(super) fn find_promising(&self) -> Vec<bool> {
         let len = self.board.pairs.len();
-        if self.board.replay.is_none() {
-            return vec![true; len];
-        }
+        let Some(replay) = &self.board.replay else { return vec![true; len] };
         let system = self.board.system;
         let others = (0..len).filter(|&i| i != system && self.may(i));
         let (tried, untried): (Vec<usize>, Vec<usize>) = others.partition(|&i| self.rounds(i) > 0);
         let expected = |i: usize| self.belief(i, system);
         let still_open = tried.into_iter().filter(|&i| i == self.best || self.out(i).is_none());
         let known = still_open.map(expected).fold(Belief { mean: 0.0, variance: 0.0 }, Belief::greater);
-        let untried = untried.into_iter().map(|i| (i, expected(i))).collect();
-        let found = promising(known, untried);
-        (0..len).map(|i| self.rounds(i) > 0 || found.contains(&i)).collect()
+        let predicted = untried.into_iter().filter(|&i| replay.of(i).is_some());
+        let found = promising(known, predicted.map(|i| (i, expected(i))).collect());
+        let needs_promise = |i: usize| self.rounds(i) == 0 && replay.of(i).is_some();
+        (0..len).map(|i| !needs_promise(i) || found.contains(&i)).collect()
     }
 
     /// The same without those that could not be proven better in all rounds to come.
     pub(super) fn without_hopeless(&self) -> Vec<bool> {
         let is_worth = |i: usize| {
-            let is_known = self.board.replay.is_none() || self.rounds(i) > 0;
-            self.promising[i] && (is_known || !self.is_hopeless(i))
+            let is_predicted = self.board.replay.as_ref().is_some_and(|replay| replay.of(i).is_some());
+            self.promising[i] && (!is_predicted || self.rounds(i) > 0 || !self.is_hopeless(i))
         };
         (0..self.promising.len()).map(is_worth).collect()
     }
