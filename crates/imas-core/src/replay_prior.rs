@@ -2,7 +2,7 @@
 //! What replays of one recorded run predict, as the policy takes it (docs/decisions/0033-replays-as-a-prior.md).
 //!
 //! ```text
-//! PredictedDifference + ReliabilityTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs
+//! PredictedDifference + ErrorTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs
 //! ```
 //! The prior decides which candidates need no trial, and with which trials begin. It proves nothing: a candidate is
 //! proven by live trials alone. Without a prior the policy is what it is.
@@ -12,7 +12,7 @@ pub mod reliability;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
-use reliability::{ProgramClass, ReliabilityTable};
+use reliability::{ErrorTable, PredictedAxis, RecordedRunFacts};
 
 /// What the replays predict of one candidate: differences of logarithms to `system`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -62,15 +62,15 @@ pub struct ReplayPrior {
 }
 
 impl ReplayPrior {
-    /// Predictions for a program of that class, corrected by the table. What is not finite is left out.
-    pub fn new(predicted: &[PredictedDifference], class: ProgramClass, table: &ReliabilityTable) -> Self {
+    /// Predictions from such a run, corrected by the table. What is not finite is left out.
+    pub fn new(predicted: &[PredictedDifference], run: &RecordedRunFacts, table: &ErrorTable) -> Self {
         let sound = predicted.iter().filter(|one| one.cpu.is_finite() && one.memory.is_finite());
         let forecast = |one: &PredictedDifference| {
-            let reliability = table.of(&one.candidate, class);
+            let error = |figure| table.of(figure, &one.candidate, run);
             CandidateForecast {
                 predicted: one.clone(),
-                cpu: reliability.cpu.corrected(one.cpu),
-                memory: reliability.memory.corrected(one.memory),
+                cpu: error(PredictedAxis::Cpu).corrected(one.cpu),
+                memory: error(PredictedAxis::Memory).corrected(one.memory),
             }
         };
         Self { forecasts: sound.map(forecast).collect() }

@@ -2,7 +2,7 @@
 //! What replays of a recorded run predicted of a program, corrected by how far off such predictions were.
 
 use imas_core::ReplayPrior;
-use imas_core::replay_prior::reliability::ReliabilityTable;
+use imas_core::replay_prior::reliability::ErrorTable;
 use imas_store::{RowId, Store, StoreError};
 
 /// Reliability of predictions, as `imas-lab study replay --reliability` measured it.
@@ -33,7 +33,7 @@ impl ReplayKnowledge {
         let holds = stored.filter(|stored| stored.build_id == build_id && stored.machine == machine);
         Ok(holds.map(|stored| Self {
             at_s: stored.at_s,
-            prior: ReplayPrior::new(&stored.differences, stored.class, &shipped()),
+            prior: ReplayPrior::new(&stored.differences, &stored.run, &shipped()),
         }))
     }
 
@@ -46,9 +46,9 @@ impl ReplayKnowledge {
 
 /// The shipped table.
 #[must_use]
-pub fn shipped() -> ReliabilityTable {
+pub fn shipped() -> ErrorTable {
     // The test below reads it; without one all predictions have the same.
-    ReliabilityTable::parse(SHIPPED).unwrap_or_else(|_| ReliabilityTable::learn("none", &[]))
+    ErrorTable::parse(SHIPPED).unwrap_or_else(|_| ErrorTable::learn("none", &[]))
 }
 
 #[cfg(test)]
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
     use imas_core::Candidate;
     use imas_core::replay_prior::PredictedDifference;
-    use imas_core::replay_prior::reliability::ProgramClass;
+    use imas_core::replay_prior::reliability::RecordedRunFacts;
     use imas_store::predictions::StoredPredictions;
 
     #[test]
     fn the_shipped_table_is_sound() {
-        assert_eq!(ReliabilityTable::parse(SHIPPED).map(|table| table.schema), Ok(1));
+        assert_eq!(ErrorTable::parse(SHIPPED).map(|table| table.schema), Ok(1));
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
             at_s: 100.0,
             build_id: "b".to_owned(),
             machine: "m".to_owned(),
-            class: ProgramClass::Large,
+            run: RecordedRunFacts::default(),
             differences: vec![difference],
         };
         store.set_predictions(program, &made).unwrap();

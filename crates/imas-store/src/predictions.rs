@@ -2,7 +2,7 @@
 //! What replays of a recorded run predicted of a program: the latest prediction of each candidate.
 
 use imas_core::replay_prior::PredictedDifference;
-use imas_core::replay_prior::reliability::ProgramClass;
+use imas_core::replay_prior::reliability::RecordedRunFacts;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::{RowId, Store, StoreError};
@@ -16,8 +16,8 @@ pub struct StoredPredictions {
     pub build_id: String,
     /// Page settings and CPU count of the machine that replayed.
     pub machine: String,
-    /// Class of the recorded program.
-    pub class: ProgramClass,
+    /// The recorded run.
+    pub run: RecordedRunFacts,
     /// By candidate.
     pub differences: Vec<PredictedDifference>,
 }
@@ -31,10 +31,10 @@ impl Store {
         let transaction = self.connection().unchecked_transaction()?;
         transaction.execute("DELETE FROM prediction WHERE program = ?1", [program])?;
         transaction.execute("DELETE FROM replayed_run WHERE program = ?1", [program])?;
-        let class = serde_json::to_string(&made.class)?;
+        let run = serde_json::to_string(&made.run)?;
         transaction.execute(
-            "INSERT INTO replayed_run (program, at_s, build_id, machine, class) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![program, made.at_s, made.build_id, made.machine, class],
+            "INSERT INTO replayed_run (program, at_s, build_id, machine, run) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![program, made.at_s, made.build_id, made.machine, run],
         )?;
         let sql =
             "INSERT INTO prediction (program, candidate, version, cpu, memory) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -49,7 +49,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn predictions(&self, program: RowId) -> Result<Option<StoredPredictions>, StoreError> {
-        let sql = "SELECT at_s, build_id, machine, class FROM replayed_run WHERE program = ?1";
+        let sql = "SELECT at_s, build_id, machine, run FROM replayed_run WHERE program = ?1";
         let run = self.connection().prepare_cached(sql)?.query_row([program], run_of).optional()?;
         let Some(mut run) = run else { return Ok(None) };
         let sql =
@@ -61,13 +61,13 @@ impl Store {
 }
 
 fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredPredictions> {
-    let class: String = row.get(3)?;
+    let run: String = row.get(3)?;
     Ok(StoredPredictions {
         at_s: row.get(0)?,
         build_id: row.get(1)?,
         machine: row.get(2)?,
-        // One that this version does not know is as good as the usual one.
-        class: serde_json::from_str(&class).unwrap_or_default(),
+        // What this version does not know is taken for a small run.
+        run: serde_json::from_str(&run).unwrap_or_default(),
         differences: vec![],
     })
 }
@@ -97,7 +97,7 @@ mod tests {
             at_s,
             build_id: "b".to_owned(),
             machine: "thp=madvise".to_owned(),
-            class: ProgramClass::Threaded,
+            run: RecordedRunFacts { allocator_share: 0.25, peak_bytes: 1e6, threads: 4 },
             differences: names.iter().map(one).collect(),
         }
     }

@@ -182,7 +182,7 @@ CREATE TABLE replayed_run (
     at_s     REAL NOT NULL,                 -- Unix time
     build_id TEXT NOT NULL,
     machine  TEXT NOT NULL,                 -- page settings and CPU count
-    class    TEXT NOT NULL                  -- JSON
+    run      TEXT NOT NULL                  -- facts of the recorded run, JSON
 ) STRICT;
 
 -- Differences of logarithms to system.

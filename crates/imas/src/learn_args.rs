@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
-use imas_engine::flags::JsonArgs;
+use imas_engine::flags::{JsonArgs, RulesArgs};
 
 use crate::complete;
 use crate::trace_args::{duration, size};
@@ -43,6 +43,8 @@ pub(crate) struct LearnArgs {
     /// Learn from a command that ends with another exit status than 0
     #[arg(short, long)]
     pub(crate) ignore_failure: bool,
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
     /// Record this command now, and replay it

@@ -23,7 +23,7 @@ fn behave(world: &World) -> String {
 }
 
 fn learn(world: &World, words: &[&str]) -> Output {
-    output(world.imas(["learn", "-n", "1"]).args(words))
+    output(world.imas(["learn", "-n", "1", "--policy", "adaptive"]).args(words))
 }
 
 /// The only program of the answer.
@@ -74,9 +74,9 @@ fn a_command_is_recorded_replayed_and_its_trials_begin_with_what_is_promising() 
         assert!(of("/expected_memory/deviation") > 0.0, "{one:#}");
     }
     // The next start is decided with the predictions, by every command alike.
-    let show = world.json(["show", "--json", "sqlite3"]);
+    let show = world.json(["show", "--json", "--policy", "adaptive", "sqlite3"]);
     assert_eq!(show["predictions"], answer["predictions"], "{show:#}");
-    let explain = stdout(&output(&mut world.imas(["explain", "sqlite3"])));
+    let explain = stdout(&output(&mut world.imas(["explain", "--policy", "adaptive", "sqlite3"])));
     assert!(explain.contains("a recorded run was replayed under 3 candidates"), "{explain}");
     assert!(explain.contains("predicted CPU, memory"), "{explain}");
     let standings = list(&show, "/standings");
@@ -149,7 +149,6 @@ fn a_trace_is_learned_from_and_what_says_nothing_is_refused() {
         (vec!["--", program.as_str(), "200000", "exit3"], "ended with 3 while it was recorded"),
         (vec!["--", "nice", program.as_str(), "20"], "starts another program"),
         (vec!["--with", "jemalloc?narenas:1", "--", program.as_str(), "200000"], "of the catalogue"),
-        (vec!["--system", program.as_str()], "of your own store"),
     ] {
         let output = learn(&world, &words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::cost::cost;
 use super::program::SimulatedProgram;
 use crate::candidate::SYSTEM;
-use crate::replay_prior::reliability::{PredictionError, ProgramClass, ReliabilityTable};
+use crate::replay_prior::reliability::{ErrorTable, PredictionError, RecordedRunFacts};
 use crate::replay_prior::{PredictedDifference, ReplayPrior};
 
 /// A line of the file. The header and lines that tell why there is no prediction lack the ratios.
@@ -30,17 +30,12 @@ pub struct ReplayLine {
     pub cpu_ratio: Option<f64>,
     /// The same of mean resident memory.
     pub mean_ratio: Option<f64>,
-    /// Threads that called malloc.
-    pub threads: u64,
-    /// Peak of the recorded run, bytes.
-    pub peak_bytes: f64,
+    /// The recorded run.
+    #[serde(flatten)]
+    pub run: RecordedRunFacts,
 }
 
 impl ReplayLine {
-    fn class(&self) -> ProgramClass {
-        ProgramClass::of(self.threads, self.peak_bytes)
-    }
-
     fn predicted(&self) -> Option<PredictedDifference> {
         let ratio = |ratio: Option<f64>| ratio.filter(|ratio| ratio.is_finite() && *ratio > 0.0);
         let (cpu, memory) = ratio(self.cpu_ratio).zip(ratio(self.mean_ratio))?;
@@ -66,8 +61,8 @@ pub enum PriorBasis {
 /// The predictions of a file, by program.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Replays {
-    /// By program: its class, and what was predicted.
-    programs: BTreeMap<String, (ProgramClass, Vec<PredictedDifference>)>,
+    /// By program: its recorded run, and what was predicted.
+    programs: BTreeMap<String, (RecordedRunFacts, Vec<PredictedDifference>)>,
     /// Lines that are no JSON object of the format, by their number from 1.
     pub unread: Vec<usize>,
 }
@@ -87,8 +82,7 @@ impl Replays {
 
     fn add(&mut self, line: &ReplayLine) {
         let Some(predicted) = line.predicted() else { return };
-        let (_, of_program) =
-            self.programs.entry(line.program.clone()).or_insert_with(|| (line.class(), vec![]));
+        let (_, of_program) = self.programs.entry(line.program.clone()).or_insert_with(|| (line.run, vec![]));
         // A later line replaces an earlier one: the program was replayed again.
         of_program.retain(|one| one.candidate != predicted.candidate);
         of_program.push(predicted);
@@ -101,7 +95,7 @@ impl Replays {
 
     /// How far off the predictions for a program were, by all its rounds.
     fn errors(&self, program: &SimulatedProgram, basis: PriorBasis) -> Vec<PredictionError> {
-        let Some((class, predicted)) = self.programs.get(&program.name) else { return vec![] };
+        let Some((run, predicted)) = self.programs.get(&program.name) else { return vec![] };
         let rounds: Vec<usize> = (0..program.rounds.len()).collect();
         let error = |one: &PredictedDifference| {
             let at = program.candidates.iter().position(|name| *name == one.candidate)?;
@@ -109,7 +103,7 @@ impl Replays {
             let [cpu, memory] = basis.predicted(one);
             Some(PredictionError {
                 candidate: one.candidate.clone(),
-                class: *class,
+                run: *run,
                 cpu: live.cpu - cpu,
                 memory: live.memory - memory,
             })
@@ -118,9 +112,9 @@ impl Replays {
     }
 
     /// How reliable the predictions for all these programs were.
-    pub fn reliability(&self, programs: &[SimulatedProgram], source: &str) -> ReliabilityTable {
+    pub fn reliability(&self, programs: &[SimulatedProgram], source: &str) -> ErrorTable {
         let errors: Vec<_> = programs.iter().flat_map(|one| self.errors(one, PriorBasis::Replay)).collect();
-        ReliabilityTable::learn(source, &errors)
+        ErrorTable::learn(source, &errors)
     }
 
     /// By program: its prior, with the reliability that the predictions for all other programs have.
@@ -131,20 +125,20 @@ impl Replays {
     ) -> BTreeMap<String, ReplayPrior> {
         let errors: Vec<Vec<PredictionError>> = programs.iter().map(|one| self.errors(one, basis)).collect();
         let prior = |(at, program): (usize, &SimulatedProgram)| {
-            let (class, predicted) = self.programs.get(&program.name)?;
+            let (run, predicted) = self.programs.get(&program.name)?;
             let others: Vec<PredictionError> = errors
                 .iter()
                 .enumerate()
                 .filter(|(other, _)| *other != at)
                 .flat_map(|(_, e)| e.clone())
                 .collect();
-            let table = ReliabilityTable::learn("the other programs", &others);
+            let table = ErrorTable::learn("the other programs", &others);
             let based = |one: &PredictedDifference| {
                 let [cpu, memory] = basis.predicted(one);
                 PredictedDifference { cpu, memory, ..one.clone() }
             };
             let predicted: Vec<_> = predicted.iter().map(based).collect();
-            Some((program.name.clone(), ReplayPrior::new(&predicted, *class, &table)))
+            Some((program.name.clone(), ReplayPrior::new(&predicted, run, &table)))
         };
         programs.iter().enumerate().filter_map(prior).collect()
     }
@@ -163,6 +157,7 @@ impl PriorBasis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay_prior::reliability::PredictedAxis;
     use crate::simulate::World;
 
     /// What each candidate truly costs, but for an error that is the same with every program.
@@ -200,7 +195,13 @@ mod tests {
         let mean = off.iter().sum::<f64>() / off.len() as f64;
         assert!(mean.abs() < 0.03, "{mean}");
         let table = replays.reliability(&programs, "a test");
-        assert!((table.entries[0].memory.mean - 0.3).abs() < 0.02, "{:?}", table.entries[0]);
+        assert!(
+            (table.entries.iter().find(|one| one.figure == PredictedAxis::Memory).unwrap().error.mean - 0.3)
+                .abs()
+                < 0.02,
+            "{:?}",
+            table.entries[0]
+        );
     }
 
     /// One program of which the replay says nonsense does not train its own prior.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
 use imas_core::replay_prior::PredictedDifference;
-use imas_core::replay_prior::reliability::ProgramClass;
+use imas_core::replay_prior::reliability::RecordedRunFacts;
 use imas_engine::compared::{DefaultComparison, compared};
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::catalogue::SYSTEM;
@@ -21,7 +21,7 @@ use imas_trace::raw::Stop;
 use super::Learner;
 use crate::bench::quick::{predictions, replayable};
 use crate::message::Hinted;
-use crate::replay;
+use crate::replay::{self, Answer};
 
 /// A predicted ratio below this says no more than "very small".
 const LEAST: f64 = 1e-3;
@@ -88,11 +88,24 @@ pub(super) fn learn(
             at_s: now_unix_s(),
             build_id: source.build_id.to_owned(),
             machine: known.machine.clone(),
-            class: ProgramClass::of(u64::from(threads), answer.recorded().peak_bytes),
+            run: facts(threads, &answer),
             differences,
         },
     )?;
     Ok(lesson)
+}
+
+/// What tells how far the predictions may be off.
+fn facts(threads: u32, answer: &Answer<'_>) -> RecordedRunFacts {
+    let recorded = answer.recorded();
+    let system = answer.candidates.iter().find(|one| one.candidate.candidate.is_system());
+    let replays = system.into_iter().flat_map(|one| &one.replays);
+    let allocator_s = replays.map(|replay| replay.cpu_s).fold(f64::INFINITY, f64::min);
+    RecordedRunFacts {
+        allocator_share: (allocator_s / recorded.cpu_s.max(f64::MIN_POSITIVE)).min(1.0),
+        peak_bytes: recorded.peak_bytes,
+        threads: u64::from(threads),
+    }
 }
 
 fn check_names(names: &[String]) -> Result<()> {

@@ -4,7 +4,6 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_engine::flags::RulesArgs;
 use imas_report::format::counted;
 use imas_store::samples::StoredProgram;
 use imas_view::forecast::forecasts;
@@ -30,7 +29,7 @@ pub(super) fn show(learner: &Learner<'_>, made: &[(StoredProgram, Outcome)]) -> 
 }
 
 fn view(learner: &Learner<'_>, program: &StoredProgram) -> Result<ProgramView> {
-    state(learner.context, learner.store, program.clone(), &RulesArgs::default())
+    state(learner.context, learner.store, program.clone(), &learner.args.rules)
 }
 
 fn as_json(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome)) -> Result<Value> {
@@ -85,7 +84,12 @@ fn as_text(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome))
         Outcome::Cancelled(false) => format!("{program}: no recording was asked for"),
         Outcome::Learned(lesson) => {
             let view = view(learner, program)?;
-            format!("{program}: {}\n\n{}\n{}", heading(lesson), show::table(&view), show::next_line(&view))
+            let unused = match view.profile.adaptive {
+                Some(_) => "",
+                None => "the policy in force makes no use of predictions: --policy adaptive does\n",
+            };
+            let (table, next) = (show::table(&view), show::next_line(&view));
+            format!("{program}: {}\n\n{table}\n{next}{unused}", heading(lesson))
         }
     })
 }

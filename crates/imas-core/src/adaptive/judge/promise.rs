@@ -3,7 +3,8 @@
 //!
 //! A candidate is promising when the best of those that are tried is expected to become better by it: by more than
 //! a trial costs. Of two that promise the same, the second one adds less than the first. When those that are tried
-//! turn out worse than predicted, others become promising in turn.
+//! turn out worse than predicted, others become promising in turn. The most promising one is tried in any case,
+//! unless a proof for it is out of reach.
 //!
 //! A prediction is trusted as far as predictions were right before, and less where this program's own trials show
 //! that its predictions are further off (R. T. Birge, "The calculation of errors by the method of least squares",
@@ -107,11 +108,19 @@ impl Judge<'_> {
         let system = self.board.system;
         let others = (0..len).filter(|&i| i != system && self.may(i));
         let (tried, untried): (Vec<usize>, Vec<usize>) = others.partition(|&i| self.rounds(i) > 0);
+        let is_first = tried.is_empty();
         let expected = |i: usize| self.belief(i, system);
         let still_open = tried.into_iter().filter(|&i| i == self.best || self.out(i).is_none());
         let known = still_open.map(expected).fold(Belief { mean: 0.0, variance: 0.0 }, Belief::greater);
         let predicted = untried.into_iter().filter(|&i| replay.of(i).is_some());
-        let found = promising(known, predicted.map(|i| (i, expected(i))).collect());
+        let predicted: Vec<(usize, Belief)> = predicted.map(|i| (i, expected(i))).collect();
+        let first = predicted.iter().max_by(|a, b| a.1.upside().total_cmp(&b.1.upside())).map(|(i, _)| *i);
+        let mut found = promising(known, predicted);
+        // A prediction alone excludes nothing: the most promising candidate is tried in any case, and shows whether
+        // this program's predictions are right.
+        if is_first && found.is_empty() {
+            found.extend(first);
+        }
         let needs_promise = |i: usize| self.rounds(i) == 0 && replay.of(i).is_some();
         (0..len).map(|i| !needs_promise(i) || found.contains(&i)).collect()
     }
@@ -169,6 +178,8 @@ mod tests {
         assert_eq!(statuses(&some), [Incumbent, Unpromising, Open, Unpromising]);
         let none = board(&[], [Some((0.1, 0.2)), Some((0.1, 0.0)), Some((0.0, 0.1))]);
         assert_eq!(judge(&none, &ROLES, 0, 0.5, &Settings::default()).next, None, "not even system");
+        let little = board(&[], [Some((0.1, 0.2)), Some((0.0, -0.01)), Some((0.0, -0.02))]);
+        assert_eq!(statuses(&little), [Incumbent, Unpromising, Unpromising, Open], "the best in any case");
         let unknown = board(&[], [Some((0.1, 0.2)), None, Some((0.1, 0.0))]);
         assert_eq!(statuses(&unknown), [Incumbent, Unpromising, Open, Unpromising], "no replay of it");
     }
