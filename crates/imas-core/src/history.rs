@@ -7,6 +7,7 @@ use crate::candidate::Candidate;
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
 use crate::record::{TrialRecord, in_order_of_time};
+use crate::replay_prior::ReplayPrior;
 use crate::sample::PageKind;
 
 /// Everything a profile is computed from.
@@ -32,6 +33,8 @@ pub struct History<'a> {
     pub machine: &'a str,
     /// What other hosts measured; None without a fleet.
     pub fleet: Option<&'a FleetPrior>,
+    /// What replays of a recorded run predict; None where none was recorded.
+    pub replay: Option<&'a ReplayPrior>,
 }
 
 /// Trials of the present build, in order of time.

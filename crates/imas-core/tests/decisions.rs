@@ -95,6 +95,7 @@ impl Program {
             now_unix_s: self.now_unix_s,
             machine: "",
             fleet: None,
+            replay: None,
         })
     }
 

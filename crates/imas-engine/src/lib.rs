@@ -9,6 +9,7 @@
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`fleet_turn`]: which trials are this host's, where a fleet shares them out
+//! - [`replay_knowledge`]: what replays predicted of a program, with the shipped reliability
 //! - [`seconds`]: the range of a configured duration
 //! - [`difference`]: how a file changes, as `diff -u` prints it
 //! - [`exclusions`]: programs that nobody is to change unasked
@@ -42,6 +43,7 @@ pub mod inline_candidate;
 pub mod inspect;
 pub mod manual;
 pub mod probe;
+pub mod replay_knowledge;
 pub mod seconds;
 pub mod start_plan;
 pub mod state;

@@ -13,6 +13,7 @@ use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
+use crate::replay_knowledge::ReplayKnowledge;
 
 /// What the store, the catalogue and the machine say about one program.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct ProgramState {
     unblocked_at: BTreeMap<String, f64>,
     /// What this host has of its fleet about the program.
     fleet: Option<FleetKnowledge>,
+    /// What replays of a recorded run predicted.
+    replay: Option<ReplayKnowledge>,
     /// By candidate: whether no other host knows it.
     is_own: Vec<bool>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
@@ -55,7 +58,9 @@ impl ProgramState {
         );
         let is_own =
             |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
+        let machine = imas_linux::host::machine_state();
         Ok(Self {
+            replay: ReplayKnowledge::read(store, program.id, build_id, &machine)?,
             is_own: candidates.iter().map(is_own).collect(),
             records,
             candidates,
@@ -64,7 +69,7 @@ impl ProgramState {
             excluded: store.is_excluded(&program.path, &program.detail)?,
             unblocked_at: store.unblocked(program.id)?,
             build_id: build_id.to_owned(),
-            machine: imas_linux::host::machine_state(),
+            machine,
             program,
         })
     }
@@ -102,6 +107,12 @@ impl ProgramState {
         host_evidence(&self.history(limits, now_unix_s), settings, is_last_complete)
     }
 
+    /// What replays of a recorded run of this build predicted.
+    #[must_use]
+    pub fn replay(&self) -> Option<&ReplayKnowledge> {
+        self.replay.as_ref()
+    }
+
     /// Its candidates: the indices of [`Self::evidence`].
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
@@ -120,6 +131,7 @@ impl ProgramState {
             now_unix_s,
             machine: &self.machine,
             fleet: self.fleet.as_ref().and_then(FleetKnowledge::prior),
+            replay: self.replay.as_ref().and_then(|known| known.prior(now_unix_s)),
         }
     }
 }

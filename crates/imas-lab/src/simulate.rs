@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas-lab simulate`: policies on stored or made-up runs, judged on runs that they did not see.
 
+mod prior;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ use imas_engine::context::Context;
 use imas_engine::flags::Places;
 use imas_report::message::{self, Hinted};
 use imas_report::output;
+use prior::Priors;
 
 /// Programs to replay and where they come from.
 struct Source {
@@ -38,9 +41,13 @@ impl Source {
 }
 
 pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
-    let named = args.policy.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?;
+    let is_of_prior = |name: &&String| args.replay.is_some() && ["replay", "others"].contains(&name.as_str());
+    args.policy
+        .iter()
+        .filter(|name| !is_of_prior(name))
+        .try_for_each(|name| contender(name, None).map(drop))?;
     let from_store = args.stored || args.store_named;
-    let source = match args.data.as_slice() {
+    let mut source = match args.data.as_slice() {
         [] if from_store => store(&Context::new(places)?)?,
         [] => made_up(args),
         files => measured(files)?,
@@ -63,9 +70,12 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
         output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let contenders = match named.as_slice() {
-        [] => baselines().into_iter().filter(|one| source.knows(one)).collect(),
-        _ => named,
+    let priors = args.replay.as_deref().map(|file| Priors::read(file, &mut source.programs)).transpose()?;
+    let named = args.policy.iter().map(|name| contender(name, priors.as_ref()));
+    let contenders = match (&priors, args.policy.is_empty()) {
+        (_, false) => named.collect::<Result<Vec<_>>>()?,
+        (Some(priors), true) => prior::baselines(priors),
+        (None, true) => baselines().into_iter().filter(|one| source.knows(one)).collect(),
     };
     if let Some(unknown) = contenders.iter().find(|one| !source.knows(one)) {
         return Err(Hinted::error(
@@ -95,17 +105,21 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn contender(name: &str) -> Result<Contender> {
-    Ok(match name {
-        "adaptive" => Contender::Adaptive(Settings::default()),
-        "paper" => Contender::Paper(Limits::default()),
-        "all" => Contender::All,
-        candidate => match candidate.strip_prefix("always:") {
+/// The contender of that name.
+fn contender(name: &str, priors: Option<&Priors>) -> Result<Contender> {
+    Ok(match (name, priors) {
+        ("replay", Some(priors)) => priors.replay.clone(),
+        ("others", Some(priors)) => priors.others.clone(),
+        ("adaptive", _) => Contender::Adaptive(Settings::default()),
+        ("paper", _) => Contender::Paper(Limits::default()),
+        ("all", _) => Contender::All,
+        ("once", _) => Contender::Once,
+        (candidate, _) => match candidate.strip_prefix("always:") {
             Some(candidate) if !candidate.is_empty() => Contender::Always(candidate.to_owned()),
             _ => {
                 return Err(Hinted::error(
                     format!("{name}: no such policy"),
-                    "there are adaptive, paper, all and always:CANDIDATE",
+                    "there are adaptive, paper, all, once and always:CANDIDATE; with --replay also replay and others",
                 ));
             }
         },
@@ -157,6 +171,7 @@ fn store(context: &Context) -> Result<Source> {
             now_unix_s: imas_linux::clock::now_unix_s(),
             machine: "",
             fleet: None,
+            replay: None,
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

@@ -154,9 +154,15 @@ pub(crate) struct SimulateArgs {
     /// A store was named on the command line, not only in the environment.
     #[arg(skip)]
     pub(crate) store_named: bool,
-    /// Policies to compare: adaptive, paper, all (everything is tried in every round), always:CANDIDATE;
+    /// Predictions by replay, as `imas-lab study replay` writes them. Programs without any are left out. Each program
+    /// has the reliability that the predictions for the other programs have
+    #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
+    pub(crate) replay: Option<PathBuf>,
+    /// Policies to compare: adaptive, paper, all (everything is tried in every round), once (everything once,
+    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions) and
+    /// others (adaptive with what the candidates did to other programs);
     /// always stands for `system` with programs that have no runs of it [default: adaptive, paper, all,
-    /// always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them]
+    /// always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them; with --replay: adaptive, replay, others, once, all, always:system]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest
@@ -175,7 +181,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) details: bool,
     /// Fleets of 1 to 100,000 hosts that learn these programs together
-    #[arg(long, conflicts_with_all = ["policy", "splits", "details", "json"])]
+    #[arg(long, conflicts_with_all = ["policy", "splits", "details", "json", "replay"])]
     pub(crate) fleet: bool,
     /// Print JSON
     #[arg(long)]

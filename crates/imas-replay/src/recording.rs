@@ -39,10 +39,11 @@ pub struct RecordedRun {
     pub exit: i32,
 }
 
-/// A hidden folder, for the raw files. It is deleted with this value.
+/// A hidden folder, for the raw files. It is deleted with this value, unless it is kept.
 #[derive(Debug)]
 pub struct Recording {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    temporary: Option<tempfile::TempDir>,
     began_unix_s: f64,
 }
 
@@ -55,13 +56,32 @@ impl Recording {
         let absolute = beside.canonicalize().with_context(|| beside.display().to_string())?;
         let folder = tempfile::Builder::new().prefix(".imas-record-").tempdir_in(&absolute);
         let folder = folder.with_context(|| format!("{}: no folder can be made", absolute.display()))?;
-        let recording = Self { folder, began_unix_s: now_unix_s() };
+        let path = folder.path().to_owned();
+        let recording = Self { folder: path, temporary: Some(folder), began_unix_s: now_unix_s() };
         recording.make_control(limits)?;
         Ok(recording)
     }
 
+    /// One that was kept: its folder stays where it is.
+    #[must_use]
+    pub fn reopen(folder: PathBuf, began_unix_s: f64) -> Self {
+        Self { folder, temporary: None, began_unix_s }
+    }
+
+    /// Keeps the folder. Returns its path.
+    #[must_use]
+    pub fn keep(self) -> PathBuf {
+        self.temporary.map_or(self.folder, tempfile::TempDir::keep)
+    }
+
+    /// Where the raw files are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn control(&self) -> PathBuf {
-        self.folder.path().join(CONTROL)
+        self.folder.join(CONTROL)
     }
 
     fn make_control(&self, limits: RecordingLimits) -> Result<()> {
@@ -103,7 +123,7 @@ impl Recording {
             processes: vec![],
         };
         let named = || out.display().to_string();
-        let mut whole = tempfile::NamedTempFile::new_in(self.folder.path()).with_context(named)?;
+        let mut whole = tempfile::NamedTempFile::new_in(&self.folder).with_context(named)?;
         let header = self.writer()?.write(header, BufWriter::new(&mut whole)).with_context(named)?;
         whole.persist(out).map_err(|error| error.error).with_context(named)?;
         Ok(header)
@@ -111,7 +131,7 @@ impl Recording {
 
     fn writer(&self) -> Result<TraceWriter> {
         let mut writer = TraceWriter::default();
-        for entry in std::fs::read_dir(self.folder.path())? {
+        for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "raw")
                 && let Err(error) = writer.add(File::open(&path)?)

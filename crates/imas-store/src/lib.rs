@@ -12,6 +12,8 @@
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
 //! - [`fleet`]: what was published to a fleet, and the statistics received from it
 //! - [`decisions`]: stored decisions and their reasons
+//! - [`predictions`]: what replays of a recorded run predicted
+//! - [`recordings`]: starts that are to be recorded, and recordings that wait for their replay
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
 //! - [`revision`]: whether anything about a program has changed
 //! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
@@ -22,6 +24,8 @@ pub mod domain;
 pub mod fleet;
 pub mod memory;
 pub mod overrides;
+pub mod predictions;
+pub mod recordings;
 pub mod revision;
 pub mod samples;
 mod schema;

@@ -15,6 +15,8 @@ pub struct ProgramRevision {
     unblocked_at_s: f64,
     exclusions: i64,
     disabled: i64,
+    replayed_at_s: f64,
+    recording: Option<f64>,
 }
 
 impl Store {
@@ -28,7 +30,9 @@ impl Store {
             (SELECT coalesce(max(id), 0) FROM decision WHERE program = ?1),
             (SELECT candidate FROM pin WHERE program = ?1),
             (SELECT coalesce(max(at_s), 0.0) FROM lift WHERE program = ?1),
-            (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled)";
+            (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled),
+            (SELECT coalesce(max(at_s), 0.0) FROM replayed_run WHERE program = ?1),
+            (SELECT coalesce(begun_s, asked_s) FROM recording WHERE program = ?1)";
         let mut statement = self.connection().prepare_cached(SQL)?;
         Ok(statement.query_row(params![program], |row| {
             Ok(ProgramRevision {
@@ -39,6 +43,8 @@ impl Store {
                 unblocked_at_s: row.get(4)?,
                 exclusions: row.get(5)?,
                 disabled: row.get(6)?,
+                replayed_at_s: row.get(7)?,
+                recording: row.get(8)?,
             })
         })?)
     }

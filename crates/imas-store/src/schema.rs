@@ -177,12 +177,47 @@ ALTER TABLE fleet_member ADD COLUMN reached_s REAL NOT NULL DEFAULT 0; -- Unix t
 ALTER TABLE fleet_told RENAME TO fleet_published;
 ";
 
+/// Adds what replays of a recorded run predicted, and recordings that are to be made or replayed.
+const REPLAYS: &str = "
+CREATE TABLE replayed_run (
+    program  INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
+    at_s     REAL NOT NULL,                 -- Unix time
+    build_id TEXT NOT NULL,
+    machine  TEXT NOT NULL,                 -- page settings and CPU count
+    run      TEXT NOT NULL                  -- facts of the recorded run, JSON
+) STRICT;
+
+-- Differences of logarithms to system.
+CREATE TABLE prediction (
+    program   INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
+    candidate TEXT NOT NULL,
+    version   TEXT NOT NULL,                -- of the allocator
+    cpu       REAL NOT NULL,
+    memory    REAL NOT NULL,
+    PRIMARY KEY (program, candidate)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE recording (
+    program     INTEGER PRIMARY KEY REFERENCES program (id) ON DELETE CASCADE,
+    asked_s     REAL NOT NULL,              -- Unix time
+    limit_bytes INTEGER NOT NULL,
+    window_s    REAL,                       -- NULL: to the end of the program
+    begun_s     REAL,                       -- NULL, as all below: before the start
+    folder      TEXT,
+    build_id    TEXT,
+    pid         INTEGER,
+    start_ticks INTEGER,
+    boot_id     TEXT
+) STRICT;
+";
+
 fn migrations() -> Migrations<'static> {
     Migrations::new(vec![
         M::up(FIRST),
         M::up(DOMAINS).foreign_key_check(),
         M::up(FLEET),
         M::up(FLEET_REACHED),
+        M::up(REPLAYS),
     ])
 }
 
@@ -261,6 +296,24 @@ mod tests {
         let member = store.fleet_member().unwrap().unwrap();
         store.set_fleet_member(Some(&member)).unwrap();
         assert_eq!(store.fleet_reached_s().unwrap(), 5.0, "imasd was started again");
+    }
+
+    #[test]
+    fn a_store_from_before_replays_is_read_and_learns() {
+        use crate::recordings::AskedRecording;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let mut old = Connection::open(&path).unwrap();
+        let before = Migrations::new(vec![M::up(FIRST), M::up(DOMAINS), M::up(FLEET), M::up(FLEET_REACHED)]);
+        before.to_latest(&mut old).unwrap();
+        old.execute_batch("INSERT INTO program (id, path, detail) VALUES (7, '/bin/x', '')").unwrap();
+        drop(old);
+        let unchanged = crate::Store::open_read_only(&path).unwrap();
+        assert_eq!((unchanged.predictions(7).unwrap(), unchanged.recordings().unwrap().len()), (None, 0));
+        let store = crate::Store::open(&path).unwrap();
+        let asked = AskedRecording { at_s: 1.0, limit_bytes: 1, window_s: None };
+        assert!(store.ask_recording(7, &asked).unwrap());
+        assert_eq!(store.predictions(7).unwrap(), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - [`words`]: where the candidates stand, in words and rows
 //! - [`settled`]: whether the candidate of a program is settled
 //! - [`sharing`]: how a fleet shares out a program's trials, in words
+//! - [`forecast`]: what replays of a recorded run predicted
 //! - [`section`]: a program as a part of a page
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
@@ -20,6 +21,7 @@
 //! ```
 
 pub mod conditions;
+pub mod forecast;
 mod latency;
 pub mod picks;
 pub mod profile;

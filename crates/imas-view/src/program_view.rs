@@ -14,6 +14,7 @@ use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_store::Store;
+use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
 
 use crate::conditions::conditions;
@@ -37,6 +38,8 @@ pub struct ProgramView {
     pub weight: f64,
     /// How the fleet shares out its trials, where imasd takes part in one.
     pub sharing: Option<TrialSharing>,
+    /// The recording that is asked for, or waits for its replay.
+    pub recording: Option<ProgramRecording>,
     /// Nothing may be preloaded into the program as it is on disk now.
     pub unfit: bool,
 }
@@ -98,6 +101,7 @@ pub fn state_where(
     let policy = context.config.policy(rules, &known.program.path, &known.program.detail);
     let sharing = known.sharing(&policy, now_unix_s()).filter(|_| unfit.is_none());
     Ok(ProgramView {
+        recording: store.recording(known.program.id)?,
         known,
         profile,
         decision,

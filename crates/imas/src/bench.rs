@@ -7,7 +7,7 @@ mod input;
 mod junit;
 mod overview;
 mod progress;
-mod quick;
+pub(crate) mod quick;
 mod result;
 mod service;
 mod service_report;

@@ -12,6 +12,7 @@ use imas_engine::flags::{with_negative_numbers, without_wrong_variables};
 
 use crate::bench_args::BenchArgs;
 use crate::complete;
+use crate::learn_args::LearnArgs;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
 use crate::trace_args::{RecordArgs, ReplayArgs};
 use crate::tune_args::TuneArgs;
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Make the calls of a trace again under every candidate and say what each would take
     Replay(ReplayArgs),
+    /// Record a run of a program and replay it, so that its trials test only what is promising
+    Learn(LearnArgs),
     /// Search the settings of allocators for a command by replays, and prove the best live
     Tune(TuneArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
@@ -157,6 +160,9 @@ pub(crate) struct RunArgs {
     /// Use this candidate once, whatever was decided; nothing is learned. With settings: 'jemalloc?narenas:1', as 'imas bench --with' takes them
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
+    /// Record the calls of this start, under system, for 'imas learn'
+    #[arg(long, conflicts_with_all = ["candidate", "dry_run"])]
+    pub(crate) record: bool,
     /// Say on standard error what was decided and why
     #[arg(short, long)]
     pub(crate) verbose: bool,

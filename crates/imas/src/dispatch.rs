@@ -9,8 +9,8 @@ use imas_engine::manual;
 use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::{
-    advise, apply, bench, bundle, doctor, env, explain, external, list, overrides, record, replay, report,
-    show, start, status, system, tune, watch,
+    advise, apply, bench, bundle, doctor, env, explain, external, learn, list, overrides, record, replay,
+    report, show, start, status, system, tune, watch,
 };
 
 /// Does what was asked.
@@ -21,6 +21,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args, &Context::new(places)?),
         Command::Record(args) => record::run(&args, &Context::new(places)?),
         Command::Replay(args) => replay::run(&args, &Context::new(places)?),
+        Command::Learn(args) => learn::run(&args, &Context::new(places)?),
         Command::Tune(args) => tune::run(&args, &Context::new(places)?),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, &Context::new(places)?),

@@ -29,6 +29,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("imas run --candidate mimalloc -- python3 work.py", "under one candidate, once"),
             ("imas run --candidate 'jemalloc?narenas:1' -- python3 work.py", "under one with settings, once"),
             ("imas run --follow --candidate jemalloc -- make", "with everything that it starts"),
+            ("imas run --record -- python3 work.py", "record this start for 'imas learn'"),
         ],
     ),
     (
@@ -43,6 +44,15 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("imas replay work.trace", "what six candidates would take"),
             ("imas replay work.trace --with jemalloc,mimalloc --json", "two, for scripts"),
+        ],
+    ),
+    (
+        "learn",
+        &[
+            ("imas learn -- python3 work.py", "record and replay it now"),
+            ("imas learn redis-server --for 10m", "record the first ten minutes of its next start"),
+            ("imas learn --pending", "replay what was recorded, as from a timer at night"),
+            ("imas learn work.py --trace work.trace", "from a trace of 'imas record'"),
         ],
     ),
     (

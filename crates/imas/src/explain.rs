@@ -19,7 +19,8 @@ use crate::cli::ExplainArgs;
 use crate::context::Context;
 use crate::output;
 use crate::profile::find;
-use crate::show::{next_line, splits, table};
+use crate::show::{next_line, recording_json, splits, table};
+use imas_view::forecast;
 use imas_view::picks;
 use imas_view::program_view::{ProgramView, state};
 use imas_view::when::when;
@@ -56,6 +57,8 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "expected_gain": picks::gains_json(&all),
             "looked_at_again": again(&state),
             "sharing": state.sharing,
+            "predictions": forecast::forecasts(&state),
+            "recording": recording_json(&state),
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
@@ -81,6 +84,9 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     }
     if let Some(sharing) = &state.sharing {
         writeln!(text, "  fleet: {}", imas_view::sharing::words(sharing))?;
+    }
+    if let Some(predicted) = forecast::words(state) {
+        writeln!(text, "  predicted: {predicted}")?;
     }
     if let Some(undo) = undo(state, context) {
         writeln!(text, "  to change it: {undo}")?;

@@ -25,6 +25,8 @@ mod export;
 mod external;
 mod harvest;
 mod last_look;
+mod learn;
+mod learn_args;
 mod lines_args;
 mod list;
 mod man;

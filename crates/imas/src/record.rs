@@ -35,10 +35,21 @@ pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     }
     let limits = RecordingLimits { bytes: args.limit, duration: args.duration };
     let recording = Recording::begin(folder_of(&args.out), limits)?;
-    let run = watch(&command, variables(&recording.recorder(context)?, context)?)?;
-    let header = recording.write(&args.out, run)?;
+    let header = recorded(&command, &recording, &args.out, context)?;
     show(args, &header)?;
     Ok(ExitCode::from(u8::try_from(header.exit & 0xFF).unwrap_or(1)))
+}
+
+/// Runs the command under the recorder and writes the trace.
+pub(crate) fn recorded(
+    command: &Command,
+    recording: &Recording,
+    trace: &Path,
+    context: &Context,
+) -> Result<TraceHeader> {
+    let inherited: Variables = std::env::vars_os().collect();
+    let run = watch(command, variables(&recording.recorder(context)?, &inherited, context)?)?;
+    recording.write(trace, run)
 }
 
 /// The folder of the trace.
@@ -46,9 +57,9 @@ fn folder_of(trace: &Path) -> &Path {
     trace.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
-fn variables(recorder: &Recorder, context: &Context) -> Result<Variables> {
-    let inherited: Variables = std::env::vars_os().collect();
-    recorder.variables(context.candidate(SYSTEM)?, &inherited, &context.libraries)
+/// The environment of a recorded start.
+pub(crate) fn variables(recorder: &Recorder, inherited: &Variables, context: &Context) -> Result<Variables> {
+    recorder.variables(context.candidate(SYSTEM)?, inherited, &context.libraries)
 }
 
 /// Runs the command to its end. It inherits standard input and outputs.

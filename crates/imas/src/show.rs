@@ -9,7 +9,9 @@ use imas_core::adaptive::Judgement;
 use imas_core::candidate::NotCounted;
 use imas_report::format;
 use imas_store::Store;
+use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
+use imas_view::forecast;
 use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
 
@@ -90,14 +92,31 @@ pub(crate) fn next_line(state: &ProgramView) -> String {
     let ProgramView { decision, under_way, .. } = state;
     let kind = if decision.trial { "a trial of" } else { "under" };
     let next = format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence());
-    under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()))
+    let next = under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()));
+    recording_words(state).iter().fold(next, |next, words| format!("{next}{words}\n"))
+}
+
+/// The recording of the program that is asked for, or waits for its replay.
+fn recording_words(state: &ProgramView) -> Option<String> {
+    let recording = state.recording.as_ref()?;
+    let number = state.known.program.id;
+    Some(match &recording.begun {
+        None => format!(
+            "recording: the next start by 'imas run' is recorded instead; undo: imas learn --cancel {number}"
+        ),
+        Some(begun) => format!(
+            "recording: process {} was recorded from {} on; when it has ended, 'imas learn {number}' replays it",
+            begun.pid,
+            imas_view::when::when(begun.at_s)
+        ),
+    })
 }
 
 /// What is known of every candidate, as the policy in force sees it.
 pub(crate) fn table(state: &ProgramView) -> String {
     let picks = picks::picks(&state.profile);
     match &state.judgement {
-        Some(judgement) => adaptive_table(&state.profile, judgement, &picks),
+        Some(judgement) => adaptive_table(state, judgement, &picks),
         None => paper_table(&state.profile, &picks),
     }
 }
@@ -111,25 +130,35 @@ pub(crate) fn splits(state: &ProgramView) -> String {
 }
 
 /// Differences to `system` over the rounds, and where each candidate stands.
-fn adaptive_table(profile: &ProfileView, judgement: &Judgement, picks: &[StoredPick]) -> String {
+fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPick]) -> String {
+    let forecasts = forecast::by_candidate(state);
     let rows =
-        profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
+        state.profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
             let is_known = standing.rounds > 0 && standing.within > 0.0;
             let percent = |difference: f64| format!("{:+.1} %", imas_core::stats::more(difference) * 100.0);
             let figure = |text: String| if is_known { text } else { "-".to_owned() };
             let in_force = (i == judgement.pick).then_some("pick now");
             let marks: Vec<_> = picks::marks(picks, &view.name).into_iter().chain(in_force).collect();
-            vec![
-                view.name.clone(),
+            let forecast = forecasts.get(i).map(|forecast| {
+                let predicted = forecast.as_ref().map(|forecast| &forecast.predicted);
+                predicted.map_or_else(
+                    || "-".to_owned(),
+                    |one| format!("{}, {}", percent(one.cpu), percent(one.memory)),
+                )
+            });
+            let measured = [
                 standing.rounds.to_string(),
                 figure(percent(standing.cpu)),
                 figure(percent(standing.memory)),
                 figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
                 standing_words(view, standing.status),
                 marks.join(", "),
-            ]
+            ];
+            std::iter::once(view.name.clone()).chain(forecast).chain(measured).collect::<Vec<_>>()
         });
-    let head = ["candidate", "rounds", "CPU", "memory", "together", "standing", "picks"];
+    let measured = ["rounds", "CPU", "memory", "together", "standing", "picks"];
+    let predicted = (!forecasts.is_empty()).then_some("predicted CPU, memory");
+    let head: Vec<&str> = std::iter::once("candidate").chain(predicted).chain(measured).collect();
     imas_report::table::plain(&head, rows)
 }
 
@@ -156,7 +185,15 @@ fn one_json(state: &ProgramView) -> Value {
         "starts": state.known.records.len() - trials(state),
         "next": state.decision,
         "under_way": state.under_way,
+        "predictions": forecast::forecasts(state),
+        "recording": recording_json(state),
     })
+}
+
+/// "asked" or "begun"; null without a recording.
+pub(crate) fn recording_json(state: &ProgramView) -> Value {
+    let word = |recording: &ProgramRecording| if recording.begun.is_some() { "begun" } else { "asked" };
+    json!(state.recording.as_ref().map(word))
 }
 
 fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {

@@ -34,15 +34,20 @@ use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::start_plan::{StartPlan, decided};
+use imas_engine::state::ProgramState;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::{Command, CommandError};
+use imas_store::decisions::Decided;
+use imas_store::recordings::AskedRecording;
 use imas_store::{RowId, Store};
 use imas_view::profile;
 
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
+use crate::learn::recordings;
 use crate::message;
 use crate::wrapper::{self, Unwrapped};
 use imas_view::under_way;
@@ -237,6 +242,9 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
     let known = profile::state(&context, &store, program, &executable.build_id)?;
+    if let Some(start) = recorded(request, (&context, &store), &known) {
+        return Ok(start);
+    }
     let conditions = imas_view::conditions::conditions()?;
     let profile = profile::profile(&known, &context, &args.rules);
     let trial_id = page::new_trial_id()?;
@@ -255,6 +263,52 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
         pid: std::process::id(),
     };
     prepare(request, &context, &decision, &ticket)
+}
+
+/// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as usual.
+fn recorded(
+    request: Request<'_>,
+    (context, store): (&Context, &Store),
+    known: &ProgramState,
+) -> Option<Start> {
+    let Request { args, environment } = request;
+    if args.dry_run {
+        return None;
+    }
+    let program = known.program.id;
+    let begun = || -> Result<Option<Variables>> {
+        if args.record {
+            let limit_bytes = crate::learn_args::DEFAULT_LIMIT_BYTES;
+            store.ask_recording(
+                program,
+                &AskedRecording { at_s: now_unix_s(), limit_bytes, window_s: None },
+            )?;
+        }
+        let begun = recordings::begin((context, store), program, &known.build_id, environment)?;
+        match begun {
+            Some(_) => store.record(program, &decided_to_record())?,
+            None if args.record => {
+                message::warning("it is not recorded: an earlier recording waits for 'imas learn --pending'");
+            }
+            None => {}
+        }
+        Ok(begun)
+    };
+    let because = "its calls are recorded for 'imas learn'".to_owned();
+    let start = |variables| Start { candidate: SYSTEM.to_owned(), because, variables, page: None };
+    let warn = |error: &anyhow::Error| message::warning(&format!("it is not recorded: {error:#}"));
+    begun().inspect_err(warn).ok().flatten().map(start)
+}
+
+fn decided_to_record() -> Decided {
+    Decided {
+        at_s: now_unix_s(),
+        candidate: SYSTEM.to_owned(),
+        trial: false,
+        begun: None,
+        reason: "recorded".to_owned(),
+        because: "Its calls were recorded for 'imas learn'.".to_owned(),
+    }
 }
 
 /// Prints once that nothing can be learned about the programs that this one starts.

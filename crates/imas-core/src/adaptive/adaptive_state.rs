@@ -76,6 +76,7 @@ impl AdaptiveState {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
         board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
+        board.replay = history.replay.map(|replay| replay.evidence(history.candidates));
         Self {
             board,
             settings: *settings,

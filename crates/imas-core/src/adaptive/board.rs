@@ -2,6 +2,7 @@
 //! Trials in order of time, divided into rounds and paired with `system`.
 
 use crate::fleet_prior::FleetEvidence;
+use crate::replay_prior::ReplayEvidence;
 use crate::stats::Moments;
 
 use super::Point;
@@ -39,6 +40,8 @@ pub struct Board {
     pub residue: Residue,
     /// What other hosts measured. None on a host without a fleet.
     pub fleet: Option<FleetEvidence>,
+    /// What replays predict. None where no run was recorded.
+    pub replay: Option<ReplayEvidence>,
 }
 
 impl Board {
@@ -68,6 +71,7 @@ impl Board {
             system,
             residue: Residue::of(&rounds, len),
             fleet: None,
+            replay: None,
         };
         for (round, reference) in rounds.iter().zip(references(&rounds, &beside, system)) {
             for trial in *round {

@@ -127,6 +127,7 @@ mod tests {
             now_unix_s: 100.0,
             machine: "",
             fleet: None,
+            replay: None,
         };
         host_evidence(&history, &Settings::default(), is_last_complete)
     }

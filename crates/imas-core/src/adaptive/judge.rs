@@ -6,14 +6,17 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 mod beside;
+mod promise;
 mod proof;
 
+use self::promise::{ErrorShares, misprediction};
 use self::proof::{Direction, directions};
 use super::board::RECENT;
 use super::noise::{Noise, Spread};
 use super::worth::Belief;
 use super::{Board, Settings};
 use crate::fleet_prior::FleetCandidate;
+use crate::replay_prior::Forecast;
 
 pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
@@ -59,6 +62,8 @@ pub enum Status {
     NoBetter,
     /// Its expected gain is below the cost of the rounds that could still prove it better than the incumbent.
     NotProvable,
+    /// It was not tried: its replay promises less than a trial costs, beside those that are tried.
+    Unpromising,
     /// Its trials yield no figures.
     Void,
     /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
@@ -111,7 +116,8 @@ pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: 
     })
 }
 
-/// Judges on the host's own trials; and where there is a fleet on both together, with the former for proofs.
+/// Judges on the host's own trials; and where anything else is known on both together, with the former for
+/// proofs.
 fn with_judge<T>(
     board: &Board,
     roles: &[Role],
@@ -120,13 +126,31 @@ fn with_judge<T>(
     settings: &Settings,
     judged: impl FnOnce(&Judge<'_>) -> T,
 ) -> T {
-    let Some(fleet) = &board.fleet else {
-        return judged(&Judge::new(board, roles, incumbent, w, settings, None));
+    let shares = ErrorShares::of(board, roles, incumbent, w);
+    let question = Question { roles, incumbent, w, settings, shares: shares.as_ref() };
+    if board.fleet.is_none() && board.replay.is_none() {
+        return judged(&Judge::new(board, question, None));
+    }
+    let alone = Board { fleet: None, replay: None, ..board.clone() };
+    let own = Judge::new(&alone, question, None);
+    let pairs = match &board.fleet {
+        Some(fleet) => fleet.joined(&board.pairs),
+        None => board.pairs.clone(),
     };
-    let alone = Board { fleet: None, ..board.clone() };
-    let own = Judge::new(&alone, roles, incumbent, w, settings, None);
-    let joined = Board { pairs: fleet.joined(&board.pairs), ..board.clone() };
-    judged(&Judge::new(&joined, roles, incumbent, w, settings, Some(&own)))
+    let joined = Board { pairs, ..board.clone() };
+    judged(&Judge::new(&joined, question, Some(&own)))
+}
+
+/// What is asked of a judge.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    roles: &'a [Role],
+    incumbent: usize,
+    /// Weight of CPU.
+    w: f64,
+    settings: &'a Settings,
+    /// Who may spend how much of the allowed error, where that is not equal.
+    shares: Option<&'a ErrorShares>,
 }
 
 struct Judge<'a> {
@@ -148,19 +172,18 @@ struct Judge<'a> {
     challengers: f64,
     /// Spread between the candidates on either axis, as far as it is known.
     apart: [f64; 2],
-    /// The usable candidate with the highest posterior mean.
+    /// The usable candidate with the highest posterior mean among those with rounds.
     best: usize,
+    shares: Option<&'a ErrorShares>,
+    /// By axis: how many times as far off this program's predictions are as usual, in variance.
+    mispredicted: [f64; 2],
+    /// By candidate: whether it is worth a trial where it had none.
+    promising: Vec<bool>,
 }
 
 impl<'a> Judge<'a> {
-    fn new(
-        board: &'a Board,
-        roles: &'a [Role],
-        incumbent: usize,
-        w: f64,
-        settings: &'a Settings,
-        own: Option<&'a Judge<'a>>,
-    ) -> Self {
+    fn new(board: &'a Board, question: Question<'a>, own: Option<&'a Judge<'a>>) -> Self {
+        let Question { roles, incumbent, w, settings, shares } = question;
         let may: Vec<bool> = roles.iter().map(|role| *role != Role::Ineligible).collect();
         let challengers = may.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
         let incumbent = if incumbent == board.system || may[incumbent] { incumbent } else { board.system };
@@ -180,14 +203,20 @@ impl<'a> Judge<'a> {
             challengers: challengers.max(1) as f64,
             apart: USUAL,
             best: incumbent,
+            shares,
+            mispredicted: [1.0; 2],
+            promising: vec![true; roles.len()],
         };
         judge.apart = [judge.apart(0), judge.apart(1)];
+        judge.mispredicted = [0, 1].map(|axis| misprediction(board, axis, judge.axes[axis]));
         // A candidate that left unproven can never be the pick; compared with it, others would be eliminated
         // wrongly.
         let stays = |i: usize| roles[i] != Role::Kept || i == incumbent || judge.is_proven(i);
         let usable = (0..roles.len()).map(|i| judge.usable[i] && stays(i)).collect();
         judge.usable = usable;
         judge.best = judge.find_best();
+        judge.promising = judge.find_promising();
+        judge.promising = judge.without_hopeless();
         judge
     }
 
@@ -235,20 +264,36 @@ impl<'a> Judge<'a> {
         self.belief(i, self.board.system).mean
     }
 
-    /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards no difference
-    /// according to its noise: memory hardly, CPU considerably until there are several rounds.
+    /// What is expected of a candidate's difference to `system` on an axis before its first round: the usual
+    /// spread, and what the replays predict.
+    fn prior(&self, i: usize, axis: usize) -> Belief {
+        if i == self.board.system {
+            return Belief { mean: 0.0, variance: 0.0 };
+        }
+        let usual = Belief::usual(self.apart[axis]);
+        let forecast = self.board.replay.as_ref().and_then(|replay| replay.of(i));
+        forecast.map_or(usual, |forecast| {
+            let Forecast { mean, deviation } = forecast.axis(axis);
+            usual.after(1, mean, deviation * self.mispredicted[axis].sqrt())
+        })
+    }
+
+    /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards what was expected
+    /// before, according to its noise: memory hardly, CPU considerably until there are several rounds.
     fn belief(&self, i: usize, other: usize) -> Belief {
         let rounds = self.common_rounds(i, other);
-        if i == other || rounds == 0 {
+        if i == other || (rounds == 0 && self.board.replay.is_none()) {
             return Belief { mean: 0.0, variance: f64::MIN_POSITIVE };
         }
-        let both =
-            if i == self.board.system || other == self.board.system { 1.0 } else { std::f64::consts::SQRT_2 };
+        if rounds == 0 && i != self.board.system && other != self.board.system {
+            return self.belief(i, self.board.system).less(self.belief(other, self.board.system));
+        }
         let [cpu, memory] = [(0, 1.0), (1, 0.0)].map(|(axis, a)| {
             let mean =
                 |i: usize| if i == self.board.system { 0.0 } else { self.board.pairs[i].mean(a, 1.0 - a) };
             let sigma = self.axes[axis].expected(&self.board.pairs[i]).sigma;
-            Belief::after(rounds, mean(other) - mean(i), sigma, both * self.apart[axis])
+            let before = self.prior(other, axis).less(self.prior(i, axis));
+            before.after(rounds, mean(other) - mean(i), sigma)
         });
         let v = 1.0 - self.w;
         Belief {
@@ -284,7 +329,11 @@ impl<'a> Judge<'a> {
             return Status::Incumbent;
         }
         if i != self.board.system && self.rounds(i) == 0 {
-            return if self.is_void(i) { Status::Void } else { Status::Open };
+            return match () {
+                () if self.is_void(i) => Status::Void,
+                () if !self.promising[i] => Status::Unpromising,
+                () => Status::Open,
+            };
         }
         if let Some(out) = self.out(i) {
             return out;

@@ -20,12 +20,42 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// Posterior after `rounds` differences with mean `seen` and standard deviation `sigma` each.
-    /// The prior has mean 0 and standard deviation `usual`.
-    pub fn after(rounds: u32, seen: f64, sigma: f64, usual: f64) -> Self {
+    /// Of no difference, but for the spread that is usual: standard deviation `usual`.
+    pub fn usual(usual: f64) -> Self {
+        Self { mean: 0.0, variance: usual.powi(2) }
+    }
+
+    /// This belief after `rounds` differences with mean `seen` and standard deviation `sigma` each.
+    #[must_use]
+    pub fn after(self, rounds: u32, seen: f64, sigma: f64) -> Self {
         let precision = f64::from(rounds) / sigma.powi(2);
-        let variance = 1.0 / (usual.powi(-2) + precision);
-        Self { mean: variance * precision * seen, variance }
+        let variance = 1.0 / (1.0 / self.variance + precision);
+        Self { mean: variance * (self.mean / self.variance + precision * seen), variance }
+    }
+
+    /// Of the difference, where `other` is taken from this and the two are independent.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self { mean: self.mean - other.mean, variance: self.variance + other.variance }
+    }
+
+    /// Of the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite set of random
+    /// variables", Operations Research 9, 1961.
+    #[must_use]
+    pub fn greater(self, other: Self) -> Self {
+        let lead = self.less(other);
+        let spread = lead.variance.sqrt();
+        if spread <= 0.0 {
+            return if lead.mean >= 0.0 { self } else { other };
+        }
+        let (normal, z) = (Normal::standard(), lead.mean / spread);
+        let (first, second) = (normal.cdf(z), normal.cdf(-z));
+        let bulge = spread * normal.pdf(z);
+        let mean = self.mean * first + other.mean * second + bulge;
+        let square = (self.mean.powi(2) + self.variance) * first
+            + (other.mean.powi(2) + other.variance) * second
+            + (self.mean + other.mean) * bulge;
+        Self { mean, variance: (square - mean.powi(2)).max(f64::MIN_POSITIVE) }
     }
 
     /// Expected value of the positive part: the expected loss when a candidate with this lead over the best
@@ -59,10 +89,11 @@ mod tests {
 
     #[test]
     fn many_rounds_outweigh_the_prior() {
-        let one = Belief::after(1, 0.10, 0.05, 0.05);
+        let usual = Belief::usual(0.05);
+        let one = usual.after(1, 0.10, 0.05);
         assert!((one.mean - 0.05).abs() < 1e-12 && (one.variance - 0.00125).abs() < 1e-12);
-        assert!(Belief::after(100, 0.10, 0.05, 0.05).mean > 0.098);
-        assert_eq!(Belief::after(0, 0.0, 0.05, 0.05).variance, 0.05f64.powi(2));
+        assert!(usual.after(100, 0.10, 0.05).mean > 0.098);
+        assert_eq!(usual.after(0, 0.0, 0.05).variance, 0.05f64.powi(2));
     }
 
     /// At a mean of 0 this is the standard deviation over the root of 2 pi; far from 0 it is nothing, or the
@@ -74,9 +105,21 @@ mod tests {
         assert!(of(-1.0) < 1e-12 && (of(1.0) - 1.0).abs() < 1e-9);
     }
 
+    /// Of two alike the greater is higher by the standard deviation over the root of pi; one far behind counts for
+    /// nothing.
+    #[test]
+    fn the_greater_of_two_worked_by_hand() {
+        let of = |mean: f64| Belief { mean, variance: 0.01 };
+        let alike = of(0.2).greater(of(0.2));
+        assert!((alike.mean - (0.2 + 0.1 / std::f64::consts::PI.sqrt())).abs() < 1e-9, "{alike:?}");
+        assert!((alike.variance - 0.01 * (1.0 - 1.0 / std::f64::consts::PI)).abs() < 1e-9, "{alike:?}");
+        let apart = of(5.0).greater(of(-5.0));
+        assert!((apart.mean - 5.0).abs() < 1e-9 && (apart.variance - 0.01).abs() < 1e-9);
+    }
+
     #[test]
     fn a_gain_that_cannot_be_proven_is_worth_nothing() {
-        let belief = Belief::after(4, 0.01, 0.08, 0.08);
+        let belief = Belief::usual(0.08).after(4, 0.01, 0.08);
         assert!(belief.gain_if_proven(4, 0.01, 4, 0.08, 10.0) < 1e-12);
         let sure = belief.gain_if_proven(4, 0.01, 4, 0.08, -10.0);
         assert!((sure - belief.mean).abs() < 1e-9);

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::cost::best;
 use super::program::SimulatedProgram;
 use crate::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
-use crate::candidate::CountedSample;
+use crate::candidate::{Candidate, CountedSample};
 use crate::paper::{self, Limits, TrialSummary};
+use crate::replay_prior::{ReplayEvidence, ReplayPrior};
 
 /// A policy in the laboratory.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Contender {
     /// The default policy.
     Adaptive(Settings),
+    /// The same with a prior for each program.
+    WithPrior {
+        /// As in tables and JSON.
+        name: String,
+        /// Settings of the policy.
+        settings: Settings,
+        /// By program; one that has none is settled without.
+        priors: Arc<BTreeMap<String, ReplayPrior>>,
+    },
     /// Algorithms 8 to 10 of the paper, and its balanced pick.
     Paper(Limits),
     /// One candidate for every program; `system` where it does not run.
     Always(String),
     /// Every candidate in every round, then the best of them without margin or proof: it is unknown more.
     All,
+    /// Every candidate once, then the best of them without margin or proof.
+    Once,
 }
 
 /// What a policy did with a program.
@@ -34,9 +49,11 @@ impl Contender {
     pub fn name(&self) -> String {
         match self {
             Self::Adaptive(_) => "adaptive".to_owned(),
+            Self::WithPrior { name, .. } => name.clone(),
             Self::Paper(_) => "paper".to_owned(),
             Self::Always(candidate) => format!("always {candidate}"),
             Self::All => "best of all seen".to_owned(),
+            Self::Once => "one run of each".to_owned(),
         }
     }
 
@@ -51,23 +68,41 @@ impl Contender {
         seed: u64,
     ) -> Option<ContenderOutcome> {
         match self {
-            Self::Adaptive(settings) => Some(adaptive(program, seen, w, &Settings { seed, ..*settings })),
+            Self::Adaptive(settings) => {
+                Some(adaptive(program, seen, w, &Settings { seed, ..*settings }, None))
+            }
+            Self::WithPrior { settings, priors, .. } => {
+                let candidates: Vec<Candidate> =
+                    program.candidates.iter().map(|name| Candidate::new(name, "", &[])).collect();
+                let prior = priors.get(&program.name).map(|prior| prior.evidence(&candidates));
+                Some(adaptive(program, seen, w, &Settings { seed, ..*settings }, prior.as_ref()))
+            }
             Self::Paper(limits) => paper(program, seen, limits, seed),
             Self::Always(name) => {
                 let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
                 Some(ContenderOutcome { trials: 0, pick })
             }
-            Self::All => {
-                let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
-                Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
-            }
+            Self::All => everything(program, seen, w),
+            Self::Once => everything(program, seen.get(..1)?, w),
         }
     }
 }
 
+/// Every candidate in each of the rounds, and the best of them.
+fn everything(program: &SimulatedProgram, seen: &[usize], w: f64) -> Option<ContenderOutcome> {
+    let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
+    Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
+}
+
 /// Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy
 /// has to decide by the trials so far.
-fn adaptive(program: &SimulatedProgram, seen: &[usize], w: f64, settings: &Settings) -> ContenderOutcome {
+fn adaptive(
+    program: &SimulatedProgram,
+    seen: &[usize],
+    w: f64,
+    settings: &Settings,
+    prior: Option<&ReplayEvidence>,
+) -> ContenderOutcome {
     let len = program.candidates.len();
     let roles = vec![Role::Tested; len];
     // There are no more rounds than these: a policy that kept some of its error for later ones would not be
@@ -76,7 +111,7 @@ fn adaptive(program: &SimulatedProgram, seen: &[usize], w: f64, settings: &Setti
     let settings = &Settings { max_rounds: most, ..*settings };
     let mut trials: Vec<JudgedTrial> = vec![];
     loop {
-        let board = Board::new(&trials, len, 0);
+        let board = Board { replay: prior.cloned(), ..Board::new(&trials, len, 0) };
         let judgement = adaptive::judge(&board, &roles, 0, w, settings);
         let outcome = ContenderOutcome { trials: board.trials(), pick: judgement.pick };
         let Some(candidate) = judgement.next else { return outcome };

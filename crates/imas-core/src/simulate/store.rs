@@ -138,6 +138,7 @@ mod tests {
             now_unix_s: 1e9,
             machine: "",
             fleet: None,
+            replay: None,
         };
         from_store("p", &history)
     }

@@ -57,7 +57,7 @@ pub(super) fn refuse(args: &BenchArgs) -> Result<()> {
 }
 
 /// Why nothing is predicted.
-struct NoPrediction(String);
+pub(crate) struct NoPrediction(pub(crate) String);
 
 /// A prediction or, as no error, why there is none.
 type Predicted<T> = Result<Result<T, NoPrediction>>;
@@ -195,7 +195,7 @@ fn advised(why: NoProcess) -> String {
 }
 
 /// Each candidate's ratios to `system`, or why there are none at all.
-fn ratios_of_all(
+pub(crate) fn ratios_of_all(
     answer: &ReplayedCandidates<'_>,
     reliability: &ReliabilityTable,
 ) -> Result<Vec<PredictedCandidate>, NoPrediction> {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What replays of one recorded run predict, as the policy takes it (docs/decisions/0033-replays-as-a-prior.md).
+//!
+//! ```text
+//! PredictedDifference + ErrorTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs
+//! ```
+//! The prior decides which candidates need no trial, and with which trials begin. It proves nothing: a candidate is
+//! proven by live trials alone. Without a prior the policy is what it is.
+
+pub mod reliability;
+
+use serde::{Deserialize, Serialize};
+
+use crate::candidate::Candidate;
+use reliability::{ErrorTable, PredictedAxis, RecordedRunFacts};
+
+/// What the replays predict of one candidate: differences of logarithms to `system`.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct PredictedDifference {
+    /// Name of the candidate.
+    pub candidate: String,
+    /// Version of its allocator; empty when not known.
+    pub version: String,
+    /// Of CPU time.
+    pub cpu: f64,
+    /// Of mean resident memory.
+    pub memory: f64,
+}
+
+/// Where a true difference is expected: a normal distribution.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct Forecast {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+/// What is expected of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct CandidateForecast {
+    /// What the replays predicted.
+    pub predicted: PredictedDifference,
+    /// CPU time, corrected by how far off such predictions were.
+    pub cpu: Forecast,
+    /// Memory, likewise.
+    pub memory: Forecast,
+}
+
+impl CandidateForecast {
+    /// On an axis (0: CPU, 1: memory).
+    pub(crate) fn axis(&self, axis: usize) -> Forecast {
+        [self.cpu, self.memory][axis]
+    }
+}
+
+/// The predictions for one program.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct ReplayPrior {
+    /// One entry for each candidate that was replayed.
+    pub forecasts: Vec<CandidateForecast>,
+}
+
+impl ReplayPrior {
+    /// Predictions from such a run, corrected by the table. What is not finite is left out.
+    pub fn new(predicted: &[PredictedDifference], run: &RecordedRunFacts, table: &ErrorTable) -> Self {
+        let sound = predicted.iter().filter(|one| one.cpu.is_finite() && one.memory.is_finite());
+        let forecast = |one: &PredictedDifference| {
+            let error = |figure| table.of(figure, &one.candidate, run);
+            CandidateForecast {
+                predicted: one.clone(),
+                cpu: error(PredictedAxis::Cpu).corrected(one.cpu),
+                memory: error(PredictedAxis::Memory).corrected(one.memory),
+            }
+        };
+        Self { forecasts: sound.map(forecast).collect() }
+    }
+
+    /// Arranged by candidate. What was predicted of another version does not count.
+    pub fn evidence(&self, candidates: &[Candidate]) -> ReplayEvidence {
+        let of = |candidate: &Candidate| {
+            let is_it = |one: &&CandidateForecast| {
+                candidate.is_same(&one.predicted.candidate, &one.predicted.version)
+            };
+            self.forecasts.iter().find(is_it).filter(|_| !candidate.is_system()).cloned()
+        };
+        ReplayEvidence { candidates: candidates.iter().map(of).collect() }
+    }
+}
+
+/// The prior, arranged as the board is: one entry for each candidate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReplayEvidence {
+    /// By candidate; None where nothing is predicted.
+    pub candidates: Vec<Option<CandidateForecast>>,
+}
+
+impl ReplayEvidence {
+    /// What is expected of a candidate.
+    pub(crate) fn of(&self, candidate: usize) -> Option<&CandidateForecast> {
+        self.candidates.get(candidate)?.as_ref()
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What replays of a recorded run predicted of a program, corrected by how far off such predictions were.
+
+use imas_core::ReplayPrior;
+use imas_core::replay_prior::reliability::ErrorTable;
+use imas_store::{RowId, Store, StoreError};
+
+/// Reliability of predictions, as `imas-lab study replay --reliability` measured it.
+const SHIPPED: &str = include_str!("../../../data/replay-reliability.json");
+/// Predictions older than this no longer count, seconds: as trials, 90 days.
+const MAX_AGE_S: f64 = 90.0 * 24.0 * 3600.0;
+
+/// The predictions of a program that hold for its present build on this machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayKnowledge {
+    /// When they were made, Unix time in seconds.
+    pub at_s: f64,
+    prior: ReplayPrior,
+}
+
+impl ReplayKnowledge {
+    /// From the store; None where there are none, or of another build or other page settings.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn read(
+        store: &Store,
+        program: RowId,
+        build_id: &str,
+        machine: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let stored = store.predictions(program)?;
+        let holds = stored.filter(|stored| stored.build_id == build_id && stored.machine == machine);
+        Ok(holds.map(|stored| Self {
+            at_s: stored.at_s,
+            prior: ReplayPrior::new(&stored.differences, &stored.run, &shipped()),
+        }))
+    }
+
+    /// The prior at `now_unix_s`; None once it is too old.
+    #[must_use]
+    pub fn prior(&self, now_unix_s: f64) -> Option<&ReplayPrior> {
+        (now_unix_s - self.at_s <= MAX_AGE_S).then_some(&self.prior)
+    }
+}
+
+/// The shipped table.
+#[must_use]
+pub fn shipped() -> ErrorTable {
+    // The test below reads it; without one all predictions have the same.
+    ErrorTable::parse(SHIPPED).unwrap_or_else(|_| ErrorTable::learn("none", &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use imas_core::Candidate;
+    use imas_core::replay_prior::PredictedDifference;
+    use imas_core::replay_prior::reliability::RecordedRunFacts;
+    use imas_store::predictions::StoredPredictions;
+
+    #[test]
+    fn the_shipped_table_is_sound() {
+        assert_eq!(ErrorTable::parse(SHIPPED).map(|table| table.schema), Ok(1));
+    }
+
+    #[test]
+    fn predictions_hold_for_the_build_the_machine_and_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let program = store.program("/bin/a", "").unwrap().id;
+        let difference = PredictedDifference {
+            candidate: "jemalloc".to_owned(),
+            version: "5.3".to_owned(),
+            cpu: -0.2,
+            memory: 0.1,
+        };
+        let made = StoredPredictions {
+            at_s: 100.0,
+            build_id: "b".to_owned(),
+            machine: "m".to_owned(),
+            run: RecordedRunFacts::default(),
+            differences: vec![difference],
+        };
+        store.set_predictions(program, &made).unwrap();
+        let read = |build_id, machine| ReplayKnowledge::read(&store, program, build_id, machine).unwrap();
+        assert!(read("b2", "m").is_none() && read("b", "m2").is_none());
+        let known = read("b", "m").unwrap();
+        assert!(known.prior(100.0 + 2.0 * MAX_AGE_S).is_none());
+        let candidates = |version| [Candidate::system(""), Candidate::new("jemalloc", version, &[])];
+        let evidence = known.prior(200.0).unwrap().evidence(&candidates("5.3"));
+        assert!((evidence.candidates[1].as_ref().unwrap().predicted.cpu + 0.2).abs() < 1e-12);
+        assert_eq!(known.prior(200.0).unwrap().evidence(&candidates("6")).candidates, [None, None]);
+    }
+}

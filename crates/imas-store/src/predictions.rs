@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What replays of a recorded run predicted of a program: the latest prediction of each candidate.
+
+use imas_core::replay_prior::PredictedDifference;
+use imas_core::replay_prior::reliability::RecordedRunFacts;
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::{RowId, Store, StoreError};
+
+/// The predictions of one recorded run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredPredictions {
+    /// When they were made, Unix time in seconds.
+    pub at_s: f64,
+    /// Build-id of the program that was recorded; empty when it has none.
+    pub build_id: String,
+    /// Page settings and CPU count of the machine that replayed.
+    pub machine: String,
+    /// The recorded run.
+    pub run: RecordedRunFacts,
+    /// By candidate.
+    pub differences: Vec<PredictedDifference>,
+}
+
+impl Store {
+    /// Replaces the predictions of the program.
+    ///
+    /// # Errors
+    /// When SQLite returns an error; nothing is changed then.
+    pub fn set_predictions(&self, program: RowId, made: &StoredPredictions) -> Result<(), StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        transaction.execute("DELETE FROM prediction WHERE program = ?1", [program])?;
+        transaction.execute("DELETE FROM replayed_run WHERE program = ?1", [program])?;
+        let run = serde_json::to_string(&made.run)?;
+        transaction.execute(
+            "INSERT INTO replayed_run (program, at_s, build_id, machine, run) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![program, made.at_s, made.build_id, made.machine, run],
+        )?;
+        let sql =
+            "INSERT INTO prediction (program, candidate, version, cpu, memory) VALUES (?1, ?2, ?3, ?4, ?5)";
+        for one in &made.differences {
+            transaction.execute(sql, params![program, one.candidate, one.version, one.cpu, one.memory])?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// The predictions of the program; None where none of its runs was replayed.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn predictions(&self, program: RowId) -> Result<Option<StoredPredictions>, StoreError> {
+        let sql = "SELECT at_s, build_id, machine, run FROM replayed_run WHERE program = ?1";
+        let run = self.connection().prepare_cached(sql)?.query_row([program], run_of).optional()?;
+        let Some(mut run) = run else { return Ok(None) };
+        let sql =
+            "SELECT candidate, version, cpu, memory FROM prediction WHERE program = ?1 ORDER BY candidate";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        run.differences = statement.query_map([program], difference_of)?.collect::<Result<_, _>>()?;
+        Ok(Some(run))
+    }
+}
+
+fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredPredictions> {
+    let run: String = row.get(3)?;
+    Ok(StoredPredictions {
+        at_s: row.get(0)?,
+        build_id: row.get(1)?,
+        machine: row.get(2)?,
+        // What this version does not know is taken for a small run.
+        run: serde_json::from_str(&run).unwrap_or_default(),
+        differences: vec![],
+    })
+}
+
+fn difference_of(row: &Row<'_>) -> rusqlite::Result<PredictedDifference> {
+    Ok(PredictedDifference {
+        candidate: row.get(0)?,
+        version: row.get(1)?,
+        cpu: row.get(2)?,
+        memory: row.get(3)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::tests::temporary;
+
+    fn made(at_s: f64, names: &[&str]) -> StoredPredictions {
+        let one = |name: &&str| PredictedDifference {
+            candidate: (*name).to_owned(),
+            version: "1".to_owned(),
+            cpu: -0.1,
+            memory: 0.25,
+        };
+        StoredPredictions {
+            at_s,
+            build_id: "b".to_owned(),
+            machine: "thp=madvise".to_owned(),
+            run: RecordedRunFacts { allocator_share: 0.25, peak_bytes: 1e6, threads: 4 },
+            differences: names.iter().map(one).collect(),
+        }
+    }
+
+    #[test]
+    fn the_latest_predictions_are_read_back_and_go_with_the_program() {
+        let (folder, mut store) = temporary();
+        let [one, other] = ["/bin/a", "/bin/b"].map(|path| store.program(path, "").unwrap().id);
+        assert_eq!(store.predictions(one).unwrap(), None);
+        let before = store.revision(one).unwrap();
+        store.set_predictions(one, &made(1.0, &["a", "b"])).unwrap();
+        assert_ne!(store.revision(one).unwrap(), before);
+        store.set_predictions(one, &made(2.0, &["b", "c"])).unwrap();
+        let again = Store::open(&folder.path().join("imas.db")).unwrap();
+        assert_eq!(again.predictions(one).unwrap(), Some(made(2.0, &["b", "c"])));
+        assert_eq!(
+            Store::view(&folder.path().join("imas.db")).unwrap().predictions(one).unwrap().unwrap().at_s,
+            2.0
+        );
+        assert_eq!(store.predictions(other).unwrap(), None);
+        store.forget(one).unwrap();
+        assert_eq!(store.predictions(one).unwrap(), None);
+    }
+}

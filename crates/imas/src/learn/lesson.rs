@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a trace to the predictions in the store.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow};
+use imas_core::replay_prior::PredictedDifference;
+use imas_core::replay_prior::reliability::RecordedRunFacts;
+use imas_engine::compared::{DefaultComparison, compared};
+use imas_engine::inline_candidate::has_settings;
+use imas_linux::catalogue::SYSTEM;
+use imas_linux::clock::now_unix_s;
+use imas_replay::process;
+use imas_replay::range::installed_reliability;
+use imas_replay::replayed::{ReplayedCandidates, replay};
+use imas_report::bench::PredictedCandidate;
+use imas_store::predictions::StoredPredictions;
+use imas_store::samples::StoredProgram;
+use imas_trace::file::{Trace, TraceHeader, TraceProcess};
+use imas_trace::raw::Stop;
+
+use super::Learner;
+use crate::bench::quick::ratios_of_all;
+use crate::message::Hinted;
+
+/// A predicted ratio below this says no more than "very small".
+const LEAST: f64 = 1e-3;
+
+/// What is learned from.
+pub(super) struct LessonSource<'a> {
+    pub(super) trace: &'a Path,
+    /// Of the program that was recorded.
+    pub(super) build_id: &'a str,
+    /// The end of the recording before that of the program is no failure.
+    pub(super) is_window: bool,
+}
+
+/// What was learned.
+pub(super) struct Lesson {
+    pub(super) calls: u64,
+    pub(super) processes: usize,
+    /// Candidates with a prediction.
+    pub(super) candidates: usize,
+    /// Candidates without one, and why.
+    pub(super) failed: Vec<(String, String)>,
+}
+
+/// Replays the trace under the program's candidates and stores what they predict.
+pub(super) fn learn(
+    learner: &Learner<'_>,
+    program: &StoredProgram,
+    source: &LessonSource<'_>,
+) -> Result<Lesson> {
+    let Learner { args, context, store, interruption } = *learner;
+    let named = || source.trace.display().to_string();
+    let file = File::open(source.trace).with_context(named)?;
+    let mut trace = Trace::open(BufReader::new(file)).with_context(named)?;
+    if trace.header.machine != std::env::consts::ARCH {
+        return Err(Hinted::error(
+            format!("{}: recorded on another kind of machine ({})", named(), trace.header.machine),
+            "record a run on this one",
+        ));
+    }
+    let processes = trace.header.processes.len();
+    let process = representative(&trace.header, source.is_window)?;
+    let known = imas_view::profile::state(context, store, program.clone(), source.build_id)?;
+    let is_tested = |one: &&imas_core::Candidate| one.available && one.tested && one.name != SYSTEM;
+    let names = match args.with.as_slice() {
+        [] => known.candidates().iter().filter(is_tested).map(|one| one.name.clone()).collect(),
+        named => named.to_vec(),
+    };
+    check_names(&names)?;
+    let compared = compared(&names, DefaultComparison::DefaultSet, context, Some(store))?;
+    let threads = process.counts.threads;
+    let calls = process.counts.calls;
+    let answer =
+        replay(&mut trace, process, &compared, args.runs, context, interruption).with_context(named)?;
+    let predicted =
+        ratios_of_all(&answer, &installed_reliability(context)?).map_err(|why| anyhow!("{}", why.0))?;
+    let version = |name: &str| {
+        let found = known.candidates().iter().find(|one| one.name == name);
+        found.map(|one| one.version.clone()).unwrap_or_default()
+    };
+    let differences = differences(&predicted, version);
+    let lesson = Lesson { calls, processes, candidates: differences.len(), failed: failures(&predicted) };
+    store.set_predictions(
+        program.id,
+        &StoredPredictions {
+            at_s: now_unix_s(),
+            build_id: source.build_id.to_owned(),
+            machine: known.machine.clone(),
+            run: facts(threads, &answer),
+            differences,
+        },
+    )?;
+    Ok(lesson)
+}
+
+/// What tells how far the predictions may be off.
+fn facts(threads: u32, answer: &ReplayedCandidates<'_>) -> RecordedRunFacts {
+    let facts = answer.facts();
+    RecordedRunFacts {
+        allocator_share: facts.allocator_share.min(1.0),
+        peak_bytes: facts.peak_bytes,
+        threads: u64::from(threads),
+    }
+}
+
+fn check_names(names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Err(Hinted::error("there is no candidate beside system", "'imas list' says why"));
+    }
+    match names.iter().find(|name| has_settings(name)) {
+        Some(name) => Err(Hinted::error(
+            format!("{name}: trials test candidates of the catalogue"),
+            "give the settings a name in your catalogue (docs/adding-an-allocator.md)",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The process whose replay stands for the program.
+fn representative(header: &TraceHeader, is_window: bool) -> Result<TraceProcess> {
+    let mut header = header.clone();
+    if header.cpu_s <= 0.0 {
+        // Nothing waited for a start by 'imas run': the processes that were recorded are known.
+        header.cpu_s = header.processes.iter().map(|process| process.counts.cpu_ns as f64 / 1e9).sum();
+    }
+    if is_window {
+        let stopped = header.processes.iter_mut().filter(|process| process.stop == Stop::Time);
+        stopped.for_each(|process| process.stop = Stop::None);
+    }
+    process::representative(&header).map_err(|why| {
+        Hinted::error(
+            why.to_string(),
+            "without a prediction, trials test every candidate: imas run -- PROGRAM",
+        )
+    })
+}
+
+fn differences(
+    predicted: &[PredictedCandidate],
+    version: impl Fn(&str) -> String,
+) -> Vec<PredictedDifference> {
+    let of = |one: &PredictedCandidate| {
+        let ratio = one.ratio.as_ref()?;
+        let logarithm = |ratio: f64| ratio.max(LEAST).ln();
+        Some(PredictedDifference {
+            candidate: one.name.clone(),
+            version: version(&one.name),
+            cpu: logarithm(ratio.cpu.mid),
+            memory: logarithm(ratio.memory.mid),
+        })
+    };
+    predicted.iter().filter_map(of).collect()
+}
+
+fn failures(predicted: &[PredictedCandidate]) -> Vec<(String, String)> {
+    let of = |one: &PredictedCandidate| Some((one.name.clone(), one.failure.clone()?));
+    predicted.iter().filter(|one| one.ratio.is_none()).filter_map(of).collect()
+}
