@@ -5,7 +5,7 @@ use imas_core::ReplayPrior;
 use imas_core::replay_prior::reliability::ErrorTable;
 use imas_store::{RowId, Store, StoreError};
 
-/// Reliability of predictions, as `imas-lab study replay --reliability` measured it.
+/// Reliability of predictions, as `imas-lab simulate --reliability` measured it.
 const SHIPPED: &str = include_str!("../../../data/replay-reliability.json");
 /// Predictions older than this no longer count, seconds: as trials, 90 days.
 const MAX_AGE_S: f64 = 90.0 * 24.0 * 3600.0;

@@ -70,7 +70,11 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
         output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let priors = args.replay.as_deref().map(|file| Priors::read(file, &mut source.programs)).transpose()?;
+    let priors = args
+        .replay
+        .as_deref()
+        .map(|file| Priors::read(file, args.reliability.as_deref(), &mut source.programs))
+        .transpose()?;
     let named = args.policy.iter().map(|name| contender(name, priors.as_ref()));
     let contenders = match (&priors, args.policy.is_empty()) {
         (_, false) => named.collect::<Result<Vec<_>>>()?,

@@ -158,6 +158,9 @@ pub(crate) struct SimulateArgs {
     /// has the reliability that the predictions for the other programs have
     #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
     pub(crate) replay: Option<PathBuf>,
+    /// Write how far these predictions were off with these programs, as data/replay-reliability.json has it
+    #[arg(long, value_name = "FILE", requires = "replay", value_hint = ValueHint::FilePath)]
+    pub(crate) reliability: Option<PathBuf>,
     /// Policies to compare: adaptive, paper, all (everything is tried in every round), once (everything once,
     /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions) and
     /// others (adaptive with what the candidates did to other programs);

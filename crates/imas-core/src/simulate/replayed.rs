@@ -213,7 +213,7 @@ mod tests {
         let wrong: String = text
             .lines()
             .map(|line| match line.contains(&format!("\"{name}\"")) {
-                true => line.replace("\"mean_ratio\":", "\"mean_ratio\":1e3") + "\n",
+                true => line.replace("\"mean_ratio\":", "\"mean_ratio\":9") + "\n",
                 false => format!("{line}\n"),
             })
             .collect();

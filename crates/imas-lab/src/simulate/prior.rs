@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use imas_core::adaptive::Settings;
 use imas_core::simulate::{Contender, PriorBasis, Replays, SimulatedProgram};
 use imas_report::message::{self, Hinted};
@@ -18,8 +18,13 @@ pub(super) struct Priors {
 }
 
 impl Priors {
-    /// From a file of predictions. Of the programs those remain that it knows.
-    pub(super) fn read(file: &Path, programs: &mut Vec<SimulatedProgram>) -> Result<Self> {
+    /// From a file of predictions. Of the programs those remain that it knows. How far off they were is written to
+    /// `reliability`, if that is named.
+    pub(super) fn read(
+        file: &Path,
+        reliability: Option<&Path>,
+        programs: &mut Vec<SimulatedProgram>,
+    ) -> Result<Self> {
         const MADE_BY: &str = "--replay names a file that 'imas-lab study replay' has written";
         let text = imas_runs::data::read(file)?;
         let replays = Replays::read(&text);
@@ -42,6 +47,11 @@ impl Priors {
                 "imas-lab: note: {} of {all} programs have no predictions and are left out",
                 all - programs.len()
             ));
+        }
+        if let Some(to) = reliability {
+            let source = format!("imas-lab simulate --reliability, {} programs", programs.len());
+            let table = serde_json::to_string_pretty(&replays.reliability(programs, &source))?;
+            std::fs::write(to, table + "\n").with_context(|| to.display().to_string())?;
         }
         let with = |name: &str, basis| Contender::WithPrior {
             name: name.to_owned(),
