@@ -249,10 +249,10 @@ fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
     let real = after.candidates.iter().filter(|one| names.contains(&one.name));
     assert!(real.clone().count() == 16 && real.clone().all(|one| one.pairs.len() > 70), "{:?}", real.count());
     // Another host's new candidate finds a place none the less.
-    let is_heard = |host: &u32| {
-        imas_fleet::group::is_heard(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
+    let is_counted = |host: &u32| {
+        imas_fleet::group::is_counted(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
     };
-    let host = (0..).find(is_heard).unwrap();
+    let host = (0..).find(is_counted).unwrap();
     let (after, _) = fold(&after, &[(20_000, bytes(&aggregate(host, 9, &[("new", -0.1)])))]);
     assert!(after.candidates.iter().any(|one| one.name == "new"));
     assert!(after.to_bytes().len() <= MAX_BYTES, "{}", after.to_bytes().len());
