@@ -134,9 +134,9 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
+        let reason = cause.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
         }
         next = cause.source();
     }
