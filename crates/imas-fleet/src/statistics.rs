@@ -2,6 +2,7 @@
 //! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes it.
 
 use imas_core::SYSTEM;
+use imas_core::adaptive::Settings;
 use imas_core::fleet_prior::{FleetCandidate, GroupDifference};
 use serde::{Deserialize, Serialize};
 
@@ -231,7 +232,8 @@ impl CandidateStatistics {
 
     fn renew_strongest(&mut self, hosts: u32) {
         let mut known = self.known();
-        known.renew_strongest(hosts.min(COUNTED_HOSTS));
+        let usual = Settings::default();
+        known.renew_strongest(hosts.min(COUNTED_HOSTS), |w| usual.margin(w));
         self.strongest = StrongestGains::of(known.strongest);
     }
 

@@ -15,7 +15,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::adaptive::Settings;
 use crate::candidate::Candidate;
 use crate::stats::{Moments, median};
 
@@ -146,13 +145,12 @@ impl FleetCandidate {
         self.present_gain(w, counted).is_some_and(|now| is_proof(&now) || was_proof())
     }
 
-    /// Brings the strongest figures up to date, where `counted` hosts count.
-    pub fn renew_strongest(&mut self, counted: u32) {
+    /// Brings the strongest figures up to date, where `counted` hosts count. `margin` gives the usual one at a weight.
+    pub fn renew_strongest(&mut self, counted: u32, margin: impl Fn(f64) -> f64) {
         for (at, w) in WEIGHTS.into_iter().enumerate() {
             let before = self.strongest[at];
             let is_stronger = |now: &RobustFigure| {
-                now.value >= Settings::default().margin(w)
-                    && before.is_none_or(|before| now.chance() < before.chance())
+                now.value >= margin(w) && before.is_none_or(|before| now.chance() < before.chance())
             };
             let now = self.present_gain(w, counted);
             self.strongest[at] = now.and_then(|now| if is_stronger(&now) { Some(now) } else { before });
@@ -276,7 +274,7 @@ mod tests {
     fn a_proof_stays_until_the_figures_show_no_gain() {
         let mut one = candidate(&[-0.10, -0.101, -0.099]);
         let proves = |one: &FleetCandidate| one.proves(1.0, 0.02, 0.01, 4);
-        one.renew_strongest(4);
+        one.renew_strongest(4, |_| 0.02);
         let noisy = |one: &FleetCandidate, cpu: f64| FleetCandidate {
             groups: [one.groups.clone(), candidate(&[cpu]).groups].concat(),
             ..one.clone()
@@ -289,10 +287,10 @@ mod tests {
         let mut worse = noisy(&noisy(&after, 0.2), 0.1);
         worse.groups.remove(0);
         assert!(!proves(&worse), "the median shows a loss");
-        worse.renew_strongest(4);
+        worse.renew_strongest(4, |_| 0.02);
         assert_eq!(worse.strongest, [None; 3]);
         let mut few = one;
-        few.renew_strongest(100);
+        few.renew_strongest(100, |_| 0.02);
         assert_eq!(few.strongest, [None; 3], "all three may lie");
     }
 }
