@@ -131,7 +131,7 @@ system-test: build ## a booted Debian: install, enable, break, repair, upgrade, 
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
 
 .PHONY: fleet-test
-fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out (CASES=...; about 10 minutes)
+fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out, half a million programs (CASES=...; about 20 minutes)
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
 	@tests/fleet/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
 

@@ -312,7 +312,7 @@ fn fleet(lean: f64) -> FleetPrior {
             ..FleetCandidate::default()
         }
     };
-    FleetPrior { hosts: 12, heard: 12, scatter: None, candidates: vec![of("lean", lean), of("fat", 0.26)] }
+    FleetPrior { hosts: 12, counted: 12, scatter: None, candidates: vec![of("lean", lean), of("fat", 0.26)] }
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Agent {
     pub fn new(settings: FleetSettings) -> Result<Self> {
         if settings.host.is_empty() {
             return Err(Hinted::error(
-                "the settings do not say which host this is",
+                "the settings do not name this host",
                 "add host = \"...\": 'imas fleet init' prints it for each host",
             ));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an operator asks of a fleet: how it is, which programs it knows, which allocators nobody needs.
+//! What an operator asks of a fleet: how it is, which programs it knows, which allocators no program needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ pub struct FleetProgram {
     pub candidates: Vec<ListedCandidate>,
 }
 
-/// What a fleet says of one candidate.
+/// What a fleet has measured of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedCandidate {
     /// Its name.
@@ -186,7 +186,7 @@ pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
     uses.into_values().collect()
 }
 
-/// Removes all that the fleet has of a program, in every environment, and tells the hosts: how many aggregates.
+/// Removes all that the fleet has of a program, in every environment, and notifies the hosts. How many aggregates it had.
 ///
 /// # Errors
 /// When the key is none, or the server refuses.
@@ -228,8 +228,8 @@ mod tests {
         ];
         let program = FleetProgram { subject: String::new(), folded: 1, candidates };
         let uses = uses(&[program], 0.01);
-        let told: Vec<_> = uses.iter().map(|one| (one.name.as_str(), one.fastest, one.leanest)).collect();
-        assert_eq!(told, [("a", 1, 0), ("b", 0, 0), ("c", 0, 0), ("d", 0, 0)]);
+        let counts: Vec<_> = uses.iter().map(|one| (one.name.as_str(), one.fastest, one.leanest)).collect();
+        assert_eq!(counts, [("a", 1, 0), ("b", 0, 0), ("c", 0, 0), ("d", 0, 0)]);
         assert_eq!(uses[1].crashed, 1);
     }
 }

@@ -47,7 +47,7 @@ impl Connection {
     pub async fn open_any_version(settings: &FleetSettings) -> Result<Self> {
         let (sender, events) = mpsc::unbounded_channel();
         let options = options(settings).event_callback(move |event| {
-            let _ = sender.send(event); // nobody listens any more when the connection is given up
+            let _ = sender.send(event); // there is no receiver any more when the connection is given up
             std::future::ready(())
         });
         let client = options.connect(&settings.servers).await.map_err(|error| explained(&error, settings))?;
@@ -86,7 +86,7 @@ fn options(settings: &FleetSettings) -> ConnectOptions {
         .reconnect_delay_callback(pause)
         .require_tls(settings.has_tls());
     if !settings.host.is_empty() {
-        // Answers to this host's requests are for it alone: the server lets no other host listen there.
+        // Answers to this host's requests are for it alone: the server lets no other host subscribe there.
         options = options.custom_inbox_prefix(inbox_prefix(&settings.host));
     }
     if let Some(ca) = &settings.ca {
@@ -129,14 +129,14 @@ fn explained(error: &async_nats::ConnectError, settings: &FleetSettings) -> anyh
     Hinted::error(what, hint)
 }
 
-/// An error with all that it says of its reasons.
+/// An error with its causes.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let reason = cause.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
         }
         next = cause.source();
     }

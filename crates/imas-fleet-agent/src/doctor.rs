@@ -50,7 +50,7 @@ pub struct FleetCheck {
     pub text: String,
 }
 
-/// What the server says of the one who asks.
+/// What the server answers about the host that asks.
 #[derive(Deserialize)]
 struct UserAnswer {
     server: ServerPart,
@@ -105,7 +105,7 @@ async fn connected(settings: &FleetSettings, mut connection: Connection) -> Vec<
     });
     match timeout(REFUSAL, user(&connection.client)).await.context("no answer").flatten() {
         Ok(user) => checks.extend([tenant(settings, &user), clock(&user)]),
-        Err(error) => checks.push(warning("tenant", format!("the server does not say: {error:#}"))),
+        Err(error) => checks.push(warning("tenant", format!("the server gives no answer: {error:#}"))),
     }
     let bus = JetStreamBus::new(connection.jetstream(), &settings.host);
     checks.push(check("reading statistics", reading(&bus).await));
@@ -174,11 +174,12 @@ async fn user(client: &Client) -> Result<UserAnswer> {
 }
 
 fn tenant(settings: &FleetSettings, user: &UserAnswer) -> FleetCheck {
-    let (says, is) = (&settings.tenant, &user.data.account);
-    if says == is || (!settings.has_tls() && is == "$G") {
+    let (set, is) = (&settings.tenant, &user.data.account);
+    if set == is || (!settings.has_tls() && is == "$G") {
         return check("tenant", Ok(is.clone()));
     }
-    let text = format!("the settings say {says}, the server says {is}: whose certificate is this?");
+    let text =
+        format!("the settings name {set}, the server {is}: is this the certificate of another tenant?");
     FleetCheck { name: "tenant", finding: FleetFinding::Bad, text }
 }
 
@@ -204,7 +205,7 @@ async fn reading(bus: &JetStreamBus) -> Result<String> {
     Ok("answered".to_owned())
 }
 
-/// The server is told to expect another stream, so that it refuses after it has looked at the rights, and keeps
+/// The message names another stream, so that the server refuses it after it has looked at the rights, and keeps
 /// nothing.
 async fn publishing(bus: &JetStreamBus, host: &str) -> Result<String> {
     let subject = names::aggregate_subject(&nobodys("doctor"), host);
@@ -222,7 +223,7 @@ fn nowhere() -> PublishMessage {
     PublishMessage::build().expected_stream("DOCTOR").payload("".into())
 }
 
-/// A host that may speak for another one is a danger to all.
+/// A host that may publish under another's name is a danger to all.
 async fn foreign(connection: &mut Connection, bus: &JetStreamBus) -> FleetCheck {
     const NAME: &str = "publishing as another host";
     while connection.events.try_recv().is_ok() {}

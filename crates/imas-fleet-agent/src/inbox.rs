@@ -110,7 +110,7 @@ impl Inbox {
         }
     }
 
-    /// Writes statistics that are newer than those written before. Empty ones say that the fleet forgot them.
+    /// Writes statistics that are newer than those written before. Empty ones mean that the fleet forgot them.
     fn take(&self, subject: &str, revision: u64, value: &[u8]) {
         if value.is_empty() {
             return self.remove(subject);

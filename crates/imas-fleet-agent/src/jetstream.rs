@@ -19,7 +19,7 @@ use serde::Deserialize;
 use crate::connection::with_causes;
 use crate::names;
 
-/// A replicated server says it where one server alone says 10071: another writer was first.
+/// A replicated server's error where one server alone gives 10071: another writer was first.
 const WRONG_LAST_SEQUENCE_OF_CLUSTER: u64 = 10164;
 const WRONG_LAST_SEQUENCE: u64 = 10071;
 /// Messages and headers that no repetition makes smaller.
@@ -46,7 +46,7 @@ pub struct PublishFailure {
     pub is_for_ever: bool,
 }
 
-/// The part of an aggregate that says who sent it.
+/// The part of an aggregate that names its sender.
 #[derive(Deserialize)]
 struct Sender {
     host: String,
@@ -65,7 +65,7 @@ impl JetStreamBus {
         &self.context
     }
 
-    /// Aggregates that were passed over because another host sent them than they say.
+    /// Aggregates that were passed over because another host sent them than they name.
     #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
@@ -99,8 +99,8 @@ impl JetStreamBus {
     /// The payload, empty where its sender is not the one that it names: the fold passes over it.
     fn proven(&self, message: &StreamMessage) -> Vec<u8> {
         let from = message.subject.rsplit('.').next();
-        let says: Option<Sender> = serde_json::from_slice(&message.payload).ok();
-        if says.is_some_and(|says| Some(says.host.as_str()) == from) {
+        let named: Option<Sender> = serde_json::from_slice(&message.payload).ok();
+        if named.is_some_and(|named| Some(named.host.as_str()) == from) {
             return message.payload.to_vec();
         }
         self.rejected.fetch_add(1, Ordering::Relaxed);

@@ -33,7 +33,7 @@ impl AgentJournal {
         change(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// An error: kept, and said once as long as it stays the same.
+    /// An error: kept, and logged once as long as it stays the same.
     pub fn error(&self, what: &str) {
         let mut is_new = false;
         self.note(|record| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Folds aggregates into statistics: any number of mergers, none of which leads. They tell each other that they
+//! Folds aggregates into statistics: any number of mergers, none of which leads. They publish that they
 //! live, and each takes the programs that fall to it by rendezvous hashing. That only saves work: the fold is
-//! right whoever does it, and a sweep over all programs finds what was missed.
+//! right by whichever merger does it, and a sweep over all programs finds what was missed.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -18,7 +18,7 @@ use crate::jetstream::JetStreamBus;
 use crate::journal::AgentJournal;
 use crate::names;
 
-/// How often a merger says that it lives.
+/// How often a merger publishes that it lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// After this silence, its programs fall to the others.
 const SILENCE: Duration = Duration::from_secs(16);
@@ -36,8 +36,8 @@ pub struct Merger {
     bus: JetStreamBus,
     host: String,
     journal: AgentJournal,
-    /// When each merger was heard of.
-    heard: BTreeMap<String, Instant>,
+    /// When each merger was last seen alive.
+    seen: BTreeMap<String, Instant>,
     /// Programs to look at: when, and how often they were looked at already.
     waiting: BTreeMap<String, (Instant, usize)>,
     /// Aggregates of each program at the last sweep.
@@ -48,8 +48,8 @@ impl Merger {
     /// A merger, as the host with this token.
     #[must_use]
     pub fn new(bus: JetStreamBus, host: &str, journal: AgentJournal) -> Self {
-        let (heard, waiting, swept) = Default::default();
-        Self { bus, host: host.to_owned(), journal, heard, waiting, swept }
+        let (seen, waiting, swept) = Default::default();
+        Self { bus, host: host.to_owned(), journal, seen, waiting, swept }
     }
 
     /// Folds, for ever. `sweep_s`: least and most seconds between two sweeps.
@@ -65,7 +65,7 @@ impl Merger {
         let mut sweep = Instant::now();
         loop {
             tokio::select! {
-                Some(message) = mergers.next() => self.hear(&message),
+                Some(message) = mergers.next() => self.note_live(&message),
                 Some(message) = announced.next() => self.announce(&message),
                 _ = sign.tick() => {
                     let subject = format!("{}.{}", names::MERGERS, self.host);
@@ -123,12 +123,12 @@ impl Merger {
         });
     }
 
-    fn hear(&mut self, message: &Message) {
+    fn note_live(&mut self, message: &Message) {
         let Some((_, host)) = message.subject.rsplit_once('.') else { return };
         if names::is_host_token(host) {
-            self.heard.insert(host.to_owned(), Instant::now());
+            self.seen.insert(host.to_owned(), Instant::now());
         }
-        self.heard.retain(|_, heard| heard.elapsed() < SILENCE);
+        self.seen.retain(|_, seen| seen.elapsed() < SILENCE);
     }
 
     fn announce(&mut self, message: &Message) {
@@ -163,7 +163,7 @@ impl Merger {
     }
 
     fn is_mine(&self, subject: &str) -> bool {
-        let live = self.heard.iter().filter(|(_, heard)| heard.elapsed() < SILENCE).map(|(host, _)| host);
+        let live = self.seen.iter().filter(|(_, seen)| seen.elapsed() < SILENCE).map(|(host, _)| host);
         let own = weight(&self.host, subject);
         live.filter(|host| **host != self.host).all(|host| weight(host, subject) < own)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How stream, bucket, subjects and hosts are called on the server.
+//! The names of stream, bucket, subjects and hosts on the server.
 //!
 //! A host publishes at `imas.t.1.PROGRAM.ENVIRONMENT.HOST`, and the server lets it use no other HOST. So a reader
 //! sees whether a payload was sent by the host that it names. The fold depends on that: a group of hosts keeps the
-//! figures of the one with the lowest hash, and who could choose names freely could be in every group. The price is
-//! a subject for each program and host that reported in the stream's time, about 0.3 kB of memory on each server.
+//! figures of the one with the lowest hash, and a host that could choose its name freely could be in every group. The price is
+//! a subject for each program and host that reported in the stream's time, about 1 kB of memory on each server.
 
 use imas_fleet::ProgramKey;
 
@@ -18,9 +18,9 @@ pub const BUCKET_STREAM: &str = "KV_IMAS_STATISTICS";
 pub const AGGREGATES: &str = "imas.t.1";
 /// Begin of the subjects to which statistics are republished.
 pub const DECISIONS: &str = "imas.d.1";
-/// Begin of the subjects at which mergers say that they live.
+/// Begin of the subjects at which mergers publish that they live.
 pub const MERGERS: &str = "imas.m.1";
-/// What a host of this name is called on the bus: 26 characters that do not show the name.
+/// The token of a host of this name on the bus: 26 characters that do not show the name.
 pub fn host_token(name: &str) -> String {
     ProgramKey::new("host", &[name]).into()
 }

@@ -24,7 +24,7 @@ use crate::settings::FleetSettings;
 
 /// The folder of the operator's own certificate.
 pub const OPERATOR: &str = "operator";
-/// From a server's port to that at which it talks with the other servers, and to that of its health.
+/// From a server's port to that at which it connects to the other servers, and to that of its health.
 const TO_CLUSTER: u16 = 2000;
 const TO_HEALTH: u16 = 4000;
 
@@ -47,7 +47,7 @@ pub struct FleetPlan {
     pub disk_gib: u64,
 }
 
-/// A host as its folder says.
+/// A host with its folder.
 struct Member {
     name: String,
     merges: bool,
@@ -196,7 +196,7 @@ impl FleetPlan {
         Ok(text)
     }
 
-    /// Hosts by tenant, as the folders say.
+    /// Hosts by tenant, as there are folders.
     fn members(&self) -> Result<BTreeMap<String, Vec<Member>>> {
         let mut members: BTreeMap<String, Vec<Member>> = BTreeMap::new();
         for tenant in folders(&self.folder)?.into_iter().filter(|name| name != "server") {

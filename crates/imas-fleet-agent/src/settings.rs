@@ -32,7 +32,7 @@ pub struct FleetSettings {
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
-    /// A file of credentials (JWT and nkey): not supported, and refused with a message that says so.
+    /// A file of credentials (JWT and nkey): not supported, and refused with a message.
     credentials: Option<PathBuf>,
     /// The JetStream domain behind a leaf node: not supported, and refused the same way.
     domain: Option<String>,
@@ -70,7 +70,7 @@ impl FleetSettings {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, or says what cannot be.
+    /// When it cannot be read, or has a value that cannot be.
     pub fn read(file: &Path) -> Result<Self> {
         let place = || file.display().to_string();
         let text = std::fs::read_to_string(file).with_context(place)?;
@@ -90,7 +90,7 @@ impl FleetSettings {
     /// From the text of a file.
     ///
     /// # Errors
-    /// When it says what cannot be.
+    /// When it has a value that cannot be.
     pub fn parse(text: &str) -> Result<Self> {
         let settings: Self = toml::from_str(text)?;
         settings.check()?;

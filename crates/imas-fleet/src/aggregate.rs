@@ -19,7 +19,7 @@ const MAX_COUNT: u32 = 10_000;
 /// No candidate differs by more from another, as a difference of logarithms: e^10 is 22,000 times as much.
 const MAX_DIFFERENCE: f64 = 10.0;
 
-/// New evidence of one host about one program since its last aggregate: sums are added by whoever folds it.
+/// New evidence of one host about one program since its last aggregate: the merger that folds it adds the sums.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Aggregate {
     /// [`payload::VERSION`]; others are skipped by readers.

@@ -138,7 +138,7 @@ impl Exchange {
         }
     }
 
-    /// What the agent says of itself; `None` where it says nothing.
+    /// The agent's record of itself; `None` where there is none.
     ///
     /// # Errors
     /// As [`Exchange::delivered`].

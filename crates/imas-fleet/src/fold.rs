@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Aggregates of the stream become statistics: always the same ones, whoever does it and however often.
+//! Aggregates of the stream become statistics: always the same ones, by any merger and however often.
 
 use serde::{Deserialize, Serialize};
 

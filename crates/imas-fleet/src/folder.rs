@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A folder that two users write. Whoever may write in it can put a link, a FIFO or a large file in place of any
+//! A folder that two users write. Each of them can put a link, a FIFO or a large file in place of any
 //! entry, at any moment. So nothing is opened by path and nothing is followed.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
-/// The two sides are different users; the folder says who else may read.
+/// The two sides are different users; the mode of the folder decides who else may read.
 const MODE: u32 = 0o644;
 
 /// An open folder.
@@ -38,7 +38,7 @@ impl Folder {
         }
     }
 
-    /// Writes a file whole or not at all, as seen by whoever reads it and after a power cut.
+    /// Writes a file whole or not at all, as a reader sees it and after a power cut.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let unfinished = format!("{name}.new");
         self.remove(&unfinished)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups of hosts: what one host says can move one group only.
+//! Groups of hosts: the figures of one host can move one group only.
 
 use sha2::{Digest as _, Sha256};
 
@@ -17,25 +17,25 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of a host for figures with this name. Each name has its own order of hosts: no host is heard everywhere.
+    /// Of a host for figures with this name. Each name has its own order of hosts: no host counts everywhere.
     pub(crate) fn of(host: &str, program: &str, name: &str) -> Self {
         let [group, rank @ ..] = hash(&[host, program, name]);
         Self { group: group & 0x7f, rank: u32::from_le_bytes([rank[0], rank[1], rank[2], rank[3]]) }
     }
 }
 
-/// Hosts that are heard of a candidate: so many that most groups have one.
-pub const HEARD: u32 = 192;
+/// Hosts whose figures of a candidate count: so many that most groups have one.
+pub const COUNTED_HOSTS: u32 = 192;
 
-/// Whether a host is heard of a candidate, where about so many hosts run the program. Without such a choice, of
+/// Whether a host's figures of a candidate count, where about so many hosts run the program. Without such a choice, of
 /// 100,000 hosts a thousand eager liars would take every seat before the few honest ones that try it.
-pub fn is_heard(host: &str, program: &str, candidate: &str, hosts: u32) -> bool {
-    Place::of(host, program, candidate).is_heard(hosts)
+pub fn is_counted(host: &str, program: &str, candidate: &str, hosts: u32) -> bool {
+    Place::of(host, program, candidate).is_counted(hosts)
 }
 
 impl Place {
-    pub(crate) fn is_heard(self, hosts: u32) -> bool {
-        u64::from(self.rank) * u64::from(hosts) <= u64::from(HEARD) << 32
+    pub(crate) fn is_counted(self, hosts: u32) -> bool {
+        u64::from(self.rank) * u64::from(hosts) <= u64::from(COUNTED_HOSTS) << 32
     }
 }
 

@@ -19,7 +19,7 @@ pub struct ProgramKey(String);
 pub struct BadKey;
 
 impl ProgramKey {
-    /// The key of a program with this identity: `kind` says what the parts are (`build-id`, `package`, `script`).
+    /// The key of a program with this identity: `kind` names what the parts are (`build-id`, `package`, `script`).
     pub fn new(kind: &str, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         for part in std::iter::once(&kind).chain(parts) {

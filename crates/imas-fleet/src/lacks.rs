@@ -6,7 +6,7 @@
 
 use imas_core::adaptive::Settings;
 use imas_core::adaptive::worth::Belief;
-use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS, liars};
+use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS, WEIGHTS, liars};
 
 use crate::share::Lack;
 
@@ -14,8 +14,6 @@ use crate::share::Lack;
 pub const WANTED: u32 = 20;
 /// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
 const PRICE: f64 = 0.006;
-/// Weights of CPU that hosts judge by: leanest, balanced, fastest.
-const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
 
 /// Of each of these candidates, given by name and version of its allocator.
 pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Settings) -> Vec<Lack> {
@@ -27,9 +25,9 @@ pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Setting
     let known: Vec<&FleetCandidate> = candidates.iter().map(of).collect();
     let need = |i: usize| match known[i] {
         one if one.crashed_groups >= CRASHED_GROUPS || one.is_void() => 0,
-        one if one.groups.len() < LEAST_GROUPS => wanted(one, prior.heard),
-        one if WEIGHTS.iter().any(|&w| is_open(&known, i, (w, prior.heard), settings)) => {
-            wanted(one, prior.heard)
+        one if one.groups.len() < LEAST_GROUPS => wanted(one, prior.counted),
+        one if WEIGHTS.iter().any(|&w| is_open(&known, i, (w, prior.counted), settings)) => {
+            wanted(one, prior.counted)
         }
         _ => 0,
     };
@@ -38,13 +36,13 @@ pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Setting
 }
 
 /// Beyond those that may lie.
-fn wanted(one: &FleetCandidate, heard: u32) -> u32 {
-    let all = WANTED + u32::try_from(liars(heard)).unwrap_or(u32::MAX);
+fn wanted(one: &FleetCandidate, counted: u32) -> u32 {
+    let all = WANTED + u32::try_from(liars(counted)).unwrap_or(u32::MAX);
     all.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))
 }
 
 /// Whether further trials of a candidate may change what hosts pick at this weight.
-fn is_open(known: &[&FleetCandidate], i: usize, (w, heard): (f64, u32), settings: &Settings) -> bool {
+fn is_open(known: &[&FleetCandidate], i: usize, (w, counted): (f64, u32), settings: &Settings) -> bool {
     let Some(gain) = known[i].gain(w) else { return true };
     let margin = settings.margin(w);
     let others = known.iter().enumerate().filter(|&(j, one)| j != i && one.groups.len() >= LEAST_GROUPS);
@@ -54,7 +52,7 @@ fn is_open(known: &[&FleetCandidate], i: usize, (w, heard): (f64, u32), settings
     let lead = Belief { mean: gain.value - best, variance: gain.error.powi(2) + of_best.powi(2) };
     let lag = Belief { mean: -lead.mean, ..lead };
     let tail = (1.0 - settings.confidence) / known.len() as f64;
-    let is_chosen = lag.upside() < PRICE && known[i].proves(w, margin, tail, heard);
+    let is_chosen = lag.upside() < PRICE && known[i].proves(w, margin, tail, counted);
     lead.upside() >= PRICE && !is_chosen
 }
 

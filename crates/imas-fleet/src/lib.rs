@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts of a fleet tell each other (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock: the
+//! What hosts of a fleet exchange (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock: the
 //! agent (`imas-fleet`) has both.
 //!
 //! ```text
@@ -27,6 +27,7 @@ pub mod share;
 pub mod simulation;
 pub mod sketch;
 pub mod statistics;
+pub mod strongest;
 
 pub use aggregate::{Aggregate, BadAggregate, CandidateAggregate};
 pub use bus::{BusError, FleetBus, Revision, Stored};

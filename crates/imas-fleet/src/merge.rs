@@ -59,7 +59,7 @@ pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCo
             Err(FleetMergeError::Bus(BusError::Conflict)) => {
                 (merger.counts.conflicts, silent) = (merger.counts.conflicts + 1, 0);
             }
-            // What was written may be there or not: reading again tells.
+            // What was written may be there or not: reading again shows it.
             Err(FleetMergeError::Bus(BusError::Timeout(_))) if silent < TIMEOUTS => {
                 (merger.counts.timeouts, silent) = (merger.counts.timeouts + 1, silent + 1);
             }

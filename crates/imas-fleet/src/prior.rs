@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a host's policy makes of the statistics.
 
-use imas_core::fleet_prior::{FleetCandidate, FleetPrior, FleetScatter, GroupDifference};
+use imas_core::fleet_prior::{FleetPrior, FleetScatter};
 use imas_core::stats::median;
 
-use crate::group::HEARD;
+use crate::group::COUNTED_HOSTS;
 use crate::seats::{Seat, Seats};
 use crate::statistics::{CandidateStatistics, FleetStatistics};
 
@@ -12,19 +12,9 @@ use crate::statistics::{CandidateStatistics, FleetStatistics};
 pub fn prior(statistics: &FleetStatistics) -> FleetPrior {
     FleetPrior {
         hosts: statistics.hosts.hosts(),
-        heard: statistics.hosts.hosts().min(HEARD),
+        counted: statistics.hosts.hosts().min(COUNTED_HOSTS),
         scatter: scatter(&statistics.residual),
-        candidates: statistics.candidates.iter().map(candidate).collect(),
-    }
-}
-
-fn candidate(statistics: &CandidateStatistics) -> FleetCandidate {
-    FleetCandidate {
-        name: statistics.name.clone(),
-        version: statistics.version.clone(),
-        groups: statistics.pairs.iter().map(|seat| GroupDifference { cpu: seat.x, memory: seat.y }).collect(),
-        void_groups: statistics.void.len(),
-        crashed_groups: statistics.crashed.len(),
+        candidates: statistics.candidates.iter().map(CandidateStatistics::known).collect(),
     }
 }
 

@@ -35,7 +35,7 @@ pub struct AgentRecord {
     pub folded: u64,
     /// Folds that another merger was faster with.
     pub conflicts: u64,
-    /// Aggregates that were passed over: absurd, or sent by another host than they say.
+    /// Aggregates that were passed over: absurd, or sent by another host than they name.
     pub rejected: u64,
     /// The last error, in words.
     pub last_error: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! A mean over the hosts of a group would be moved by every liar among them, and from some thousand hosts on each
 //! group has one. So a group keeps the figures of one host, which its hash chooses (`Place`): of all hosts
-//! together this is a sample that nobody can enter on purpose. Figures are whole numbers, so that every merger
+//! together this is a sample into which no host can put itself on purpose. Figures are whole numbers, so that every merger
 //! computes the same ones.
 
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_with_the_lowest_rank_is_heard() {
+    fn the_host_with_the_lowest_rank_counts() {
         let mut seats = Seats::default();
         seats.add(place(3, 50), 2, 0.5, -0.25);
         for _ in 0..1000 {

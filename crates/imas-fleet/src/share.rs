@@ -6,7 +6,7 @@
 //! mappings to increase hit rates", IEEE/ACM Transactions on Networking 6, 1998 (rendezvous hashing, here with the
 //! weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables", SPAA 2005).
 
-use crate::group::{HEARD, hash, is_heard};
+use crate::group::{COUNTED_HOSTS, hash, is_counted};
 
 /// Usual share of the hosts that are in a trial of one program at a time.
 pub const USUAL_SHARE: f64 = 0.05;
@@ -22,7 +22,7 @@ pub struct Lack {
     pub need: u32,
 }
 
-/// Who asks, and when.
+/// The host that asks, and when.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TrialTurn<'a> {
     /// The host.
@@ -38,13 +38,13 @@ pub struct TrialTurn<'a> {
 }
 
 /// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none. Only hosts
-/// that are heard of a candidate try it.
+/// whose figures of a candidate count try it.
 pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
     let lacking = || lacks.iter().filter(|lack| lack.need > 0);
     let need: f64 = lacking().map(|lack| f64::from(lack.need)).sum();
     let program = turn.subject.split('.').next().unwrap_or_default();
     let is_chosen = |lack: &&Lack| {
-        is_heard(turn.host, program, &lack.candidate, turn.hosts)
+        is_counted(turn.host, program, &lack.candidate, turn.hosts)
             && unit(turn, &lack.candidate) <= chance(turn, lack, need)
     };
     // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights wins.
@@ -63,13 +63,13 @@ fn in_trial(turn: &TrialTurn<'_>, need: f64) -> f64 {
     (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS)
 }
 
-/// Chance that one of the hosts that are heard of it tries the candidate now: as many hosts as may be in a trial, but no
+/// Chance that one of the hosts whose figures count tries the candidate now: as many hosts as may be in a trial, but no
 /// more than are needed, and of these the candidate's part.
 fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
     if turn.share <= 0.0 || turn.hosts <= 1 {
         return if turn.share > 0.0 { 1.0 } else { 0.0 };
     }
-    in_trial(turn, need) * f64::from(lack.need) / need / f64::from(turn.hosts.min(HEARD))
+    in_trial(turn, need) * f64::from(lack.need) / need / f64::from(turn.hosts.min(COUNTED_HOSTS))
 }
 
 /// A number above 0 and up to 1 by chance, which depends on all of these.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_hosts_try_as_is_said() {
+    fn as_many_hosts_try_as_are_announced() {
         let lacks = lacks(&[("jemalloc", 80), ("hoard", 80)]);
         let of = |hosts, lacks: &[Lack]| hosts_in_trial(&turn("a", 0, hosts), lacks);
         let all: u32 = (0..200).map(|epoch| tried(160, epoch, &lacks).values().sum::<u32>()).sum();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_tried_that_is_not_lacking_and_nobody_who_does_not_want_to() {
+    fn nothing_is_tried_that_is_not_lacking_or_where_the_share_is_none() {
         assert!(tried(1000, 0, &lacks(&[("jemalloc", 0)])).is_empty());
         let off = TrialTurn { share: 0.0, ..turn("a", 0, 1) };
         assert_eq!(trial_of(&off, &lacks(&[("jemalloc", 4)])), None);

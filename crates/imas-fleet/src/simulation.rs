@@ -5,7 +5,7 @@
 //! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each host
 //! differs from the others by a little of its own ([`HostSpread`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::adaptive::trial::JudgedTrial;
 use imas_core::adaptive::{Board, Point, Role, Settings, judge};
@@ -84,9 +84,13 @@ pub struct FleetOutcome {
     pub bytes: u64,
     /// Bytes of the statistics at the end.
     pub statistics_bytes: u64,
+    /// How often hosts that join had a proof to go by after one epoch, and none after the next.
+    pub lost_proofs: u64,
     /// What a host that joins now starts with.
     pub pick: String,
-    /// What it costs more than `system` on the usual host, as a difference of logarithms of the score.
+    /// The same, had the same hosts sent the same messages, and the liars none.
+    pub pick_without_liars: String,
+    /// What the pick costs more than `system` on the usual host, as a difference of logarithms of the score.
     pub cost: f64,
     /// The same of the best candidate.
     pub best: f64,
@@ -106,7 +110,14 @@ struct Fleet<'a> {
     truth: Vec<Point>,
     hosts: BTreeMap<u32, Host>,
     statistics: FleetStatistics,
+    /// Those of the honest hosts' messages alone.
+    without_liars: FleetStatistics,
+    /// Number in the stream, message.
     waiting: Vec<(u64, Vec<u8>)>,
+    /// Numbers of those that are lies.
+    lies: BTreeSet<u64>,
+    /// Of hosts that join, after the last epoch.
+    pick: usize,
     outcome: FleetOutcome,
 }
 
@@ -122,6 +133,7 @@ pub fn simulate(plan: &SimulatedFleet, program: &SimulatedProgram) -> Option<Fle
             break;
         }
         fleet.fold();
+        fleet.note_pick();
         fleet.outcome.epochs = epoch + 1;
     }
     Some(fleet.finished())
@@ -145,8 +157,11 @@ impl<'a> Fleet<'a> {
             candidates,
             truth,
             hosts: BTreeMap::new(),
-            statistics: FleetStatistics::new(key, environment),
+            statistics: FleetStatistics::new(key.clone(), environment.clone()),
+            without_liars: FleetStatistics::new(key, environment),
             waiting: vec![],
+            lies: BTreeSet::new(),
+            pick: 0,
             outcome: FleetOutcome::default(),
         })
     }
@@ -229,7 +244,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Hosts that run the program say so once: how many may lie follows from how many there are.
+    /// Each host that runs the program announces it once: how many may lie follows from how many there are.
     fn greet(&mut self) {
         for number in self.plan.liars + self.plan.silent..self.plan.hosts {
             self.publish(&host_name(number), 0, &[]);
@@ -251,6 +266,7 @@ impl<'a> Fleet<'a> {
         let lies: Vec<(usize, Moments)> = (1..self.truth.len()).map(lie).collect();
         for number in 0..self.plan.liars {
             self.publish(&host_name(number), epoch, &lies);
+            self.lies.extend(self.waiting.last().map(|(at, _)| *at));
         }
     }
 
@@ -278,6 +294,8 @@ impl<'a> Fleet<'a> {
 
     fn fold(&mut self) {
         self.statistics = fold(&self.statistics, &self.waiting).0;
+        self.waiting.retain(|(at, _)| !self.lies.contains(at));
+        self.without_liars = fold(&self.without_liars, &self.waiting).0;
         self.waiting.clear();
     }
 
@@ -294,16 +312,28 @@ impl<'a> Fleet<'a> {
         (self.plan.liars..self.plan.hosts).all(is_done)
     }
 
+    fn note_pick(&mut self) {
+        let pick = self.newcomers_pick(&self.statistics);
+        self.outcome.lost_proofs += u64::from(self.pick != 0 && pick == 0);
+        self.pick = pick;
+    }
+
     /// The pick of a host without trials of its own; of one host alone its own.
-    fn finished(mut self) -> FleetOutcome {
+    fn newcomers_pick(&self, statistics: &FleetStatistics) -> usize {
         let alone = self.hosts.values().next().filter(|_| self.plan.hosts == 1);
         let trials = alone.map_or(&[][..], |host| host.trials.as_slice());
         let mut board = Board::new(trials, self.candidates.len(), 0);
-        board.fleet = Some(prior(&self.statistics).evidence(&self.candidates));
+        board.fleet = Some(prior(statistics).evidence(&self.candidates));
         let roles = vec![Role::Tested; self.candidates.len()];
-        let pick = judge(&board, &roles, 0, self.plan.w, &self.settings).pick;
+        judge(&board, &roles, 0, self.plan.w, &self.settings).pick
+    }
+
+    fn finished(mut self) -> FleetOutcome {
+        let [pick, without_liars] =
+            [&self.statistics, &self.without_liars].map(|known| self.newcomers_pick(known));
         let score = |point: &Point| point.score(self.plan.w);
         self.outcome.pick.clone_from(&self.candidates[pick].name);
+        self.outcome.pick_without_liars.clone_from(&self.candidates[without_liars].name);
         self.outcome.cost = score(&self.truth[pick]);
         self.outcome.best = self.truth.iter().map(score).fold(0.0, f64::min);
         self.outcome.statistics_bytes = self.statistics.to_bytes().len() as u64;

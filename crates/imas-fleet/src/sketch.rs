@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! About how many hosts have spoken, in 128 bytes: P. Flajolet, E. Fusy, O. Gandouet and F. Meunier, "HyperLogLog: the
+//! About how many hosts have reported, in 128 bytes: P. Flajolet, E. Fusy, O. Gandouet and F. Meunier, "HyperLogLog: the
 //! analysis of a near-optimal cardinality estimation algorithm", AofA 2007. Off by 9 % on average.
 
 use base64::Engine as _;

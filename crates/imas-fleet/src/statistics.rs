@@ -2,14 +2,17 @@
 //! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes it.
 
 use imas_core::SYSTEM;
+use imas_core::adaptive::Settings;
+use imas_core::fleet_prior::{FleetCandidate, GroupDifference};
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Aggregate, CandidateAggregate, is_name, is_version};
-use crate::group::{GroupSet, Place, group_of};
+use crate::group::{COUNTED_HOSTS, GroupSet, Place, group_of};
 use crate::key::{self, Environment, ProgramKey};
 use crate::payload::{self, BadPayload, VERSION};
-use crate::seats::Seats;
+use crate::seats::{Seat, Seats};
 use crate::sketch::HostSketch;
+use crate::strongest::StrongestGains;
 
 /// Greatest size of the encoded statistics in bytes.
 pub const MAX_BYTES: usize = 64 << 10;
@@ -59,6 +62,9 @@ pub struct CandidateStatistics {
     pub void: GroupSet,
     /// Groups with a host on which it crashed or hung the program.
     pub crashed: GroupSet,
+    /// The strongest gains that its figures have shown; mergers of earlier versions wrote none.
+    #[serde(default)]
+    pub strongest: StrongestGains,
 }
 
 /// Why bytes are no statistics.
@@ -128,6 +134,9 @@ impl FleetStatistics {
         if self.candidates.len() > MAX_CANDIDATES || !self.candidates.iter().all(names) {
             return Err(BadStatistics::OutOfRange("candidates"));
         }
+        if !self.candidates.iter().all(|one| one.strongest.is_valid()) {
+            return Err(BadStatistics::OutOfRange("strongest"));
+        }
         Ok(())
     }
 
@@ -146,7 +155,7 @@ impl FleetStatistics {
                 continue;
             }
             let (folded, place) = (self.folded, place(name));
-            if !place.is_heard(hosts) && new.crashes == 0 {
+            if !place.is_counted(hosts) && new.crashes == 0 {
                 continue;
             }
             if let Some(candidate) = self.entry(name, &new.version, group_of(&aggregate.host)) {
@@ -170,8 +179,8 @@ impl FleetStatistics {
         self.candidates.get_mut(at)
     }
 
-    /// Room for one more candidate, reported by a host of this group. Whoever reports the most candidates that
-    /// nobody else knows loses one of these: a liar displaces what he made up himself.
+    /// Room for one more candidate, reported by a host of this group. The group that reports the most
+    /// candidates that no other group reports loses one of these: a liar displaces what he made up himself.
     fn make_room(&mut self, group: usize) -> Option<()> {
         if self.candidates.len() < MAX_CANDIDATES {
             return Some(());
@@ -203,12 +212,14 @@ impl CandidateStatistics {
             pairs: Seats::default(),
             void: GroupSet::default(),
             crashed: GroupSet::default(),
+            strongest: StrongestGains::default(),
         }
     }
 
     fn add(&mut self, new: &CandidateAggregate, host: &str, place: Place, hosts: u32) {
-        if place.is_heard(hosts) {
+        if place.is_counted(hosts) && new.pairs.count > 0 {
             self.pairs.add(place, new.pairs.count, new.pairs.mean_x, new.pairs.mean_y);
+            self.renew_strongest(hosts);
         }
         self.reported_by.insert(group_of(host));
         if new.void > 0 {
@@ -216,6 +227,26 @@ impl CandidateStatistics {
         }
         if new.crashes > 0 {
             self.crashed.insert(group_of(host));
+        }
+    }
+
+    fn renew_strongest(&mut self, hosts: u32) {
+        let mut known = self.known();
+        let usual = Settings::default();
+        known.renew_strongest(hosts.min(COUNTED_HOSTS), |w| usual.margin(w));
+        self.strongest = StrongestGains::of(known.strongest);
+    }
+
+    /// As the policy of a host takes it.
+    pub(crate) fn known(&self) -> FleetCandidate {
+        let difference = |seat: Seat| GroupDifference { cpu: seat.x, memory: seat.y };
+        FleetCandidate {
+            name: self.name.clone(),
+            version: self.version.clone(),
+            groups: self.pairs.iter().map(difference).collect(),
+            void_groups: self.void.len(),
+            crashed_groups: self.crashed.len(),
+            strongest: self.strongest.figures(),
         }
     }
 

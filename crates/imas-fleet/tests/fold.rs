@@ -249,16 +249,33 @@ fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
     let real = after.candidates.iter().filter(|one| names.contains(&one.name));
     assert!(real.clone().count() == 16 && real.clone().all(|one| one.pairs.len() > 70), "{:?}", real.count());
     // Another host's new candidate finds a place none the less.
-    let is_heard = |host: &u32| {
-        imas_fleet::group::is_heard(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
+    let is_counted = |host: &u32| {
+        imas_fleet::group::is_counted(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
     };
-    let host = (0..).find(is_heard).unwrap();
+    let host = (0..).find(is_counted).unwrap();
     let (after, _) = fold(&after, &[(20_000, bytes(&aggregate(host, 9, &[("new", -0.1)])))]);
     assert!(after.candidates.iter().any(|one| one.name == "new"));
     assert!(after.to_bytes().len() <= MAX_BYTES, "{}", after.to_bytes().len());
     assert_eq!(FleetStatistics::read(&after.to_bytes()).unwrap(), after);
     let hosts = after.hosts.hosts();
     assert!((1100..1900).contains(&hosts), "{hosts}");
+}
+
+/// Mergers of earlier versions kept no strongest gains: their statistics are read, and get them from the next figures on.
+#[test]
+fn statistics_without_strongest_gains_are_read() {
+    let of = |hosts: std::ops::Range<u32>, at: u64| {
+        let one = |host: u32| (at + u64::from(host), bytes(&aggregate(host, at, &[("a", -0.3)])));
+        hosts.map(one).collect::<Vec<_>>()
+    };
+    let (now, _) = fold(&new(), &of(0..3, 1));
+    let mut text: serde_json::Value = serde_json::from_slice(&now.to_bytes()).unwrap();
+    let one = text["candidates"][0].as_object_mut().unwrap();
+    assert_eq!(one.remove("strongest").unwrap()[2]["gain_ppm"], 300_000);
+    let before = FleetStatistics::read(text.to_string().as_bytes()).unwrap();
+    assert_eq!(before.candidates[0].strongest, imas_fleet::strongest::StrongestGains::default());
+    let (after, _) = fold(&before, &of(3..4, 10));
+    assert_ne!(after.candidates[0].strongest, before.candidates[0].strongest);
 }
 
 #[test]

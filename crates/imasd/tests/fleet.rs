@@ -335,7 +335,7 @@ fn announced(subject: &str, hosts: u64) -> FleetStatistics {
 fn host_with_turn(statistics: &FleetStatistics, candidate: Option<&str>) -> String {
     let subject = statistics.subject();
     let prior = imas_fleet::prior(statistics);
-    let need = WANTED + u32::try_from(imas_core::fleet_prior::liars(prior.heard)).unwrap();
+    let need = WANTED + u32::try_from(imas_core::fleet_prior::liars(prior.counted)).unwrap();
     let lacks = ["jemalloc", "mimalloc"].map(|name| Lack { candidate: name.to_owned(), need });
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of the turn")]
     let now = (imas_linux::clock::now_unix_s() / imas_engine::fleet_turn::TURN_S) as u64;

@@ -43,6 +43,10 @@ impl AgentProcess {
         Ok(Self { child, exchange, folder: folder.to_owned(), made: None })
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn record(&self) -> AgentRecord {
         let bytes = std::fs::read(self.file("agent.json")).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()

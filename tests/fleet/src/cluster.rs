@@ -17,6 +17,7 @@ use imas_fleet_agent::settings::FleetSettings;
 use imas_fleet_agent::setup::{self, StreamSizes};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::cost;
 use crate::network::Place;
 
 /// Everything here has this long.
@@ -79,7 +80,7 @@ impl Cluster {
             hosts: owned(hosts),
             mergers: owned(mergers),
             days: 30,
-            disk_gib: 1,
+            disk_gib: 4,
         };
         plan.write()?;
         let nodes = (0..3).map(|_| None).collect();
@@ -161,6 +162,12 @@ impl Cluster {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
         let pid = Pid::from_child(node);
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// Resident memory of a server.
+    pub(crate) fn resident_bytes(&self, at: usize) -> Result<u64> {
+        let node = self.nodes[at].as_ref().context("that server does not run")?;
+        cost::resident_bytes(node.id())
     }
 
     /// Waits until stream and bucket are whole on every server.

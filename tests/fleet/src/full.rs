@@ -33,9 +33,12 @@ pub(crate) async fn full(server: &Path) -> Result<String> {
     }
     ensure!(refused > 0, "the bucket took everything");
     cluster.make(SIZES).await?;
-    let mut folded = 0;
     for subject in &subjects {
         imas_fleet::merge(&merger, subject).await?;
+    }
+    cluster.whole().await?; // any server may answer a read, and one may be behind
+    let mut folded = 0;
+    for subject in &subjects {
         let stored = merger.statistics(subject).await?.map(|stored| stored.value).unwrap_or_default();
         folded += imas_fleet::FleetStatistics::read_of(subject, &stored)?.folded;
     }

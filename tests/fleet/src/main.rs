@@ -5,8 +5,10 @@
 //! `imas-fleet-test NATS OLD_NATS IMAS_FLEET [CASE...]`
 
 mod agent;
+mod agent_cost;
 mod cluster;
 mod commands_case;
+mod cost;
 mod disk;
 mod end_to_end;
 mod fan_out;
@@ -17,6 +19,7 @@ mod isolated;
 mod load;
 mod network;
 mod partition;
+mod programs;
 mod publishes;
 mod security;
 
@@ -27,7 +30,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-const CASES: [&str; 14] = [
+const CASES: [&str; 16] = [
     "end-to-end",
     "commands",
     "folds",
@@ -40,8 +43,10 @@ const CASES: [&str; 14] = [
     "partition",
     "empty",
     "hosts",
+    "agent",
     "connections-1000",
     "connections-8000",
+    "programs-500000",
 ];
 
 /// Cases that need a network or mounts of their own.
@@ -105,8 +110,10 @@ async fn run_here(case: &str, server: &Path, old: &Path, program: &Path) -> Resu
         "versions" => security::versions(old, program).await,
         "full" => full::full(server).await,
         "hosts" => fan_out::hosts(server, program).await,
+        "agent" => agent_cost::agent(server, program).await,
         "connections-1000" => fan_out::connections(server, 1000).await,
         "connections-8000" => fan_out::connections(server, 8000).await,
+        "programs-500000" => programs::programs(server, 500_000).await,
         _ => bail!("there is no such case; there are {}", CASES.join(", ")),
     }
 }

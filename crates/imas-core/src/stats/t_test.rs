@@ -53,9 +53,16 @@ pub fn t_quantile(tail: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| -student.inverse_cdf(tail))
 }
 
+/// Probability that Student's t with `freedom` degrees of freedom (any positive number) is at least `t`. 1 where there
+/// is no such distribution, or `t` is not a number, so that nothing is ever concluded from it.
+pub fn t_tail(t: f64, freedom: f64) -> f64 {
+    let tail = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| student.sf(t));
+    if tail.is_nan() { 1.0 } else { tail }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{mean_and_deviation, p_below_zero, rounds_to_prove, t_quantile};
+    use super::{mean_and_deviation, p_below_zero, rounds_to_prove, t_quantile, t_tail};
 
     #[test]
     fn rounds_that_would_prove_it() {
@@ -75,6 +82,8 @@ mod tests {
             assert!((t_quantile(tail, freedom) - want).abs() < 1e-3, "{tail} {freedom}");
         }
         assert_eq!(t_quantile(0.05, 0.0), f64::INFINITY);
+        assert!((t_tail(2.132, 4.0) - 0.05).abs() < 1e-4 && (t_tail(-2.132, 4.0) - 0.95).abs() < 1e-4);
+        assert_eq!([t_tail(9.0, 0.0), t_tail(f64::NAN, 4.0)], [1.0, 1.0]);
     }
 
     /// -1, -2, -3: mean -2, standard error 1/sqrt(3), t = -3.4641 with 2 degrees of freedom; p = 0.5 - 0.5 t

@@ -68,10 +68,10 @@ impl Judge<'_> {
     }
 
     /// Whether the fleet's figure alone proves it to beat `system`, and the host's own rounds, with the fleet's
-    /// few beside them, do not speak against it. Its measured lead and its posterior must hold here, too.
+    /// few beside them, do not show a loss.
     fn is_proven_by_fleet(&self, i: usize) -> bool {
         let known = self.board.fleet.as_ref();
-        let heard = known.map_or(0, |fleet| fleet.heard);
+        let counted = known.map_or(0, |fleet| fleet.counted);
         let fleet = known.and_then(|fleet| fleet.candidates.get(i));
         let Some(fleet) = fleet.filter(|_| self.incumbent == self.board.system && i != self.incumbent) else {
             return false;
@@ -79,9 +79,9 @@ impl Judge<'_> {
         let margin = self.settings.margin(self.w);
         let tail = (1.0 - self.settings.confidence) / self.challengers;
         let belief = self.belief(i, self.incumbent);
-        fleet.proves(self.w, margin, tail, heard)
+        fleet.proves(self.w, margin, tail, counted)
             && !self.is_regressed(i)
-            && self.lead(i, self.w) >= margin
+            && self.lead(i, self.w) > 0.0
             && belief.mean > 0.0
     }
 

@@ -8,11 +8,19 @@
 //! ```
 //! The pairs decide which candidates need no trial here. They prove nothing: a candidate is proven by this host's
 //! own trials, or by the fleet's robust figure alone. Without a prior the policy is what it is on one host.
+//!
+//! A proof by the fleet stays. The next figure of one noisy host would take away about every second proof of three
+//! hosts, and a host that starts the program then would know nothing of it. So the fleet keeps the strongest figure that
+//! it had for a candidate ([`FleetCandidate::strongest`]), until what it has now shows no gain.
 
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
-use crate::stats::{Moments, mad, median, t_quantile};
+use crate::stats::{Moments, median};
+
+mod robust;
+
+pub use self::robust::RobustFigure;
 
 /// The fleet counts as no more than this number of the host's own rounds. A host that has finished its own
 /// ([`crate::adaptive::Settings::max_rounds`]) goes by these: its machine may differ from the others.
@@ -24,26 +32,25 @@ pub const LEAST_GROUPS: usize = 3;
 /// At most one of so many hosts may lie, so of fewer hosts none. All liars may have reported, while few of the others
 /// have: so many of the groups that praise a candidate most are left out.
 const HOSTS_PER_LIAR: u32 = 10;
+/// Where liars are allowed for, a median of fewer groups is no belief: of two it is their mean, which one liar moves as he
+/// likes.
+const LEAST_OF_MANY: usize = 3;
+/// Weights of CPU for which the strongest figures are kept: leanest, balanced, fastest.
+pub const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
+/// Distance between two of these.
+const STEP: f64 = 0.5;
 /// A candidate is quarantined when it crashed the program in this number of groups.
 pub const CRASHED_GROUPS: u32 = 3;
 /// A candidate without figures is given up when its trials gave none in this number of groups.
 const VOID_GROUPS: u32 = 3;
-/// The error of a median is this many times that of a mean, for normal noise: sqrt(pi / 2).
-const OF_MEDIAN: f64 = 1.2533;
-/// Factor from the median absolute deviation to the standard deviation, for normal noise.
-const TO_SIGMA: f64 = 1.4826;
-/// Below so many groups their standard deviation is the spread where it is the greater one.
-const FEW_GROUPS: usize = 10;
-/// Least error that is assumed, as a difference of logarithms.
-const LEAST_ERROR: f64 = 0.001;
 
 /// What the fleet knows of a program in this environment.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct FleetPrior {
     /// Hosts that reported, roughly.
     pub hosts: u32,
-    /// Of how many of them figures count.
-    pub heard: u32,
+    /// The number of these whose figures count.
+    pub counted: u32,
     /// Scatter of single runs, where known.
     pub scatter: Option<FleetScatter>,
     /// Candidates, each version of an allocator being one.
@@ -74,6 +81,10 @@ pub struct FleetCandidate {
     pub void_groups: u32,
     /// Groups in which it crashed the program.
     pub crashed_groups: u32,
+    /// For each of [`WEIGHTS`]: of all surest gains of at least the usual margin that the fleet has had, the one that is
+    /// least likely to be chance. None where it had none since its figures showed no gain.
+    #[serde(default)]
+    pub strongest: [Option<RobustFigure>; 3],
 }
 
 /// What one group of hosts measured: mean differences of logarithms to `system`.
@@ -83,34 +94,6 @@ pub struct GroupDifference {
     pub cpu: f64,
     /// Of memory.
     pub memory: f64,
-}
-
-/// A median over groups.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RobustFigure {
-    /// The median.
-    pub value: f64,
-    /// Its standard error by the spread between the groups.
-    pub error: f64,
-    /// Number of groups.
-    pub groups: usize,
-}
-
-impl RobustFigure {
-    /// Of a value for each group; None without any.
-    pub fn of(values: &[f64]) -> Option<Self> {
-        let (value, spread) = median(values).zip(mad(values))?;
-        let sigma = OF_MEDIAN * TO_SIGMA * spread;
-        // The median deviation of three values is the smaller gap between them: it is often far too small by chance.
-        let sigma = if values.len() < FEW_GROUPS { sigma.max(deviation(values)) } else { sigma };
-        let error = (sigma / (values.len() as f64).sqrt()).max(LEAST_ERROR);
-        Some(Self { value, error, groups: values.len() })
-    }
-
-    /// One-sided bound of its error, with error probability `tail`.
-    pub fn bound(&self, tail: f64) -> f64 {
-        t_quantile(tail, self.groups as f64 - 1.0) * self.error
-    }
 }
 
 impl FleetPrior {
@@ -123,7 +106,7 @@ impl FleetPrior {
         };
         FleetEvidence {
             candidates: candidates.iter().map(of).collect(),
-            heard: self.heard,
+            counted: self.counted,
             scatter: self.scatter,
         }
     }
@@ -137,26 +120,46 @@ impl FleetPrior {
 }
 
 impl FleetCandidate {
-    /// Its gain over `system` at weight `w` of CPU; None where nobody has figures.
+    /// Its gain over `system` at weight `w` of CPU; None where no host has figures.
     pub fn gain(&self, w: f64) -> Option<RobustFigure> {
         RobustFigure::of(&self.gains(w))
     }
 
-    /// The same without the groups that praise it most: of `heard` hosts a tenth may lie. None where no more have
-    /// spoken than those.
-    pub fn surest_gain(&self, w: f64, heard: u32) -> Option<RobustFigure> {
+    /// The same without the groups that praise it most: of `counted` hosts a tenth may lie. None where no more have
+    /// reported than those.
+    pub fn surest_gain(&self, w: f64, counted: u32) -> Option<RobustFigure> {
         let mut gains = self.gains(w);
         gains.sort_unstable_by(f64::total_cmp);
-        gains.truncate(gains.len().saturating_sub(liars(heard)));
+        gains.truncate(gains.len().saturating_sub(liars(counted)));
         RobustFigure::of(&gains)
     }
 
-    /// Whether the fleet alone proves a gain of at least `margin`, with error probability `tail`.
-    pub fn proves(&self, w: f64, margin: f64, tail: f64, heard: u32) -> bool {
-        let is_proof = |gain: RobustFigure| {
-            gain.groups >= LEAST_GROUPS && gain.value >= margin && gain.value > gain.bound(tail)
+    /// Whether the fleet alone proves a gain of at least `margin`, with error probability `tail`: by its present figure,
+    /// or by an earlier one while the present one shows a gain.
+    pub fn proves(&self, w: f64, margin: f64, tail: f64, counted: u32) -> bool {
+        let is_proof = |gain: &RobustFigure| gain.value >= margin && gain.chance() <= tail;
+        let was_proof = || {
+            let mut around = WEIGHTS.iter().zip(&self.strongest).filter(|(at, _)| (w - **at).abs() < STEP);
+            around.all(|(_, strongest)| strongest.as_ref().is_some_and(is_proof))
         };
-        self.surest_gain(w, heard).is_some_and(is_proof)
+        self.present_gain(w, counted).is_some_and(|now| is_proof(&now) || was_proof())
+    }
+
+    /// Brings the strongest figures up to date, where `counted` hosts count. `margin` gives the usual one at a weight.
+    pub fn renew_strongest(&mut self, counted: u32, margin: impl Fn(f64) -> f64) {
+        for (at, w) in WEIGHTS.into_iter().enumerate() {
+            let before = self.strongest[at];
+            let is_stronger = |now: &RobustFigure| {
+                now.value >= margin(w) && before.is_none_or(|before| now.chance() < before.chance())
+            };
+            let now = self.present_gain(w, counted);
+            self.strongest[at] = now.and_then(|now| if is_stronger(&now) { Some(now) } else { before });
+        }
+    }
+
+    /// The surest gain of enough groups, if it is one.
+    fn present_gain(&self, w: f64, counted: u32) -> Option<RobustFigure> {
+        self.surest_gain(w, counted).filter(|now| now.groups >= LEAST_GROUPS && now.value > 0.0)
     }
 
     /// Whether it gives no figures for the program.
@@ -168,9 +171,12 @@ impl FleetCandidate {
         self.groups.iter().map(|group| -(w * group.cpu + (1.0 - w) * group.memory)).collect()
     }
 
-    /// As rounds of the host's own. A median of n groups is as exact as a mean of about 2 n / 3; one host alone
-    /// says nothing of others.
-    fn pairs(&self, scatter: Option<FleetScatter>) -> Moments {
+    /// As rounds of the host's own. A median of n groups is as exact as a mean of about 2 n / 3; one host alone shows
+    /// nothing of others.
+    fn pairs(&self, scatter: Option<FleetScatter>, counted: u32) -> Moments {
+        if liars(counted) > 0 && self.groups.len() < LEAST_OF_MANY {
+            return Moments::default();
+        }
         let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let count = (groups.saturating_mul(2) / 3).min(MOST_PAIRS);
         let axis =
@@ -188,15 +194,9 @@ impl FleetCandidate {
     }
 }
 
-/// Standard deviation; 0 for a single value.
-fn deviation(values: &[f64]) -> f64 {
-    let pairs: Moments = values.iter().map(|&value| (value, 0.0)).collect();
-    (pairs.xx / (values.len() as f64 - 1.0).max(1.0)).sqrt()
-}
-
 /// Greatest number of liars among these hosts that is allowed for: none below ten, where a tenth is less than one host.
-pub fn liars(heard: u32) -> usize {
-    let most = if heard < HOSTS_PER_LIAR { 0 } else { heard.div_ceil(HOSTS_PER_LIAR) };
+pub fn liars(counted: u32) -> usize {
+    let most = if counted < HOSTS_PER_LIAR { 0 } else { counted.div_ceil(HOSTS_PER_LIAR) };
     usize::try_from(most).unwrap_or(usize::MAX)
 }
 
@@ -205,8 +205,8 @@ pub fn liars(heard: u32) -> usize {
 pub struct FleetEvidence {
     /// By candidate; without groups where nothing is known.
     pub candidates: Vec<FleetCandidate>,
-    /// Hosts of which figures count.
-    pub heard: u32,
+    /// Hosts whose figures count.
+    pub counted: u32,
     /// Scatter of single runs.
     pub scatter: Option<FleetScatter>,
 }
@@ -214,8 +214,9 @@ pub struct FleetEvidence {
 impl FleetEvidence {
     /// The host's own pairs, by candidate, joined with the fleet's.
     pub(crate) fn joined(&self, own: &[Moments]) -> Vec<Moments> {
-        let fleet =
-            |i: usize| self.candidates.get(i).map_or_else(Moments::default, |one| one.pairs(self.scatter));
+        let fleet = |i: usize| {
+            self.candidates.get(i).map_or_else(Moments::default, |one| one.pairs(self.scatter, self.counted))
+        };
         own.iter().enumerate().map(|(i, pairs)| pairs.merge(fleet(i))).collect()
     }
 
@@ -238,14 +239,6 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_groups_and_its_error() {
-        let figure = candidate(&[-0.10, -0.12, -0.08, -0.11, -0.09]).gain(1.0).unwrap();
-        assert!((figure.value - 0.10).abs() < 1e-12 && figure.groups == 5);
-        assert!((figure.error - OF_MEDIAN * TO_SIGMA * 0.01 / 5_f64.sqrt()).abs() < 1e-9, "{figure:?}");
-        assert!(candidate(&[]).gain(1.0).is_none());
-    }
-
-    #[test]
     fn a_tenth_of_the_groups_may_lie() {
         let mut cpu = vec![0.03; 20];
         assert!(!candidate(&cpu).proves(1.0, 0.02, 0.05, 20));
@@ -259,7 +252,7 @@ mod tests {
 
     #[test]
     fn three_groups_prove_what_is_clear() {
-        let proves = |cpu: &[f64], heard| candidate(cpu).proves(1.0, 0.02, 0.01, heard);
+        let proves = |cpu: &[f64], counted| candidate(cpu).proves(1.0, 0.02, 0.01, counted);
         assert!(proves(&[-0.10, -0.101, -0.099], 3));
         assert!(!proves(&[-0.10, -0.101], 2), "too few groups");
         assert!(!proves(&[-0.10, -0.101, -0.02], 3), "two agree by chance");
@@ -272,7 +265,32 @@ mod tests {
 
     #[test]
     fn the_fleet_counts_as_few_rounds_however_large_it_is() {
-        let count = |groups: usize| candidate(&vec![-0.1; groups]).pairs(None).count;
-        assert_eq!([0, 1, 2, 3, 6, 128].map(count), [0, 0, 1, 2, 4, MOST_PAIRS]);
+        let count = |groups: usize, counted| candidate(&vec![-0.1; groups]).pairs(None, counted).count;
+        assert_eq!([0, 1, 2, 3, 6, 128].map(|groups| count(groups, 9)), [0, 0, 1, 2, 4, MOST_PAIRS]);
+        assert_eq!([1, 2, 3, 128].map(|groups| count(groups, 10)), [0, 0, 2, MOST_PAIRS], "one may lie");
+    }
+
+    #[test]
+    fn a_proof_stays_until_the_figures_show_no_gain() {
+        let mut one = candidate(&[-0.10, -0.101, -0.099]);
+        let proves = |one: &FleetCandidate| one.proves(1.0, 0.02, 0.01, 4);
+        one.renew_strongest(4, |_| 0.02);
+        let noisy = |one: &FleetCandidate, cpu: f64| FleetCandidate {
+            groups: [one.groups.clone(), candidate(&[cpu]).groups].concat(),
+            ..one.clone()
+        };
+        let after = noisy(&one, 0.3);
+        assert!(proves(&one) && proves(&after), "{after:?}");
+        assert!(!proves(&FleetCandidate { strongest: [None; 3], ..after.clone() }), "the noise of one host");
+        assert!(!after.proves(0.5, 0.02, 0.01, 4), "memory does not show it");
+        assert!(!after.proves(1.0, 0.2, 0.01, 4), "it never was so large");
+        let mut worse = noisy(&noisy(&after, 0.2), 0.1);
+        worse.groups.remove(0);
+        assert!(!proves(&worse), "the median shows a loss");
+        worse.renew_strongest(4, |_| 0.02);
+        assert_eq!(worse.strongest, [None; 3]);
+        let mut few = one;
+        few.renew_strongest(100, |_| 0.02);
+        assert_eq!(few.strongest, [None; 3], "all three may lie");
     }
 }
