@@ -33,7 +33,7 @@ pub struct JudgeOptions<'a> {
 /// Why a service does not count for the gain.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
-pub enum NotCounted {
+pub enum LeftOutOfGain {
     /// It has an allocator of its own.
     OwnAllocator,
     /// It takes too little memory.
@@ -45,7 +45,7 @@ pub enum NotCounted {
 pub struct ServiceJudgement {
     /// Why it does not count for the gain.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_counted: Option<NotCounted>,
+    pub not_counted: Option<LeftOutOfGain>,
     /// The leanest candidate within the guard rails, as measured.
     pub as_measured: JudgedService,
     /// The same where the gain is proven. None with too few rounds.
@@ -85,7 +85,7 @@ pub struct AdviceScore {
 
 /// All of it.
 #[derive(Serialize, Clone, PartialEq, Debug)]
-pub struct Judgement {
+pub struct JournalJudgement {
     /// The services, in the order in which they were measured first.
     pub services: Vec<ServiceJudgement>,
     /// Services without a valid run under `system`: they cannot be judged.
@@ -108,7 +108,7 @@ pub struct Judgement {
     pub advice_score: AdviceScore,
 }
 
-impl Judgement {
+impl JournalJudgement {
     /// Of all runs of a journal.
     #[must_use]
     pub fn of(runs: &[ServiceRun], options: &JudgeOptions<'_>) -> Self {
@@ -140,7 +140,7 @@ impl Judgement {
     }
 }
 
-impl Judgement {
+impl JournalJudgement {
     /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
     /// not choose. None where no service has two rounds.
     #[must_use]
@@ -170,9 +170,9 @@ impl ServiceJudgement {
         };
         let is_small = changes.memory_bytes.is_none_or(|bytes| bytes < options.least_bytes);
         let not_counted = if options.own_allocator.contains(&changes.service) {
-            Some(NotCounted::OwnAllocator)
+            Some(LeftOutOfGain::OwnAllocator)
         } else {
-            is_small.then_some(NotCounted::Small)
+            is_small.then_some(LeftOutOfGain::Small)
         };
         let is_enough = changes.rounds.len() >= ROUNDS_FOR_PROOF;
         Self {
@@ -254,10 +254,10 @@ mod tests {
         memory.iter().flat_map(|(candidate, all)| rounds(static_name(candidate), all)).collect()
     }
 
-    fn judged(runs: &[ServiceRun]) -> Judgement {
+    fn judged(runs: &[ServiceRun]) -> JournalJudgement {
         let own = BTreeSet::from(["java".to_owned()]);
         let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
-        Judgement::of(runs, &JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own })
+        JournalJudgement::of(runs, &JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own })
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         let of = |name, mb: f64| service(name, &[("system", &[mb]), ("b", &[mb / 2.0])]);
         let found = judged(&[of("java", 100.0), of("small", 49.0), of("large", 50.0)].concat());
         let why: Vec<_> = found.services.iter().map(|one| one.not_counted).collect();
-        assert_eq!(why, [Some(NotCounted::OwnAllocator), Some(NotCounted::Small), None]);
+        assert_eq!(why, [Some(LeftOutOfGain::OwnAllocator), Some(LeftOutOfGain::Small), None]);
         assert_eq!(found.gain_by_all.services, 1);
         assert_eq!((found.for_all[0].services, found.for_all_counted[0].services), (3, 1));
     }

@@ -66,7 +66,7 @@ pub use figure::{Better, Figure};
 pub use guard_rail::GuardRail;
 pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
 pub use judgement::{
-    AdviceScore, JudgeOptions, Judgement, MadeWorse, NotCounted, ROUNDS_FOR_PROOF, ServiceJudgement,
+    AdviceScore, JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 pub use limits::ServiceLimits;
 pub use pick_rule::PickRule;

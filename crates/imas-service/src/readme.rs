@@ -9,7 +9,7 @@ use imas_report::table::Table;
 
 use crate::candidate_figures::FEWEST_ROUNDS;
 use crate::judge::CandidateForAll;
-use crate::judgement::Judgement;
+use crate::judgement::JournalJudgement;
 use crate::page::{MeasuredService, best, named};
 
 /// Given to all services beside the leanest: what people are advised to use.
@@ -18,7 +18,7 @@ const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
 /// are named only.
 #[must_use]
-pub fn readme(services: &[MeasuredService<'_>], judgement: &Judgement) -> String {
+pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) -> String {
     let mut rows: Vec<ReadmeRow> = services.iter().filter_map(ReadmeRow::of).collect();
     rows.sort_by(|a, b| a.memory_ratio().total_cmp(&b.memory_ratio()));
     let (gaining, others): (Vec<ReadmeRow>, Vec<ReadmeRow>) =
@@ -94,7 +94,7 @@ fn how(rows: &[ReadmeRow]) -> String {
     format!("{}, {times}. {follows}", counted(rows.len(), "service"))
 }
 
-fn not_measured(judgement: &Judgement) -> String {
+fn not_measured(judgement: &JournalJudgement) -> String {
     let names = judgement.not_measured.join(", ");
     if names.is_empty() { names } else { format!(" Without a valid run under `{SYSTEM}`: {names}.") }
 }
@@ -109,7 +109,7 @@ fn without_gain(rows: &[ReadmeRow]) -> Option<Vec<String>> {
 }
 
 /// The best candidate for each service, on rounds that did not choose if there are any.
-fn of_each(judgement: &Judgement) -> Option<Vec<String>> {
+fn of_each(judgement: &JournalJudgement) -> Option<Vec<String>> {
     let held_out = judgement.held_out_mean();
     let (what, means) = match held_out {
         [Some(_), ..] => ("**its best for each**, on rounds that did not choose", held_out),
@@ -121,7 +121,7 @@ fn of_each(judgement: &Judgement) -> Option<Vec<String>> {
 }
 
 /// The leanest of those that ran with nearly all services, and those that are advised.
-fn for_all(judgement: &Judgement) -> impl Iterator<Item = &CandidateForAll> {
+fn for_all(judgement: &JournalJudgement) -> impl Iterator<Item = &CandidateForAll> {
     let most = judgement.for_all.iter().map(|one| one.services).max().unwrap_or(0);
     let leanest = judgement.for_all.iter().find(|one| one.services * 10 >= most * 9);
     let leanest = leanest.map(|one| one.candidate.as_str());
@@ -185,7 +185,7 @@ mod tests {
             .map(|(name, comparison)| MeasuredService { name, comparison, runs: vec![] })
             .collect();
         let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
-        readme(&services, &Judgement::of(&all, &options))
+        readme(&services, &JournalJudgement::of(&all, &options))
     }
 
     #[test]

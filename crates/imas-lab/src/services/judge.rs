@@ -12,8 +12,8 @@ use imas_report::measure::Unit;
 use imas_report::message::Hinted;
 use imas_report::{output, table};
 use imas_service::{
-    AdvisedService, CandidateForAll, JudgeOptions, JudgedService, Judgement, MadeWorse, MemoryGain,
-    NotCounted, ROUNDS_FOR_PROOF, ServiceJudgement,
+    AdvisedService, CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
+    MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 
 use super::journal::read_whole;
@@ -45,7 +45,7 @@ pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
         least_bytes: args.at_least * MB,
         own_allocator: &journal.own_allocator,
     };
-    let judgement = Judgement::of(&journal.runs, &options);
+    let judgement = JournalJudgement::of(&journal.runs, &options);
     if judgement.services.is_empty() {
         return Err(nothing(&args.file));
     }
@@ -65,7 +65,7 @@ pub(super) fn nothing(file: &std::path::Path) -> anyhow::Error {
     )
 }
 
-fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
+fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
     let rails = in_words(&rails(args.memory_only));
     let parts = [
         format!(
@@ -91,7 +91,7 @@ fn page(judgement: &Judgement, args: &JudgeArgs) -> String {
     parts.join("\n") + &not_measured(judgement)
 }
 
-fn not_measured(judgement: &Judgement) -> String {
+fn not_measured(judgement: &JournalJudgement) -> String {
     let names = judgement.not_measured.join(", ");
     if names.is_empty() { names } else { format!("\nWithout a valid run under system: {names}\n") }
 }
@@ -128,8 +128,8 @@ fn services(services: &[ServiceJudgement]) -> String {
 
 fn note(one: &ServiceJudgement) -> String {
     let why = one.not_counted.map(|why| match why {
-        NotCounted::OwnAllocator => "allocator of its own".to_owned(),
-        NotCounted::Small => "small".to_owned(),
+        LeftOutOfGain::OwnAllocator => "allocator of its own".to_owned(),
+        LeftOutOfGain::Small => "small".to_owned(),
     });
     let held_out = one.as_measured.held_out.as_ref();
     let others = held_out.filter(|found| found.candidates.len() > 1);
@@ -141,7 +141,7 @@ fn note(one: &ServiceJudgement) -> String {
     notes.join("; ")
 }
 
-fn gains(judgement: &Judgement, at_least: f64) -> String {
+fn gains(judgement: &JournalJudgement, at_least: f64) -> String {
     let line = |gain: &MemoryGain| {
         format!(
             "{} of {} take at least 25 % less memory (aim: half of them); geometric mean {} (aim: -20 %)",
@@ -162,7 +162,7 @@ fn gains(judgement: &Judgement, at_least: f64) -> String {
     )
 }
 
-fn worse(judgement: &Judgement) -> String {
+fn worse(judgement: &JournalJudgement) -> String {
     let line = |found: &MadeWorse, few: &str| match found.services {
         0 => format!("cannot be judged: {few}"),
         services => format!(
@@ -190,7 +190,7 @@ fn worse(judgement: &Judgement) -> String {
     )
 }
 
-fn advice(judgement: &Judgement) -> String {
+fn advice(judgement: &JournalJudgement) -> String {
     if judgement.advice.is_empty() {
         return "imas advise: no run under system has figures of arenas (an older journal), \
                 or none is under glibc:arena2\n"

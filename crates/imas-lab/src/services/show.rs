@@ -11,8 +11,8 @@ use imas_report::page::{Block, PageSection};
 use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
 use imas_service::{
-    CandidateForAll, JudgeOptions, Judgement, ServiceComparison, ServiceGoal, ServiceRun, compare_services,
-    readme,
+    CandidateForAll, JournalJudgement, JudgeOptions, ServiceComparison, ServiceGoal, ServiceRun,
+    compare_services, readme,
 };
 
 use super::journal::{ServiceJournal, read_whole};
@@ -55,14 +55,14 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         let mut page =
             page::page("Services under every allocator", &services, &method(&runs, args.memory_only));
         if services.len() > 1 {
-            page.sections.insert(1, for_all(&Judgement::of(&runs, &options)));
+            page.sections.insert(1, for_all(&JournalJudgement::of(&runs, &options)));
         }
         std::fs::write(file, page.render()).with_context(|| file.display().to_string())?;
     }
     if args.json {
         output::json(&compared)?;
     } else if args.markdown {
-        output::text(&readme(&services, &Judgement::of(&runs, &options)))?;
+        output::text(&readme(&services, &JournalJudgement::of(&runs, &options)))?;
     } else {
         let heads = ["service", "rounds", "s/run", "memory MiB", "pick", "verdict"];
         output::text(&table::plain(&heads, services.iter().map(row)))?;
@@ -71,7 +71,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
 }
 
 /// What one candidate for all services would have done.
-fn for_all(judgement: &Judgement) -> PageSection {
+fn for_all(judgement: &JournalJudgement) -> PageSection {
     let table = CandidateForAll::table(&judgement.for_all);
     PageSection::new("one-for-all", "One candidate for all", vec![Block::Table(table)])
 }
