@@ -67,8 +67,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the fleet's figure alone proves it to beat `system`, and the host's own rounds, with the fleet's
-    /// few beside them, do not speak against it. Its measured lead and its posterior must hold here, too.
+    /// Whether the fleet's figure alone proves it to beat `system`, and the host's own rounds, with the
+    /// fleet's few beside them, do not speak against it. Its measured lead and its posterior must hold here,
+    /// too.
     fn is_proven_by_fleet(&self, i: usize) -> bool {
         let known = self.board.fleet.as_ref();
         let heard = known.map_or(0, |fleet| fleet.heard);
