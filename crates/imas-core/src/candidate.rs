@@ -47,8 +47,8 @@ impl Candidate {
         self.name == SYSTEM
     }
 
-    /// Whether something known of the candidate `name` in that version of its allocator is of this one. An unknown
-    /// version on either side is taken for the same.
+    /// Whether something known of the candidate `name` in that version of its allocator is of this one. An
+    /// unknown version on either side is taken for the same.
     pub fn is_same(&self, name: &str, version: &str) -> bool {
         self.name == name && (version.is_empty() || self.version.is_empty() || self.version == version)
     }

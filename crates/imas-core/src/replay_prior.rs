@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What replays of one recorded run predict, as the policy takes it (docs/decisions/0033-replays-as-a-prior.md).
+//! What replays of one recorded run predict, as the policy takes it
+//! (docs/decisions/0033-replays-as-a-prior.md).
 //!
 //! ```text
 //! PredictedDifference + ErrorTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs

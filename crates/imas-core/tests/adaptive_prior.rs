@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the default policy promises with predictions by replay, however wrong they are, on programs of known truth.
+//! What the default policy promises with predictions by replay, however wrong they are, on programs of known
+//! truth.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -107,8 +108,8 @@ fn under_pure_noise_the_incumbent_is_kept_whatever_is_predicted() {
 }
 
 proptest! {
-    /// Whatever is predicted, a pick has trials here that show a gain of the margin at least, and a proof; without
-    /// trials there is none.
+    /// Whatever is predicted, a pick has trials here that show a gain of the margin at least, and a proof;
+    /// without trials there is none.
     #[test]
     fn a_pick_is_proven_by_trials_alone(
         predicted in prop::collection::vec((-2.0..2.0f64, -2.0..2.0f64, 0.001..0.5f64), 4),

@@ -154,18 +154,19 @@ pub(crate) struct SimulateArgs {
     /// A store was named on the command line, not only in the environment.
     #[arg(skip)]
     pub(crate) store_named: bool,
-    /// Predictions by replay, as `imas-lab study replay` writes them. Programs without any are left out. Each program
-    /// has the reliability that the predictions for the other programs have
+    /// Predictions by replay, as `imas-lab study replay` writes them. Programs without any are left out. Each
+    /// program has the reliability that the predictions for the other programs have
     #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
     pub(crate) replay: Option<PathBuf>,
     /// Write how far these predictions were off with these programs, as data/replay-reliability.json has it
     #[arg(long, value_name = "FILE", requires = "replay", value_hint = ValueHint::FilePath)]
     pub(crate) reliability: Option<PathBuf>,
     /// Policies to compare: adaptive, paper, all (everything is tried in every round), once (everything once,
-    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions) and
-    /// others (adaptive with what the candidates did to other programs);
-    /// always stands for `system` with programs that have no runs of it [default: adaptive, paper, all,
-    /// always:system, and jemalloc, glibc:arena1 and glibc:arena2 for all, where the data has them; with --replay: adaptive, replay, others, once, all, always:system]
+    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions)
+    /// and others (adaptive with what the candidates did to other programs); always stands for `system` with
+    /// programs that have no runs of it [default: adaptive, paper, all, always:system, and jemalloc,
+    /// glibc:arena1 and glibc:arena2 for all, where the data has them; with --replay: adaptive, replay,
+    /// others, once, all, always:system]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest

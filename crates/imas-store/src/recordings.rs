@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs whose next start is to be recorded, and recordings that wait for their replay: one of each program.
+//! Programs whose next start is to be recorded, and recordings that wait for their replay: one of each
+//! program.
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -79,7 +80,8 @@ impl Store {
         Ok(statement.query_map([], recording_of)?.collect::<Result<_, _>>()?)
     }
 
-    /// Takes the recording that is asked for. Returns `false` if another start has taken it, or nothing is asked.
+    /// Takes the recording that is asked for. Returns `false` if another start has taken it, or nothing is
+    /// asked.
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -15,8 +15,8 @@ use crate::trace_args::{duration, size};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["program", "command", "pending"])))]
 pub(crate) struct LearnArgs {
-    /// A path, a name found in PATH, or the number that `imas show` prints: its next start by 'imas run' is recorded.
-    /// Once that has ended, the same command replays it
+    /// A path, a name found in PATH, or the number that `imas show` prints: its next start by 'imas run' is
+    /// recorded. Once that has ended, the same command replays it
     #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     /// Replay every recording whose program has ended, as a timer would

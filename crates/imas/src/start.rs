@@ -265,7 +265,8 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     prepare(request, &context, &decision, &ticket)
 }
 
-/// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as usual.
+/// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
+/// usual.
 fn recorded(
     request: Request<'_>,
     (context, store): (&Context, &Store),

@@ -278,8 +278,9 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards what was expected
-    /// before, according to its noise: memory hardly, CPU considerably until there are several rounds.
+    /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards what was
+    /// expected before, according to its noise: memory hardly, CPU considerably until there are several
+    /// rounds.
     fn belief(&self, i: usize, other: usize) -> Belief {
         let rounds = self.common_rounds(i, other);
         if i == other || (rounds == 0 && self.board.replay.is_none()) {

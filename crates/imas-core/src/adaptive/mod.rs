@@ -19,11 +19,11 @@
 //!   empirical Bayes methods", SAGMB 3, 2004);
 //! - its posterior lead is positive with the same confidence ([`mod@judge`]'s `proof`).
 //!
-//! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove a
-//! candidate by a robust figure of its own.
+//! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove
+//! a candidate by a robust figure of its own.
 //!
-//! What replays of a recorded run predict ([`crate::replay_prior`]) is where the beliefs begin. Candidates that
-//! promise less than a trial costs beside those that are tried get none ([`mod@judge`]'s `promise`).
+//! What replays of a recorded run predict ([`crate::replay_prior`]) is where the beliefs begin. Candidates
+//! that promise less than a trial costs beside those that are tried get none ([`mod@judge`]'s `promise`).
 //!
 //! The prior from other programs decides which candidates are eliminated. It is never used to prove a
 //! difference.

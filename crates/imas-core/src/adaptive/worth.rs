@@ -39,8 +39,8 @@ impl Belief {
         Self { mean: self.mean - other.mean, variance: self.variance + other.variance }
     }
 
-    /// Of the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite set of random
-    /// variables", Operations Research 9, 1961.
+    /// Of the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite set of
+    /// random variables", Operations Research 9, 1961.
     #[must_use]
     pub fn greater(self, other: Self) -> Self {
         let lead = self.less(other);
@@ -105,8 +105,8 @@ mod tests {
         assert!(of(-1.0) < 1e-12 && (of(1.0) - 1.0).abs() < 1e-9);
     }
 
-    /// Of two alike the greater is higher by the standard deviation over the root of pi; one far behind counts for
-    /// nothing.
+    /// Of two alike the greater is higher by the standard deviation over the root of pi; one far behind
+    /// counts for nothing.
     #[test]
     fn the_greater_of_two_worked_by_hand() {
         let of = |mean: f64| Belief { mean, variance: 0.01 };

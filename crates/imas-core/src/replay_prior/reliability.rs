@@ -2,8 +2,8 @@
 //! How far predictions by replay were off, measured: mean and standard deviation of ln(live / predicted), by
 //! figure, candidate and class of program.
 //!
-//! A cell with few programs borrows from the candidate's programs of all classes, and these from all candidates:
-//! each level counts as [`BORROWED`] programs in the level below.
+//! A cell with few programs borrows from the candidate's programs of all classes, and these from all
+//! candidates: each level counts as [`BORROWED`] programs in the level below.
 
 use std::collections::BTreeMap;
 
@@ -146,8 +146,8 @@ pub struct ErrorTable {
     pub entries: Vec<ErrorEntry>,
 }
 
-/// As the first check of predictions had it, of 13 programs: four of five live figures were within 15 % of the
-/// predicted CPU time, and within 10 % of the memory.
+/// As the first check of predictions had it, of 13 programs: four of five live figures were within 15 % of
+/// the predicted CPU time, and within 10 % of the memory.
 fn unknown(figure: PredictedAxis) -> AxisError {
     match figure {
         PredictedAxis::Cpu => AxisError { mean: 0.0, deviation: 0.11 },

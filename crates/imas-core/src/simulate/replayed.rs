@@ -2,9 +2,9 @@
 //! Predictions by replay in the laboratory: what was predicted of each program, and how far off that was with
 //! all others.
 //!
-//! The file is what `imas-lab study replay` writes: a line of JSON for each program and candidate, after a header.
-//! A program is judged with the reliability that its predictions have by the other programs, so none trains its
-//! own prior.
+//! The file is what `imas-lab study replay` writes: a line of JSON for each program and candidate, after a
+//! header. A program is judged with the reliability that its predictions have by the other programs, so none
+//! trains its own prior.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts of `imas run` that are recorded. No process of ours waits for their end: the raw files stay in a folder
-//! beside the store until they are replayed.
+//! Starts of `imas run` that are recorded. No process of ours waits for their end: the raw files stay in a
+//! folder beside the store until they are replayed.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which candidates are worth a first trial by what their replays predict, and how they share the allowed error.
+//! Which candidates are worth a first trial by what their replays predict, and how they share the allowed
+//! error.
 //!
-//! A candidate is promising when the best of those that are tried is expected to become better by it: by more than
-//! a trial costs. Of two that promise the same, the second one adds less than the first. When those that are tried
-//! turn out worse than predicted, others become promising in turn. The most promising one is tried in any case,
-//! unless a proof for it is out of reach.
+//! A candidate is promising when the best of those that are tried is expected to become better by it: by more
+//! than a trial costs. Of two that promise the same, the second one adds less than the first. When those that
+//! are tried turn out worse than predicted, others become promising in turn. The most promising one is tried
+//! in any case, unless a proof for it is out of reach.
 //!
-//! A prediction is trusted as far as predictions were right before, and less where this program's own trials show
-//! that its predictions are further off (R. T. Birge, "The calculation of errors by the method of least squares",
-//! Physical Review 40, 1932). Then the policy tries what it would have tried without them.
+//! A prediction is trusted as far as predictions were right before, and less where this program's own trials
+//! show that its predictions are further off (R. T. Birge, "The calculation of errors by the method of least
+//! squares", Physical Review 40, 1932). Then the policy tries what it would have tried without them.
 
 use super::super::noise::Noise;
 use super::super::worth::Belief;
 use super::{Board, Judge, PRICE, Role, USUAL};
 
-/// Expected gain below which a first trial is not made. It is never the only one: a proof takes two rounds at least, each
-/// with its `system`, so it has the price of three.
+/// Expected gain below which a first trial is not made. It is never the only one: a proof takes two rounds at
+/// least, each with its `system`, so it has the price of three.
 const FIRST_PRICE: f64 = 3.0 * PRICE;
 /// Errors of prediction that fit count as so many when a program's own are judged.
 const FITTING: f64 = 2.0;
@@ -38,8 +39,8 @@ pub(super) fn misprediction(board: &Board, axis: usize, noise: Noise) -> f64 {
     ((FITTING + squares.iter().sum::<f64>()) / (FITTING + squares.len() as f64)).max(1.0)
 }
 
-/// Part of the allowed error of each candidate. It depends on the predictions alone and not on a trial, so that
-/// all parts together are the whole error whatever is tried.
+/// Part of the allowed error of each candidate. It depends on the predictions alone and not on a trial, so
+/// that all parts together are the whole error whatever is tried.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct ErrorShares(Vec<f64>);
 
@@ -85,8 +86,8 @@ fn gain(cpu: Belief, memory: Belief, w: f64) -> Belief {
     }
 }
 
-/// Of candidates, each with what is expected of its gain, those that are worth a trial beside `known`: what is
-/// known of those that are tried.
+/// Of candidates, each with what is expected of its gain, those that are worth a trial beside `known`: what
+/// is known of those that are tried.
 fn promising(known: Belief, mut candidates: Vec<(usize, Belief)>) -> Vec<usize> {
     candidates.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
     let mut known = known;
@@ -116,8 +117,8 @@ impl Judge<'_> {
         let predicted: Vec<(usize, Belief)> = predicted.map(|i| (i, expected(i))).collect();
         let first = predicted.iter().max_by(|a, b| a.1.upside().total_cmp(&b.1.upside())).map(|(i, _)| *i);
         let mut found = promising(known, predicted);
-        // A prediction alone excludes nothing: the most promising candidate is tried in any case, and shows whether
-        // this program's predictions are right.
+        // A prediction alone excludes nothing: the most promising candidate is tried in any case, and shows
+        // whether this program's predictions are right.
         if is_first && found.is_empty() {
             found.extend(first);
         }
@@ -191,7 +192,8 @@ mod tests {
         assert_eq!(judge(&wrong, &ROLES, 0, 0.5, &Settings::default()).pick, 0);
     }
 
-    /// The first choice is 10 % worse instead of 20 % better: the others, for which less was predicted, come next.
+    /// The first choice is 10 % worse instead of 20 % better: the others, for which less was predicted, come
+    /// next.
     #[test]
     fn where_predictions_are_wrong_the_others_are_tried() {
         let predicted = [Some((-0.2, -0.2)), Some((0.0, 0.02)), Some((0.02, 0.0))];
