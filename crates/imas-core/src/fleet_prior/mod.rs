@@ -282,7 +282,8 @@ mod tests {
         let after = noisy(&one, 0.3);
         assert!(proves(&one) && proves(&after), "{after:?}");
         assert!(!proves(&FleetCandidate { strongest: [None; 3], ..after.clone() }), "the noise of one host");
-        assert!(!after.proves(0.5, 0.02, 0.01, 4), "memory does not show it");
+        let at = [0.0, 0.25, 0.5, 0.75].map(|w| after.proves(w, 0.02, 0.01, 4));
+        assert_eq!(at, [false, false, true, true], "memory alone shows no gain");
         assert!(!after.proves(1.0, 0.2, 0.01, 4), "it never was so large");
         let mut worse = noisy(&noisy(&after, 0.2), 0.1);
         worse.groups.remove(0);

@@ -56,8 +56,8 @@ pub fn t_quantile(tail: f64, freedom: f64) -> f64 {
 /// Probability that Student's t with `freedom` degrees of freedom (any positive number) is at least `t`. 1 where there
 /// is no such distribution, or `t` is not a number, so that nothing is ever concluded from it.
 pub fn t_tail(t: f64, freedom: f64) -> f64 {
-    let tail = StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| student.sf(t));
-    if tail.is_nan() { 1.0 } else { tail }
+    let student = StudentsT::new(0.0, 1.0, freedom).ok().filter(|_| !t.is_nan());
+    student.map_or(1.0, |student| student.sf(t))
 }
 
 #[cfg(test)]
