@@ -3,7 +3,7 @@
 //! figure, candidate and class of program.
 //!
 //! A cell with few programs borrows from the candidate's programs of all classes, and these from all
-//! candidates: each level counts as [`BORROWED`] programs in the level below.
+//! candidates: each level counts as `BORROWED` programs in the level below.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,7 @@ fn entries_of(figure: PredictedAxis, errors: &[PredictionError]) -> Vec<ErrorEnt
     entries
 }
 
-/// Mean and spread, the wider group's counting as [`BORROWED`] errors.
+/// Mean and spread, the wider group's counting as `BORROWED` errors.
 fn learn_axis(errors: Vec<f64>, wider: AxisError) -> AxisError {
     let errors = limited(errors, wider);
     let seen: Moments = errors.iter().map(|&error| (error, 0.0)).collect();
