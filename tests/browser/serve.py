@@ -149,7 +149,7 @@ def live(driver, base, command, store):
         return int(row[0].text) if row else -1
 
     before = trials()
-    check("live: connected", until(lambda: driver.find_element(By.CSS_SELECTOR, ".live").text != ""))
+    check("live: connected", until(lambda: driver.find_element(By.CSS_SELECTOR, ".updates").text != ""))
     environment = {**os.environ, "IMAS_STORE": str(store), "IMAS_RETEST": "0"}
     other = "my @l = map { [$_] } 1..100000; print scalar(@l)"
     subprocess.run([command, "run", "--", "perl", "-e", other], env=environment, capture_output=True, timeout=300)

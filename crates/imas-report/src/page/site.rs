@@ -78,7 +78,7 @@ impl ResultPage {
                     div.site {
                         span.name { (site.name) }
                         (links("Pages", &site.links))
-                        span.live role="status" {}
+                        span.updates role="status" {}
                     }
                     div #main tabindex="-1" {
                         header { h1 { (self.title) } @if !self.subtitle.is_empty() { p.soft { (self.subtitle) } } }

@@ -2,7 +2,7 @@
 // When the server says that something has changed, the page is fetched again and its contents are put in place of the
 // old ones. What a person is doing stays: where they scrolled to, what they unfolded, what they are typing.
 (() => {
-  const live = document.querySelector(".site .live");
+  const live = document.querySelector(".site .updates");
   const say = (text) => { if (live && live.textContent !== text) live.textContent = text; };
   const key = (part) => part.id || part.querySelector("summary")?.textContent || "";
   const isBusy = () => document.activeElement?.closest("form") || document.querySelector(".chosen");
