@@ -39,7 +39,7 @@ pub struct CandidateView {
     pub summary: TrialSummary,
     /// Set when the candidate crashed the program, or made it hang.
     pub quarantine: Option<Quarantine>,
-    /// Groups of other hosts on which it crashed the program, where these are so many that it is not used
+    /// Groups of other hosts on which it crashed the program, if there are enough of them that it is not used
     /// here either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet_crashes: Option<u32>,

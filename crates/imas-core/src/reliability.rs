@@ -114,7 +114,7 @@ pub struct ReliabilityTable {
 type EntryKey<'a> = (PredictedFigure, &'a str, &'a str);
 
 impl ReliabilityTable {
-    /// From predictions of so many programs.
+    /// From the checked predictions of `programs` programs.
     #[must_use]
     pub fn of<'a>(programs: u32, checked: impl IntoIterator<Item = CheckedPrediction<'a>>) -> Self {
         let mut offs: BTreeMap<EntryKey<'a>, Vec<f64>> = BTreeMap::new();

@@ -24,10 +24,10 @@ impl Place {
     }
 }
 
-/// Hosts whose figures of a candidate count: so many that most groups have one.
+/// Number of hosts whose figures of a candidate count; with it, most groups have a host.
 pub const COUNTED_HOSTS: u32 = 192;
 
-/// Whether a host's figures of a candidate count, where about so many hosts run the program. Without such a choice, of
+/// Whether a host's figures of a candidate count; `hosts` is about how many run the program. Without such a choice, of
 /// 100,000 hosts a thousand eager liars would take every seat before the few honest ones that try it.
 pub fn is_counted(host: &str, program: &str, candidate: &str, hosts: u32) -> bool {
     Place::of(host, program, candidate).is_counted(hosts)

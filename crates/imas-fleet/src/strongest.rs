@@ -21,7 +21,7 @@ struct StoredGain {
     gain_ppm: i32,
     /// Its standard error, in millionths.
     error_ppm: u32,
-    /// From so many groups.
+    /// Number of groups that it comes from.
     groups: u8,
 }
 

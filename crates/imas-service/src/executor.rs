@@ -168,7 +168,7 @@ impl ServiceExecutor {
         ShellLine { line, folder, variables, timeout, cpus: &self.cpus.load }
     }
 
-    /// Prepares the folder, and leads a server through its life if nothing stands in its way.
+    /// Prepares the folder. If that succeeds, starts the server, puts it under load and stops it.
     fn in_folder(
         &self,
         candidate: &CatalogueCandidate,

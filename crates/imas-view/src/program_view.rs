@@ -13,6 +13,7 @@ use imas_engine::start_plan::untouched;
 use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
+use imas_linux::program::{Command, Program};
 use imas_store::Store;
 use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
@@ -68,15 +69,7 @@ pub fn state_where(
     rules: &RulesArgs,
     is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
 ) -> Result<ProgramView> {
-    let command = imas_linux::program::Command {
-        file: program.path.clone().into(),
-        argv: vec![],
-        program: imas_linux::program::Program {
-            path: program.path.clone().into(),
-            detail: program.detail.clone(),
-        },
-        privileged: false,
-    };
+    let command = stored_command(&program);
     // A program that is gone can still be shown, by the build its last trial was of.
     let executable = inspect::command(&command, Some(store)).ok();
     let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
@@ -111,4 +104,15 @@ pub fn state_where(
         sharing,
         unfit: unfit.is_some(),
     })
+}
+
+/// The command of a stored program, without arguments: enough to inspect its executable.
+#[must_use]
+pub fn stored_command(program: &StoredProgram) -> Command {
+    Command {
+        file: program.path.clone().into(),
+        argv: vec![],
+        program: Program { path: program.path.clone().into(), detail: program.detail.clone() },
+        privileged: false,
+    }
 }

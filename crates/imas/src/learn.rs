@@ -108,15 +108,7 @@ impl Learner<'_> {
 
     /// Build-id of the program as it is on disk now.
     fn present_build(&self, program: &StoredProgram) -> Result<String> {
-        let command = Command {
-            file: program.path.clone().into(),
-            argv: vec![],
-            program: imas_linux::program::Program {
-                path: program.path.clone().into(),
-                detail: program.detail.clone(),
-            },
-            privileged: false,
-        };
+        let command = imas_view::program_view::stored_command(program);
         Ok(imas_engine::inspect::command(&command, Some(self.store))?.build_id)
     }
 

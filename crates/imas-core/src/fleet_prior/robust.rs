@@ -9,7 +9,7 @@ use crate::stats::{Moments, mad, median, t_tail};
 const OF_MEDIAN: f64 = 1.2533;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;
-/// Below so many groups their standard deviation is the spread where it is the greater one.
+/// With fewer groups than this, the spread is their standard deviation if that is greater.
 const FEW_GROUPS: usize = 10;
 /// Least error that is assumed, as a difference of logarithms.
 pub(super) const LEAST_ERROR: f64 = 0.001;

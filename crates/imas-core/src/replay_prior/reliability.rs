@@ -14,7 +14,7 @@ use crate::stats::{Moments, mad, median};
 
 /// Number of programs that the wider group counts as.
 const BORROWED: f64 = 4.0;
-/// A single error counts at most so many robust standard deviations of its group.
+/// Largest error that counts, in robust standard deviations of its group; a larger one is cut to it.
 const LIMIT: f64 = 4.0;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;

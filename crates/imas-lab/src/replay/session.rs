@@ -33,7 +33,7 @@ use crate::suite::once::{Once, RunMode};
 
 /// Bytes of the raw files of a program: 128 million calls.
 const TRACE_LIMIT: u64 = 1 << 30;
-/// A recorded run may take so many times what the suite expects, and at least so long.
+/// Time limit of a recorded run: this multiple of what the suite expects, and at least this duration.
 const TIMEOUT_FACTOR: f64 = 20.0;
 const SHORTEST_TIMEOUT_S: f64 = 60.0;
 

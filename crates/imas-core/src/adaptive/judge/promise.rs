@@ -18,7 +18,7 @@ use super::{Board, Judge, PRICE, Role, USUAL};
 /// Expected gain below which a first trial is not made. It is never the only one: a proof takes two rounds at
 /// least, each with its `system`, so it has the price of three.
 const FIRST_PRICE: f64 = 3.0 * PRICE;
-/// Errors of prediction that fit count as so many when a program's own are judged.
+/// Weight of the expected error, in predictions, when the errors of a program's own predictions are judged.
 const FITTING: f64 = 2.0;
 /// Part of the allowed error that all candidates share equally, whatever is predicted.
 const EQUAL: f64 = 0.5;
