@@ -16,11 +16,18 @@ static struct imas_record_control *control;
 /* <folder>/<number>.raw of the current process. */
 static char path[1024 + 32];
 static size_t folder_length;
+/* The permissions of raw files. */
+static unsigned raw_mode;
 
 /* ---- the control file ---------------------------------------------------------------------------------- */
 
 static bool is_ours(const struct stat *about) {
     return S_ISREG(about->st_mode) && (long)about->st_uid == sys0(SYS_geteuid);
+}
+
+/* A program that gave up root's rights and then calls exec finds the control file of root. */
+static bool is_ours_or_roots(const struct stat *about) {
+    return is_ours(about) || (S_ISREG(about->st_mode) && about->st_uid == 0);
 }
 
 static bool is_sound(const struct imas_record_control *of) {
@@ -33,8 +40,9 @@ bool raw_file_control(const char *control_path) {
         return false;
     if (!descriptor_open(&opened, control_path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY))
         return false;
-    if (is_ours(&opened.about) && opened.about.st_size == IMAS_RECORD_CONTROL_BYTES)
+    if (is_ours_or_roots(&opened.about) && opened.about.st_size == IMAS_RECORD_CONTROL_BYTES)
         control = sys_map_file(opened.number, IMAS_RECORD_CONTROL_BYTES);
+    raw_mode = opened.about.st_mode & 0666;
     descriptor_close(&opened);
     if (control == NULL || !is_sound(control))
         return false;
@@ -68,6 +76,12 @@ bool raw_file_is_over(const struct raw_file *file) {
 
 /* ---- the raw file -------------------------------------------------------------------------------------- */
 
+/* Raw files have the permissions of the control file: a server that is recorded as root and then gives up
+ * root's rights opens its raw file again as another user. */
+static bool set_mode(const struct descriptor *opened) {
+    return descriptor_is_same(opened) && sys2(SYS_fchmod, opened->number, raw_mode) == 0;
+}
+
 /* Allocates disk space before mapping the file, because a write to a mapping on a full disk is a SIGBUS. */
 static bool map_new(struct raw_file *file, const struct descriptor *opened) {
     unsigned char *memory = NULL;
@@ -97,7 +111,7 @@ static bool create(struct raw_file *file, uint32_t number, const uint32_t *paren
     struct descriptor opened;
     if (!descriptor_open(&opened, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW))
         return false;
-    bool made = map_new(file, &opened);
+    bool made = set_mode(&opened) && map_new(file, &opened);
     descriptor_close(&opened);
     if (made)
         fill_header(file->header, number, parent);

@@ -171,6 +171,17 @@ def test_a_program_without_calls_is_reported():
     assert "nothing was recorded" in ended.stderr and "hint: " in ended.stderr, ended.stderr
 
 
+def test_a_program_that_gives_up_root_is_recorded_to_its_end():
+    if os.geteuid() != 0:
+        raise Skipped("only root can become another user")
+    WORK.chmod(0o711)  # as other folders that servers reach
+    again = "import os, sys; os.setuid(65534); x = [bytes(600) for i in range(200000)]; os.execv(sys.executable, ['python3', '-c', 'y = [bytes(600) for i in range(200000)]'])"
+    _, trace, _ = record("/usr/bin/python3", "-c", again)
+    first, second = trace["processes"]
+    assert (first["stop"], second["stop"], trace["left_out"]) == ("none", "none", 0), trace
+    assert second["ended"] and min(first["calls"], second["calls"]) > 200_000, trace
+
+
 def test_exec_begins_anew():
     _, trace, out = record("sh", "-c", f"true; exec {KNOWN} pairs 100")
     assert out == "done\n", out

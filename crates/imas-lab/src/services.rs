@@ -7,8 +7,10 @@
 mod journal;
 mod judge;
 mod measure;
+mod predicted;
 mod rails;
 mod recipes;
+mod replay;
 mod sets;
 mod show;
 
@@ -20,7 +22,9 @@ use imas_engine::context::Context;
 use imas_engine::flags::Places;
 use judge::JudgeArgs;
 use measure::RunArgs;
+use predicted::PredictedArgs;
 use recipes::RecipeArgs;
+use replay::ReplayArgs;
 use sets::SetsArgs;
 use show::ShowArgs;
 
@@ -36,6 +40,10 @@ enum ServicesAction {
     List(RecipeArgs),
     /// Measure them, round by round; every run is a line of the journal
     Run(RunArgs),
+    /// Record each service once under system and replay it under every candidate; every prediction is a line
+    Replay(ReplayArgs),
+    /// Predictions beside the memory of live runs
+    Predicted(PredictedArgs),
     /// What a journal says
     Show(ShowArgs),
     /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
@@ -48,6 +56,8 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
     match &args.action {
         ServicesAction::List(args) => recipes::list(args, &Context::new(places)?),
         ServicesAction::Run(args) => measure::measure(args, &Context::new(places)?),
+        ServicesAction::Replay(args) => replay::replay(args, &Context::new(places)?),
+        ServicesAction::Predicted(args) => predicted::predicted(args),
         ServicesAction::Show(args) => show::show(args),
         ServicesAction::Judge(args) => judge::judge(args),
         ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),

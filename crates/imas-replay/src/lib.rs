@@ -5,6 +5,7 @@
 //! - [`process`]: which process of a trace stands for the program
 //! - [`replayer`]: runs `imas-replayer` under a candidate
 //! - [`range`]: predicted figures with the intervals of `reliability.toml`
+//! - [`several`]: the same for several processes of a program together
 //! - [`replayed`]: the replays under every candidate, and what they predict
 //!
 //! `imas_trace` has what needs no process: formats, and the arithmetic of predictions.
@@ -14,3 +15,4 @@ pub mod range;
 pub mod recording;
 pub mod replayed;
 pub mod replayer;
+pub mod several;

@@ -45,6 +45,27 @@ pub enum NoProcess {
     },
 }
 
+impl NoProcess {
+    /// The reason why the recording of a process says too little; None for one that was recorded to its end.
+    pub(crate) fn of(stop: Stop) -> Option<Self> {
+        match stop {
+            Stop::None => None,
+            Stop::Limit => Some(Self::Limit),
+            Stop::Time => Some(Self::Time),
+            Stop::File => Some(Self::File),
+            Stop::Sandbox => Some(Self::Sandbox),
+            Stop::Unfit => Some(Self::Unfit),
+        }
+    }
+
+    /// The reason why a trace has no call.
+    pub(crate) fn nothing_recorded(header: &TraceHeader) -> Self {
+        let stopped = header.processes.iter().find_map(|process| Self::of(process.stop));
+        let left_out = (header.left_out > 0).then_some(Self::LeftOut);
+        stopped.or(left_out).unwrap_or(Self::Nothing)
+    }
+}
+
 /// The process with the most calls.
 #[must_use]
 pub fn busiest(processes: &[TraceProcess]) -> Option<&TraceProcess> {
@@ -68,9 +89,9 @@ pub fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
 pub fn representative(header: &TraceHeader) -> Result<TraceProcess, NoProcess> {
     let process = busiest(&header.processes).filter(|process| process.counts.calls > 0);
     let Some(process) = process else {
-        return Err(not_recorded(header));
+        return Err(NoProcess::nothing_recorded(header));
     };
-    if let Some(why) = stopped(process.stop) {
+    if let Some(why) = NoProcess::of(process.stop) {
         return Err(why);
     }
     let share = cpu_share(process, header);
@@ -78,23 +99,6 @@ pub fn representative(header: &TraceHeader) -> Result<TraceProcess, NoProcess> {
         return Err(NoProcess::Minor { calls: process.counts.calls, share });
     }
     Ok(process.clone())
-}
-
-fn not_recorded(header: &TraceHeader) -> NoProcess {
-    let stopped = header.processes.iter().find_map(|process| stopped(process.stop));
-    let left_out = (header.left_out > 0).then_some(NoProcess::LeftOut);
-    stopped.or(left_out).unwrap_or(NoProcess::Nothing)
-}
-
-fn stopped(stop: Stop) -> Option<NoProcess> {
-    match stop {
-        Stop::None => None,
-        Stop::Limit => Some(NoProcess::Limit),
-        Stop::Time => Some(NoProcess::Time),
-        Stop::File => Some(NoProcess::File),
-        Stop::Sandbox => Some(NoProcess::Sandbox),
-        Stop::Unfit => Some(NoProcess::Unfit),
-    }
 }
 
 #[cfg(test)]

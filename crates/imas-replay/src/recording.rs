@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,7 +59,21 @@ impl Recording {
         let path = folder.path().to_owned();
         let recording = Self { folder: path, temporary: Some(folder), began_unix_s: now_unix_s() };
         recording.make_control(limits)?;
+        if nix::unistd::geteuid().is_root() {
+            recording.open_to_other_users()?;
+        }
         Ok(recording)
+    }
+
+    /// A server that gives up root's rights must still reach its raw files. They have the permissions of the
+    /// control file. Other users cannot list the folder, and its name is random.
+    fn open_to_other_users(&self) -> Result<()> {
+        let set = |path: &Path, mode| {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, permissions).with_context(|| path.display().to_string())
+        };
+        set(&self.control(), 0o666)?;
+        set(&self.folder, 0o1733)
     }
 
     /// One that was kept: its folder stays where it is.

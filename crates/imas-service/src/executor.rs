@@ -11,6 +11,7 @@ use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{adopt_orphans, end_descendants};
 use imas_linux::program::Command;
+use imas_runs::command;
 use imas_runs::interruption::Interruption;
 
 use crate::cpus::CpuShare;
@@ -30,6 +31,26 @@ use crate::work::{NAMES, Work};
 
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// What a server is started with.
+#[derive(Debug, Clone, Copy)]
+struct Preloads<'a> {
+    candidate: &'a CatalogueCandidate,
+    recorder: Option<&'a command::Recorder>,
+}
+
+impl Preloads<'_> {
+    fn variables(self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, ServiceError> {
+        let Self { candidate, recorder } = self;
+        if let Some(recorder) = recorder {
+            return recorder
+                .variables(candidate, inherited, libraries)
+                .map_err(|error| ServiceError::Definition(format!("it cannot be recorded: {error:#}")));
+        }
+        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Children, page: None };
+        Ok(injection.variables(inherited, libraries)?)
+    }
+}
 
 /// Makes runs of one service, one at a time. This process adopts the orphans of the processes that it starts.
 #[derive(Debug)]
@@ -111,10 +132,32 @@ impl ServiceExecutor {
         round: u32,
         interruption: &Interruption,
     ) -> Result<ServiceRun, ServiceError> {
+        self.make(Preloads { candidate, recorder: None }, round, interruption)
+    }
+
+    /// The same with every malloc call of the server's processes recorded.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_recorded(
+        &self,
+        candidate: &CatalogueCandidate,
+        recorder: &command::Recorder,
+        interruption: &Interruption,
+    ) -> Result<ServiceRun, ServiceError> {
+        self.make(Preloads { candidate, recorder: Some(recorder) }, 0, interruption)
+    }
+
+    fn make(
+        &self,
+        preloads: Preloads<'_>,
+        round: u32,
+        interruption: &Interruption,
+    ) -> Result<ServiceRun, ServiceError> {
         let began = Instant::now();
         let mut run = ServiceRun {
             service: self.service.name.clone(),
-            candidate: candidate.name.clone(),
+            candidate: preloads.candidate.name.clone(),
             round,
             at_s: now_unix_s(),
             cpus: self.cpus.clone(),
@@ -124,7 +167,7 @@ impl ServiceExecutor {
         };
         let work = Work::new("imas-service-")?;
         let variables = self.plain(&work)?;
-        let made = self.in_folder(candidate, &work, &variables, &mut run);
+        let made = self.in_folder(preloads, &work, &variables, &mut run);
         if let Some(signal) = interruption.signal() {
             // The clean-up would be killed half-way.
             end_descendants()?;
@@ -171,7 +214,7 @@ impl ServiceExecutor {
     /// Prepares the folder. If that succeeds, starts the server, puts it under load and stops it.
     fn in_folder(
         &self,
-        candidate: &CatalogueCandidate,
+        preloads: Preloads<'_>,
         work: &Work,
         variables: &Variables,
         run: &mut ServiceRun,
@@ -195,21 +238,21 @@ impl ServiceExecutor {
             run.failure = Some(Failure::new(Stage::Taken, what));
             return Ok(());
         }
-        self.with_server(candidate, &ready, (work, variables), run)
+        self.with_server(preloads, &ready, (work, variables), run)
     }
 
     /// Starts a server, makes the run with it and ends it.
     fn with_server(
         &self,
-        candidate: &CatalogueCandidate,
+        preloads: Preloads<'_>,
         ready: &Ready,
         (work, variables): (&Work, &Variables),
         run: &mut ServiceRun,
     ) -> Result<(), ServiceError> {
-        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Children, page: None };
+        let candidate = preloads.candidate;
         let mut server = Server::start(&ServerStart {
             command: self.command_in(variables)?,
-            environment: injection.variables(variables, &self.libraries)?,
+            environment: preloads.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
             folder: work.path(),
             is_on_libc: candidate.library.is_none(),

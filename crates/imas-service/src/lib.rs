@@ -12,6 +12,7 @@
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
 //! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
+//! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 //!
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
 //! environment.
@@ -40,6 +41,8 @@ mod limits;
 mod line;
 mod load;
 mod pick_rule;
+mod prediction;
+mod prediction_score;
 mod readme;
 mod ready;
 mod recorder;
@@ -70,6 +73,8 @@ pub use judgement::{
 };
 pub use limits::ServiceLimits;
 pub use pick_rule::PickRule;
+pub use prediction::ServicePrediction;
+pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};
 pub use readme::readme;
 pub use round_changes::RoundChanges;
 pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};

@@ -48,6 +48,9 @@ pub struct TraceProcess {
     pub number: u32,
     /// The number of the process that forked this one. None after exec and for the first process.
     pub parent: Option<u32>,
+    /// When it began: nanoseconds since the begin of the process that began first. 0 in traces of an older IMAS.
+    #[serde(default)]
+    pub began_ns: u64,
     /// The reason why recording ended before the process did.
     pub stop: Stop,
     /// Whether the process ran its exit handlers. It does not when it is killed or calls exec.
@@ -116,6 +119,7 @@ impl TraceWriter {
         let process = TraceProcess {
             number: header.number,
             parent: header.parent,
+            began_ns: header.made_ns,
             stop: header.stop,
             ended: header.ended,
             lost: header.lost,
@@ -126,12 +130,19 @@ impl TraceWriter {
         Ok(())
     }
 
+    /// Makes the begins relative to that of the process that began first.
+    fn count_from_the_first(&mut self) {
+        let first = self.processes.iter().map(|(process, _)| process.began_ns).min().unwrap_or(0);
+        self.processes.iter_mut().for_each(|(process, _)| process.began_ns -= first);
+    }
+
     /// Writes the trace. `header` has all fields but the processes. Returns the complete header.
     ///
     /// # Errors
     /// When the trace cannot be written.
     pub fn write(mut self, header: TraceHeader, mut out: impl Write) -> std::io::Result<TraceHeader> {
         self.processes.sort_by_key(|(process, _)| process.number);
+        self.count_from_the_first();
         let processes = self.processes.iter().map(|(process, _)| process.clone()).collect();
         let header = TraceHeader { processes, ..header };
         let json = serde_json::to_vec(&header)?;

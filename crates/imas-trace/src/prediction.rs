@@ -48,6 +48,20 @@ fn mean(looks: &[Look], curve: &[f64]) -> f64 {
     if span > 0.0 { sum / span } else { curve.iter().sum::<f64>() / curve.len().max(1) as f64 }
 }
 
+/// The mean over a span of time of the bytes that a process has more under a candidate than it had when it was
+/// recorded; negative if it has less. `more` has them at each look. From `from_ns` to `to_ns`, as in [`Look::ns`].
+/// Before its first look and after its last one the process adds nothing.
+#[must_use]
+pub fn mean_change(looks: &[Look], more: &[f64], (from_ns, to_ns): (u64, u64)) -> f64 {
+    let inside = |ns: u64| ns.clamp(from_ns, to_ns.max(from_ns));
+    let steps = looks.windows(2).zip(more.windows(2));
+    let area = steps.map(|(pair, more)| {
+        let ns = inside(pair[1].ns).saturating_sub(inside(pair[0].ns));
+        ns as f64 * (more[0] + more[1]) / 2.0
+    });
+    area.sum::<f64>() / to_ns.saturating_sub(from_ns).max(1) as f64
+}
+
 /// The replay with the median CPU time.
 #[must_use]
 pub fn middle(replays: &[Replay]) -> Option<&Replay> {
@@ -118,6 +132,18 @@ mod tests {
         let curve =
             curve(&looks(recorded), &replay(system, zeroed_mib), &replay(candidate, zeroed_mib)).unwrap();
         curve.into_iter().map(|bytes| bytes / MIB as f64).collect()
+    }
+
+    #[test]
+    fn a_change_counts_for_the_time_that_it_lasts() {
+        let looks: Vec<Look> = [0, 100, 200].map(|ns| Look { ns, bytes: 0, cpu_ns: 0 }).to_vec();
+        let mean = |from, to| mean_change(&looks, &[8.0, 8.0, -4.0], (from, to));
+        assert_eq!(mean(0, 100), 8.0);
+        assert_eq!(mean(0, 200), 5.0);
+        assert_eq!(mean(100, 200), 2.0);
+        assert_eq!(mean(100, 300), 1.0, "the process has ended at 200");
+        assert_eq!(mean(300, 400), 0.0);
+        assert_eq!((mean(50, 50), mean(50, 20)), (0.0, 0.0));
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct RawHeader {
     pub number: u32,
     /// The number of the process that forked this one.
     pub parent: Option<u32>,
+    /// When the file was made: nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    pub made_ns: u64,
     /// Number of full buffers after the first one.
     pub turns: u64,
     /// The reason why recording stopped.
@@ -156,6 +158,7 @@ fn header(bytes: &[u8]) -> Option<RawHeader> {
     is_ours.then_some(RawHeader {
         number,
         parent: Some(parent).filter(|parent| *parent != number),
+        made_ns: number_64(bytes, 24)?,
         turns: number_64(bytes, 32)?,
         stop: Stop::of(number_32(bytes, 40)?),
         lost: number_64(bytes, 48)?,

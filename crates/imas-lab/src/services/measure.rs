@@ -26,7 +26,7 @@ use super::recipes::{self, RecipeArgs};
 
 /// The default candidates: the settings of glibc that services gain from, and the allocators
 /// that are advised.
-const CANDIDATES: [&str; 10] = [
+pub(super) const CANDIDATES: [&str; 10] = [
     "system",
     "glibc:arena1",
     "glibc:arena2",
@@ -40,6 +40,7 @@ const CANDIDATES: [&str; 10] = [
 ];
 /// Where one thread works: its one lock costs nothing there.
 const SERIAL: [&str; 1] = ["musl-mallocng"];
+
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]

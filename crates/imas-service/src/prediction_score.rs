@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Predictions of memory beside what live runs of the same service took.
+
+use std::collections::BTreeMap;
+
+use imas_core::SYSTEM;
+use imas_core::stats::{Moments, median};
+use serde::Serialize;
+
+use crate::prediction::ServicePrediction;
+use crate::run::ServiceRun;
+
+/// One prediction and what the live runs of that candidate took. Memory is the mean under load.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct JudgedPrediction {
+    /// The service.
+    pub service: String,
+    /// The candidate.
+    pub candidate: String,
+    /// Predicted bytes.
+    pub predicted_bytes: f64,
+    /// Live bytes, median over the runs.
+    pub live_bytes: f64,
+    /// Predicted bytes as a multiple of those of the recorded run.
+    pub predicted_ratio: f64,
+    /// Live bytes as a multiple of those of the live runs under `system`.
+    pub live_ratio: f64,
+}
+
+impl JudgedPrediction {
+    /// By what part of the live memory the prediction was off, above 0.
+    #[must_use]
+    pub fn off(&self) -> f64 {
+        (self.predicted_bytes / self.live_bytes - 1.0).abs()
+    }
+
+    /// The same for the change against `system`.
+    #[must_use]
+    pub fn ratio_off(&self) -> f64 {
+        (self.predicted_ratio / self.live_ratio - 1.0).abs()
+    }
+}
+
+/// What choosing by predictions costs in one service. Ratios are live memory over that under `system`.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+pub struct PredictedChoice {
+    /// The service.
+    pub service: String,
+    /// The candidate with the least predicted memory; `system` where none is below it.
+    pub first: String,
+    /// Its live ratio.
+    pub first_ratio: f64,
+    /// The least live ratio of the two candidates with the least predicted memory and `system`.
+    pub first_two_ratio: f64,
+    /// The candidate with the least live memory, or `system`.
+    pub best: String,
+    /// Its live ratio.
+    pub best_ratio: f64,
+}
+
+/// All predictions that can be judged.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+pub struct PredictionScore {
+    /// In the order of services and candidates.
+    pub judged: Vec<JudgedPrediction>,
+    /// One for each service.
+    pub choices: Vec<PredictedChoice>,
+    /// Correlation of the logarithms of predicted and live ratios; None with fewer than three.
+    pub correlation: Option<f64>,
+}
+
+impl PredictionScore {
+    /// Judges the predictions by valid live runs. A service without a live run under `system`, and a candidate
+    /// without one, are left out.
+    #[must_use]
+    pub fn of(predictions: &[ServicePrediction], runs: &[ServiceRun]) -> Self {
+        let judged: Vec<JudgedPrediction> =
+            latest(predictions).into_iter().filter_map(|one| judged(one, runs)).collect();
+        let mut services: Vec<&str> = judged.iter().map(|one| one.service.as_str()).collect();
+        services.dedup();
+        let choices = services.iter().map(|service| choice(service, &judged)).collect();
+        let pairs = judged.iter().map(|one| Moments::of(one.predicted_ratio.ln(), one.live_ratio.ln()));
+        let correlation = (judged.len() > 2).then(|| pairs.reduce(Moments::merge)).flatten();
+        let correlation = correlation.and_then(|all| all.correlation());
+        Self { choices, correlation, judged }
+    }
+
+    /// The part of the predictions that are off by at most `most`, from 0 to 1.
+    #[must_use]
+    pub fn within(&self, most: f64, off: fn(&JudgedPrediction) -> f64) -> f64 {
+        let near = self.judged.iter().filter(|one| off(one) <= most).count();
+        near as f64 / self.judged.len().max(1) as f64
+    }
+}
+
+/// Of each service and candidate the last line.
+fn latest(predictions: &[ServicePrediction]) -> Vec<&ServicePrediction> {
+    let all: BTreeMap<(&str, &str), &ServicePrediction> =
+        predictions.iter().map(|one| ((one.service.as_str(), one.candidate.as_str()), one)).collect();
+    all.into_values().filter(|one| one.candidate != SYSTEM).collect()
+}
+
+fn judged(prediction: &ServicePrediction, runs: &[ServiceRun]) -> Option<JudgedPrediction> {
+    let live = |candidate: &str| {
+        let own = runs.iter().filter(|run| run.service == prediction.service && run.candidate == candidate);
+        median(&own.filter(|run| run.is_ok()).filter_map(|run| run.value("memory")).collect::<Vec<_>>())
+            .filter(|bytes| *bytes > 0.0)
+    };
+    let predicted_bytes = prediction.memory_bytes.filter(|bytes| *bytes > 0.0)?;
+    let (live_bytes, system_bytes) = (live(&prediction.candidate)?, live(SYSTEM)?);
+    let recorded = Some(prediction.recorded_bytes).filter(|bytes| *bytes > 0.0)?;
+    Some(JudgedPrediction {
+        service: prediction.service.clone(),
+        candidate: prediction.candidate.clone(),
+        predicted_bytes,
+        live_bytes,
+        predicted_ratio: predicted_bytes / recorded,
+        live_ratio: live_bytes / system_bytes,
+    })
+}
+
+fn choice(service: &str, judged: &[JudgedPrediction]) -> PredictedChoice {
+    let mut own: Vec<(&str, f64, f64)> = judged
+        .iter()
+        .filter(|one| one.service == service)
+        .map(|one| (one.candidate.as_str(), one.predicted_ratio, one.live_ratio))
+        .chain([(SYSTEM, 1.0, 1.0)])
+        .collect();
+    own.sort_by(|a, b| a.2.total_cmp(&b.2));
+    let (best, _, best_ratio) = own[0];
+    own.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (first, _, first_ratio) = own[0];
+    let two = own.iter().filter(|one| one.0 != SYSTEM).take(2).map(|one| one.2);
+    PredictedChoice {
+        service: service.to_owned(),
+        first: first.to_owned(),
+        first_ratio,
+        first_two_ratio: two.fold(1.0, f64::min),
+        best: best.to_owned(),
+        best_ratio,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+
+    fn run(candidate: &str, bytes: f64) -> ServiceRun {
+        let mut run =
+            ServiceRun { service: "s".to_owned(), candidate: candidate.to_owned(), ..ServiceRun::default() };
+        run.record(Figure::lower("memory", bytes, "B"));
+        run
+    }
+
+    fn prediction(candidate: &str, bytes: f64) -> ServicePrediction {
+        ServicePrediction {
+            service: "s".to_owned(),
+            candidate: candidate.to_owned(),
+            memory_bytes: Some(bytes),
+            recorded_bytes: 110.0,
+            ..ServicePrediction::default()
+        }
+    }
+
+    #[test]
+    fn predictions_are_compared_with_the_median_of_live_runs() {
+        let runs = [run(SYSTEM, 100.0), run("a", 60.0), run("a", 50.0), run("a", 70.0), run("b", 90.0)];
+        let predictions =
+            [prediction("a", 1.0), prediction("a", 66.0), prediction("b", 55.0), prediction("c", 9.0)];
+        let score = PredictionScore::of(&predictions, &runs);
+        let [a, b] = &score.judged[..] else { panic!("{score:?}") };
+        assert_eq!((a.predicted_bytes, a.live_bytes, a.live_ratio), (66.0, 60.0, 0.6), "the last line of a");
+        assert!((a.off() - 0.1).abs() < 1e-9 && a.ratio_off() < 1e-9, "{a:?}");
+        assert!((b.predicted_ratio - 0.5).abs() < 1e-9, "{b:?}");
+        assert_eq!(score.within(0.11, JudgedPrediction::off), 0.5);
+        let [choice] = &score.choices[..] else { panic!("{score:?}") };
+        assert_eq!((choice.first.as_str(), choice.first_ratio), ("b", 0.9));
+        assert_eq!((choice.best.as_str(), choice.best_ratio, choice.first_two_ratio), ("a", 0.6, 0.6));
+    }
+
+    #[test]
+    fn without_live_runs_under_system_nothing_is_judged() {
+        let score = PredictionScore::of(&[prediction("a", 66.0)], &[run("a", 60.0)]);
+        assert_eq!(score, PredictionScore::default());
+    }
+
+    #[test]
+    fn where_nothing_is_predicted_to_be_leaner_system_stays() {
+        let score = PredictionScore::of(&[prediction("a", 120.0)], &[run(SYSTEM, 100.0), run("a", 130.0)]);
+        assert_eq!((score.choices[0].first.as_str(), score.choices[0].first_ratio), (SYSTEM, 1.0));
+        assert_eq!(score.choices[0].first_two_ratio, 1.0);
+    }
+}
