@@ -75,6 +75,8 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, names of
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
 	@packaging/lint-scripts
+	@packaging/prose-width --self-test
+	@packaging/prose-width
 	@packaging/module-cycles --self-test
 	@packaging/module-cycles
 	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates

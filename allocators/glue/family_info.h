@@ -19,9 +19,9 @@
 FAMILY_EXPORT struct mallinfo2 mallinfo2(void)
 {
     int saved = errno;
-    struct mallinfo2 told = raw_info();
+    struct mallinfo2 info = raw_info();
     errno = saved;
-    return told;
+    return info;
 }
 
 #endif

@@ -5,7 +5,7 @@
 //
 // glibc runs prepare handlers from the last registered to the first, the others from the first to the last. An
 // allocator registers late (in a constructor, at its first malloc), so this defines the function that
-// pthread_atfork calls. The first call, whoever makes it, registers one set of three handlers, which thereby
+// pthread_atfork calls. The first call of any library registers one set of three handlers. This set thereby
 // precedes all others. What the allocator registers is kept here and run by those three; what others register
 // goes on to libc.
 //

@@ -55,10 +55,10 @@ bool takeEach()
     return true;
 }
 
-// A thread nests heap locks in an order that is not ours. Whoever waits for a lock that is held here cannot give
-// up the one wanted here, so all are given back after a while. The pauses grow: on a busy machine whoever waits
-// must get the processor before all locks are held here again. It ends, because a thread that holds none takes
-// none meanwhile.
+// Threads lock heaps in another order than this function. A thread may wait for a lock that is held here and hold
+// one that is wanted here. So all locks are released after a while. The pauses grow: on a busy machine the waiting
+// thread must get the processor before all locks are taken here again. The loop ends, because a thread that holds
+// no lock takes none meanwhile.
 void takeAll()
 {
     pthread_mutex_lock(&forking);

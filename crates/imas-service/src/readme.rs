@@ -96,7 +96,7 @@ fn how(rows: &[ReadmeRow]) -> String {
 
 fn not_measured(judgement: &JournalJudgement) -> String {
     let names = judgement.not_measured.join(", ");
-    if names.is_empty() { names } else { format!(" Without a valid run under `{SYSTEM}`: {names}.") }
+    if names.is_empty() { names } else { format!("\nWithout a valid run under `{SYSTEM}`: {names}.") }
 }
 
 /// One row for all of them.

@@ -291,7 +291,7 @@ pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec
     let ends = |from, at| ends(&made, (from, at), system, (history, settings));
     let judged = points(&made, !same_work(&made));
     let divided = rounds(&judged, &spans, ends, system);
-    // The division keeps each trial as it is. Two that are equal in all are alike for whoever asks.
+    // The division keeps each trial as it is. Two trials that are equal in every figure need not be told apart.
     let mut unnamed: Vec<Option<JudgedTrial>> = judged.into_iter().map(Some).collect();
     let mut named = |judged: JudgedTrial| {
         let at = unnamed.iter().position(|trial| *trial == Some(judged))?;
