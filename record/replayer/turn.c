@@ -38,14 +38,16 @@ static void *run(void *number) {
     return NULL;
 }
 
+/* The new thread may have had its turn, and another thread may give it the next one, before pthread_create returns.
+ * That thread must not start it again. */
 static void start(uint32_t number) {
+    threads[number].is_started = 1;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, (size_t)256 << 10);
     if (pthread_create(&threads[number].handle, &attributes, run, (void *)(uintptr_t)number) != 0)
         fail("a thread cannot be started");
     pthread_attr_destroy(&attributes);
-    threads[number].is_started = 1;
 }
 
 static void give(uint32_t to) {

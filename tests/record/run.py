@@ -280,6 +280,38 @@ def test_a_replay_has_the_threads_of_the_program():
     assert all(one["failure"] is None for one in answer["candidates"]), answer
 
 
+# pthread_create returns late, as on a busy machine, and counts the threads.
+LATE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+static int threads;
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    int result = create(thread, attributes, run, argument);
+    __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    return result;
+}
+__attribute__((destructor)) static void report(void) { printf("%d", threads); }
+"""
+
+
+def test_a_replay_starts_every_thread_once():
+    # Thread 2 starts thread 3, which gives the turn back to thread 2 before the call that started it returns.
+    made, freed, thread, end = (kind << 60 for kind in (1, 3, 7, 11))
+    words = [thread | 2, made | 100, thread | 3, freed, thread | 2, made | 100, thread | 1, end]
+    program, result = WORK / "program", WORK / "result"
+    program.write_bytes(struct.pack(f"={8 + len(words)}Q", 0x3147525052414D49, len(words), 1, 3, 0, 0, 0, 0, *words))
+    late = compiled("late.so", LATE, "-shared", "-fPIC")
+    ended = subprocess.run(
+        [ROOT / "build/lib/imas/imas-replayer", program, result, *["1024"] * 4],
+        capture_output=True, text=True, env={**ENVIRONMENT, "LD_PRELOAD": str(late)}, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "2"), ended
+
+
 def test_a_replay_joins_every_thread():
     # Each thread starts the next one as it ends. Unjoined, their stacks of 256 KiB exceed the limit.
     made, freed, thread, thread_end, end = (kind << 60 for kind in (1, 3, 7, 8, 11))
