@@ -16,6 +16,17 @@ pub struct Stored {
     pub revision: Revision,
 }
 
+/// An aggregate as the stream has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamEntry {
+    /// Its number in the stream.
+    pub sequence: u64,
+    /// When the stream took it, by the clock of its server: seconds since 1970. All copies have the same.
+    pub at_unix_s: u64,
+    /// Its bytes.
+    pub payload: Vec<u8>,
+}
+
 /// Why a call did not succeed.
 #[derive(thiserror::Error, Debug)]
 pub enum BusError {
@@ -50,7 +61,7 @@ pub trait FleetBus {
         subject: &str,
         after: u64,
         most: usize,
-    ) -> impl Future<Output = Result<Vec<(u64, Vec<u8>)>, BusError>> + Send;
+    ) -> impl Future<Output = Result<Vec<StreamEntry>, BusError>> + Send;
 
     /// The statistics of the subject.
     fn statistics(&self, subject: &str) -> impl Future<Output = Result<Option<Stored>, BusError>> + Send;

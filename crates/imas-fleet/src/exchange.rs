@@ -209,6 +209,7 @@ mod tests {
                 page_bytes: 4096,
                 huge_pages: "madvise".into(),
                 cpus: 2,
+                threads: None,
             },
             candidates: BTreeMap::new(),
             residual: Moments::default(),

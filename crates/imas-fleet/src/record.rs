@@ -37,6 +37,8 @@ pub struct AgentRecord {
     pub conflicts: u64,
     /// Aggregates that were passed over: absurd, or sent by another host than they name.
     pub rejected: u64,
+    /// Aggregates that were passed over because their host had sent more of that program than a day allows.
+    pub excessive: u64,
     /// The last error, in words.
     pub last_error: Option<String>,
     /// When it was.
