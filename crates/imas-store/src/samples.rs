@@ -185,6 +185,20 @@ impl Store {
         .collect()
     }
 
+    /// How many threads allocated in the program's trials under executables of that build: each number, and in how many
+    /// trials it was that.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn threads_of_trials(&self, program: RowId, build_id: &str) -> Result<Vec<(u32, u32)>, StoreError> {
+        let sql = "SELECT coalesce(sample ->> '$.threads', 0) AS threads, count(*) FROM trial
+                   WHERE program = ?1 AND build_id = ?2 AND NOT uneventful AND sample ->> '$.kind' = 'trial'
+                   GROUP BY threads";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let counts = statement.query_map(params![program, build_id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(counts.collect::<Result<_, _>>()?)
+    }
+
     /// Forgets a program: its trials, decisions, pin and cleared crashes. Returns the number of trials.
     ///
     /// # Errors

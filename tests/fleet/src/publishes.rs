@@ -73,7 +73,7 @@ pub(crate) async fn offline(server: &Path, program: &Path) -> Result<String> {
     let emptied = began.elapsed().as_secs_f64();
     ensure!(agent.exchange.backlog()?.0 == 0 && agent.file("refused/99999999999999999999.json").exists());
     merger.until("folded", |record| record.folded == NUMBER).await?;
-    agent.until("told", |record| record.received > 0).await?;
+    agent.until("aware of the statistics", |record| record.received > 0).await?;
     let stored = commands::streams(&cluster.bus(OPERATOR).await?).await?[0].messages;
     ensure!(stored == NUMBER, "{stored} are stored");
     let end = Instant::now() + Duration::from_secs(60);

@@ -172,8 +172,8 @@ async fn refused(program: &Path, folder: &Path, port: u16) -> Result<String> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let doctor = Command::new(program).args(["doctor", "--json", "--settings"]).arg(&settings).output()?;
-    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    ensure!(doctor.status.code() == Some(1) && said.contains("2.9."), "doctor: {said}");
+    let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    ensure!(doctor.status.code() == Some(1) && found.contains("2.9."), "doctor: {found}");
     let mut agent = AgentProcess::start(program, &settings)?;
     agent.exchange.add(1, &load::aggregate(&host, 1, 1), imas_fleet::exchange::Bounds::default())?;
     let is_refused = |error: &String| error.contains("2.9.") && error.contains("loses");
