@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's loop: connect, work until the connection is given up, wait, again. It ends at SIGTERM and SIGINT
-//! only; a fleet that is gone, or that refuses this host, is no reason.
+//! The agent's loop: connect, work until the connection is given up, wait, again. It ends at SIGTERM and
+//! SIGINT only; a fleet that is gone, or that refuses this host, is no reason.
 
 use std::time::Duration;
 

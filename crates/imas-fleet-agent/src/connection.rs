@@ -78,8 +78,8 @@ impl Connection {
     }
 }
 
-/// With the credentials, which are read at each attempt: new ones are used when the server ends the connection because
-/// the old ones have expired.
+/// With the credentials, which are read at each attempt: new ones are used when the server ends the
+/// connection because the old ones have expired.
 fn authentication(settings: &FleetSettings) -> ConnectOptions {
     let Some(file) = settings.credentials.clone() else { return ConnectOptions::new() };
     ConnectOptions::with_auth_callback(move |nonce| {
@@ -118,8 +118,8 @@ pub fn inbox_prefix(host: &str) -> String {
     format!("_INBOX_{host}")
 }
 
-/// How long to wait before attempt `attempt`: doubled each time up to a minute, and a random half of it, so that
-/// hosts that lost one server do not come back at the same moment.
+/// How long to wait before attempt `attempt`: doubled each time up to a minute, and a random half of it, so
+/// that hosts that lost one server do not come back at the same moment.
 #[must_use]
 pub fn pause(attempt: usize) -> Duration {
     let doubled = Duration::from_millis(200 << attempt.min(12));

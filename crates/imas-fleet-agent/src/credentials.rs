@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of NATS credentials: a JWT that names the user, his rights and his account, and the nkey that proves it.
-//! `nsc` and services that host NATS hand out such files.
+//! A file of NATS credentials: a JWT that names the user, his rights and his account, and the nkey that
+//! proves it. `nsc` and services that host NATS hand out such files.
 
 use std::path::Path;
 
@@ -16,6 +16,12 @@ pub struct Credentials {
     jwt: String,
     key: KeyPair,
     claims: UserClaims,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("claims", &self.claims).finish_non_exhaustive()
+    }
 }
 
 /// What the JWT says of its user.

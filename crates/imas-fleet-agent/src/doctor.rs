@@ -229,8 +229,8 @@ async fn reading(bus: &JetStreamBus) -> Result<String> {
     Ok("answered".to_owned())
 }
 
-/// The message names another stream, so that the server refuses it after it has looked at the rights, and keeps
-/// nothing.
+/// The message names another stream, so that the server refuses it after it has looked at the rights, and
+/// keeps nothing.
 async fn publishing(bus: &JetStreamBus, host: &str) -> Result<String> {
     let subject = names::aggregate_subject(&nobodys("doctor"), host);
     let sent = bus.context().send_publish(subject, nowhere()).await?.await;

@@ -4,8 +4,8 @@
 //! - [`agent`]: the loop; [`outbox`], [`inbox`], [`merger`]: its work; [`journal`]: what it has done
 //! - [`doctor`], [`commands`]: the operator's questions; [`setup`]: stream and bucket; [`server_files`] and
 //!   [`certificates`]: what servers and hosts need
-//! - [`jetstream`]: the fleet's bus over NATS JetStream; [`connection`], [`version`], [`names`], [`settings`],
-//!   [`credentials`], [`rights`]
+//! - [`jetstream`]: the fleet's bus over NATS JetStream; [`connection`], [`version`], [`names`],
+//!   [`settings`], [`credentials`], [`rights`]
 //!
 //! ```text
 //! settings, names, version, credentials -> connection -> jetstream, setup -> merger -> agent, commands

@@ -8,7 +8,8 @@
 //! TENANT/HOST/                     fleet.toml, certificate.pem, key.pem, ca.pem: goes to /etc/imas of the host
 //! TENANT/operator/                 the same for the operator's commands
 //! ```
-//! Who is in the fleet is who has a folder there: removing one and running `init` again takes its rights away.
+//! Who is in the fleet is who has a folder there: removing one and running `init` again takes its rights
+//! away.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/etc/imas/fleet.toml`: where the fleet is, and who this host is there. Only the agent and the operator read
-//! it; imasd, which has more rights, reads nothing of it.
+//! `/etc/imas/fleet.toml`: where the fleet is, and who this host is there. Only the agent and the operator
+//! read it; imasd, which has more rights, reads nothing of it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,8 @@ pub struct FleetSettings {
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
-    /// This host's NATS credentials (JWT and nkey), where the servers want these; beside a certificate or alone.
+    /// This host's NATS credentials (JWT and nkey), where the servers want these; beside a certificate or
+    /// alone.
     pub credentials: Option<PathBuf>,
     /// The JetStream domain behind a leaf node: not supported, and refused with a message.
     domain: Option<String>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which trials of different hosts are of the same program in the same environment.
 //!
-//! The environment's token has two versions: of four parts, and of five with the class of threads. Hosts write the
-//! second one. The first one is read and folded as before, as another program.
+//! The environment's token has two versions: of four parts, and of five with the class of threads. Hosts
+//! write the second one. The first one is read and folded as before, as another program.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 const LENGTH: usize = 26;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// A program as every host names it: 26 characters of base 32 (a-z, 2-7), the first 130 bits of a SHA-256 over
-/// what identifies it. Paths and names do not leave the host.
+/// A program as every host names it: 26 characters of base 32 (a-z, 2-7), the first 130 bits of a SHA-256
+/// over what identifies it. Paths and names do not leave the host.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[serde(try_from = "String", into = "String")]
 pub struct ProgramKey(String);
@@ -22,7 +22,8 @@ pub struct ProgramKey(String);
 pub struct BadKey;
 
 impl ProgramKey {
-    /// The key of a program with this identity: `kind` names what the parts are (`build-id`, `package`, `script`).
+    /// The key of a program with this identity: `kind` names what the parts are (`build-id`, `package`,
+    /// `script`).
     pub fn new(kind: &str, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         for part in std::iter::once(&kind).chain(parts) {
@@ -103,8 +104,8 @@ impl ThreadsClass {
         }
     }
 
-    /// The class that most runs are in; of two that as many are in, the greater one. None without runs. `runs` are
-    /// numbers of threads, and how many runs had each.
+    /// The class that most runs are in; of two that as many are in, the greater one. None without runs.
+    /// `runs` are numbers of threads, and how many runs had each.
     pub fn of_most(runs: &[(u32, u32)]) -> Option<Self> {
         let count = |class: Self| {
             runs.iter().filter(|run| Self::of(run.0) == class).map(|run| u64::from(run.1)).sum()
@@ -132,7 +133,8 @@ impl ThreadsClass {
 }
 
 impl Environment {
-    /// A token of a subject, as `x86_64-4096-madvise-8-few`. What is not a letter, a digit or `_` becomes `_`.
+    /// A token of a subject, as `x86_64-4096-madvise-8-few`. What is not a letter, a digit or `_` becomes
+    /// `_`.
     pub fn token(&self) -> String {
         let plain = |text: &str| -> String {
             text.chars().take(24).map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()

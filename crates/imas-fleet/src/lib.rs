@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts of a fleet exchange (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock: the
-//! agent (`imas-fleet`) has both.
+//! What hosts of a fleet exchange (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock:
+//! the agent (`imas-fleet`) has both.
 //!
 //! ```text
 //! imasd --aggregates--> exchange folder --agent--> stream --fold (any merger)--> statistics

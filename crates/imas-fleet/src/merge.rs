@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Brings the statistics of a subject up to date. Any number of mergers may do so at the same time, without a leader: the
-//! stream is the truth, the statistics are a cache of its fold, and a compare-and-set lets one of them write.
+//! Brings the statistics of a subject up to date. Any number of mergers may do so at the same time, without a
+//! leader: the stream is the truth, the statistics are a cache of its fold, and a compare-and-set lets one of
+//! them write.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,16 +48,16 @@ pub enum FleetMergeError {
 /// Folds what is new on the subject until nothing is.
 ///
 /// # Errors
-/// Where the bus fails, time-outs in a row included. What was written until then stays, and a repetition goes on
-/// from there.
+/// Where the bus fails, time-outs in a row included. What was written until then stays, and a repetition goes
+/// on from there.
 pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCounts, FleetMergeError> {
     let mut counts = MergeCounts::default();
     merge_counting(bus, subject, |new| counts = counts.and(new)).await?;
     Ok(counts)
 }
 
-/// The same; `note` gets what was done as soon as it is known. So a merge that fails later, or is dropped because the
-/// connection ended, has counted what it wrote.
+/// The same; `note` gets what was done as soon as it is known. So a merge that fails later, or is dropped
+/// because the connection ended, has counted what it wrote.
 ///
 /// # Errors
 /// As [`merge()`].
@@ -129,8 +130,8 @@ impl<B: FleetBus + Sync, N: FnMut(MergeCounts)> Merger<'_, B, N> {
         (self.note)(MergeCounts { folds, commits: 1, ..MergeCounts::default() });
     }
 
-    /// A write without an answer has happened if the value is there: it is counted then. Another merger that wrote the
-    /// same counts it as well.
+    /// A write without an answer has happened if the value is there: it is counted then. Another merger that
+    /// wrote the same counts it as well.
     fn note_unanswered(&mut self, stored: Option<&Stored>) {
         let Some(written) = self.unanswered.take() else { return };
         if stored.is_some_and(|stored| stored.value == written.value) {

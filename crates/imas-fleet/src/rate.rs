@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much one host may send about one program in a day: more than that is forged, or a defect.
 //!
-//! Measured is what aggregates claim: each counts as its trials, at least as one. Who sends most is found in a table of
-//! fixed size: A. Metwally, D. Agrawal and A. El Abbadi, "Efficient computation of frequent and top-k elements in data
-//! streams" (Space-Saving), ICDT 2005. A row knows by how much it may count too much, and only what is certain counts
-//! against a host. So no honest host loses an aggregate because of others, and a host gets through with at most
-//! [`MOST_OF_DAY`] trials and a 64th of all trials of the program that day.
+//! Measured is what aggregates claim: each counts as its trials, at least as one. Who sends most is found in
+//! a table of fixed size: A. Metwally, D. Agrawal and A. El Abbadi, "Efficient computation of frequent and
+//! top-k elements in data streams" (Space-Saving), ICDT 2005. A row knows by how much it may count too much,
+//! and only what is certain counts against a host. So no honest host loses an aggregate because of others,
+//! and a host gets through with at most [`MOST_OF_DAY`] trials and a 64th of all trials of the program that
+//! day.
 //!
 //! The day is that of the stream's clock, in the order of the stream: every merger comes to the same.
 
@@ -16,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::aggregate::{Aggregate, CandidateAggregate};
 use crate::group::hash;
 
-/// Most trials (or aggregates without any) of one host about one program in a day. A host tries each candidate at most
-/// eight times until it is settled, and then once a week. Its backlog of weeks without a server arrives in one day.
+/// Most trials (or aggregates without any) of one host about one program in a day. A host tries each
+/// candidate at most eight times until it is settled, and then once a week. Its backlog of weeks without a
+/// server arrives in one day.
 pub const MOST_OF_DAY: u32 = 1000;
 /// Rows of the table.
 const ROWS: usize = 64;
@@ -80,7 +82,8 @@ impl SpentByHost {
         true
     }
 
-    /// A row for a new host: in a full table that of the host with the smallest count, which stays as a surplus.
+    /// A row for a new host: in a full table that of the host with the smallest count, which stays as a
+    /// surplus.
     fn make_row(&mut self, host: u32) -> usize {
         let smallest = (0..self.0.len()).min_by_key(|&at| self.0[at].count).filter(|_| self.0.len() >= ROWS);
         if let Some(at) = smallest {

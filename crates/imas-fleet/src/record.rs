@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `agent.json`: what the agent of this host has done since it started, for metrics and for `imas fleet status`.
+//! `agent.json`: what the agent of this host has done since it started, for metrics and for `imas fleet
+//! status`.
 
 use serde::{Deserialize, Serialize};
 

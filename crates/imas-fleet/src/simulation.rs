@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fleet that never was: hosts run a program of which runs are stored, share out the trials, publish, fold and pick by
-//! the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
+//! A fleet that never was: hosts run a program of which runs are stored, share out the trials, publish, fold
+//! and pick by the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
 //!
-//! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each host
-//! differs from the others by a little of its own ([`HostSpread`]).
+//! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each
+//! host differs from the others by a little of its own ([`HostSpread`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +35,8 @@ const EPOCH_S: u64 = 600;
 /// A small fleet asks every host in each epoch for its own judgement.
 const SMALL: u32 = 200;
 
-/// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of logarithms.
-/// Assumed, not measured: the committed data are of one machine.
+/// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of
+/// logarithms. Assumed, not measured: the committed data are of one machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostSpread {
     /// Of CPU.
@@ -56,7 +56,8 @@ impl Default for HostSpread {
 pub struct SimulatedFleet {
     /// Hosts that run it.
     pub hosts: u32,
-    /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the others.
+    /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the
+    /// others.
     pub liars: u32,
     /// Whether these do lie: they are silent otherwise.
     pub lies: bool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes it.
+//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes
+//! it.
 
 use imas_core::SYSTEM;
 use imas_core::adaptive::Settings;

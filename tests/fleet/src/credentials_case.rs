@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Users with NATS credentials instead of names in the server's configuration: an operator's JWT, an account's, and one
-//! for each user, made here as nsc makes them.
+//! Users with NATS credentials instead of names in the server's configuration: an operator's JWT, an
+//! account's, and one for each user, made here as nsc makes them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -216,7 +216,8 @@ async fn refused(realm: &Realm, program: &Path) -> Result<()> {
     is_refused("none", &own, "host.creds").await
 }
 
-/// The server ends the connection when the credentials expire; the agent goes on with those that are there by then.
+/// The server ends the connection when the credentials expire; the agent goes on with those that are there by
+/// then.
 async fn renewed(realm: &Realm, program: &Path) -> Result<()> {
     let settings = realm.user("short", FleetRole::Host, &realm.account, Some(unix_s(8)))?;
     let mut agent = AgentProcess::start(program, &settings)?;
