@@ -58,9 +58,10 @@ fn jwt(issuer: &KeyPair, subject: &str, name: &str, expires: Option<i64>, nats: 
     Ok(format!("{text}.{signature}"))
 }
 
-fn account_claims() -> Value {
+/// `storage`: bytes that JetStream may keep; -1: any number, 0: it has none.
+fn account_claims(storage: i64) -> Value {
     let limits = json!({ "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1,
-        "leaf": -1, "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1 });
+        "leaf": -1, "mem_storage": storage, "disk_storage": storage, "streams": -1, "consumer": -1 });
     json!({ "type": "account", "version": 2, "limits": limits })
 }
 
@@ -71,10 +72,13 @@ impl Realm {
         let mut realm = Self { folder: tempfile::tempdir()?, port: free_ports()?, account, child: None };
         let own = json!({ "type": "operator", "version": 2 });
         let operators = jwt(&operator, &operator.public_key(), "operator", None, own)?;
-        let of = |key: &KeyPair, name: &str| {
-            anyhow::Ok((key.public_key(), jwt(&operator, &key.public_key(), name, None, account_claims())?))
+        let of = |key: &KeyPair, name: &str, storage: i64| {
+            anyhow::Ok((
+                key.public_key(),
+                jwt(&operator, &key.public_key(), name, None, account_claims(storage))?,
+            ))
         };
-        let (systems, accounts) = (of(&system, "SYS")?, of(&realm.account, "imas")?);
+        let (systems, accounts) = (of(&system, "SYS", 0)?, of(&realm.account, "imas", -1)?);
         let folder = realm.folder.path().join("server");
         let authority = Authority::in_folder(realm.folder.path())?;
         authority.sign(&["127.0.0.1".to_owned()], true, Validity::days(10), &folder)?;
