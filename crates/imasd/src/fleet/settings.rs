@@ -35,7 +35,7 @@ pub(crate) struct FleetSettings {
     pub(crate) turn_s: f64,
     /// Keys that it does not have.
     #[serde(flatten)]
-    unknown: toml::Table,
+    pub(crate) unknown: toml::Table,
 }
 
 impl Default for FleetSettings {
