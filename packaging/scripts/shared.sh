@@ -4,7 +4,7 @@
 # starting.
 
 entry='/run/imas/$LIB/libimas-preload.so'
-units='imasd.service imas-fleet.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
+units='imasd.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
 
 booted() { [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; }
 

@@ -5,13 +5,13 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use imas_fleet::key::class_of_cpus;
-use imas_fleet::{Environment, ProgramKey};
+use imas_fleet::key::{class_of_cpus, of_subject};
+use imas_fleet::{Environment, ProgramKey, ThreadsClass};
 use imas_linux::index::{Executable, unit_of_detail};
 use imas_linux::interpreter_target::Interpreter;
 use imas_linux::program_file::ProgramFile;
-use imas_store::Store;
 use imas_store::samples::StoredProgram;
+use imas_store::{RowId, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
 /// Name of a script's hash, in the store.
@@ -45,7 +45,28 @@ pub fn program_key(
     }
 }
 
-/// The environment of this machine, which has so many CPUs.
+/// The class of threads of a program, its executable being of that build: the one that most of its trials were in.
+/// Without trials, that of a process that was noticed (`noticed`), or the class under which the store has the fleet's
+/// statistics of `key`, whichever is greater. `None` where nothing is known yet.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn threads_class(
+    store: &Store,
+    (program, build_id): (RowId, &str),
+    key: &ProgramKey,
+    noticed: Option<ThreadsClass>,
+) -> Result<Option<ThreadsClass>, StoreError> {
+    if let Some(class) = ThreadsClass::of_most(&store.threads_of_trials(program, build_id)?) {
+        return Ok(Some(class));
+    }
+    let stored = store.statistics(program)?;
+    let stored = stored.and_then(|stored| of_subject(&stored.subject)).filter(|(program, _)| program == key);
+    let stored = stored.and_then(|(_, environment)| environment.threads);
+    Ok(stored.max(noticed))
+}
+
+/// The environment of this machine, which has so many CPUs; without a program's class of threads.
 #[must_use]
 pub fn environment(cpus: u32) -> Environment {
     let huge_pages = imas_linux::host::transparent_huge_pages();
@@ -55,6 +76,7 @@ pub fn environment(cpus: u32) -> Environment {
         // A kernel without the setting has none.
         huge_pages: if huge_pages.is_empty() { "never".to_owned() } else { huge_pages },
         cpus: class_of_cpus(cpus as usize),
+        threads: None,
     }
 }
 
@@ -77,7 +99,10 @@ fn script_hash(store: &Store, detail: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_core::sample::PageKind;
+    use imas_core::{Sample, TrialRecord};
     use imas_store::domain::Domain;
+    use imas_store::fleet::StoredStatistics;
 
     const FILE: Executable = Executable { dev: 1, ino: 2, mtime_ns: 3, bytes: 4 };
 
@@ -119,6 +144,39 @@ mod tests {
         for unknown in ["", "-c #af63dc4c8601ec8c", "-m http.server", "a", "/no/such/script", "/dev/zero"] {
             assert_eq!(of(unknown), None, "{unknown}");
         }
+    }
+
+    #[test]
+    fn the_class_of_threads_is_that_of_most_trials_else_what_is_seen_or_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("imas.db")).unwrap();
+        let id = store.program("/bin/x", "").unwrap().id;
+        let key = ProgramKey::new("build-id", &["ab"]);
+        let class = |noticed: Option<u32>| {
+            threads_class(&store, (id, "ab"), &key, noticed.map(ThreadsClass::of)).unwrap()
+        };
+        assert_eq!((class(None), class(Some(4))), (None, Some(ThreadsClass::Few)));
+        let environment = Environment { threads: Some(ThreadsClass::Many), ..environment(2) };
+        let stored = |key: &ProgramKey| {
+            let subject = imas_fleet::key::subject(key, &environment);
+            store.set_statistics(id, &StoredStatistics { subject, statistics: "{}".into() }).unwrap();
+        };
+        stored(&ProgramKey::new("build-id", &["another"]));
+        assert_eq!(class(None), None, "statistics of an earlier build");
+        stored(&key);
+        assert_eq!(class(Some(1)), Some(ThreadsClass::Many));
+        let trial = |name: &str, threads, kind| {
+            let sample = Sample { trial_id: name.into(), threads, kind, ..Sample::default() };
+            let record = TrialRecord { sample, build_id: "ab".into(), ..TrialRecord::default() };
+            store.add_trial(id, &record).unwrap();
+        };
+        (0..5).for_each(|at| trial(&format!("flight {at}"), 40, PageKind::Flight));
+        assert_eq!(class(None), Some(ThreadsClass::Many), "production starts count no threads");
+        trial("a", 0, PageKind::Trial);
+        trial("b", 1, PageKind::Trial);
+        trial("c", 2, PageKind::Trial);
+        assert_eq!(class(Some(40)), Some(ThreadsClass::One));
+        assert_eq!(threads_class(&store, (id, "cd"), &key, None).unwrap(), Some(ThreadsClass::Many));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's loop: connect, work until the connection is given up, wait, again. It ends at SIGTERM and SIGINT
-//! only; a fleet that is gone, or that refuses this host, is no reason.
+//! The agent's loop: connect, work until the connection is given up, wait, again. It ends at SIGTERM and
+//! SIGINT only; a fleet that is gone, or that refuses this host, is no reason.
 
 use std::time::Duration;
 
@@ -114,8 +114,11 @@ impl Agent {
     /// Follows what happens to the connection; why it is given up.
     async fn watch(&self, connection: &mut Connection, inbox: &Inbox) -> anyhow::Error {
         self.connected(connection);
+        let mut is_noted = true;
         while let Some(event) = connection.events.recv().await {
             match event {
+                // The client also reports the connection that it was opened with.
+                Event::Connected if is_noted => is_noted = false,
                 Event::Connected => {
                     if let Err(refused) = connection.check_version() {
                         return refused;

@@ -42,6 +42,9 @@ pub(crate) enum Verb {
     /// What this host needs for the fleet, each thing tried
     #[command(after_help = "Example: imas fleet doctor --settings /etc/imas/fleet.toml")]
     Doctor(AskArgs),
+    /// What a user of the servers must be allowed, for fleets whose users have NATS credentials
+    #[command(after_help = "Example: imas fleet rights web-1")]
+    Rights(RightsArgs),
     /// The programs that the fleet knows
     #[command(after_help = "Example: imas fleet programs --json")]
     Programs(AskArgs),
@@ -76,6 +79,25 @@ pub(crate) struct AgentArgs {
 /// Of verbs that answer.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Of `rights`.
+#[derive(Debug, Args)]
+pub(crate) struct RightsArgs {
+    /// The host's name
+    pub(crate) name: String,
+    /// It folds aggregates for all
+    #[arg(long, conflicts_with = "operator")]
+    pub(crate) merger: bool,
+    /// It is the operator
+    #[arg(long)]
+    pub(crate) operator: bool,
+    /// The account on the servers
+    #[arg(long, default_value = "imas", value_name = "NAME")]
+    pub(crate) tenant: String,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -154,7 +154,8 @@ pub struct CandidateUse {
     pub crashed: usize,
 }
 
-/// How often each candidate is the best: less than `system` by `margin`, a share, and not more than any other.
+/// How often each candidate is the best: less than `system` by `margin`, a share, and not more than any
+/// other.
 #[must_use]
 pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
     let mut uses: BTreeMap<&str, CandidateUse> = BTreeMap::new();
@@ -186,7 +187,8 @@ pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
     uses.into_values().collect()
 }
 
-/// Removes all that the fleet has of a program, in every environment, and notifies the hosts. How many aggregates it had.
+/// Removes all that the fleet has of a program, in every environment, and notifies the hosts. How many
+/// aggregates it had.
 ///
 /// # Errors
 /// When the key is none, or the server refuses.
@@ -196,8 +198,8 @@ pub async fn forget(bus: &JetStreamBus, program: &str) -> Result<u64> {
     };
     let subjects: Vec<String> =
         known(bus).await?.into_iter().filter(|subject| subject.starts_with(key.as_str())).collect();
-    // First the aggregates: a merger that writes meanwhile has read them before, and its write comes before the
-    // bucket's purge or is in conflict with it.
+    // First the aggregates: a merger that writes meanwhile has read them before, and its write comes before
+    // the bucket's purge or is in conflict with it.
     let stream = bus.context().get_stream_no_info(names::STREAM).await?;
     let purged = stream.purge().filter(format!("{}.{}.>", names::AGGREGATES, key.as_str())).await?.purged;
     let bucket = bus.context().get_stream_no_info(names::BUCKET_STREAM).await?;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use async_nats::jetstream::context::ContextBuilder;
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, jetstream};
+use async_nats::{AuthError, Client, ConnectErrorKind, ConnectOptions, Event, jetstream};
 use imas_report::message::Hinted;
 use rand::RngExt as _;
 use tokio::sync::mpsc;
 
+use crate::credentials::Credentials;
 use crate::settings::FleetSettings;
 use crate::version::{VersionVerdict, verdict};
 
@@ -43,8 +44,9 @@ impl Connection {
     /// Connects to a server of any version.
     ///
     /// # Errors
-    /// When no server answers, or it refuses this host.
+    /// When no server answers, or it refuses this host, or there are credentials that cannot be used.
     pub async fn open_any_version(settings: &FleetSettings) -> Result<Self> {
+        settings.credentials.as_deref().map(Credentials::read).transpose()?;
         let (sender, events) = mpsc::unbounded_channel();
         let options = options(settings).event_callback(move |event| {
             let _ = sender.send(event); // there is no receiver any more when the connection is given up
@@ -76,8 +78,20 @@ impl Connection {
     }
 }
 
+/// With the credentials, which are read at each attempt: new ones are used when the server ends the
+/// connection because the old ones have expired.
+fn authentication(settings: &FleetSettings) -> ConnectOptions {
+    let Some(file) = settings.credentials.clone() else { return ConnectOptions::new() };
+    ConnectOptions::with_auth_callback(move |nonce| {
+        let answer = Credentials::read(&file)
+            .map_err(|error| AuthError::new(format!("{error:#}")))
+            .and_then(|credentials| credentials.answer(&nonce));
+        std::future::ready(answer)
+    })
+}
+
 fn options(settings: &FleetSettings) -> ConnectOptions {
-    let mut options = ConnectOptions::new()
+    let mut options = authentication(settings)
         .name("imas-fleet")
         .connection_timeout(CONNECT)
         .request_timeout(Some(REQUEST))
@@ -104,8 +118,8 @@ pub fn inbox_prefix(host: &str) -> String {
     format!("_INBOX_{host}")
 }
 
-/// How long to wait before attempt `attempt`: doubled each time up to a minute, and a random half of it, so that
-/// hosts that lost one server do not come back at the same moment.
+/// How long to wait before attempt `attempt`: doubled each time up to a minute, and a random half of it, so
+/// that hosts that lost one server do not come back at the same moment.
 #[must_use]
 pub fn pause(attempt: usize) -> Duration {
     let doubled = Duration::from_millis(200 << attempt.min(12));
@@ -116,6 +130,12 @@ fn explained(error: &async_nats::ConnectError, settings: &FleetSettings) -> anyh
     let servers = settings.servers.join(", ");
     let what = format!("{servers}: {}", with_causes(error));
     let hint = match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
+            if settings.credentials.is_some() =>
+        {
+            "the server does not accept the credentials: 'imas fleet doctor' shows their dates; are they of an account of \
+             this server, and not revoked?"
+        }
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             "the server does not know this host: is its certificate's name in the server's configuration?"
         }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
+use crate::credentials::Credentials;
 use crate::jetstream::JetStreamBus;
 use crate::names;
 use crate::settings::FleetSettings;
@@ -87,6 +88,9 @@ pub async fn examine(settings: &FleetSettings) -> Vec<FleetCheck> {
     if let Some(certificate) = &settings.certificate {
         checks.push(dates(certificate).unwrap_or_else(|error| check("certificate", Err(error))));
     }
+    if let Some(file) = &settings.credentials {
+        checks.push(credentials(file).unwrap_or_else(|error| check(CREDENTIALS, Err(error))));
+    }
     match Connection::open_any_version(settings).await {
         Ok(connection) => checks.extend(connected(settings, connection).await),
         Err(error) => checks.push(check("connection", Err(error))),
@@ -154,18 +158,34 @@ fn dates(file: &Path) -> Result<FleetCheck> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(&bytes).with_context(place)?;
     let certificate = pem.parse_x509().with_context(place)?;
     let validity = certificate.validity();
-    let now = Timestamp::now().as_second();
     let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    let day =
-        |at| Timestamp::from_second(at).map_or_else(|_| "?".to_owned(), |at| at.strftime("%F").to_string());
-    let text = format!("valid from {} until {}", day(from), day(until));
-    Ok(if now < from || now > until {
-        check("certificate", Err(anyhow::anyhow!("{text}: not today")))
-    } else if until - now < SOON_S {
-        warning("certificate", format!("{text}: make a new one soon"))
+    Ok(validity_of("certificate", "", (Some(from), Some(until))))
+}
+
+const CREDENTIALS: &str = "credentials";
+
+fn credentials(file: &Path) -> Result<FleetCheck> {
+    secret(file)?;
+    let read = Credentials::read(file)?;
+    let claims = read.claims();
+    Ok(validity_of(CREDENTIALS, &format!("user {}, ", claims.name), (claims.nbf, claims.exp)))
+}
+
+/// Whether something is valid today, and for how long; from and until in seconds since 1970.
+fn validity_of(name: &'static str, of: &str, (from, until): (Option<i64>, Option<i64>)) -> FleetCheck {
+    let now = Timestamp::now().as_second();
+    let day = |at: Option<i64>, none: &str| {
+        let at = at.map(|at| Timestamp::from_second(at).map(|at| at.strftime("%F").to_string()));
+        at.map_or_else(|| none.to_owned(), |at| at.unwrap_or_else(|_| "?".to_owned()))
+    };
+    let text = format!("{of}valid from {} until {}", day(from, "ever"), day(until, "ever"));
+    if from.is_some_and(|from| now < from) || until.is_some_and(|until| now > until) {
+        check(name, Err(anyhow::anyhow!("{text}: not today")))
+    } else if until.is_some_and(|until| until - now < SOON_S) {
+        warning(name, format!("{text}: make a new one soon"))
     } else {
-        check("certificate", Ok(text))
-    })
+        check(name, Ok(text))
+    }
 }
 
 async fn user(client: &Client) -> Result<UserAnswer> {
@@ -177,6 +197,10 @@ fn tenant(settings: &FleetSettings, user: &UserAnswer) -> FleetCheck {
     let (set, is) = (&settings.tenant, &user.data.account);
     if set == is || (!settings.has_tls() && is == "$G") {
         return check("tenant", Ok(is.clone()));
+    }
+    if settings.credentials.is_some() && nkeys::from_public_key(is).is_ok() {
+        // Accounts of JWTs are known to the server by their keys alone.
+        return check("tenant", Ok(format!("account {is}, by its credentials")));
     }
     let text =
         format!("the settings name {set}, the server {is}: is this the certificate of another tenant?");
@@ -205,8 +229,8 @@ async fn reading(bus: &JetStreamBus) -> Result<String> {
     Ok("answered".to_owned())
 }
 
-/// The message names another stream, so that the server refuses it after it has looked at the rights, and keeps
-/// nothing.
+/// The message names another stream, so that the server refuses it after it has looked at the rights, and
+/// keeps nothing.
 async fn publishing(bus: &JetStreamBus, host: &str) -> Result<String> {
     let subject = names::aggregate_subject(&nobodys("doctor"), host);
     let sent = bus.context().send_publish(subject, nowhere()).await?.await;
@@ -246,5 +270,36 @@ async fn foreign(connection: &mut Connection, bus: &JetStreamBus) -> FleetCheck 
             "allowed: give each host its own rights, as 'imas fleet init --certificates' does".to_owned(),
         ),
         () = tokio::time::sleep(REFUSAL) => warning(NAME, "no answer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_judged_and_shown() {
+        let now = Timestamp::now().as_second();
+        let finding = |from, until| validity_of("x", "", (from, until)).finding;
+        assert_eq!(finding(None, None), FleetFinding::Good);
+        assert_eq!(finding(Some(now - 9), Some(now + SOON_S + 9)), FleetFinding::Good);
+        assert_eq!(finding(None, Some(now + SOON_S - 9)), FleetFinding::Warning);
+        assert_eq!(finding(None, Some(now - 9)), FleetFinding::Bad);
+        assert_eq!(finding(Some(now + 9), None), FleetFinding::Bad);
+        assert_eq!(validity_of("x", "u, ", (Some(0), None)).text, "u, valid from 1970-01-01 until ever");
+    }
+
+    #[test]
+    fn credentials_that_everybody_may_read_are_bad() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("host.creds");
+        let why = || format!("{:#}", credentials(&file).unwrap_err());
+        assert!(why().contains("host.creds"), "{}", why());
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(why().contains("everybody may read it"), "{}", why());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(why().contains("no NATS USER JWT"), "{}", why());
     }
 }

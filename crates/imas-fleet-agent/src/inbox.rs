@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Statistics of the programs that this host wants: pushed to plain subjects, which may lose one, and read anew
-//! when a connection is made and every 10 to 30 minutes, which repairs that. No consumer on the server.
+//! Statistics of the programs that this host wants: pushed to plain subjects, which may lose one, and read
+//! anew when a connection is made and every 10 to 30 minutes, which repairs that. No consumer on the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,7 +110,8 @@ impl Inbox {
         }
     }
 
-    /// Writes statistics that are newer than those written before. Empty ones mean that the fleet forgot them.
+    /// Writes statistics that are newer than those written before. Empty ones mean that the fleet forgot
+    /// them.
     fn take(&self, subject: &str, revision: u64, value: &[u8]) {
         if value.is_empty() {
             return self.remove(subject);

@@ -13,7 +13,7 @@ use async_nats::jetstream::stream::{
     DirectGetError, DirectGetErrorKind, RawMessageError, RawMessageErrorKind, Stream,
 };
 use async_nats::{HeaderMap, StatusCode};
-use imas_fleet::{BusError, FleetBus, Revision, Stored};
+use imas_fleet::{BusError, FleetBus, Revision, Stored, StreamEntry};
 use serde::Deserialize;
 
 use crate::connection::with_causes;
@@ -88,10 +88,14 @@ impl JetStreamBus {
         stream: &Stream<()>,
         subject: &str,
         after: u64,
-    ) -> Result<Option<(u64, Vec<u8>)>, BusError> {
+    ) -> Result<Option<StreamEntry>, BusError> {
         let filter = format!("{}.{subject}.*", names::AGGREGATES);
         match stream.direct_get_next_for_subject(filter, Some(after + 1)).await {
-            Ok(message) => Ok(Some((message.sequence, self.proven(&message)))),
+            Ok(message) => Ok(Some(StreamEntry {
+                sequence: message.sequence,
+                at_unix_s: u64::try_from(message.time.unix_timestamp()).unwrap_or(0),
+                payload: self.proven(&message),
+            })),
             Err(error) => found(error),
         }
     }
@@ -125,21 +129,14 @@ impl FleetBus for JetStreamBus {
         self.append(subject, id, payload).await.map(|_| ()).map_err(|failure| failure.error)
     }
 
-    async fn aggregates(
-        &self,
-        subject: &str,
-        after: u64,
-        most: usize,
-    ) -> Result<Vec<(u64, Vec<u8>)>, BusError> {
+    async fn aggregates(&self, subject: &str, after: u64, most: usize) -> Result<Vec<StreamEntry>, BusError> {
         let stream = self.stream(names::STREAM).await?;
         let mut found = vec![];
         let mut after = after;
         while found.len() < most {
-            let Some((sequence, payload)) = self.next_aggregate(&stream, subject, after).await? else {
-                break;
-            };
-            after = sequence;
-            found.push((sequence, payload));
+            let Some(entry) = self.next_aggregate(&stream, subject, after).await? else { break };
+            after = entry.sequence;
+            found.push(entry);
         }
         Ok(found)
     }

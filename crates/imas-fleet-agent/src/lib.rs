@@ -4,17 +4,19 @@
 //! - [`agent`]: the loop; [`outbox`], [`inbox`], [`merger`]: its work; [`journal`]: what it has done
 //! - [`doctor`], [`commands`]: the operator's questions; [`setup`]: stream and bucket; [`server_files`] and
 //!   [`certificates`]: what servers and hosts need
-//! - [`jetstream`]: the fleet's bus over NATS JetStream; [`connection`], [`version`], [`names`], [`settings`]
+//! - [`jetstream`]: the fleet's bus over NATS JetStream; [`connection`], [`version`], [`names`],
+//!   [`settings`], [`credentials`], [`rights`]
 //!
 //! ```text
-//! settings, names, version -> connection -> jetstream, setup -> merger -> agent, commands
-//!      certificates -> server_files              journal ---^---> outbox, inbox --^
+//! settings, names, version, credentials -> connection -> jetstream, setup -> merger -> agent, commands
+//!  certificates, rights -> server_files             journal ---^---> outbox, inbox --^
 //! ```
 
 pub mod agent;
 pub mod certificates;
 pub mod commands;
 pub mod connection;
+pub mod credentials;
 pub mod doctor;
 pub mod inbox;
 pub mod jetstream;
@@ -23,6 +25,7 @@ pub mod merger;
 pub mod names;
 mod notify;
 pub mod outbox;
+pub mod rights;
 pub mod server_files;
 pub mod settings;
 pub mod setup;

@@ -17,11 +17,13 @@ use imas_fleet_agent::doctor::{self, FleetCheck, FleetFinding};
 use imas_fleet_agent::jetstream::JetStreamBus;
 use imas_fleet_agent::journal::AgentJournal;
 use imas_fleet_agent::merger::Merger;
+use imas_fleet_agent::rights::{FleetRights, FleetRole};
+use imas_fleet_agent::server_files::full_name;
 use imas_fleet_agent::settings::FleetSettings;
 use imas_report::{message, output, table};
 use serde::Serialize;
 
-use crate::cli::{Cli, Verb};
+use crate::cli::{Cli, RightsArgs, Verb};
 
 fn main() -> ExitCode {
     if let Some(answer) = imas_engine::probe::answer() {
@@ -57,6 +59,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Agent::new(settings)?.run().await?;
         }
         Verb::Doctor(args) => return show_checks(&doctor::examine(&settings()?).await, args.json),
+        Verb::Rights(args) => show_rights(args)?,
         Verb::Status(args) => status(&settings()?, args.json).await?,
         Verb::Programs(args) => {
             show_programs(&commands::programs(&bus(&settings()?).await?).await?, args.json)?
@@ -123,7 +126,7 @@ fn show_agent(agent: Option<&AgentRecord>) -> Result<()> {
     let last = agent.last_error.as_ref().map(|error| format!("; last error: {error}")).unwrap_or_default();
     output::text(&format!(
         "agent: {connected} ({} {}); acknowledged {}, waiting {}, refused {}; received {}; folded {}, conflicts {}, \
-         rejected {}{last}",
+         rejected {}, excessive {}{last}",
         agent.server,
         agent.server_version,
         agent.acknowledged,
@@ -133,6 +136,30 @@ fn show_agent(agent: Option<&AgentRecord>) -> Result<()> {
         agent.folded,
         agent.conflicts,
         agent.rejected,
+        agent.excessive,
+    ))
+}
+
+fn show_rights(args: &RightsArgs) -> Result<()> {
+    let role = match (args.operator, args.merger) {
+        (true, _) => FleetRole::Operator,
+        (false, true) => FleetRole::Merger,
+        (false, false) => FleetRole::Host,
+    };
+    let rights = FleetRights::of(&full_name(&args.name, &args.tenant), role);
+    if args.json {
+        return output::json(&rights);
+    }
+    let FleetRights { host, publish, subscribe } = rights;
+    output::text(&format!(
+        "fleet.toml:  host = \"{host}\"\npublish:     {}\nsubscribe:   {}\n\nnsc add user --account {tenant} --name {name} \
+         --allow-pub '{}' --allow-sub '{}'",
+        publish.join("\n             "),
+        subscribe.join("\n             "),
+        publish.join(","),
+        subscribe.join(","),
+        tenant = args.tenant,
+        name = args.name,
     ))
 }
 
@@ -196,8 +223,10 @@ async fn merge(settings: &FleetSettings, is_json: bool) -> Result<ExitCode> {
     if is_json {
         output::json(&done)?;
     } else {
-        let AgentRecord { folded, conflicts, rejected, .. } = done;
-        output::text(&format!("folded {folded}, conflicts {conflicts}, rejected {rejected}"))?;
+        let AgentRecord { folded, conflicts, rejected, excessive, .. } = done;
+        output::text(&format!(
+            "folded {folded}, conflicts {conflicts}, rejected {rejected}, excessive {excessive}"
+        ))?;
     }
     Ok(ExitCode::from(u8::from(done.last_error.is_some())))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use async_nats::{Client, Message};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use imas_fleet::{MergeCounts, merge};
+use imas_fleet::{MergeCounts, merge_counting};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::inbox::between;
@@ -98,28 +98,27 @@ impl Merger {
     /// Folds these programs; those that could not be folded.
     async fn fold_all(&self, subjects: Vec<String>) -> Vec<String> {
         let one = |subject: String| async move {
-            let result = merge(&self.bus, &subject).await;
+            let result = merge_counting(&self.bus, &subject, |new| self.count(new)).await;
             (subject, result)
         };
         let mut results = stream::iter(subjects).map(one).buffer_unordered(AT_ONCE);
         let mut failed = vec![];
         while let Some((subject, result)) = results.next().await {
-            match result {
-                Ok(counts) => self.count(counts),
-                Err(error) => {
-                    self.journal.error(&format!("{subject} cannot be folded: {error}"));
-                    failed.push(subject);
-                }
+            if let Err(error) = result {
+                self.journal.error(&format!("{subject} cannot be folded: {error}"));
+                failed.push(subject);
             }
         }
         failed
     }
 
+    /// At once: what a merge wrote before the connection ended must not be lost.
     fn count(&self, counts: MergeCounts) {
         self.journal.note(|record| {
             record.folded += counts.folds.folded;
             record.conflicts += counts.conflicts;
             record.rejected += counts.folds.rejected;
+            record.excessive += counts.folds.excessive;
         });
     }
 

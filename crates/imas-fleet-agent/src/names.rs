@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The names of stream, bucket, subjects and hosts on the server.
 //!
-//! A host publishes at `imas.t.1.PROGRAM.ENVIRONMENT.HOST`, and the server lets it use no other HOST. So a reader
-//! sees whether a payload was sent by the host that it names. The fold depends on that: a group of hosts keeps the
-//! figures of the one with the lowest hash, and a host that could choose its name freely could be in every group. The price is
-//! a subject for each program and host that reported in the stream's time, about 1 kB of memory on each server.
+//! A host publishes at `imas.t.1.PROGRAM.ENVIRONMENT.HOST`, and the server lets it use no other HOST. So a
+//! reader sees whether a payload was sent by the host that it names. The fold depends on that: a group of
+//! hosts keeps the figures of the one with the lowest hash, and a host that could choose its name freely
+//! could be in every group. The price is a subject for each program and host that reported in the stream's
+//! time, about 1 kB of memory on each server.
 
 use imas_fleet::ProgramKey;
 

@@ -8,7 +8,8 @@
 //! TENANT/HOST/                     fleet.toml, certificate.pem, key.pem, ca.pem: goes to /etc/imas of the host
 //! TENANT/operator/                 the same for the operator's commands
 //! ```
-//! Who is in the fleet is who has a folder there: removing one and running `init` again takes its rights away.
+//! Who is in the fleet is who has a folder there: removing one and running `init` again takes its rights
+//! away.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,8 +19,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::certificates::{Authority, Validity, write_open};
-use crate::connection::inbox_prefix;
-use crate::names::{AGGREGATES, BUCKET, BUCKET_STREAM, DECISIONS, MERGERS, STREAM, host_token};
+use crate::names::host_token;
+use crate::rights::{FleetRights, FleetRole};
 use crate::settings::FleetSettings;
 
 /// The folder of the operator's own certificate.
@@ -232,48 +233,18 @@ fn cluster_port(port: u16) -> Result<u16> {
 /// One user: what its certificate is called, and the least that it needs.
 fn user(member: &Member, tenant: &str) -> String {
     let full = full_name(&member.name, tenant);
-    let host = host_token(&full);
-    let inbox = inbox_prefix(&host);
-    let (publish, subscribe) = match (member.name.as_str(), member.merges) {
-        (OPERATOR, _) => (operator_may_publish(&host), vec!["imas.>".to_owned()]),
-        (_, true) => {
-            let seen = [format!("{AGGREGATES}.*.*.*"), format!("{MERGERS}.*")];
-            let publish = [host_may_publish(&host), merger_may_publish(&host)].concat();
-            (publish, [vec![format!("{DECISIONS}.>")], seen.to_vec()].concat())
-        }
-        (_, false) => (host_may_publish(&host), vec![format!("{DECISIONS}.>")]),
+    let role = match (member.name.as_str(), member.merges) {
+        (OPERATOR, _) => FleetRole::Operator,
+        (_, true) => FleetRole::Merger,
+        (_, false) => FleetRole::Host,
     };
-    let subscribe = [vec![format!("{inbox}.>")], subscribe].concat();
+    let FleetRights { publish, subscribe, .. } = FleetRights::of(&full, role);
     let list = |subjects: &[String]| format!("\"{}\"", subjects.join("\", \""));
     format!(
         "      {{ user: \"{full}\", permissions: {{\n        publish: [{}]\n        subscribe: [{}]\n      }} }}\n",
         list(&publish),
         list(&subscribe)
     )
-}
-
-/// Aggregates as itself, statistics by program, and what it is itself (`imas fleet doctor`).
-fn host_may_publish(host: &str) -> Vec<String> {
-    vec![
-        format!("{AGGREGATES}.*.*.{host}"),
-        format!("$JS.API.DIRECT.GET.{BUCKET_STREAM}.>"),
-        "$SYS.REQ.USER.INFO".to_owned(),
-    ]
-}
-
-fn merger_may_publish(host: &str) -> Vec<String> {
-    vec![
-        format!("{MERGERS}.{host}"),
-        format!("$JS.API.DIRECT.GET.{STREAM}"),
-        format!("$JS.API.STREAM.INFO.{STREAM}"),
-        format!("$JS.API.STREAM.MSG.GET.{BUCKET_STREAM}"),
-        format!("$KV.{BUCKET}.*.*"),
-    ]
-}
-
-fn operator_may_publish(host: &str) -> Vec<String> {
-    let own = ["$JS.API.>".to_owned(), "imas.d.>".to_owned()];
-    [host_may_publish(host), merger_may_publish(host), own.to_vec()].concat()
 }
 
 /// What a certificate is called.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/etc/imas/fleet.toml`: where the fleet is, and who this host is there. Only the agent and the operator read
-//! it; imasd, which has more rights, reads nothing of it.
+//! `/etc/imas/fleet.toml`: where the fleet is, and who this host is there. Only the agent and the operator
+//! read it; imasd, which has more rights, reads nothing of it.
 
 use std::path::{Path, PathBuf};
 
@@ -32,9 +32,10 @@ pub struct FleetSettings {
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
-    /// A file of credentials (JWT and nkey): not supported, and refused with a message.
-    credentials: Option<PathBuf>,
-    /// The JetStream domain behind a leaf node: not supported, and refused the same way.
+    /// This host's NATS credentials (JWT and nkey), where the servers want these; beside a certificate or
+    /// alone.
+    pub credentials: Option<PathBuf>,
+    /// The JetStream domain behind a leaf node: not supported, and refused with a message.
     domain: Option<String>,
     /// Whether this host folds aggregates into statistics. Its certificate must be allowed to write them.
     #[serde(default)]
@@ -81,8 +82,8 @@ impl FleetSettings {
 
     /// Relative paths are those beside the settings.
     fn begin_at(&mut self, folder: &Path) {
-        let Self { ca, certificate, key, .. } = self;
-        for file in [ca, certificate, key].into_iter().flatten() {
+        let Self { ca, certificate, key, credentials, .. } = self;
+        for file in [ca, certificate, key, credentials].into_iter().flatten() {
             *file = folder.join(&*file);
         }
     }
@@ -106,9 +107,6 @@ impl FleetSettings {
         }
         if self.certificate.is_some() != self.key.is_some() {
             bail!("certificate and key: both or none");
-        }
-        if self.credentials.is_some() {
-            bail!("credentials: not supported; use certificate and key, as 'imas fleet init' makes them");
         }
         if self.domain.is_some() {
             bail!("domain: leaf nodes are not supported; name the fleet's servers themselves");
@@ -154,7 +152,6 @@ mod tests {
             ("servers = ['tls://a']\nreplicas = 2", "1, 3 or 5"),
             ("servers = ['tls://a']\nhost = 'web-1'", "26 characters"),
             ("servers = ['tls://a']\nkey = 'k'", "both or none"),
-            ("servers = ['tls://a']\ncredentials = 'host.creds'", "not supported; use certificate"),
             ("servers = ['tls://a']\ndomain = 'hub'", "leaf nodes are not supported"),
             ("servers = ['tls://a']\nrefresh_minutes = [3, 2]", "smaller one first"),
             ("servers = ['tls://a']\nrefresh_minutes = [nan, 2]", "smaller one first"),
@@ -166,6 +163,17 @@ mod tests {
             let error = format!("{:#}", FleetSettings::parse(text).unwrap_err());
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn files_are_those_beside_the_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("fleet.toml");
+        std::fs::write(&file, "servers = ['tls://a']\ncredentials = 'host.creds'\nca = '/etc/ca.pem'\n")
+            .unwrap();
+        let read = FleetSettings::read(&file).unwrap();
+        assert_eq!(read.credentials, Some(folder.path().join("host.creds")));
+        assert_eq!((read.ca, read.certificate), (Some("/etc/ca.pem".into()), None));
     }
 
     #[test]

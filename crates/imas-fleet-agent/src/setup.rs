@@ -12,8 +12,11 @@ use crate::names::{AGGREGATES, BUCKET, BUCKET_STREAM, DECISIONS, STREAM};
 
 /// A day.
 const DAY: Duration = Duration::from_secs(86_400);
-/// The server knows a message's id for this time: an acknowledgement that was lost is asked for again long before.
+/// The server knows a message's id for this time: an acknowledgement that was lost is asked for again long
+/// before.
 const KNOWN_IDS: Duration = Duration::from_secs(2 * 3600);
+/// Most aggregates of one host and program: as many as wait in an outbox. A flood displaces its own only.
+const MOST_OF_HOST: i64 = 4096;
 /// Beside the payload: subject, headers.
 const HEADERS: usize = 1024;
 
@@ -51,6 +54,7 @@ fn aggregates(sizes: StreamSizes) -> Config {
         num_replicas: sizes.replicas,
         max_age: DAY * sizes.days,
         max_bytes: sizes.stream_bytes,
+        max_messages_per_subject: MOST_OF_HOST,
         max_message_size: i32::try_from(aggregate::MAX_BYTES + HEADERS).unwrap_or(i32::MAX),
         discard: DiscardPolicy::Old,
         duplicate_window: KNOWN_IDS,

@@ -19,13 +19,14 @@ const MAX_COUNT: u32 = 10_000;
 /// No candidate differs by more from another, as a difference of logarithms: e^10 is 22,000 times as much.
 const MAX_DIFFERENCE: f64 = 10.0;
 
-/// New evidence of one host about one program since its last aggregate: the merger that folds it adds the sums.
+/// New evidence of one host about one program since its last aggregate: the merger that folds it adds the
+/// sums.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Aggregate {
     /// [`payload::VERSION`]; others are skipped by readers.
     pub v: u32,
-    /// The host: 26 characters as [`ProgramKey`], of a random number that it made once. The bus checks that it
-    /// is the one that the connection's certificate names.
+    /// The host: 26 characters as [`ProgramKey`], of a random number that it made once. The bus checks that
+    /// it is the one that the connection's certificate names.
     pub host: String,
     /// Number of the boot and of the aggregate within it: with the host, the message id.
     pub boot: String,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fleet needs of a message system. JetStream is behind it in `imas-fleet`; a double in memory here, for
-//! tests of logic only.
+//! What the fleet needs of a message system. JetStream is behind it in `imas-fleet`; a double in memory here,
+//! for tests of logic only.
 
 use std::future::Future;
 
@@ -14,6 +14,17 @@ pub struct Stored {
     pub value: Vec<u8>,
     /// To be named by the next [`FleetBus::compare_and_set`].
     pub revision: Revision,
+}
+
+/// An aggregate as the stream has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamEntry {
+    /// Its number in the stream.
+    pub sequence: u64,
+    /// When the stream took it, by the clock of its server: seconds since 1970. All copies have the same.
+    pub at_unix_s: u64,
+    /// Its bytes.
+    pub payload: Vec<u8>,
 }
 
 /// Why a call did not succeed.
@@ -50,7 +61,7 @@ pub trait FleetBus {
         subject: &str,
         after: u64,
         most: usize,
-    ) -> impl Future<Output = Result<Vec<(u64, Vec<u8>)>, BusError>> + Send;
+    ) -> impl Future<Output = Result<Vec<StreamEntry>, BusError>> + Send;
 
     /// The statistics of the subject.
     fn statistics(&self, subject: &str) -> impl Future<Output = Result<Option<Stored>, BusError>> + Send;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The folder through which imasd (root, no network) and the agent (its own user, no privileges) hand each other files.
+//! The folder through which imasd (root, no network) and the agent (its own user, no privileges) hand each
+//! other files.
 //!
 //! ```text
 //! outbox/NNNNNNNNNNNNNNNNNNNN.json   an aggregate, written by imasd; the agent removes it after the acknowledgement
@@ -154,7 +155,8 @@ impl Exchange {
     /// The bytes of the statistics of a subject; `None` where there are none.
     ///
     /// # Errors
-    /// When the file cannot be read; [`io::ErrorKind::InvalidData`] where it is no regular file, or too large.
+    /// When the file cannot be read; [`io::ErrorKind::InvalidData`] where it is no regular file, or too
+    /// large.
     pub fn delivered(&self, subject: &str) -> io::Result<Option<Vec<u8>>> {
         self.open(INBOX)?.read(&file_name(subject), statistics::MAX_BYTES)
     }
@@ -209,6 +211,7 @@ mod tests {
                 page_bytes: 4096,
                 huge_pages: "madvise".into(),
                 cpus: 2,
+                threads: None,
             },
             candidates: BTreeMap::new(),
             residual: Moments::default(),

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Aggregate, BadAggregate};
+use crate::bus::StreamEntry;
 use crate::key;
 use crate::payload::BadPayload;
 use crate::statistics::FleetStatistics;
@@ -17,22 +18,28 @@ pub struct FoldCounts {
     pub skipped: u64,
     /// Forged or absurd.
     pub rejected: u64,
+    /// More of one host than a host can measure in a day ([`crate::rate`]).
+    pub excessive: u64,
 }
 
-/// Adds aggregates with their sequence numbers. Those up to the watermark are contained already; the others are
+/// Adds aggregates of the stream. Those up to the watermark are contained already; the others are
 /// added in the order of their numbers, each number once.
-pub fn fold(before: &FleetStatistics, aggregates: &[(u64, Vec<u8>)]) -> (FleetStatistics, FoldCounts) {
+pub fn fold(before: &FleetStatistics, aggregates: &[StreamEntry]) -> (FleetStatistics, FoldCounts) {
     let (mut statistics, mut counts) = (before.clone(), FoldCounts::default());
     let subject = statistics.subject();
-    let mut new: Vec<&(u64, Vec<u8>)> = aggregates.iter().filter(|(at, _)| *at > before.upto_seq).collect();
-    new.sort_by_key(|(at, _)| *at);
-    new.dedup_by_key(|(at, _)| *at);
-    for (at, bytes) in new {
-        statistics.upto_seq = *at;
-        match Aggregate::read(bytes) {
+    let mut new: Vec<&StreamEntry> = aggregates.iter().filter(|one| one.sequence > before.upto_seq).collect();
+    new.sort_by_key(|one| one.sequence);
+    new.dedup_by_key(|one| one.sequence);
+    for entry in new {
+        statistics.upto_seq = entry.sequence;
+        match Aggregate::read(&entry.payload) {
             Ok(one) if key::subject(&one.program, &one.environment) == subject => {
-                statistics.add(&one);
-                counts.folded += 1;
+                if statistics.spent.allows(&one, entry.at_unix_s) {
+                    statistics.add(&one);
+                    counts.folded += 1;
+                } else {
+                    counts.excessive += 1;
+                }
             }
             Err(BadAggregate::Payload(BadPayload::UnknownVersion(_))) => counts.skipped += 1,
             _ => counts.rejected += 1,

@@ -28,7 +28,8 @@ impl Place {
 pub const COUNTED_HOSTS: u32 = 192;
 
 /// Whether a host's figures of a candidate count; `hosts` is about how many run the program. Without such a
-/// choice, of 100,000 hosts a thousand eager liars would take every seat before the few honest ones that try it.
+/// choice, of 100,000 hosts a thousand eager liars would take every seat before the few honest ones that try
+/// it.
 pub fn is_counted(host: &str, program: &str, candidate: &str, hosts: u32) -> bool {
     Place::of(host, program, candidate).is_counted(hosts)
 }

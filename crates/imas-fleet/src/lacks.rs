@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a fleet still lacks of a program's candidates.
 //!
-//! A candidate is lacking until enough groups of hosts have tried it; less where it is clear before: it is proven, or
-//! what could still be gained by it is below the price of a trial.
+//! A candidate is lacking until enough groups of hosts have tried it; less where it is clear before: it is
+//! proven, or what could still be gained by it is below the price of a trial.
 
 use imas_core::adaptive::Settings;
 use imas_core::adaptive::worth::Belief;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts of a fleet exchange (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock: the
-//! agent (`imas-fleet`) has both.
+//! What hosts of a fleet exchange (docs/decisions/0032-a-fleet-learns-together.md). No network and no clock:
+//! the agent (`imas-fleet`) has both.
 //!
 //! ```text
 //! imasd --aggregates--> exchange folder --agent--> stream --fold (any merger)--> statistics
@@ -21,6 +21,7 @@ pub mod memory_bus;
 pub mod merge;
 pub mod payload;
 pub mod prior;
+pub mod rate;
 pub mod record;
 pub mod seats;
 pub mod share;
@@ -30,12 +31,12 @@ pub mod statistics;
 pub mod strongest;
 
 pub use aggregate::{Aggregate, BadAggregate, CandidateAggregate};
-pub use bus::{BusError, FleetBus, Revision, Stored};
+pub use bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
 pub use fold::{FoldCounts, fold};
-pub use key::{Environment, ProgramKey};
+pub use key::{Environment, ProgramKey, ThreadsClass};
 pub use lacks::lacks;
 pub use memory_bus::MemoryBus;
-pub use merge::{FleetMergeError, MergeCounts, merge};
+pub use merge::{FleetMergeError, MergeCounts, merge, merge_counting};
 pub use payload::BadPayload;
 pub use prior::prior;
 pub use record::AgentRecord;

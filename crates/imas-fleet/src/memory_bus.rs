@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::bus::{BusError, FleetBus, Revision, Stored};
+use crate::bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
 
 /// What goes wrong with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,10 @@ pub enum BusTrouble {
 #[derive(Default, Debug)]
 struct Held {
     sequence: u64,
-    stream: Vec<(u64, String, Vec<u8>)>,
+    /// Subject and aggregate.
+    stream: Vec<(String, StreamEntry)>,
+    /// The time that new aggregates get, seconds since 1970.
+    now_unix_s: u64,
     ids: BTreeSet<String>,
     /// By subject: the values that were written, oldest first.
     bucket: BTreeMap<String, Vec<Vec<u8>>>,
@@ -43,6 +46,11 @@ impl MemoryBus {
     /// The next calls go wrong like this; those after them succeed.
     pub fn trouble(&self, next: &[BusTrouble]) {
         self.lock().troubles = next.iter().rev().copied().collect();
+    }
+
+    /// Aggregates that are published from now on have this time.
+    pub fn set_time(&self, unix_s: u64) {
+        self.lock().now_unix_s = unix_s;
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -73,25 +81,20 @@ impl FleetBus for MemoryBus {
         answer(trouble, || {
             if held.ids.insert(id.to_owned()) {
                 held.sequence += 1;
-                let at = held.sequence;
-                held.stream.push((at, subject.to_owned(), payload));
+                let entry = StreamEntry { sequence: held.sequence, at_unix_s: held.now_unix_s, payload };
+                held.stream.push((subject.to_owned(), entry));
             }
             Ok(())
         })
     }
 
-    async fn aggregates(
-        &self,
-        subject: &str,
-        after: u64,
-        most: usize,
-    ) -> Result<Vec<(u64, Vec<u8>)>, BusError> {
+    async fn aggregates(&self, subject: &str, after: u64, most: usize) -> Result<Vec<StreamEntry>, BusError> {
         let mut held = self.lock();
         let trouble = held.next_trouble();
         answer(trouble, || {
-            let is_new = |(at, of, _): &&(u64, String, Vec<u8>)| of == subject && *at > after;
+            let is_new = |(of, entry): &&(String, StreamEntry)| of == subject && entry.sequence > after;
             let new = held.stream.iter().filter(is_new).take(most);
-            let mut new: Vec<(u64, Vec<u8>)> = new.map(|(at, _, bytes)| (*at, bytes.clone())).collect();
+            let mut new: Vec<StreamEntry> = new.map(|(_, entry)| entry.clone()).collect();
             if trouble == BusTrouble::Lagging {
                 new.truncate(new.len().div_ceil(2));
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `agent.json`: what the agent of this host has done since it started, for metrics and for `imas fleet status`.
+//! `agent.json`: what the agent of this host has done since it started, for metrics and for `imas fleet
+//! status`.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,8 @@ pub struct AgentRecord {
     pub conflicts: u64,
     /// Aggregates that were passed over: absurd, or sent by another host than they name.
     pub rejected: u64,
+    /// Aggregates that were passed over because their host had sent more of that program than a day allows.
+    pub excessive: u64,
     /// The last error, in words.
     pub last_error: Option<String>,
     /// When it was.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One host's figures for each group, in few bytes.
 //!
-//! A mean over the hosts of a group would be moved by every liar among them, and from some thousand hosts on each
-//! group has one. So a group keeps the figures of one host, which its hash chooses (`Place`): of all hosts
-//! together this is a sample into which no host can put itself on purpose. Figures are whole numbers, so that every merger
-//! computes the same ones.
+//! A mean over the hosts of a group would be moved by every liar among them, and from some thousand hosts on
+//! each group has one. So a group keeps the figures of one host, which its hash chooses (`Place`): of all
+//! hosts together this is a sample into which no host can put itself on purpose. Figures are whole numbers,
+//! so that every merger computes the same ones.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ pub struct Seats {
 }
 
 impl Seats {
-    /// Adds what a host reports: `count` rounds with these means. Nothing happens where another host of its group
-    /// goes before it.
+    /// Adds what a host reports: `count` rounds with these means. Nothing happens where another host of its
+    /// group goes before it.
     pub(crate) fn add(&mut self, place: Place, count: u32, x: f64, y: f64) {
         let count = count.min(MOST_OF_MESSAGE);
         if count == 0 || !x.is_finite() || !y.is_finite() {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which hosts try what: trials are shared out so that each host has few, and at most a share of the hosts is in one at a
-//! time.
+//! Which hosts try what: trials are shared out so that each host has few, and at most a share of the hosts is
+//! in one at a time.
 //!
-//! Every host works it out for itself, without asking another: D. G. Thaler and C. V. Ravishankar, "Using name-based
-//! mappings to increase hit rates", IEEE/ACM Transactions on Networking 6, 1998 (rendezvous hashing, here with the
-//! weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables", SPAA 2005).
+//! Every host works it out for itself, without asking another: D. G. Thaler and C. V. Ravishankar, "Using
+//! name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6, 1998 (rendezvous
+//! hashing, here with the weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables",
+//! SPAA 2005).
 
 use crate::group::{COUNTED_HOSTS, hash, is_counted};
 
 /// Usual share of the hosts that are in a trial of one program at a time.
 pub const USUAL_SHARE: f64 = 0.05;
-/// Where so few hosts are known, at least one of them is in a trial: on average, and one host alone always is.
+/// Where so few hosts are known, at least one of them is in a trial: on average, and one host alone always
+/// is.
 const LEAST_HOSTS: f64 = 1.0;
 
 /// What the fleet lacks of a candidate.
@@ -37,8 +39,8 @@ pub struct TrialTurn<'a> {
     pub share: f64,
 }
 
-/// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none. Only hosts
-/// whose figures of a candidate count try it.
+/// The candidate that this host tries in this epoch, with `system` beside it; None where it tries none. Only
+/// hosts whose figures of a candidate count try it.
 pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> {
     let lacking = || lacks.iter().filter(|lack| lack.need > 0);
     let need: f64 = lacking().map(|lack| f64::from(lack.need)).sum();
@@ -47,7 +49,8 @@ pub fn trial_of<'a>(turn: &TrialTurn<'_>, lacks: &'a [Lack]) -> Option<&'a str> 
         is_counted(turn.host, program, &lack.candidate, turn.hosts)
             && unit(turn, &lack.candidate) <= chance(turn, lack, need)
     };
-    // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights wins.
+    // Candidates are chosen as often as they are needed: the greatest of the logarithms over the weights
+    // wins.
     let score = |lack: &Lack| unit(turn, &lack.candidate).ln() / f64::from(lack.need);
     let best = lacking().filter(is_chosen).max_by(|a, b| score(a).total_cmp(&score(b)));
     best.map(|lack| lack.candidate.as_str())
@@ -63,8 +66,8 @@ fn in_trial(turn: &TrialTurn<'_>, need: f64) -> f64 {
     (turn.share.min(1.0) * f64::from(turn.hosts)).min(need).max(LEAST_HOSTS)
 }
 
-/// Chance that one of the hosts whose figures count tries the candidate now: as many hosts as may be in a trial, but no
-/// more than are needed, and of these the candidate's part.
+/// Chance that one of the hosts whose figures count tries the candidate now: as many hosts as may be in a
+/// trial, but no more than are needed, and of these the candidate's part.
 fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
     if turn.share <= 0.0 || turn.hosts <= 1 {
         return if turn.share > 0.0 { 1.0 } else { 0.0 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fleet that never was: hosts run a program of which runs are stored, share out the trials, publish, fold and pick by
-//! the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
+//! A fleet that never was: hosts run a program of which runs are stored, share out the trials, publish, fold
+//! and pick by the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
 //!
-//! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each host
-//! differs from the others by a little of its own ([`HostSpread`]).
+//! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each
+//! host differs from the others by a little of its own ([`HostSpread`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,13 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
 use crate::aggregate::{Aggregate, CandidateAggregate};
+use crate::bus::StreamEntry;
 use crate::fold::fold;
-use crate::key::{self, Environment, ProgramKey};
+use crate::key::{self, Environment, ProgramKey, ThreadsClass};
 use crate::lacks::lacks;
 use crate::payload::VERSION;
 use crate::prior::prior;
-use crate::seats::CLIP;
+use crate::seats::{CLIP, MOST_OF_MESSAGE};
 use crate::share::{TrialTurn, USUAL_SHARE, trial_of};
 use crate::statistics::FleetStatistics;
 
@@ -29,11 +30,13 @@ use crate::statistics::FleetStatistics;
 const MOST_EPOCHS: u64 = 600;
 /// Epochs in which liars send: what they repeat changes nothing.
 const LYING_EPOCHS: u64 = 2;
+/// Length of an epoch in seconds: a host's turn.
+const EPOCH_S: u64 = 600;
 /// A small fleet asks every host in each epoch for its own judgement.
 const SMALL: u32 = 200;
 
-/// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of logarithms.
-/// Assumed, not measured: the committed data are of one machine.
+/// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of
+/// logarithms. Assumed, not measured: the committed data are of one machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostSpread {
     /// Of CPU.
@@ -53,7 +56,8 @@ impl Default for HostSpread {
 pub struct SimulatedFleet {
     /// Hosts that run it.
     pub hosts: u32,
-    /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the others.
+    /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the
+    /// others.
     pub liars: u32,
     /// Whether these do lie: they are silent otherwise.
     pub lies: bool,
@@ -112,8 +116,8 @@ struct Fleet<'a> {
     statistics: FleetStatistics,
     /// Those of the honest hosts' messages alone.
     without_liars: FleetStatistics,
-    /// Number in the stream, message.
-    waiting: Vec<(u64, Vec<u8>)>,
+    /// In the stream, and not folded yet.
+    waiting: Vec<StreamEntry>,
     /// Numbers of those that are lies.
     lies: BTreeSet<u64>,
     /// Of hosts that join, after the last epoch.
@@ -148,6 +152,7 @@ impl<'a> Fleet<'a> {
             page_bytes: 4096,
             huge_pages: "madvise".to_owned(),
             cpus: 2,
+            threads: Some(ThreadsClass::One),
         };
         let candidates = program.candidates.iter().map(|name| Candidate::new(name, "1", &[])).collect();
         Some(Self {
@@ -261,12 +266,13 @@ impl<'a> Fleet<'a> {
         let worst = (1..self.truth.len()).max_by(|a, b| score(a).total_cmp(&score(b))).unwrap_or(0);
         let lie = |at: usize| {
             let by = if at == worst { -CLIP } else { CLIP };
-            (at, Moments { count: 100, ..Moments::of(by, by) })
+            // As many rounds as count of a message: with more, the fold drops it whole.
+            (at, Moments { count: MOST_OF_MESSAGE, ..Moments::of(by, by) })
         };
         let lies: Vec<(usize, Moments)> = (1..self.truth.len()).map(lie).collect();
         for number in 0..self.plan.liars {
             self.publish(&host_name(number), epoch, &lies);
-            self.lies.extend(self.waiting.last().map(|(at, _)| *at));
+            self.lies.extend(self.waiting.last().map(|one| one.sequence));
         }
     }
 
@@ -289,12 +295,14 @@ impl<'a> Fleet<'a> {
         let bytes = serde_json::to_vec(&aggregate).unwrap_or_default();
         self.outcome.messages += 1;
         self.outcome.bytes += bytes.len() as u64;
-        self.waiting.push((self.statistics.upto_seq + 1 + self.waiting.len() as u64, bytes));
+        let sequence = self.statistics.upto_seq + 1 + self.waiting.len() as u64;
+        let at_unix_s = self.outcome.epochs * EPOCH_S;
+        self.waiting.push(StreamEntry { sequence, at_unix_s, payload: bytes });
     }
 
     fn fold(&mut self) {
         self.statistics = fold(&self.statistics, &self.waiting).0;
-        self.waiting.retain(|(at, _)| !self.lies.contains(at));
+        self.waiting.retain(|one| !self.lies.contains(&one.sequence));
         self.without_liars = fold(&self.without_liars, &self.waiting).0;
         self.waiting.clear();
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes it.
+//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes
+//! it.
 
 use imas_core::SYSTEM;
 use imas_core::adaptive::Settings;
@@ -10,6 +11,7 @@ use crate::aggregate::{Aggregate, CandidateAggregate, is_name, is_version};
 use crate::group::{COUNTED_HOSTS, GroupSet, Place, group_of};
 use crate::key::{self, Environment, ProgramKey};
 use crate::payload::{self, BadPayload, VERSION};
+use crate::rate::SpentToday;
 use crate::seats::{Seat, Seats};
 use crate::sketch::HostSketch;
 use crate::strongest::StrongestGains;
@@ -36,6 +38,9 @@ pub struct FleetStatistics {
     pub upto_seq: u64,
     /// Aggregates that are contained.
     pub folded: u64,
+    /// What hosts have sent today; mergers of earlier versions wrote nothing.
+    #[serde(default)]
+    pub spent: SpentToday,
     /// Hosts that sent them, roughly.
     pub hosts: HostSketch,
     /// Scatter of single runs by group: standard deviations of ln CPU (x) and ln memory (y), over degrees of
@@ -90,6 +95,7 @@ impl FleetStatistics {
             environment,
             upto_seq: 0,
             folded: 0,
+            spent: SpentToday::default(),
             hosts: HostSketch::default(),
             residual: Seats::default(),
             candidates: vec![],

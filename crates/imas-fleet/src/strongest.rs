@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The strongest figures that a fleet has had for a candidate, as they are stored: whole numbers, as all figures are.
+//! The strongest figures that a fleet has had for a candidate, as they are stored: whole numbers, as all
+//! figures are.
 
 use imas_core::fleet_prior::RobustFigure;
 use serde::{Deserialize, Serialize};

@@ -15,12 +15,19 @@ use imas_fleet::seats::{CLIP, MOST_OF_SEAT};
 use imas_fleet::statistics::{MAX_BYTES, MAX_CANDIDATES};
 use imas_fleet::{
     Aggregate, BadAggregate, BadPayload, BadStatistics, BusError, CandidateAggregate, Environment, FleetBus,
-    FleetMergeError, FleetStatistics, MemoryBus, ProgramKey, fold, key, merge,
+    FleetMergeError, FleetStatistics, MemoryBus, MergeCounts, ProgramKey, StreamEntry, ThreadsClass, fold,
+    key, merge, merge_counting,
 };
 use proptest::prelude::*;
 
 fn environment() -> Environment {
-    Environment { architecture: "x86_64".into(), page_bytes: 4096, huge_pages: "madvise".into(), cpus: 8 }
+    Environment {
+        architecture: "x86_64".into(),
+        page_bytes: 4096,
+        huge_pages: "madvise".into(),
+        cpus: 8,
+        threads: Some(ThreadsClass::One),
+    }
 }
 
 fn program() -> ProgramKey {
@@ -55,6 +62,15 @@ fn aggregate(host: u32, batch: u64, candidates: &[(&str, f64)]) -> Aggregate {
 
 fn bytes(aggregate: &Aggregate) -> Vec<u8> {
     serde_json::to_vec(aggregate).unwrap()
+}
+
+fn entry(sequence: u64, payload: Vec<u8>) -> StreamEntry {
+    StreamEntry { sequence, at_unix_s: 0, payload }
+}
+
+/// Of that day after 1970.
+fn on_day(day: u64, entry: StreamEntry) -> StreamEntry {
+    StreamEntry { at_unix_s: day * 86_400 + 7, ..entry }
 }
 
 /// The bus in memory never waits.
@@ -115,6 +131,29 @@ proptest! {
         prop_assert_eq!(stored(&bus), want);
     }
 
+    /// Lost answers and lost calls change no count: what a merger wrote is counted once.
+    #[test]
+    fn what_is_written_is_counted_though_answers_are_lost(
+        reports in prop::collection::vec((0..40u32, -3.0..3.0f64), 1..460),
+        lost in prop::collection::vec(prop_oneof![
+            Just(BusTrouble::None), Just(BusTrouble::AnswerLost), Just(BusTrouble::CallLost)
+        ], 0..40),
+    ) {
+        let bus = MemoryBus::default();
+        for (at, (host, cpu)) in reports.iter().enumerate() {
+            publish(&bus, &aggregate(*host, at as u64, &[("a", *cpu)]));
+        }
+        let mut counts = MergeCounts::default();
+        for course in lost.chunks(5) {
+            bus.trouble(course);
+            now(merge_counting(&bus, &subject(), |new| counts = counts.and(new))).unwrap();
+            bus.trouble(&[]);
+        }
+        now(merge_counting(&bus, &subject(), |new| counts = counts.and(new))).unwrap();
+        prop_assert_eq!(counts.folds.folded, reports.len() as u64);
+        prop_assert_eq!(counts.conflicts, 0);
+    }
+
     /// In pieces, twice, in any order within a piece: the same.
     #[test]
     fn folding_in_pieces_is_folding_at_once(
@@ -123,7 +162,8 @@ proptest! {
         again in 0..80usize,
     ) {
         let of = |(at, (host, cpu)): (usize, &(u32, f64))| {
-            (at as u64 + 1, bytes(&aggregate(*host, at as u64, &[("a", *cpu)])))
+            let one = entry(at as u64 + 1, bytes(&aggregate(*host, at as u64, &[("a", *cpu)])));
+            on_day(at as u64 / 9, one)
         };
         let all: Vec<_> = reports.iter().enumerate().map(of).collect();
         let (want, _) = fold(&new(), &all);
@@ -142,7 +182,7 @@ proptest! {
     fn hostile_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Aggregate::read(&bytes);
         let _ = FleetStatistics::read(&bytes);
-        let (after, counts) = fold(&new(), &[(5, bytes)]);
+        let (after, counts) = fold(&new(), &[entry(5, bytes)]);
         prop_assert_eq!((after.upto_seq, after.folded, counts.folded), (5, 0, 0));
     }
 
@@ -161,9 +201,9 @@ proptest! {
         if let Some(place) = hostile.get_mut(at) {
             *place = byte;
         }
-        let others: Vec<_> = (100..140u32).map(|i| (u64::from(i), bytes(&aggregate(i, 1, &[("jemalloc", 0.1)])))).collect();
+        let others: Vec<_> = (100..140u32).map(|i| entry(u64::from(i), bytes(&aggregate(i, 1, &[("jemalloc", 0.1)])))).collect();
         let (before, _) = fold(&new(), &others);
-        let (after, _) = fold(&before, &[(1000, hostile)]);
+        let (after, _) = fold(&before, &[entry(1000, hostile)]);
         let values = |s: &FleetStatistics| -> Vec<f64> { s.candidates[0].pairs.iter().map(|seat| seat.x).collect() };
         prop_assert!(after.candidates.iter().all(|one| one.pairs.iter().all(
             |seat| seat.x.abs() <= CLIP && seat.y.abs() <= CLIP && seat.count <= MOST_OF_SEAT
@@ -225,9 +265,53 @@ fn bad_aggregates_are_passed_by_and_counted() {
     elsewhere.environment.cpus = 4;
     let (after, counts) = fold(
         &new(),
-        &[(3, bytes(&newer)), (4, bytes(&elsewhere)), (7, vec![0xff]), (9, bytes(&aggregate(3, 1, &[])))],
+        &[
+            entry(3, bytes(&newer)),
+            entry(4, bytes(&elsewhere)),
+            entry(7, vec![0xff]),
+            entry(9, bytes(&aggregate(3, 1, &[]))),
+        ],
     );
     assert_eq!((counts.folded, counts.skipped, counts.rejected, after.upto_seq), (1, 1, 2, 9));
+}
+
+/// A merge that fails has counted what it wrote before.
+#[test]
+fn a_merge_that_fails_has_counted_what_it_wrote() {
+    let bus = MemoryBus::default();
+    (0..150).for_each(|at| publish(&bus, &aggregate(at, 1, &[])));
+    // One batch of 100 is written; then nobody answers.
+    bus.trouble(&[[BusTrouble::None; 3].as_slice(), &[BusTrouble::CallLost; 9]].concat());
+    let mut folded = 0;
+    assert!(now(merge_counting(&bus, &subject(), |new| folded += new.folds.folded)).is_err());
+    assert_eq!(folded, 100);
+}
+
+#[test]
+fn more_than_a_host_can_measure_in_a_day_is_dropped_and_counted() {
+    let of = |host: u32, at: u64, count: u32| {
+        let mut one = aggregate(host, at, &[("jemalloc", 0.1)]);
+        one.candidates.get_mut("jemalloc").unwrap().pairs.count = count;
+        entry(at, bytes(&one))
+    };
+    let flood: Vec<StreamEntry> = (1..=3000).map(|at| of(1, at, 1)).collect();
+    let (after, counts) = fold(&new(), &flood);
+    assert_eq!((counts.folded, counts.excessive), (1000, 2000));
+    assert_eq!((after.folded, after.upto_seq), (1000, 3000));
+    let (after, counts) =
+        fold(&after, &[of(2, 4000, 900), of(2, 4001, 101), of(2, 4002, 100), of(3, 4003, 1001)]);
+    assert_eq!((counts.folded, counts.excessive), (2, 2), "trials count, not messages");
+    let (_, counts) =
+        fold(&after, &[on_day(0, of(1, 5000, 1)), on_day(1, of(1, 5001, 1)), on_day(0, of(1, 5002, 1))]);
+    assert_eq!((counts.folded, counts.excessive), (2, 1), "each day anew, and no day comes back");
+    // In any pieces, and again from an earlier watermark: the same.
+    let (mut in_pieces, mut excessive) = (new(), 0);
+    for part in flood.chunks(7).chain([&flood[..]]) {
+        let (after, counts) = fold(&in_pieces, part);
+        (in_pieces, excessive) =
+            (FleetStatistics::read(&after.to_bytes()).unwrap(), excessive + counts.excessive);
+    }
+    assert_eq!((in_pieces, excessive), (fold(&new(), &flood).0, 2000));
 }
 
 /// With long names, all groups taken and a liar who makes candidates up.
@@ -235,14 +319,16 @@ fn bad_aggregates_are_passed_by_and_counted() {
 fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
     let names: Vec<String> = (0..16).map(|i| format!("{i:x>60}")).collect();
     let of: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), -2.0)).collect();
-    let mut all: Vec<(u64, Vec<u8>)> = vec![];
+    let mut all: Vec<StreamEntry> = vec![];
     for host in 0..1500u32 {
         let mut one = aggregate(host, 1, &of);
         one.candidates.values_mut().for_each(|c| (c.crashes, c.void, c.version) = (1, 1, "v".repeat(60)));
-        all.push((u64::from(host) + 1, bytes(&one)));
+        all.push(entry(u64::from(host) + 1, bytes(&one)));
         let made_up: Vec<String> = (0..20).map(|i| format!("made-up-{host}-{i}")).collect();
         let made_up: Vec<(&str, f64)> = made_up.iter().map(|name| (name.as_str(), -2.0)).collect();
-        all.push((10_000 + u64::from(host), bytes(&aggregate(77_777, u64::from(host), &made_up))));
+        // A day each, or most would be more than a host may send.
+        let made_up = entry(10_000 + u64::from(host), bytes(&aggregate(77_777, u64::from(host), &made_up)));
+        all.push(on_day(u64::from(host), made_up));
     }
     let (after, _) = fold(&new(), &all);
     assert_eq!(after.candidates.len(), MAX_CANDIDATES);
@@ -253,7 +339,7 @@ fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
         imas_fleet::group::is_counted(&aggregate(*host, 9, &[]).host, program().as_str(), "new", 3000)
     };
     let host = (0..).find(is_counted).unwrap();
-    let (after, _) = fold(&after, &[(20_000, bytes(&aggregate(host, 9, &[("new", -0.1)])))]);
+    let (after, _) = fold(&after, &[entry(20_000, bytes(&aggregate(host, 9, &[("new", -0.1)])))]);
     assert!(after.candidates.iter().any(|one| one.name == "new"));
     assert!(after.to_bytes().len() <= MAX_BYTES, "{}", after.to_bytes().len());
     assert_eq!(FleetStatistics::read(&after.to_bytes()).unwrap(), after);
@@ -261,11 +347,35 @@ fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
     assert!((1100..1900).contains(&hosts), "{hosts}");
 }
 
+/// Mergers of earlier versions counted nothing of a day, and their hosts had no class of threads.
+#[test]
+fn statistics_of_before_are_read_and_folded() {
+    let environment = Environment { threads: None, ..environment() };
+    let mut one = aggregate(1, 1, &[("a", -0.3)]);
+    one.environment = environment.clone();
+    let before = FleetStatistics::new(program(), environment);
+    let (after, counts) = fold(&before, &[entry(1, bytes(&one))]);
+    assert_eq!(counts.folded, 1);
+    let mut text: serde_json::Value = serde_json::from_slice(&after.to_bytes()).unwrap();
+    assert!(text.as_object_mut().unwrap().remove("spent").is_some());
+    assert!(text["environment"].get("threads").is_none());
+    let read = FleetStatistics::read_of(&before.subject(), text.to_string().as_bytes()).unwrap();
+    assert_eq!((read.folded, read.subject()), (1, before.subject()));
+    let (_, counts) = fold(&read, &[entry(2, bytes(&one))]);
+    assert_eq!(counts.folded, 1);
+    // Of a program without that class nothing is pooled with one that has it.
+    let (_, counts) = fold(&new(), &[entry(1, bytes(&one))]);
+    assert_eq!((counts.folded, counts.rejected), (0, 1));
+    one.environment.threads = Some(ThreadsClass::Many);
+    let (_, counts) = fold(&new(), &[entry(1, bytes(&one)), entry(2, bytes(&aggregate(1, 1, &[])))]);
+    assert_eq!((counts.folded, counts.rejected), (1, 1));
+}
+
 /// Mergers of earlier versions kept no strongest gains: their statistics are read, and get them from the next figures on.
 #[test]
 fn statistics_without_strongest_gains_are_read() {
     let of = |hosts: std::ops::Range<u32>, at: u64| {
-        let one = |host: u32| (at + u64::from(host), bytes(&aggregate(host, at, &[("a", -0.3)])));
+        let one = |host: u32| entry(at + u64::from(host), bytes(&aggregate(host, at, &[("a", -0.3)])));
         hosts.map(one).collect::<Vec<_>>()
     };
     let (now, _) = fold(&new(), &of(0..3, 1));

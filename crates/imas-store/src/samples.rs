@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs and their trials.
 
+use std::collections::BTreeMap;
+
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
 use imas_core::printable;
 use imas_core::sample::PageKind;
 use rusqlite::{OptionalExtension, Row, params};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::Domain;
 use crate::{RowId, Store, StoreError};
@@ -185,6 +187,25 @@ impl Store {
         .collect()
     }
 
+    /// How many threads allocated in the program's trials under executables of that build: each number, and in how many
+    /// trials it was that.
+    ///
+    /// # Errors
+    /// When SQLite returns an error, or a sample cannot be read.
+    pub fn threads_of_trials(&self, program: RowId, build_id: &str) -> Result<Vec<(u32, u32)>, StoreError> {
+        let sql = "SELECT sample FROM trial WHERE program = ?1 AND build_id = ?2 AND NOT uneventful";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        let samples = statement.query_map(params![program, build_id], |row| row.get::<_, String>(0))?;
+        let mut counts = BTreeMap::new();
+        for sample in samples {
+            let PartOfSample { kind, threads } = serde_json::from_str(&sample?)?;
+            if kind == PageKind::Trial {
+                *counts.entry(threads).or_insert(0) += 1;
+            }
+        }
+        Ok(counts.into_iter().collect())
+    }
+
     /// Forgets a program: its trials, decisions, pin and cleared crashes. Returns the number of trials.
     ///
     /// # Errors
@@ -202,6 +223,14 @@ impl Store {
         transaction.commit()?;
         Ok(trials)
     }
+}
+
+/// The part of a stored sample that [`Store::threads_of_trials`] needs.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PartOfSample {
+    kind: PageKind,
+    threads: u32,
 }
 
 fn program_of(row: &Row<'_>) -> rusqlite::Result<StoredProgram> {

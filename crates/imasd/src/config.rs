@@ -136,7 +136,17 @@ mod tests {
         assert!(error("[fleet]\nshare = 5").contains("share = 5: not a number from 0 to 1"));
         assert!(error("[fleet]\nshare = nan").contains("share"));
         assert!(error("[fleet]\nexchange = 'fleet'").contains("a whole path"));
-        assert!(error("[fleet]\nenable = true").contains("enable"));
+        assert!(error("[fleet]\nenable = true").contains("unknown key `enable`"));
+        for key in
+            ["servers = ['tls://a:4222']", "credentials = 'host.creds'", "tenant = 'imas'", "merge = true"]
+        {
+            let why = error(&format!("[fleet]\nenabled = true\n{key}"));
+            let name = key.split(' ').next().unwrap();
+            assert!(
+                why.contains(&format!("[fleet] {name}: ")) && why.contains("/etc/imas/fleet.toml"),
+                "{why}"
+            );
+        }
         assert!(
             error("[fleet]\nenabled = 1").contains("enabled")
                 || error("[fleet]\nenabled = 1").contains("bool")

@@ -57,6 +57,8 @@ pub(crate) struct ProcessInfo {
     pub(crate) detail: Detail,
     /// The same for people and for the store.
     pub(crate) detail_text: String,
+    /// Its threads now.
+    pub(crate) threads: u32,
     /// It has a pid namespace of its own: what runs there has its own files and accounts.
     pub(crate) in_container: bool,
     /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an
@@ -138,7 +140,9 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     let uid = std::fs::metadata(&folder).ok()?.uid();
     let in_container = pid_namespace(&folder)? != own_pid_namespace()?;
     let (detail, detail_text) = kept(detail, detail_text);
-    let seen = ProcessInfo { identity, uid, path, executable, detail, detail_text, in_container, unit };
+    let threads = u32::try_from(stat(identity.pid)?.num_threads).unwrap_or(1);
+    let seen =
+        ProcessInfo { identity, uid, path, executable, detail, detail_text, threads, in_container, unit };
     // All of it was read of one process and of one image only if that still runs.
     (self::executable(identity) == Some(executable)).then_some(seen)
 }

@@ -30,6 +30,8 @@ pub(crate) struct TrackedProgram {
     pub(crate) build_id: String,
     /// Why nothing may be preloaded into it.
     pub(crate) unfit: Option<String>,
+    /// Greatest number of threads of its processes when they were noticed, in this process of the daemon.
+    pub(crate) threads: Option<u32>,
     /// What it is to the fleet, where it takes part.
     pub(crate) fleet: Option<FleetProgram>,
     /// Everything measured, made ready; `None` before it is looked at.
@@ -54,6 +56,7 @@ impl TrackedProgram {
             executable,
             build_id: String::new(),
             unfit: None,
+            threads: None,
             fleet: None,
             profile: None,
             plan: StartPlan::untouched(Reason::NoData, ""),

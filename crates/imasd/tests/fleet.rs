@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 
 use imas_fleet::exchange::{Exchange, file_name};
 use imas_fleet::lacks::WANTED;
-use imas_fleet::{Aggregate, FleetStatistics, Lack, ProgramKey, TrialTurn, fold, trial_of};
+use imas_fleet::{
+    Aggregate, Environment, FleetStatistics, Lack, ProgramKey, StreamEntry, ThreadsClass, TrialTurn, fold,
+    trial_of,
+};
 use imas_store::samples::StoredProgram;
 use support::{WORKER, World, alone, python, trial};
 
@@ -256,10 +259,8 @@ fn hostile_deliveries_are_refused_and_counted() {
     let own = {
         let (key, _) = subject.split_once('.').unwrap();
         let key = imas_fleet::ProgramKey::try_from(key.to_owned()).unwrap();
-        FleetStatistics::new(
-            key,
-            imas_engine::fleet_key::environment(imas_linux::conditions::now().unwrap().cpus),
-        )
+        let machine = imas_engine::fleet_key::environment(imas_linux::conditions::now().unwrap().cpus);
+        FleetStatistics::new(key, Environment { threads: Some(ThreadsClass::One), ..machine })
     };
     assert_eq!(own.subject(), subject);
     let other = FleetStatistics::new(imas_fleet::ProgramKey::new("x", &[]), own.environment.clone());
@@ -325,9 +326,10 @@ fn announced(subject: &str, hosts: u64) -> FleetStatistics {
             residual: imas_core::stats::Moments::default(),
             freedom: 0.0,
         };
-        (number + 1, serde_json::to_vec(&aggregate).unwrap())
+        let payload = serde_json::to_vec(&aggregate).unwrap();
+        StreamEntry { sequence: number + 1, at_unix_s: 0, payload }
     };
-    let messages: Vec<(u64, Vec<u8>)> = (0..hosts).map(message).collect();
+    let messages: Vec<StreamEntry> = (0..hosts).map(message).collect();
     fold(&FleetStatistics::new(program.clone(), environment.clone()), &messages).0
 }
 

@@ -116,7 +116,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until these servers say that they are well.
+    /// Waits until these servers report that they are healthy.
     pub(crate) fn healthy(&self, nodes: &[usize]) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         for &at in nodes {
@@ -134,7 +134,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A server tells its health at the loopback device of its own namespace only: elsewhere it must listen.
+    /// A server shows its health at the loopback device of its own namespace only: elsewhere it must listen.
     fn is_healthy(&self, at: usize) -> bool {
         if !self.places.is_empty() {
             return TcpStream::connect(&self.plan.servers[at]).is_ok();

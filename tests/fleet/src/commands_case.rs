@@ -107,7 +107,7 @@ impl Operator<'_> {
         let first = self.json(&["merge"])?;
         ensure!(first["folded"] == 6 && first["rejected"] == 0, "merge: {first}");
         let again = self.text(&["merge"])?;
-        ensure!(again.trim() == "folded 0, conflicts 0, rejected 0", "merge: {again}");
+        ensure!(again.trim() == "folded 0, conflicts 0, rejected 0, excessive 0", "merge: {again}");
         Ok(())
     }
 

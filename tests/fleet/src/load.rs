@@ -8,7 +8,7 @@ use anyhow::Result;
 use futures_util::{StreamExt as _, stream};
 use imas_core::stats::Moments;
 use imas_fleet::payload::VERSION;
-use imas_fleet::{Aggregate, CandidateAggregate, Environment, ProgramKey, key};
+use imas_fleet::{Aggregate, CandidateAggregate, Environment, ProgramKey, ThreadsClass, key};
 use imas_fleet_agent::jetstream::JetStreamBus;
 
 /// What it took.
@@ -26,6 +26,7 @@ pub(crate) fn aggregate(host: &str, program: u64, number: u64) -> Aggregate {
         page_bytes: 4096,
         huge_pages: "madvise".into(),
         cpus: 2,
+        threads: Some(ThreadsClass::Few),
     };
     let pairs = Moments::of(-0.1 - number as f64 / 1e6, -0.2);
     let candidate = CandidateAggregate { version: "1".into(), pairs, void: 0, crashes: 0 };

@@ -9,6 +9,7 @@ mod agent_cost;
 mod cluster;
 mod commands_case;
 mod cost;
+mod credentials_case;
 mod disk;
 mod end_to_end;
 mod fan_out;
@@ -30,13 +31,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-const CASES: [&str; 16] = [
+const CASES: [&str; 17] = [
     "end-to-end",
     "commands",
     "folds",
     "publishes",
     "offline",
     "security",
+    "credentials",
     "versions",
     "full",
     "disk",
@@ -107,6 +109,7 @@ async fn run_here(case: &str, server: &Path, old: &Path, program: &Path) -> Resu
         "publishes" => publishes::publishes(server).await,
         "offline" => publishes::offline(server, program).await,
         "security" => security::security(server).await,
+        "credentials" => credentials_case::credentials(server, program).await,
         "versions" => security::versions(old, program).await,
         "full" => full::full(server).await,
         "hosts" => fan_out::hosts(server, program).await,

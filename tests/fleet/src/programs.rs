@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use imas_fleet::{BusError, FleetBus as _, FleetStatistics, fold, merge};
+use imas_fleet::{BusError, FleetBus as _, FleetStatistics, StreamEntry, fold, merge};
 use imas_fleet_agent::commands;
 use imas_fleet_agent::jetstream::JetStreamBus;
 use imas_fleet_agent::server_files::OPERATOR;
@@ -67,7 +67,8 @@ async fn write(bus: &JetStreamBus, host: &str, program: u64) -> Result<()> {
     let one = load::aggregate(host, program, program);
     let subject = load::subject(&one);
     let before = FleetStatistics::new(one.program.clone(), one.environment.clone());
-    let (after, _) = fold(&before, &[(program + 1, serde_json::to_vec(&one)?)]);
+    let payload = serde_json::to_vec(&one)?;
+    let (after, _) = fold(&before, &[StreamEntry { sequence: program + 1, at_unix_s: 0, payload }]);
     match bus.compare_and_set(&subject, 0, after.to_bytes()).await {
         // A time-out may have happened: the repetition is refused then, and it is there.
         Ok(_) | Err(BusError::Conflict) => Ok(()),

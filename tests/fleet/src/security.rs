@@ -25,7 +25,7 @@ pub(crate) async fn security(server: &Path) -> Result<String> {
     rights(&cluster).await?;
     tenant(&mut cluster).await?;
     Ok("refused: no, a strange, an expired certificate, one without a user; publishing as another host, writing \
-        statistics, removing the stream, reading others' aggregates; another tenant sees nothing"
+        statistics, removing the stream, reading others' aggregates; a flood of one host; another tenant sees nothing"
         .to_owned())
 }
 
@@ -81,7 +81,19 @@ async fn rights(cluster: &Cluster) -> Result<()> {
     }
     let states = commands::streams(&cluster.bus(OPERATOR).await?).await?;
     ensure!(states.iter().all(|state| state.messages == 0), "something was written");
-    lie(cluster, &other, &subject).await
+    lie(cluster, &other, &subject).await?;
+    flood(cluster).await
+}
+
+/// More of one host in a day than it can measure is dropped, by the stream's clock. At midnight two days get through.
+async fn flood(cluster: &Cluster) -> Result<()> {
+    const NUMBER: u64 = 2 * imas_fleet::rate::MOST_OF_DAY as u64 + 100;
+    let (host, bus) = (cluster.settings("h2")?.host, cluster.bus("h2").await?);
+    load::publish(&bus, &host, NUMBER, 1, &load::Tries::default()).await?;
+    let subject = load::subject(&load::aggregate("", 0, 0));
+    let folds = imas_fleet::merge(&cluster.bus("m1").await?, &subject).await?.folds;
+    ensure!(folds.folded + folds.excessive == NUMBER && folds.excessive >= 100, "{folds:?}");
+    Ok(())
 }
 
 /// A payload in another host's name, sent as itself, is passed over by mergers.
@@ -172,8 +184,8 @@ async fn refused(program: &Path, folder: &Path, port: u16) -> Result<String> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let doctor = Command::new(program).args(["doctor", "--json", "--settings"]).arg(&settings).output()?;
-    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    ensure!(doctor.status.code() == Some(1) && said.contains("2.9."), "doctor: {said}");
+    let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    ensure!(doctor.status.code() == Some(1) && found.contains("2.9."), "doctor: {found}");
     let mut agent = AgentProcess::start(program, &settings)?;
     agent.exchange.add(1, &load::aggregate(&host, 1, 1), imas_fleet::exchange::Bounds::default())?;
     let is_refused = |error: &String| error.contains("2.9.") && error.contains("loses");

@@ -30,7 +30,7 @@ pub(super) fn register(registry: &mut Registry, fleet: &FleetState) {
     registry.register("fleet_agent_events", "What the agent has counted since its start", family);
 }
 
-fn counts(agent: &AgentRecord) -> [(&'static str, u64); 10] {
+fn counts(agent: &AgentRecord) -> [(&'static str, u64); 11] {
     [
         ("connections", agent.connections),
         ("published", agent.published),
@@ -42,6 +42,7 @@ fn counts(agent: &AgentRecord) -> [(&'static str, u64); 10] {
         ("folded", agent.folded),
         ("conflicts", agent.conflicts),
         ("rejected", agent.rejected),
+        ("excessive", agent.excessive),
     ]
 }
 
@@ -58,7 +59,7 @@ mod tests {
             prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
             text
         };
-        let agent = serde_json::json!({"connected_since_unix_s": 60, "conflicts": 4});
+        let agent = serde_json::json!({"connected_since_unix_s": 60, "conflicts": 4, "excessive": 7});
         let agent = agent.as_object().cloned();
         let fleet = FleetState { waiting: 3, connected: true, agent, ..FleetState::default() };
         let with = text(&fleet);
@@ -67,6 +68,7 @@ mod tests {
             "imas_fleet_outbox_messages 3.0",
             "imas_fleet_connected_since_seconds 60.0",
             "imas_fleet_agent_events_total{event=\"conflicts\"} 4",
+            "imas_fleet_agent_events_total{event=\"excessive\"} 7",
         ] {
             assert!(with.lines().any(|one| one == line), "{line}: {with}");
         }

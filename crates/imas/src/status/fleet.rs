@@ -40,11 +40,12 @@ fn connection(fleet: &FleetState) -> String {
 }
 
 fn work(agent: &AgentRecord) -> Vec<String> {
-    let AgentRecord { acknowledged, refused, received, folded, conflicts, rejected, .. } = agent;
+    let AgentRecord { acknowledged, refused, received, folded, conflicts, rejected, excessive, .. } = agent;
+    let passed_over = rejected + excessive;
     let mut lines =
         vec![format!("  agent: {acknowledged} acknowledged, {refused} refused, {received} received")];
-    if folded + conflicts + rejected > 0 {
-        lines.push(format!("  merges: {folded} folded, {conflicts} conflicts, {rejected} passed over"));
+    if folded + conflicts + passed_over > 0 {
+        lines.push(format!("  merges: {folded} folded, {conflicts} conflicts, {passed_over} passed over"));
     }
     if let (Some(error), Some(at)) = (&agent.last_error, agent.last_error_unix_s) {
         lines.push(format!("  last error, {}: {error}", time(at)));

@@ -158,7 +158,13 @@ mod tests {
     use imas_core::adaptive::Point;
 
     fn environment() -> Environment {
-        Environment { architecture: "x86_64".into(), page_bytes: 4096, huge_pages: "madvise".into(), cpus: 2 }
+        Environment {
+            architecture: "x86_64".into(),
+            page_bytes: 4096,
+            huge_pages: "madvise".into(),
+            cpus: 2,
+            threads: None,
+        }
     }
 
     fn trial(name: &str, candidate: usize, shows: Shown) -> TrialEvidence {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a program is to the fleet.
 
-use imas_fleet::ProgramKey;
+use imas_fleet::{Environment, ProgramKey};
 
 /// A program as the fleet names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FleetProgram {
     /// The program alone.
     pub(crate) key: ProgramKey,
-    /// The program in the environment of this machine.
+    /// This machine, and how many threads of the program allocate.
+    pub(crate) environment: Environment,
+    /// The program in that environment.
     pub(crate) subject: String,
 }

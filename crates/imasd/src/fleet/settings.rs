@@ -6,9 +6,24 @@ use std::path::PathBuf;
 use imas_engine::fleet_turn::TURN_S;
 use serde::Deserialize;
 
+/// Keys of the agent's settings, which people look for here.
+const KEYS_OF_AGENT: [&str; 11] = [
+    "servers",
+    "tenant",
+    "host",
+    "ca",
+    "certificate",
+    "key",
+    "credentials",
+    "domain",
+    "merge",
+    "replicas",
+    "refresh_minutes",
+];
+
 /// How imasd takes part in a fleet.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub(crate) struct FleetSettings {
     /// Whether it does.
     pub(crate) enabled: bool,
@@ -18,17 +33,35 @@ pub(crate) struct FleetSettings {
     pub(crate) share: f64,
     /// Length of a turn in seconds: in each, a host tries at most one candidate of a program.
     pub(crate) turn_s: f64,
+    /// Keys that it does not have.
+    #[serde(flatten)]
+    pub(crate) unknown: toml::Table,
 }
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        Self { enabled: false, exchange: PathBuf::from("/var/lib/imas/fleet"), share: 0.05, turn_s: TURN_S }
+        Self {
+            enabled: false,
+            exchange: PathBuf::from("/var/lib/imas/fleet"),
+            share: 0.05,
+            turn_s: TURN_S,
+            unknown: toml::Table::new(),
+        }
     }
 }
 
 impl FleetSettings {
     /// What is wrong with it, with the name of the key.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(key) = self.unknown.keys().find(|key| KEYS_OF_AGENT.contains(&key.as_str())) {
+            return Err(format!(
+                "[fleet] {key}: this belongs into /etc/imas/fleet.toml, without a section: imas-fleet reads it there, \
+                 imasd itself has no network"
+            ));
+        }
+        if let Some(key) = self.unknown.keys().next() {
+            return Err(format!("[fleet] unknown key `{key}`"));
+        }
         if !self.exchange.is_absolute() {
             let exchange = self.exchange.display();
             return Err(format!("[fleet] exchange = \"{exchange}\": a whole path, beginning with /"));

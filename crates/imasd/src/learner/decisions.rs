@@ -42,7 +42,7 @@ impl Learner {
             return Ok(());
         };
         let (build_id, unfit) = self.facts_of(known);
-        let in_fleet = self.fleet_program(known, &build_id);
+        let in_fleet = self.fleet_program(known, &build_id)?;
         self.set_fleet_program(id, in_fleet)?;
         let (Some(known), Some(installation)) = (self.programs.get(id), &self.installation) else {
             return Ok(());

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use anyhow::Result;
 use imas_core::adaptive::AdaptiveState;
 use imas_core::policy::Policy;
-use imas_engine::fleet_key::{environment, program_key};
+use imas_engine::fleet_key::{environment, program_key, threads_class};
 use imas_engine::state::ProgramState;
-use imas_fleet::{Aggregate, Environment, FleetStatistics, key};
+use imas_fleet::{Aggregate, Environment, FleetStatistics, ThreadsClass, key};
 use imas_linux::clock::now_unix_s;
 use imas_store::fleet::{FleetMember, Publication, StoredMessage, StoredStatistics};
 use imas_store::{RowId, StoreError};
@@ -96,10 +96,26 @@ impl Learner {
 
     /// What the program is to the fleet, if it takes part. What people run by themselves decides for them
     /// alone on this host, so it decides nothing on others.
-    pub(super) fn fleet_program(&self, known: &TrackedProgram, build_id: &str) -> Option<FleetProgram> {
-        let fleet = self.fleet.as_ref().filter(|_| known.program.domain.is_everybodys())?;
-        let key = program_key(self.parts.store.get(), &known.program, known.executable?, build_id)?;
-        Some(FleetProgram { subject: key::subject(&key, &fleet.environment), key })
+    pub(super) fn fleet_program(
+        &self,
+        known: &TrackedProgram,
+        build_id: &str,
+    ) -> Result<Option<FleetProgram>, StoreError> {
+        let is_everybodys = known.program.domain.is_everybodys();
+        let (Some(fleet), Some(executable)) =
+            (self.fleet.as_ref().filter(|_| is_everybodys), known.executable)
+        else {
+            return Ok(None);
+        };
+        let store = self.parts.store.get();
+        let Some(key) = program_key(store, &known.program, executable, build_id) else { return Ok(None) };
+        let before = known.fleet.as_ref().filter(|before| before.key == key);
+        let before = before.and_then(|before| before.environment.threads);
+        let noticed = before.max(known.threads.map(ThreadsClass::of));
+        let threads = threads_class(store, (known.program.id, build_id), &key, noticed)?;
+        let environment = Environment { threads, ..fleet.environment.clone() };
+        let subject = key::subject(&key, &environment);
+        Ok(threads.map(|_| FleetProgram { key, environment, subject }))
     }
 
     /// The program is that to the fleet from now on.
@@ -135,7 +151,7 @@ impl Learner {
         let residual: PublishedResidual =
             before.as_ref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let about =
-            About { host: &fleet.member.host, program: &program.key, environment: &fleet.environment };
+            About { host: &fleet.member.host, program: &program.key, environment: &program.environment };
         let is_known = |candidate: &imas_core::Candidate| {
             let of_catalogue = self.installation.as_ref().and_then(|it| it.find(&candidate.name));
             of_catalogue.is_some_and(|candidate| !candidate.added)

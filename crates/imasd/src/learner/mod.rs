@@ -338,6 +338,14 @@ impl Learner {
         if let Some(known) = self.programs.get_mut(id) {
             known.seen = Some(Instant::now());
             known.replicas.note(process.identity);
+            // Known from the store alone until now: what it is to the fleet may depend on it.
+            let is_first = known.threads.is_none();
+            known.threads = known.threads.max(Some(process.threads));
+            if is_first && known.fleet.is_none() && self.fleet.is_some() {
+                self.judge(id);
+            }
+        }
+        if let Some(known) = self.programs.get_mut(id) {
             // Its first trial may have been offered, or taken, before it was known to have replicas.
             if known.replicas.are_possible() {
                 self.offer_beside(id);
