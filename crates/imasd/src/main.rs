@@ -28,6 +28,7 @@ mod ineligible;
 mod installation;
 mod kept_store;
 mod learner;
+mod lives;
 mod log;
 mod long_name;
 mod machine;

@@ -46,6 +46,8 @@ use crate::reject_reason::RejectReason;
 use crate::served_users::ServedUsers;
 use crate::watched::{Image, Watch, Watched};
 
+pub(crate) use running::LivingTrial;
+
 /// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
 /// worth a trial.
 const MOST_FOLDERS: usize = 256;
