@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of a process that lives for hours: how high it stays, its peak, and whether it grows.
 //!
-//! A life is divided into windows by age. Each begins at half of the age at which it ends, and ends at twice the
-//! age of the one before. So a window's mean is that of the later half of a life, without its start, and two lives
-//! of different length have the windows of the shorter one in common.
+//! A life is divided into windows by age. Each begins at half of the age at which it ends, and ends at twice
+//! the age of the one before. So a window's mean is that of the later half of a life, without its start, and
+//! two lives of different length have the windows of the shorter one in common.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,8 @@ pub struct LifeWindow {
     pub until_s: f64,
     /// How often the process was looked at.
     pub looks: u32,
-    /// Mean over time of resident anonymous memory, bytes; children that were forked without exec are included.
+    /// Mean over time of resident anonymous memory, bytes; children that were forked without exec are
+    /// included.
     pub mean_bytes: u64,
     /// Largest of the looks, bytes.
     pub peak_bytes: u64,
@@ -37,8 +38,8 @@ pub struct LifeWindow {
     pub calls: u64,
     /// User and system CPU time since the start, seconds.
     pub cpu_s: f64,
-    /// Work done, by the counter that the user named, from the first reading to the end of the window; None without
-    /// a counter, or where it could not be read.
+    /// Work done, by the counter that the user named, from the first reading to the end of the window; None
+    /// without a counter, or where it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
 }
@@ -78,8 +79,8 @@ const LEAST_LOOKS: usize = 5;
 const LEAST_SPAN: f64 = 0.6;
 
 impl LifeWindow {
-    /// Memory of the window that ends at the age `until_s`, from looks in order of age. CPU time, calls and work are
-    /// left for the caller. None where the looks are too few, or do not cover the window.
+    /// Memory of the window that ends at the age `until_s`, from looks in order of age. CPU time, calls and
+    /// work are left for the caller. None where the looks are too few, or do not cover the window.
     #[must_use]
     pub fn of(until_s: f64, looks: &[MemoryLook]) -> Option<Self> {
         let span_s = looks.last()?.age_s - looks.first()?.age_s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replicas that live for hours: one deployment of trials is an answer where untouched replicas have shown how
-//! memory varies, and noise alone changes nothing.
+//! Replicas that live for hours: one deployment of trials is an answer where untouched replicas have shown
+//! how memory varies, and noise alone changes nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -211,10 +211,10 @@ fn a_service_alone_is_compared_at_the_age_that_both_have_reached() {
     assert!((late.mean_y - (4f64.ln() + early.mean_y) / 2.0).abs() < 0.2, "{late:?}");
 }
 
-/// Share of 400 programs, to which all candidates are alike, that are left on another than `system`, after each
-/// look; workers, untouched deployments and kinds of noise as given.
+/// Share of 2,000 programs, to which all candidates are alike, that are changed at any time, with noise of that
+/// kind.
 fn changed(workers: usize, candidates: usize, noise: Noise) -> f64 {
-    let programs = 400;
+    let programs = 2000;
     let is_changed = |seed: u64| {
         let mut service = Service::new(1000 + seed, noise, &vec![0.0; candidates]);
         service.leave_alone(workers);
@@ -230,20 +230,21 @@ fn changed(workers: usize, candidates: usize, noise: Noise) -> f64 {
     (0..programs).filter(|seed| is_changed(*seed)).count() as f64 / programs as f64
 }
 
-/// Noise of memory and of the load at all levels, also those at which it is by chance whether untouched replicas
-/// are a measure.
+/// Noise of memory and of the load at all levels, also those at which it is by chance whether untouched
+/// replicas are a measure.
 #[test]
 fn noise_alone_changes_nothing() {
     let mut worst: f64 = 0.0;
     for (workers, candidates) in [(4, 4), (4, 6), (8, 5)] {
-        for (memory, load) in [(0.005, 0.0), (0.02, 0.0), (0.05, 0.0), (0.1, 0.0), (0.01, 0.05), (0.02, 0.2)] {
+        for (memory, load) in [(0.005, 0.0), (0.02, 0.0), (0.05, 0.0), (0.1, 0.0), (0.01, 0.05), (0.02, 0.2)]
+        {
             let share = changed(workers, candidates, Noise { memory, load, cpu: 0.05 });
             println!("{workers} workers, {candidates} candidates, noise {memory} and {load}: {share:.3}");
             worst = worst.max(share);
         }
     }
-    // 400 programs of a true share of 5 % show more than 8 % once in 200 times.
-    assert!(worst <= 0.08, "{worst}");
+    // Of a true share of 5 % this number of programs shows more than 6.5 % once in 900 times.
+    assert!(worst <= 0.065, "{worst}");
 }
 
 /// How many deployments and trials an answer takes: for docs/decisions/0030.
@@ -271,10 +272,17 @@ fn an_answer_comes_sooner_by_untouched_replicas() {
         let mean = |of: &dyn Fn(&(u32, u32, usize)) -> f64| runs.iter().map(of).sum::<f64>() / 100.0;
         (mean(&|run| f64::from(run.0)), mean(&|run| f64::from(run.1)), mean(&|run| run.2 as f64))
     };
-    for (workers, truth) in [(4, vec![0.0, -0.3, 0.02, 0.3]), (4, vec![0.0, -0.3, -0.2, 0.02, 0.3]), (8, vec![0.0, -0.3, -0.2, 0.02, 0.3])] {
+    for (workers, truth) in [
+        (4, vec![0.0, -0.3, 0.02, 0.3]),
+        (4, vec![0.0, -0.3, -0.2, 0.02, 0.3]),
+        (8, vec![0.0, -0.3, -0.2, 0.02, 0.3]),
+    ] {
         let (with, without) = (count(workers, true, &truth), count(workers, false, &truth));
         let candidates = truth.len();
-        println!("{workers} workers, {candidates} candidates: changed after {:.1} deployments, settled after {:.1} ({:.1} trials); without untouched replicas {:.1}, {:.1} ({:.1})", with.0, with.1, with.2, without.0, without.1, without.2);
+        println!(
+            "{workers} workers, {candidates} candidates: changed after {:.1} deployments, settled after {:.1} ({:.1} trials); without untouched replicas {:.1}, {:.1} ({:.1})",
+            with.0, with.1, with.2, without.0, without.1, without.2
+        );
         assert!(with.0 < without.0);
     }
 }

@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use procfs::process::Process;
 
-use crate::running::is_copy_of_its_parent;
-
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
@@ -134,18 +132,6 @@ pub fn tree(pid: u32) -> Vec<u32> {
     let mut seen = 0;
     while let Some(&pid) = found.get(seen) {
         found.extend(children(pid));
-        seen += 1;
-    }
-    found
-}
-
-/// A process and its descendants that were forked without exec, the process first: all have one allocator.
-#[must_use]
-pub fn copies(pid: u32) -> Vec<u32> {
-    let mut found = vec![pid];
-    let mut seen = 0;
-    while let Some(&pid) = found.get(seen) {
-        found.extend(children(pid).into_iter().filter(|child| is_copy_of_its_parent(*child)));
         seen += 1;
     }
     found

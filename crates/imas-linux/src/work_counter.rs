@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The counter of a service's work: the number that a command of the user prints.
 //!
-//! CPU time says something about an allocator only for the same work. What that is, a service alone knows: requests,
-//! jobs, queries. The user names a command that prints how many there were, from a file, a socket or a client.
+//! CPU time says something about an allocator only for the same work. What that is, a service alone knows:
+//! requests, jobs, queries. The user names a command that prints how many there were, from a file, a socket
+//! or a client.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -51,8 +52,8 @@ pub enum WorkError {
 }
 
 impl WorkCounter {
-    /// Runs the command and returns the number that it printed first. Blocks, for ten seconds at most; then all of
-    /// its process group is killed.
+    /// Runs the command and returns the number that it printed first. Blocks, for ten seconds at most; then
+    /// all of its process group is killed.
     ///
     /// # Errors
     /// When it cannot be run, fails, takes too long, or prints no number.
@@ -101,7 +102,8 @@ fn answer(child: &mut Child, until: Instant) -> Result<(String, ExitStatus), Wor
     }
 }
 
-/// Its output until it is closed, or is longer than any number. The pipe is closed then: who writes more ends.
+/// Its output until it is closed, or is longer than any number. The pipe is closed then: who writes more
+/// ends.
 fn text(mut output: ChildStdout, until: Instant) -> Result<String, WorkError> {
     let mut bytes = vec![];
     while bytes.len() < MOST_BYTES {

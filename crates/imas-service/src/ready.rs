@@ -36,9 +36,9 @@ impl Ready {
             return Self::Unix(path.into());
         }
         let schemes = [("http://", false, 80), ("https://", true, 443)];
-        let url = schemes.into_iter().find_map(|(scheme, is_tls, port)| {
-            text.strip_prefix(scheme).map(|rest| (rest, is_tls, port))
-        });
+        let url = schemes
+            .into_iter()
+            .find_map(|(scheme, is_tls, port)| text.strip_prefix(scheme).map(|rest| (rest, is_tls, port)));
         let Some((rest, is_tls, port)) = url else { return Self::Command(text.to_owned()) };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let address = if has_port(host) { host.to_owned() } else { format!("{host}:{port}") };
@@ -60,7 +60,8 @@ impl Ready {
 
 /// In `[::1]` the colons are those of the address.
 fn has_port(host: &str) -> bool {
-    host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
+    host.rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
         && !host.ends_with(']')
 }
 
@@ -103,7 +104,11 @@ mod tests {
     #[test]
     fn four_kinds_are_distinguished() {
         let of = Ready::parse;
-        let url = |address: &str, path: &str, is_tls| Ready::Url { address: address.into(), path: path.into(), is_tls };
+        let url = |address: &str, path: &str, is_tls| Ready::Url {
+            address: address.into(),
+            path: path.into(),
+            is_tls,
+        };
         assert_eq!(of("tcp:80"), Ready::Tcp("127.0.0.1:80".into()));
         assert_eq!(of("tcp:[::1]:80"), Ready::Tcp("[::1]:80".into()));
         assert_eq!(of("unix:/s"), Ready::Unix("/s".into()));

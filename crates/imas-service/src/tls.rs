@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TLS to a server of which only one thing is asked: whether it answers yet.
 //!
-//! The server is one that `imas bench` has just started on this machine, usually with a certificate of its own. Its
-//! certificate is not checked: nothing secret is sent, and nothing that it answers is believed but its status.
+//! The server is one that `imas bench` has just started on this machine, usually with a certificate of its
+//! own. Its certificate is not checked: nothing secret is sent, and nothing that it answers is believed but
+//! its status.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -77,7 +78,8 @@ mod tests {
 
     use crate::ready::Ready;
 
-    /// Answers as many connections as there are statuses, with a certificate of its own that names another host.
+    /// Answers as many connections as there are statuses, with a certificate of its own that names another
+    /// host.
     fn serve(protocol: &'static SupportedProtocolVersion, statuses: &'static [&'static str]) -> u16 {
         let own = rcgen::generate_simple_self_signed(["another.invalid".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes of services that live on: their memory, window by window ([`imas_core::service_life`]). Windows are
-//! appended and never changed.
+//! Processes of services that live on: their memory, window by window ([`imas_core::service_life`]). Windows
+//! are appended and never changed.
 
 use std::collections::BTreeMap;
 
@@ -76,14 +76,19 @@ impl Store {
             let window = serde_json::from_str(&figures)?;
             match lives.last_mut().filter(|(known, _)| *known == name) {
                 Some((_, untouched)) => untouched.life.windows.push(window),
-                None => lives.push((name, UntouchedLife { begun_s, life: ServiceLife { windows: vec![window] } })),
+                None => {
+                    lives.push((name, UntouchedLife { begun_s, life: ServiceLife { windows: vec![window] } }))
+                }
             }
         }
         Ok(lives.into_iter().map(|(_, untouched)| untouched).collect())
     }
 
     /// How the processes of a program's trials lived on, by trial id.
-    pub(crate) fn lives_of_trials(&self, program: RowId) -> Result<BTreeMap<String, ServiceLife>, StoreError> {
+    pub(crate) fn lives_of_trials(
+        &self,
+        program: RowId,
+    ) -> Result<BTreeMap<String, ServiceLife>, StoreError> {
         let sql = "SELECT process, figures FROM life_window WHERE program = ?1 AND is_trial ORDER BY process, until_s";
         let mut statement = self.connection().prepare_cached(sql)?;
         let mut lives: BTreeMap<String, ServiceLife> = BTreeMap::new();
@@ -106,7 +111,14 @@ mod tests {
 
     fn window(until_s: f64) -> LifeWindow {
         let work = Some(Work { units: 5.0, cpu_s: 0.25 });
-        LifeWindow { until_s, looks: 16, mean_bytes: 1 << 40, slope_bytes_per_h: -0.5, work, ..Default::default() }
+        LifeWindow {
+            until_s,
+            looks: 16,
+            mean_bytes: 1 << 40,
+            slope_bytes_per_h: -0.5,
+            work,
+            ..Default::default()
+        }
     }
 
     fn process(program: RowId, name: &str, is_trial: bool, begun_s: f64) -> LivingProcess {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs and their trials.
 
-use imas_core::{Sample, TrialRecord};
 use imas_core::hang::may_have_hung;
 use imas_core::printable;
 use imas_core::sample::PageKind;
+use imas_core::{Sample, TrialRecord};
 use rusqlite::{OptionalExtension, Row, params};
 use serde::Serialize;
 

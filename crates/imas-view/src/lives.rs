@@ -66,7 +66,8 @@ impl CandidateLives {
 #[must_use]
 pub fn lives(state: &ProgramView) -> Vec<CandidateLives> {
     let of = |candidate: &imas_core::Candidate| {
-        let counted = state.known.records.iter().filter(|r| cost(r, candidate, &state.known.build_id).is_ok());
+        let counted =
+            state.known.records.iter().filter(|r| cost(r, candidate, &state.known.build_id).is_ok());
         let lives: Vec<_> = counted.filter_map(|record| record.sample.life.as_ref()).collect();
         CandidateLives::of(&candidate.name, &lives)
     };
@@ -76,8 +77,15 @@ pub fn lives(state: &ProgramView) -> Vec<CandidateLives> {
 /// A table of them, closed by an empty line; empty where there are none.
 #[must_use]
 pub fn text(lives: &[CandidateLives]) -> String {
-    const HEAD: [&str; 7] =
-        ["lived under", "processes", "seen for", "steady memory", "peak", "growth an hour", "CPU for a unit of work"];
+    const HEAD: [&str; 7] = [
+        "lived under",
+        "processes",
+        "seen for",
+        "steady memory",
+        "peak",
+        "growth an hour",
+        "CPU for a unit of work",
+    ];
     if lives.is_empty() { String::new() } else { plain(&HEAD, lives.iter().map(CandidateLives::row)) + "\n" }
 }
 

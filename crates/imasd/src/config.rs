@@ -101,8 +101,8 @@ impl Config {
         Ok(if is_machines { config.without_foreign_commands(file) } else { config })
     }
 
-    /// imasd runs the commands of its file, so it takes none from a file that others than its own user and root
-    /// could change.
+    /// imasd runs the commands of its file, so it takes none from a file that others than its own user and
+    /// root could change.
     fn without_foreign_commands(mut self, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let me = rustix::process::geteuid().as_raw();

@@ -267,7 +267,9 @@ impl Daemon {
 
     fn reload(&mut self) {
         notify::reloading();
-        match Config::read(&self.options.config, !self.options.user).and_then(|config| Ok((config, Exclusions::read()?))) {
+        match Config::read(&self.options.config, !self.options.user)
+            .and_then(|config| Ok((config, Exclusions::read()?)))
+        {
             Ok((config, exclusions)) => {
                 self.processes.set_worth(worth(&config.own));
                 self.pipeline.set_config(config, exclusions);

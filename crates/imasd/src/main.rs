@@ -29,6 +29,7 @@ mod installation;
 mod kept_store;
 mod learner;
 mod lives;
+mod living_trial;
 mod log;
 mod long_name;
 mod machine;

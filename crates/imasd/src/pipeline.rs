@@ -98,7 +98,8 @@ impl Pipeline {
     pub(crate) fn look_at_lives(&mut self, now: Instant) {
         if self.lives.is_sync_due(now) {
             let pages = &self.pages;
-            let observed = self.learner.observed(pages.living_trials(), &|identity| pages.has_page(identity));
+            let has_page = |identity| pages.has_page(identity);
+            let observed = self.learner.observed(pages.living_trials(), pages.boot_id(), &has_page);
             self.lives.sync(observed, now);
         }
         for (identity, page) in self.lives.due(now) {

@@ -45,8 +45,7 @@ impl StatusFile {
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {
-            self.reported =
-                Some((status.counters, status.fleet.clone(), status.work_troubles.clone()));
+            self.reported = Some((status.counters, status.fleet.clone(), status.work_troubles.clone()));
         }
         if let Err(error) = ineligible.write(&self.state) {
             tracing::debug!("ineligible programs could not be written down: {error}"); // their number was

@@ -15,15 +15,15 @@ use support::{World, python};
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "
 import os, sys, threading, time
-kept, done = [], 0
+kept, done, own = [], 0, f'count.{os.getpid()}'
 def work():
     global done
     while True:
         kept.append(b'x' * 20000)
         done += sum(1 for _ in range(20000)) // 20000
-        with open('count.new', 'w') as file:
+        with open(own, 'w') as file:
             file.write(str(done))
-        os.replace('count.new', 'count')
+        os.replace(own, 'count')
         time.sleep(0.01)
 threading.Thread(target=work).start()
 ";
@@ -158,7 +158,10 @@ fn imas_view_command(program: &StoredProgram) -> imas_linux::program::Command {
     imas_linux::program::Command {
         file: program.path.clone().into(),
         argv: vec![],
-        program: imas_linux::program::Program { path: program.path.clone().into(), detail: program.detail.clone() },
+        program: imas_linux::program::Program {
+            path: program.path.clone().into(),
+            detail: program.detail.clone(),
+        },
         privileged: false,
     }
 }

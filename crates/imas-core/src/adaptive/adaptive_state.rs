@@ -320,7 +320,8 @@ impl DividedTrials {
                 false => MemoryUnit::Bytes,
             };
             let has_system = plain.trials.iter().any(|one| one.candidate == system && one.point.is_some());
-            let lived = has_system.then(|| of_lives(made, division, &plain, (memory, per_operation))).flatten();
+            let lived =
+                has_system.then(|| of_lives(made, division, &plain, (memory, per_operation))).flatten();
             lived.unwrap_or(plain)
         };
         let rounds: Vec<Round> = divisions.iter().map(round).collect();

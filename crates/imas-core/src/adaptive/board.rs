@@ -9,8 +9,8 @@ use super::Point;
 pub use super::residue::Residue;
 use super::round::{Round, in_sequence};
 use super::steady::steady;
-use super::untouched::Untouched;
 pub use super::trial::JudgedTrial;
+use super::untouched::Untouched;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
@@ -57,7 +57,8 @@ impl Board {
     }
 
     /// As [`Board::new`] from trials that are divided into rounds already. Rounds of trials that ran side by
-    /// side, and those of lives, are compared with their own `system` alone, and the others with none of theirs.
+    /// side, and those of lives, are compared with their own `system` alone, and the others with none of
+    /// theirs.
     pub(crate) fn of(divided: &[Round], len: usize, system: usize) -> Self {
         let raw: Vec<&[JudgedTrial]> = divided.iter().map(|round| round.trials.as_slice()).collect();
         let apart: Vec<bool> =
@@ -155,8 +156,8 @@ fn in_order(trials: &[JudgedTrial]) -> Vec<Round> {
     divisions.iter().map(|division| division.round(trials)).collect()
 }
 
-/// What `system` cost in each round. Where a round that is not for itself alone (`apart`) has no figures of it: in
-/// the nearest such round that has.
+/// What `system` cost in each round. Where a round that is not for itself alone (`apart`) has no figures of
+/// it: in the nearest such round that has.
 fn references(rounds: &[&[JudgedTrial]], apart: &[bool], system: usize) -> Vec<Option<Point>> {
     let of_round =
         |round: &&[JudgedTrial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
@@ -221,8 +222,11 @@ mod tests {
     /// Each is compared with what ran beside it; a load of another time is in no difference.
     #[test]
     fn a_deployment_is_compared_within_itself() {
-        let round =
-            |trials: &[JudgedTrial], is_side_by_side| Round { trials: trials.to_vec(), is_side_by_side, is_of_lives: false };
+        let round = |trials: &[JudgedTrial], is_side_by_side| Round {
+            trials: trials.to_vec(),
+            is_side_by_side,
+            is_of_lives: false,
+        };
         let rounds = [
             round(&[trial(1, 2.0), trial(0, 1.0)], true),
             round(&[trial(2, 5.0)], false), // alone: of a load that no `system` shares

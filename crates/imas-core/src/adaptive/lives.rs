@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a round whose processes lived on after their samples were taken.
 //!
-//! A sample of ten minutes says little about a service that grows for hours. Where all trials of a round have lived
-//! on, each counts by its steady memory at the age that all of them have reached, and by the CPU time until then:
-//! for a unit of work where the user names a counter.
+//! A sample of ten minutes says little about a service that grows for hours. Where all trials of a round have
+//! lived on, each counts by its steady memory at the age that all of them have reached, and by the CPU time
+//! until then: for a unit of work where the user names a counter.
 
 use crate::service_life::{LifeWindow, ServiceLife, common_age_s};
 
@@ -18,8 +18,8 @@ pub(super) enum MemoryUnit {
     OfLiveBytes,
 }
 
-/// The points of the trials, in their order, by these lives; None where one has no life, or they have no age in
-/// common.
+/// The points of the trials, in their order, by these lives; None where one has no life, or they have no age
+/// in common.
 pub(super) fn points(
     lives: &[Option<&ServiceLife>],
     memory: MemoryUnit,
@@ -75,11 +75,16 @@ mod tests {
     }
 
     fn logs(points: Option<Vec<Option<Point>>>) -> Vec<[f64; 2]> {
-        points.unwrap().into_iter().map(|point| point.map(|p| [p.cpu.exp(), p.memory.exp()]).unwrap()).collect()
+        points
+            .unwrap()
+            .into_iter()
+            .map(|point| point.map(|p| [p.cpu.exp(), p.memory.exp()]).unwrap())
+            .collect()
     }
 
     fn near(found: &[[f64; 2]], expected: &[[f64; 2]]) {
-        let is_near = |(a, b): (&[f64; 2], &[f64; 2])| (a[0] / b[0] - 1.0).abs() + (a[1] / b[1] - 1.0).abs() < 1e-9;
+        let is_near =
+            |(a, b): (&[f64; 2], &[f64; 2])| (a[0] / b[0] - 1.0).abs() + (a[1] / b[1] - 1.0).abs() < 1e-9;
         assert!(found.len() == expected.len() && found.iter().zip(expected).all(is_near), "{found:?}");
     }
 

@@ -51,8 +51,9 @@ impl Span {
     }
 }
 
-/// All trials, which are in order of time, divided into rounds; `spans` says when each ran. `ends` says whether a
-/// round of trials that followed one another, begun at the first index, also ends before the second.
+/// All trials, which are in order of time, divided into rounds; `spans` says when each ran. `ends` says
+/// whether a round of trials that followed one another, begun at the first index, also ends before the
+/// second.
 pub(crate) fn divided(
     trials: &[JudgedTrial],
     spans: &[Span],

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much the memory of replicas differs where all have the same allocator.
 //!
-//! A proof needs the noise between two processes under one candidate. Trials show it only where a candidate is tried
-//! twice. Replicas that IMAS left untouched show it before any trial (a uniformity trial): the same program, the
-//! same load, the same allocator. With four of them the first deployment of trials can prove a difference
-//! (docs/decisions/0030).
+//! A proof needs the noise between two processes under one candidate. Trials show it only where a candidate
+//! is tried twice. Replicas that IMAS left untouched show it before any trial (a uniformity trial): the same
+//! program, the same load, the same allocator. With four of them the first deployment of trials can prove a
+//! difference (docs/decisions/0030).
 //!
 //! This holds for memory alone. The CPU time of a process depends on how the requests were shared out.
 
@@ -14,8 +14,8 @@ use crate::service_life::{ServiceLife, UntouchedLife};
 const TOGETHER_S: f64 = 3600.0;
 /// Noise of fewer degrees of freedom says nothing.
 const LEAST_FREEDOM: f64 = 3.0;
-/// Replicas whose memory differs more, as a standard deviation of logarithms, are no measure: their loads differ.
-/// Their trials are then compared by live bytes.
+/// Replicas whose memory differs more, as a standard deviation of logarithms, are no measure: their loads
+/// differ. Their trials are then compared by live bytes.
 const MOST: f64 = 0.05;
 
 /// Scatter of ln memory of untouched replicas.
@@ -48,12 +48,13 @@ impl Untouched {
     }
 }
 
-/// Squares and degrees of freedom at the age at which replicas differ most: at another age they may differ less, and
-/// a proof must not rest on that.
+/// Squares and degrees of freedom at the age at which replicas differ most: at another age they may differ
+/// less, and a proof must not rest on that.
 fn scatter(group: &[&ServiceLife]) -> (f64, f64) {
     let ages = group.iter().flat_map(|life| life.windows.iter().map(|window| window.until_s));
     let at = |until_s: f64| {
-        let known = group.iter().filter_map(|life| life.window(until_s)).filter(|window| window.mean_bytes > 0);
+        let known =
+            group.iter().filter_map(|life| life.window(until_s)).filter(|window| window.mean_bytes > 0);
         let logs: Vec<f64> = known.map(|window| (window.mean_bytes as f64).ln()).collect();
         let mean = logs.iter().sum::<f64>() / logs.len() as f64;
         (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>(), logs.len().saturating_sub(1) as f64)

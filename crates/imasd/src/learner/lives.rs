@@ -9,23 +9,25 @@ use imas_store::lives::LivingProcess;
 
 use super::Learner;
 use crate::lives::{ClosedWindow, ObservedProcess, WorkSetting};
-use crate::pages::LivingTrial;
+use crate::living_trial::LivingTrial;
 use crate::process_info::{Identity, executable};
 use crate::program_table::TrackedProgram;
 
 impl Learner {
-    /// The processes to look at: those on trial, and untouched replicas. `has_page` says which processes were
-    /// placed, or are on trial.
+    /// The processes to look at: those on trial, and untouched replicas. `has_page` says which processes of this
+    /// boot were placed, or are on trial.
     pub(crate) fn observed(
         &mut self,
         trials: Vec<LivingTrial>,
+        boot_id: &str,
         has_page: &dyn Fn(Identity) -> bool,
     ) -> Vec<ObservedProcess> {
         let machine = machine_state();
-        let mut observed: Vec<_> = trials.into_iter().filter_map(|one| self.of_trial(one, &machine)).collect();
+        let mut observed: Vec<_> =
+            trials.into_iter().filter_map(|one| self.of_trial(one, &machine)).collect();
         for id in self.programs.ids() {
             for identity in self.untouched(id, has_page) {
-                observed.extend(self.of_untouched(id, identity, &machine));
+                observed.extend(self.of_untouched(id, identity, (boot_id, &machine)));
             }
         }
         observed
@@ -57,17 +59,21 @@ impl Learner {
         known.replicas.living().filter(is_one).collect()
     }
 
-    fn of_untouched(&self, id: RowId, identity: Identity, machine: &str) -> Option<ObservedProcess> {
+    fn of_untouched(
+        &self,
+        id: RowId,
+        identity: Identity,
+        (boot_id, machine): (&str, &str),
+    ) -> Option<ObservedProcess> {
         let known = self.programs.get(id)?;
-        let begun_s = begun_s(identity)?;
+        let boot = boot_id.get(..8).unwrap_or_default();
         let process = LivingProcess {
             program: id,
-            // The start in ticks names a process in one boot only.
-            name: format!("untouched-{}-{}-{begun_s:.0}", identity.pid, identity.start_ticks),
+            name: format!("untouched-{boot}-{}-{}", identity.pid, identity.start_ticks),
             is_trial: false,
             build_id: known.build_id.clone(),
             machine: machine.to_owned(),
-            begun_s,
+            begun_s: begun_s(identity)?,
         };
         Some(ObservedProcess { identity, process, page: None, work: self.work(known) })
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The user's counters of work, read in a thread of their own: the loop never waits for a command.
 //!
-//! One command runs at a time. It has none of imasd's privileges: the thread gives up the capabilities that a new
-//! program would be given. Where imasd is root, the command runs as the user of the process whose work it counts, or
-//! as nobody.
+//! One command runs at a time. It has none of imasd's privileges: the thread gives up the capabilities that a
+//! new program would be given. Where imasd is root, the command runs as the user of the process whose work it
+//! counts, or as nobody.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -109,7 +109,12 @@ fn user_for(pid: u32) -> Option<(u32, u32)> {
         return None;
     }
     let about = std::fs::metadata(format!("/proc/{pid}")).ok();
-    Some(about.map(|about| (about.uid(), about.gid())).filter(|(uid, gid)| *uid != 0 && *gid != 0).unwrap_or(NOBODY))
+    Some(
+        about
+            .map(|about| (about.uid(), about.gid()))
+            .filter(|(uid, gid)| *uid != 0 && *gid != 0)
+            .unwrap_or(NOBODY),
+    )
 }
 
 #[cfg(test)]

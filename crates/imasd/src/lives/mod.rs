@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How processes of services live on, looked at from outside: memory over hours, CPU time, work done.
 //!
-//! The sample of a trial comes after ten minutes. What people change allocators for shows later: whether memory
-//! levels off. So processes on trial are looked at for as long as they live, in windows that double with age
-//! ([`imas_core::service_life`]). Replicas that run untouched are looked at as well: they show how much processes
-//! under one and the same allocator differ.
+//! The sample of a trial comes after ten minutes. What people change allocators for shows later: whether
+//! memory levels off. So processes on trial are looked at for as long as they live, in windows that double
+//! with age ([`imas_core::service_life`]). Replicas that run untouched are looked at as well: they show how
+//! much processes under one and the same allocator differ.
 //!
 //! - [`mod@self`]: which processes are looked at, and when
 //! - `watched_life`: the windows of one process
@@ -30,7 +30,7 @@ use watched_life::{Closed, WatchedLife};
 
 pub(crate) use look::PageCounts;
 
-/// So many processes are looked at. A look takes about a millisecond for each 100 MB of the process.
+/// So many processes are looked at. A look takes some milliseconds for each 100 MB of the process.
 const MOST: usize = 256;
 /// And so many in one turn of the loop.
 const MOST_LOOKS: usize = 16;
@@ -162,14 +162,16 @@ impl LifeTracker {
 
     /// Programs whose work could not be counted.
     pub(crate) fn troubles(&self) -> Vec<WorkTrouble> {
-        let of = |(program, why): (&String, &String)| WorkTrouble { program: program.clone(), why: why.clone() };
+        let of =
+            |(program, why): (&String, &String)| WorkTrouble { program: program.clone(), why: why.clone() };
         self.troubles.iter().map(of).collect()
     }
 
     /// When there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.lives.values().map(WatchedLife::next_at).min();
-        // Nothing is to be seen of programs that come and go meanwhile: whatever makes them known wakes the loop.
+        // Nothing is to be seen of programs that come and go meanwhile: whatever makes them known wakes the
+        // loop.
         [looks.map(|at| at.min(self.sync_at)), self.counters.next()].into_iter().flatten().min()
     }
 }

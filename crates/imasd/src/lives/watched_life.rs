@@ -13,7 +13,7 @@ use crate::folders::PageName;
 use crate::process_info::Identity;
 
 /// Looks at a process in one window.
-const LOOKS: f64 = 16.0;
+const LOOKS: f64 = 12.0;
 
 /// A process that is looked at.
 #[derive(Debug)]

@@ -46,8 +46,6 @@ use crate::reject_reason::RejectReason;
 use crate::served_users::ServedUsers;
 use crate::watched::{Image, Watch, Watched};
 
-pub(crate) use running::LivingTrial;
-
 /// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
 /// worth a trial.
 const MOST_FOLDERS: usize = 256;
@@ -175,6 +173,10 @@ impl PageTracker {
     /// Goes by these settings from now on.
     pub(crate) fn set_limits(&mut self, limits: Settings) {
         self.limits = limits;
+    }
+
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.boot_id
     }
 
     /// Pages of another boot do not count.

@@ -14,13 +14,13 @@ use imas_core::{Sample, TrialRecord};
 use imas_engine::harvest::look_is_due;
 use imas_ingest::State;
 use imas_linux::standstill::{age_s, look};
-use imas_store::RowId;
 use imas_store::daemon::Witness;
 
 use super::{IdentifiedPage, PageEvent, PageTracker, image_of, is_same, token_of};
 use crate::folders::PageName;
 use crate::learner::Learner;
 use crate::lives::PageCounts;
+use crate::living_trial::LivingTrial;
 use crate::process_info::{self, Identity};
 use crate::watched::{Image, Watch};
 
@@ -28,17 +28,6 @@ use crate::watched::{Image, Watch};
 const FIRST_LOOK: f64 = 0.3;
 /// Limit for the number of looks in one turn. Each takes about 0.1 ms.
 const MOST_LOOKS: usize = 64;
-
-/// A process on trial.
-#[derive(Debug)]
-pub(crate) struct LivingTrial {
-    pub(crate) identity: Identity,
-    pub(crate) page: PageName,
-    pub(crate) program: RowId,
-    /// As its sample is stored.
-    pub(crate) trial_id: String,
-    pub(crate) build_id: String,
-}
 
 impl PageTracker {
     /// Watches the process of an identified page from now on. It may have ended, or run another image,

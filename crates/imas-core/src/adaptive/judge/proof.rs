@@ -180,7 +180,8 @@ impl Judge<'_> {
         (rivals.max(1) as f64).min(self.challengers)
     }
 
-    /// Rounds that a proof by this test needs. Where untouched replicas show how memory varies, one is enough.
+    /// Rounds that a proof by this test needs. Where untouched replicas show how memory varies, one is
+    /// enough.
     fn least_rounds(&self, direction: &Direction) -> u32 {
         if self.is_noise_known(direction) { 1 } else { self.settings.min_rounds }
     }
@@ -189,9 +190,10 @@ impl Judge<'_> {
         direction.w == 0.0 && self.board.untouched.is_some()
     }
 
-    /// Share of the error that one look at one candidate by this test may spend after this number of rounds. n
-    /// candidates count as n / (2 - 1/n): they share the runs of `system`, so their errors are correlated. Where
-    /// the first deployment can prove something, it may spend half; all later ones share the other half.
+    /// Share of the error that one look at one candidate by this test may spend after this number of rounds.
+    /// n candidates count as n / (2 - 1/n): they share the runs of `system`, so their errors are correlated.
+    /// Where the first deployment can prove something, it may spend half; all later ones share the other
+    /// half.
     fn tail(&self, i: usize, direction: &Direction, rounds: u32) -> f64 {
         let share = look_share(rounds, self.settings.min_rounds, self.settings.max_rounds);
         let share = match self.is_noise_known(direction) {
