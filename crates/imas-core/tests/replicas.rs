@@ -211,8 +211,8 @@ fn a_service_alone_is_compared_at_the_age_that_both_have_reached() {
     assert!((late.mean_y - (4f64.ln() + early.mean_y) / 2.0).abs() < 0.2, "{late:?}");
 }
 
-/// Share of 2,000 programs, to which all candidates are alike, that are changed at any time, with noise of that
-/// kind.
+/// Share of 2,000 programs, to which all candidates are alike, that are changed at any time, with noise of
+/// that kind.
 fn changed(workers: usize, candidates: usize, noise: Noise) -> f64 {
     let programs = 2000;
     let is_changed = |seed: u64| {

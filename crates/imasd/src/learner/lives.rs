@@ -14,8 +14,8 @@ use crate::process_info::{Identity, executable};
 use crate::program_table::TrackedProgram;
 
 impl Learner {
-    /// The processes to look at: those on trial, and untouched replicas. `has_page` says which processes of this
-    /// boot were placed, or are on trial.
+    /// The processes to look at: those on trial, and untouched replicas. `has_page` says which processes of
+    /// this boot were placed, or are on trial.
     pub(crate) fn observed(
         &mut self,
         trials: Vec<LivingTrial>,
