@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::TrialRecord;
 use crate::sample::PageKind;
+use crate::service_life::ServiceLife;
 
 /// Name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
@@ -135,7 +136,7 @@ pub fn cost(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Resu
     Ok(Cost {
         cpu_s: usage.user_s + usage.system_s,
         bytes: sample.memory.resident() as f64,
-        peak_bytes: sample.memory.resident_peak,
+        peak_bytes: sample.memory.resident_peak.max(sample.life.as_ref().map_or(0, ServiceLife::peak_bytes)),
         calls: sample.classes().iter().map(|class| class.calls).sum(),
         live_bytes: sample.memory.live_mean,
     })

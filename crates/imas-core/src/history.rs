@@ -9,6 +9,7 @@ use crate::paper::Limits;
 use crate::record::{TrialRecord, in_order_of_time};
 use crate::replay_prior::ReplayPrior;
 use crate::sample::PageKind;
+use crate::service_life::UntouchedLife;
 
 /// Everything a profile is computed from.
 #[derive(Clone, Debug)]
@@ -35,6 +36,9 @@ pub struct History<'a> {
     pub fleet: Option<&'a FleetPrior>,
     /// What replays of a recorded run predict; None where none was recorded.
     pub replay: Option<&'a ReplayPrior>,
+    /// Replicas that were left untouched, as they lived: they show how much processes under one and the same
+    /// allocator differ.
+    pub untouched: &'a [UntouchedLife],
 }
 
 /// Trials of the present build, in order of time.

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::activity::ProcessActivity;
+use crate::service_life::ServiceLife;
 use crate::split::Split;
 
 /// Signals by which a replaced allocator makes a program die: ILL, ABRT, BUS, SEGV, SYS (Linux numbers).
@@ -198,6 +199,10 @@ pub struct Sample {
     /// Page size, transparent huge pages and CPUs of the machine as one text; it is compared, not parsed.
     /// Empty when it was not recorded.
     pub machine: String,
+    /// How the process lived on after its sample was taken; None where that was not seen (a process that
+    /// ended before, an earlier version). It is stored by itself, window by window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub life: Option<ServiceLife>,
 }
 
 impl Sample {

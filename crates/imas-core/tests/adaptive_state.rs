@@ -138,6 +138,7 @@ impl Life {
             machine: self.machine,
             fleet: self.fleet.as_ref(),
             replay: self.replay.as_ref(),
+            untouched: &[],
         };
         judge(&history)
     }

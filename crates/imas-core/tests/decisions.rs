@@ -96,6 +96,7 @@ impl Program {
             machine: "",
             fleet: None,
             replay: None,
+            untouched: &[],
         })
     }
 

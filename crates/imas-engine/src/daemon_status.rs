@@ -45,6 +45,8 @@ pub struct DaemonCounters {
     pub programs_left_alone: u64,
     /// Programs forgotten because others of the same owner needed their place.
     pub programs_evicted: u64,
+    /// Windows of the lives of services stored.
+    pub windows_stored: u64,
     /// Crashes under a candidate.
     pub crashes: u64,
     /// Looks at placed processes, for whether they hang.
@@ -95,6 +97,7 @@ impl std::ops::Add for DaemonCounters {
             programs_refused: self.programs_refused + other.programs_refused,
             programs_left_alone: self.programs_left_alone + other.programs_left_alone,
             programs_evicted: self.programs_evicted + other.programs_evicted,
+            windows_stored: self.windows_stored + other.windows_stored,
             crashes: self.crashes + other.crashes,
             looks: self.looks + other.looks,
             store_refusals: self.store_refusals + other.store_refusals,
@@ -142,10 +145,22 @@ pub struct DaemonStatus {
     /// How many programs are ineligible. Everybody may read this file; which programs they are is in another,
     /// for root.
     pub ineligible: usize,
+    /// Programs whose work could not be counted the last time.
+    pub work_troubles: Vec<WorkTrouble>,
     /// What was counted.
     pub counters: DaemonCounters,
     /// How it takes part in a fleet, where it does.
     pub fleet: Option<FleetState>,
+}
+
+/// A command `work` of the settings that gave no number.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkTrouble {
+    /// The program, as the settings name it.
+    pub program: String,
+    /// Why, in words.
+    pub why: String,
 }
 
 /// How imasd takes part in a fleet.
@@ -263,9 +278,9 @@ mod tests {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
         let expected = "config counters emergency events fleet flights_watched ineligible pid programs retest_s schema \
-                        start_ticks store trials_offered trials_running version";
+                        start_ticks store trials_offered trials_running version work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 22);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 23);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::candidates_with_results;
+use imas_core::service_life::UntouchedLife;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
@@ -32,6 +33,8 @@ pub struct ProgramState {
     fleet: Option<FleetKnowledge>,
     /// What replays of a recorded run predicted.
     replay: Option<ReplayKnowledge>,
+    /// Replicas of this build that were left untouched, as they lived.
+    untouched: Vec<UntouchedLife>,
     /// By candidate: whether no other host knows it.
     is_own: Vec<bool>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
@@ -61,6 +64,7 @@ impl ProgramState {
         let machine = imas_linux::host::machine_state();
         Ok(Self {
             replay: ReplayKnowledge::read(store, program.id, build_id, &machine)?,
+            untouched: store.untouched_lives(program.id, build_id, &machine)?,
             is_own: candidates.iter().map(is_own).collect(),
             records,
             candidates,
@@ -132,6 +136,7 @@ impl ProgramState {
             machine: &self.machine,
             fleet: self.fleet.as_ref().and_then(FleetKnowledge::prior),
             replay: self.replay.as_ref().and_then(|known| known.prior(now_unix_s)),
+            untouched: &self.untouched,
         }
     }
 }

@@ -127,6 +127,7 @@ impl ParsedPage {
             activity: None,
             machine: String::new(),
             kind: self.kind,
+            life: None,
         }
     }
 }

@@ -176,6 +176,7 @@ fn store(context: &Context) -> Result<Source> {
             machine: "",
             fleet: None,
             replay: None,
+            untouched: &[],
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

@@ -28,6 +28,7 @@
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`standstill`]: whether a process is idle, waiting for a lock
 //! - [`trust`]: whether others could change a file
+//! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
 
 pub mod arena_estimate;
@@ -68,3 +69,4 @@ pub mod running;
 pub mod sampler;
 pub mod standstill;
 pub mod trust;
+pub mod work_counter;

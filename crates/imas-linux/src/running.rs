@@ -11,6 +11,7 @@ use crate::arenas;
 use crate::catalogue::{CatalogueCandidate, SYSTEM};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
+use crate::sampler::children;
 
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
@@ -74,6 +75,18 @@ pub fn is_copy_of_its_parent(pid: u32) -> bool {
     let Some(parent) = stat(own.ppid) else { return false };
     let place = |stat: &procfs::process::Stat| (stat.startstack, stat.arg_start, stat.startcode);
     own.startstack != 0 && place(&own) == place(&parent)
+}
+
+/// A process and its descendants that were forked without exec, the process first: all have one allocator.
+#[must_use]
+pub fn copies(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut seen = 0;
+    while let Some(&pid) = found.get(seen) {
+        found.extend(children(pid).into_iter().filter(|child| is_copy_of_its_parent(*child)));
+        seen += 1;
+    }
+    found
 }
 
 fn program(process: &Process) -> Option<Program> {
@@ -249,9 +262,11 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         let found = [pids[0], pids[1], u32::MAX].map(is_copy_of_its_parent);
+        let family = copies(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(found, [true, false, false]);
+        assert_eq!(family, [child.id(), pids[0]], "what executes another image is no copy");
     }
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {

@@ -227,7 +227,7 @@ impl ServiceExecutor {
                 return Ok(());
             }
         }
-        let ready = Ready::parse(&self.ready_text(variables)).map_err(ServiceError::Definition)?;
+        let ready = Ready::parse(&self.ready_text(variables));
         // A proxy that `prepare` started may listen already and answer with an error. An answer that counts
         // as ready comes from a foreign process.
         if ready.answers() {

@@ -52,6 +52,7 @@ mod rounds;
 mod run;
 mod run_figures;
 mod server;
+mod tls;
 mod tree;
 mod variables;
 mod verdict;

@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::tls;
+
 /// The kind of test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ready {
@@ -14,8 +16,8 @@ pub(crate) enum Ready {
     Tcp(String),
     /// A connection to a socket in the file system is accepted.
     Unix(PathBuf),
-    /// A GET is answered by a status below 400.
-    Url { address: String, path: String },
+    /// A GET is answered by a status below 400. With TLS any certificate is accepted.
+    Url { address: String, path: String, is_tls: bool },
     /// A command succeeds.
     Command(String),
 }
@@ -25,26 +27,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ready {
     /// Parses the text of the definition. Variables are replaced already, except in a command.
-    ///
-    /// # Errors
-    /// When a URL needs a command to test it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Self {
         if let Some(port) = text.strip_prefix("tcp:") {
             let address = if port.contains(':') { port.to_owned() } else { format!("127.0.0.1:{port}") };
-            return Ok(Self::Tcp(address));
+            return Self::Tcp(address);
         }
         if let Some(path) = text.strip_prefix("unix:") {
-            return Ok(Self::Unix(path.into()));
+            return Self::Unix(path.into());
         }
-        if text.starts_with("https://") {
-            return Err(format!(
-                "ready: {text}: only http is asked; for https name a command, such as 'curl -kfs {text}'"
-            ));
-        }
-        let Some(rest) = text.strip_prefix("http://") else { return Ok(Self::Command(text.to_owned())) };
+        let schemes = [("http://", false, 80), ("https://", true, 443)];
+        let url = schemes
+            .into_iter()
+            .find_map(|(scheme, is_tls, port)| text.strip_prefix(scheme).map(|rest| (rest, is_tls, port)));
+        let Some((rest, is_tls, port)) = url else { return Self::Command(text.to_owned()) };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let address = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-        Ok(Self::Url { address, path: format!("/{path}") })
+        let address = if has_port(host) { host.to_owned() } else { format!("{host}:{port}") };
+        Self::Url { address, path: format!("/{path}"), is_tls }
     }
 
     /// Whether the server answers now. Commands are not run here.
@@ -52,10 +50,19 @@ impl Ready {
         match self {
             Self::Tcp(address) => connect(address).is_some(),
             Self::Unix(path) => UnixStream::connect(path).is_ok(),
-            Self::Url { address, path } => get(address, path).is_some_and(|status| status < 400),
+            Self::Url { address, path, is_tls } => {
+                get(address, path, *is_tls).is_some_and(|status| status < 400)
+            }
             Self::Command(_) => false,
         }
     }
+}
+
+/// In `[::1]` the colons are those of the address.
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))
+        && !host.ends_with(']')
 }
 
 fn connect(address: &str) -> Option<TcpStream> {
@@ -68,12 +75,20 @@ fn connect(address: &str) -> Option<TcpStream> {
         return None;
     }
     stream.set_read_timeout(Some(CONNECT_TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(CONNECT_TIMEOUT)).ok()?;
     Some(stream)
 }
 
 /// The status of the answer.
-fn get(address: &str, path: &str) -> Option<u16> {
-    let mut stream = connect(address)?;
+fn get(address: &str, path: &str, is_tls: bool) -> Option<u16> {
+    let stream = connect(address)?;
+    match is_tls {
+        true => status(&mut tls::over(stream, address)?, address, path),
+        false => status(&mut { stream }, address, path),
+    }
+}
+
+fn status(stream: &mut (impl Read + Write), address: &str, path: &str) -> Option<u16> {
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut head = [0; 12];
@@ -88,14 +103,21 @@ mod tests {
 
     #[test]
     fn four_kinds_are_distinguished() {
-        let of = |text: &str| Ready::parse(text).unwrap();
+        let of = Ready::parse;
+        let url = |address: &str, path: &str, is_tls| Ready::Url {
+            address: address.into(),
+            path: path.into(),
+            is_tls,
+        };
         assert_eq!(of("tcp:80"), Ready::Tcp("127.0.0.1:80".into()));
         assert_eq!(of("tcp:[::1]:80"), Ready::Tcp("[::1]:80".into()));
         assert_eq!(of("unix:/s"), Ready::Unix("/s".into()));
-        assert_eq!(of("http://h:1/a/b"), Ready::Url { address: "h:1".into(), path: "/a/b".into() });
-        assert_eq!(of("http://h"), Ready::Url { address: "h:80".into(), path: "/".into() });
+        assert_eq!(of("http://h:1/a/b"), url("h:1", "/a/b", false));
+        assert_eq!(of("http://h"), url("h:80", "/", false));
+        assert_eq!(of("https://h/x"), url("h:443", "/x", true));
+        assert_eq!(of("https://[::1]/x"), url("[::1]:443", "/x", true));
+        assert_eq!(of("https://[::1]:8443"), url("[::1]:8443", "/", true));
         assert_eq!(of("redis-cli ping"), Ready::Command("redis-cli ping".into()));
-        assert!(Ready::parse("https://h/").is_err());
     }
 
     #[test]
@@ -110,7 +132,7 @@ mod tests {
                 stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
             }
         });
-        let ready = Ready::parse(&format!("http://{address}/x")).unwrap();
+        let ready = Ready::parse(&format!("http://{address}/x"));
         assert!(ready.answers());
         assert!(!ready.answers());
         server.join().unwrap();

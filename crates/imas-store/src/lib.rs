@@ -12,6 +12,7 @@
 //! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
 //! - [`fleet`]: what was published to a fleet, and the statistics received from it
 //! - [`decisions`]: stored decisions and their reasons
+//! - [`lives`]: processes of services that live on
 //! - [`predictions`]: what replays of a recorded run predicted
 //! - [`recordings`]: starts that are to be recorded, and recordings that wait for their replay
 //! - [`overrides`]: pins, exclusions, quarantines ended by hand
@@ -22,6 +23,7 @@ pub mod daemon;
 pub mod decisions;
 pub mod domain;
 pub mod fleet;
+pub mod lives;
 pub mod memory;
 pub mod overrides;
 pub mod predictions;

@@ -17,6 +17,7 @@ pub struct ProgramRevision {
     disabled: i64,
     replayed_at_s: f64,
     recording: Option<f64>,
+    life_windows: i64,
 }
 
 impl Store {
@@ -32,7 +33,8 @@ impl Store {
             (SELECT coalesce(max(at_s), 0.0) FROM lift WHERE program = ?1),
             (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled),
             (SELECT coalesce(max(at_s), 0.0) FROM replayed_run WHERE program = ?1),
-            (SELECT coalesce(begun_s, asked_s) FROM recording WHERE program = ?1)";
+            (SELECT coalesce(begun_s, asked_s) FROM recording WHERE program = ?1),
+            (SELECT count(*) FROM life_window WHERE program = ?1)";
         let mut statement = self.connection().prepare_cached(SQL)?;
         Ok(statement.query_row(params![program], |row| {
             Ok(ProgramRevision {
@@ -45,6 +47,7 @@ impl Store {
                 disabled: row.get(6)?,
                 replayed_at_s: row.get(7)?,
                 recording: row.get(8)?,
+                life_windows: row.get(9)?,
             })
         })?)
     }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
 use imas_core::printable;
 use imas_core::sample::PageKind;
+use imas_core::{Sample, TrialRecord};
 use rusqlite::{OptionalExtension, Row, params};
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +170,7 @@ impl Store {
         Ok(())
     }
 
-    /// All trials of a program in the order they were made.
+    /// All trials of a program in the order they were made, each with how its process lived on.
     ///
     /// # Errors
     /// When SQLite returns an error, or a sample cannot be read.
@@ -180,9 +180,12 @@ impl Store {
         let rows = statement.query_map([program], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?))
         })?;
+        let mut lives = self.lives_of_trials(program)?;
         rows.map(|row| {
             let (build_id, allocator_version, retest_s, sample) = row?;
-            Ok(TrialRecord { build_id, allocator_version, retest_s, sample: serde_json::from_str(&sample)? })
+            let mut sample: Sample = serde_json::from_str(&sample)?;
+            sample.life = lives.remove(&sample.trial_id);
+            Ok(TrialRecord { build_id, allocator_version, retest_s, sample })
         })
         .collect()
     }
@@ -240,7 +243,6 @@ fn program_of(row: &Row<'_>) -> rusqlite::Result<StoredProgram> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use imas_core::Sample;
     use imas_core::sample::Ended;
 
     pub(crate) fn temporary() -> (tempfile::TempDir, Store) {

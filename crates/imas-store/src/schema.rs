@@ -211,6 +211,22 @@ CREATE TABLE recording (
 ) STRICT;
 ";
 
+/// Adds how processes of services live on after their samples were taken.
+const LIVES: &str = "
+-- Memory of a process in one part of its life; appended, never changed.
+CREATE TABLE life_window (
+    program  INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
+    process  TEXT NOT NULL,                 -- of a trial: trial_id
+    is_trial INTEGER NOT NULL,              -- else it was left untouched
+    build_id TEXT NOT NULL,                 -- of the executable
+    machine  TEXT NOT NULL,                 -- page settings and CPU count
+    begun_s  REAL NOT NULL,                 -- Unix time
+    until_s  REAL NOT NULL,                 -- age of the process at the end of the window
+    figures  TEXT NOT NULL,                 -- imas_core::service_life::LifeWindow as JSON
+    PRIMARY KEY (program, process, until_s)
+) STRICT, WITHOUT ROWID;
+";
+
 fn migrations() -> Migrations<'static> {
     Migrations::new(vec![
         M::up(FIRST),
@@ -218,6 +234,7 @@ fn migrations() -> Migrations<'static> {
         M::up(FLEET),
         M::up(FLEET_REACHED),
         M::up(REPLAYS),
+        M::up(LIVES),
     ])
 }
 
@@ -314,6 +331,35 @@ mod tests {
         let asked = AskedRecording { at_s: 1.0, limit_bytes: 1, window_s: None };
         assert!(store.ask_recording(7, &asked).unwrap());
         assert_eq!(store.predictions(7).unwrap(), None);
+    }
+
+    #[test]
+    fn a_store_from_before_lives_keeps_its_trials_and_takes_windows() {
+        use crate::lives::LivingProcess;
+        use imas_core::service_life::LifeWindow;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let mut old = Connection::open(&path).unwrap();
+        let before = vec![M::up(FIRST), M::up(DOMAINS), M::up(FLEET), M::up(FLEET_REACHED), M::up(REPLAYS)];
+        Migrations::new(before).to_latest(&mut old).unwrap();
+        old.execute_batch(
+            "INSERT INTO program (id, path, detail) VALUES (7, '/bin/x', '');
+             INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, uneventful, sample)
+             VALUES ('t', 7, 'a', 'b', '1', 1.0, 0, '{\"trial_id\": \"t\", \"wall_s\": 600.5}');",
+        )
+        .unwrap();
+        drop(old);
+        let unchanged = crate::Store::open_read_only(&path).unwrap();
+        assert_eq!(unchanged.trials(7).unwrap()[0].sample.life, None);
+        let store = crate::Store::open(&path).unwrap();
+        let trial = store.trials(7).unwrap().remove(0);
+        assert_eq!((trial.sample.wall_s, trial.sample.life), (600.5, None));
+        let (name, build_id, machine) = ("t".to_owned(), "b".to_owned(), String::new());
+        let process = LivingProcess { program: 7, name, is_trial: true, build_id, machine, begun_s: 1.0 };
+        let window = LifeWindow { until_s: 600.0, ..LifeWindow::default() };
+        assert!(store.add_life_window(&process, &window).unwrap());
+        let life = store.trials(7).unwrap().remove(0).sample.life.unwrap();
+        assert_eq!(life.windows, [window]);
     }
 
     #[test]

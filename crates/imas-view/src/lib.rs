@@ -10,6 +10,7 @@
 //! - [`settled`]: whether the candidate of a program is settled
 //! - [`sharing`]: how a fleet shares out a program's trials, in words
 //! - [`forecast`]: what replays of a recorded run predicted
+//! - [`lives`]: how the processes of a service lived on
 //! - [`section`]: a program as a part of a page
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
@@ -23,6 +24,7 @@
 pub mod conditions;
 pub mod forecast;
 mod latency;
+pub mod lives;
 pub mod picks;
 pub mod profile;
 pub mod program_view;

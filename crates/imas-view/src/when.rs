@@ -11,3 +11,14 @@ pub fn when(at_s: f64) -> String {
         |stamp| stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
     )
 }
+
+/// A time in one unit: `24 h`.
+#[must_use]
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 3.0 * 86400.0 => format!("{:.0} d", s / 86400.0),
+        s if s >= 2.0 * 3600.0 => format!("{:.0} h", s / 3600.0),
+        s if s >= 120.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{s:.0} s"),
+    }
+}

@@ -25,6 +25,7 @@ use crate::unit::{self, Unit, systemctl};
 use crate::watch::{self, WatchRecord};
 use imas_view::program_view::state;
 use imas_view::settled;
+use imas_view::when::span;
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
@@ -174,7 +175,7 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     (applied.written, applied.watch_s, applied.restarted) = (true, Some(watch_s), true);
     message::say(&format!(
         "imas: {name} is restarted under {candidate} and watched for {}: 'imas status' shows how it goes",
-        watch::span(watch_s)
+        span(watch_s)
     ));
     Ok(())
 }

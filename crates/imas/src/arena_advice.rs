@@ -116,6 +116,6 @@ pub(crate) fn page(rows: &[ArenaRow]) -> String {
 /// Empty if the memory hardly changed.
 fn grown(growth: Growth) -> String {
     let mib = growth.bytes as f64 / f64::from(1 << 20);
-    let since = crate::watch::span(growth.seconds);
+    let since = imas_view::when::span(growth.seconds);
     if mib.abs() < 1.0 { String::new() } else { format!(", {mib:+.0} MiB in the last {since}") }
 }

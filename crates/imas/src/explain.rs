@@ -21,6 +21,7 @@ use crate::output;
 use crate::profile::find;
 use crate::show::{next_line, recording_json, splits, table};
 use imas_view::forecast;
+use imas_view::lives;
 use imas_view::picks;
 use imas_view::program_view::{ProgramView, state};
 use imas_view::when::when;
@@ -57,6 +58,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "expected_gain": picks::gains_json(&all),
             "looked_at_again": again(&state),
             "sharing": state.sharing,
+            "lives": lives::lives(&state),
             "predictions": forecast::forecasts(&state),
             "recording": recording_json(&state),
             "workers": forked_workers(&state),
@@ -109,6 +111,7 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     }
     writeln!(text, "\n{}", table(state))?;
     text.push_str(&splits(state));
+    text.push_str(&lives::text(&lives::lives(state)));
     if !past.is_empty() {
         writeln!(text, "decisions so far, newest first:")?;
     }

@@ -12,6 +12,7 @@ use imas_store::Store;
 use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
 use imas_view::forecast;
+use imas_view::lives;
 use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
 
@@ -44,6 +45,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
         .iter()
         .for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&splits(&state));
+    text.push_str(&lives::text(&lives::lives(&state)));
     text.push_str(&next_line(&state));
     text.push_str(&nothing_learned(&state));
     output::text(&text)?;
@@ -185,6 +187,7 @@ fn one_json(state: &ProgramView) -> Value {
         "starts": state.known.records.len() - trials(state),
         "next": state.decision,
         "under_way": state.under_way,
+        "lives": lives::lives(state),
         "predictions": forecast::forecasts(state),
         "recording": recording_json(state),
     })

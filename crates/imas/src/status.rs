@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_core::printable;
 use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::fleet_turn::TrialSharing;
@@ -262,6 +263,10 @@ fn headline(status: &DaemonStatus) -> String {
         counted.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
     if !counted.is_empty() {
         text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
+    }
+    for trouble in &status.work_troubles {
+        let (program, why) = (printable::name(&trouble.program), printable::name(&trouble.why));
+        text.push_str(&format!("\nwork of {program} is not counted: {why}; its samples count without"));
     }
     text.extend(status.fleet.as_ref().map(fleet::lines));
     text

@@ -409,7 +409,6 @@ fn options_of_a_server_need_one() {
         "--trials is not for a server: it has no counted runs",
     );
     wrong(&["--service", "/nonexistent.toml"], "nonexistent.toml");
-    wrong(&["--ready", "https://x/", "--load", "true", "--", "true"], "only http is asked");
     let usage = output(&mut world.imas(["bench", "--ready", "tcp:1", "--", "true"]));
     assert_eq!(usage.status.code(), Some(2), "{}", describe(&usage));
 }

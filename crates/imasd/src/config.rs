@@ -88,13 +88,29 @@ impl Settings {
 
 impl Config {
     /// Reads the file; one that does not exist sets nothing.
-    pub(crate) fn read(file: &Path) -> Result<Self> {
+    ///
+    /// `is_machines`: it serves all users, so its commands must be those of root or of imasd's own user.
+    pub(crate) fn read(file: &Path, is_machines: bool) -> Result<Self> {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => bail!("{}: {error}", file.display()),
         };
-        Self::parse(&text).map_err(|why| anyhow::anyhow!("{}: {}", file.display(), why.trim_end()))
+        let config = Self::parse(&text);
+        let config = config.map_err(|why| anyhow::anyhow!("{}: {}", file.display(), why.trim_end()))?;
+        Ok(if is_machines { config.without_foreign_commands(file) } else { config })
+    }
+
+    /// imasd runs the commands of its file, so it takes none from a file that others than its own user and
+    /// root could change.
+    fn without_foreign_commands(mut self, file: &Path) -> Self {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let me = rustix::process::geteuid().as_raw();
+        if let Some(why) = imas_linux::trust::untrusted(&file, me).filter(|_| !self.rules.work.is_empty()) {
+            tracing::warn!("'work' is not used: {why}");
+            self.rules.work.clear();
+        }
+        self
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -114,6 +130,18 @@ impl Config {
 mod tests {
     use super::*;
     use imas_core::adaptive::Objective;
+
+    #[test]
+    fn commands_of_a_file_that_others_may_change_are_not_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("imasd.toml");
+        std::fs::write(&file, "retest_s = 5\n[program.'unit x.service']\nwork = 'true'\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let read = |is_machines| Config::read(&file, is_machines).unwrap().rules;
+        assert_eq!((read(true).work.len(), read(true).retest_s), (0, Some(5.0)));
+        assert_eq!(read(false).work.len(), 1, "the user's own daemon");
+    }
 
     #[test]
     fn the_sample_names_keys_that_exist_with_their_defaults() {
@@ -173,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_the_defaults_and_a_misspelt_key_an_error() {
-        assert_eq!(Config::read(Path::new("/nonexistent/imasd.toml")).unwrap(), Config::default());
+        assert_eq!(Config::read(Path::new("/nonexistent/imasd.toml"), true).unwrap(), Config::default());
         assert!(Config::parse("retests_s = 1").unwrap_err().contains("retests_s"));
         assert!(Config::parse("worth_cpu_s = '1'").unwrap_err().contains("worth_cpu_s"));
         assert!(Config::parse("worth_cpu_s = -1").is_err() && Config::parse("retest_s = 1e10").is_err());

@@ -25,6 +25,7 @@ use crate::installation::Installation;
 use crate::kept_store::KeptStore;
 use crate::learner::fleet::Membership;
 use crate::learner::{Learner, LearnerParts};
+use crate::lives::LifeTracker;
 use crate::machine::conditions;
 use crate::mailbox::Mailbox;
 use crate::notify;
@@ -71,9 +72,10 @@ impl Daemon {
         make_folders(&options, &state)?;
         let lock = lock(&state)?;
         let wakeup = Wakeup::new()?;
-        let config = Config::read(&options.config)?;
+        let config = Config::read(&options.config, !options.user)?;
         let store = KeptStore::open(&options.store)?;
         let processes = ProcessWatcher::new(worth(&config.own), options.poll || options.once, &wakeup)?;
+        let lives = LifeTracker::new(config.own.sample_after_s);
         let boot_id = imas_linux::boot::of_programs(&options.run_dir).context("/proc")?;
         let users = Rc::new(match options.user {
             true => ServedUsers::own_tree(&options.run_dir),
@@ -97,6 +99,7 @@ impl Daemon {
             pipeline: Pipeline {
                 emergency: Emergency::read(&state),
                 learner: Learner::new(parts)?,
+                lives,
                 publisher: Publisher::new(&state, boot_id),
                 pages,
                 state,
@@ -154,6 +157,7 @@ impl Daemon {
         }
         self.take_in_ripe(now);
         self.periodic(now);
+        self.pipeline.look_at_lives(now);
         self.fleet_turn(now, woken.inbox);
         self.pipeline.pass_on_events();
         self.pipeline.publish_if_due(now);
@@ -263,7 +267,9 @@ impl Daemon {
 
     fn reload(&mut self) {
         notify::reloading();
-        match Config::read(&self.options.config).and_then(|config| Ok((config, Exclusions::read()?))) {
+        match Config::read(&self.options.config, !self.options.user)
+            .and_then(|config| Ok((config, Exclusions::read()?)))
+        {
             Ok((config, exclusions)) => {
                 self.processes.set_worth(worth(&config.own));
                 self.pipeline.set_config(config, exclusions);
@@ -327,7 +333,8 @@ impl Daemon {
     }
 
     fn reported(&self) -> Reported {
-        (self.counters(), self.fleet.as_ref().map(|fleet| fleet.state().clone()))
+        let fleet = self.fleet.as_ref().map(|fleet| fleet.state().clone());
+        (self.counters(), fleet, self.pipeline.lives.troubles())
     }
 
     /// Writes the files that `imas status` reads, if they would say anything new.
@@ -336,7 +343,7 @@ impl Daemon {
         if !self.status.is_new(&reported) {
             return;
         }
-        let (counters, fleet) = reported;
+        let (counters, fleet, work_troubles) = reported;
         let me = std::process::id();
         let config = std::path::absolute(&self.options.config).unwrap_or_default();
         let programs = self.pipeline.learner.programs();
@@ -356,6 +363,7 @@ impl Daemon {
             flights_watched,
             emergency: self.pipeline.emergency.reason().map(str::to_owned),
             ineligible: self.pipeline.learner.ineligible().len(),
+            work_troubles,
             counters,
             fleet,
         };

@@ -28,6 +28,8 @@ mod ineligible;
 mod installation;
 mod kept_store;
 mod learner;
+mod lives;
+mod living_trial;
 mod log;
 mod long_name;
 mod machine;

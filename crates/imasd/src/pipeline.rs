@@ -14,6 +14,7 @@ use crate::connector::ProcessEvent;
 use crate::emergency::Emergency;
 use crate::folders::PageName;
 use crate::learner::Learner;
+use crate::lives::LifeTracker;
 use crate::machine::{conditions, differ};
 use crate::pages::{EndedPage, IdentifiedPage, PageEvent, PageTracker, RejectedPage, token_of};
 use crate::process_info::ProcessInfo;
@@ -30,6 +31,7 @@ pub(crate) struct Pipeline {
     pub(crate) state: PathBuf,
     pub(crate) pages: PageTracker,
     pub(crate) learner: Learner,
+    pub(crate) lives: LifeTracker,
     pub(crate) publisher: Publisher,
     pub(crate) emergency: Emergency,
 }
@@ -92,6 +94,25 @@ impl Pipeline {
         }
     }
 
+    /// Looks at processes of services that live on, where that is due.
+    pub(crate) fn look_at_lives(&mut self, now: Instant) {
+        if self.lives.is_sync_due(now) {
+            let pages = &self.pages;
+            let has_page = |identity| pages.has_page(identity);
+            let observed = self.learner.observed(pages.living_trials(), pages.boot_id(), &has_page);
+            self.lives.sync(observed, now);
+        }
+        for (identity, page) in self.lives.due(now) {
+            let counted = page.map(|page| self.pages.counted(&page)).unwrap_or_default();
+            self.lives.look(identity, counted, now);
+        }
+        self.lives.read_counters();
+        for closed in self.lives.take_closed() {
+            self.learner.store_window(&closed);
+        }
+        self.pass_on_events();
+    }
+
     /// Adds the program of a process to those that are served.
     pub(crate) fn take_in(&mut self, process: &ProcessInfo) {
         self.pages.welcome(process.uid);
@@ -107,12 +128,14 @@ impl Pipeline {
 
     pub(crate) fn set_config(&mut self, config: Config, exclusions: Exclusions) {
         self.pages.set_limits(config.own.clone());
+        self.lives.set_first(config.own.sample_after_s);
         self.learner.set_config(config, exclusions);
     }
 
     /// When there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
-        [self.pages.next(), self.publisher.next(), self.learner.next_retry()].into_iter().flatten().min()
+        let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry(), self.lives.next()];
+        parts.into_iter().flatten().min()
     }
 
     pub(crate) fn counters(&self) -> DaemonCounters {

@@ -40,6 +40,11 @@ impl Replicas {
         self.seen.push((identity, Instant::now()));
     }
 
+    /// Those that live.
+    pub(crate) fn living(&self) -> impl Iterator<Item = Identity> {
+        self.seen.iter().map(|(identity, _)| *identity).filter(|identity| is_running(*identity))
+    }
+
     /// Whether several were seen, however young.
     pub(crate) fn are_possible(&self) -> bool {
         self.seen.len() >= 2

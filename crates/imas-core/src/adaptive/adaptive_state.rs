@@ -8,8 +8,9 @@ use crate::record::TrialRecord;
 
 use super::board::{JudgedTrial, RECENT};
 use super::judge::{Asked, side_by_side};
-use super::round::{Span, rounds};
-use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, judge};
+use super::lives::{self, MemoryUnit};
+use super::round::{Division, Round, Span, divided};
+use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, Untouched, judge};
 
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
@@ -61,9 +62,9 @@ impl AdaptiveState {
         };
         let fits = |i: usize| settings.max_memory_bytes.is_none_or(|most| peak(i) <= most);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
-        let spans: Vec<Span> = made.iter().map(Made::span).collect();
-        let ends = |from, at| ends(&made, (from, at), system, (history, settings));
-        let mut board = Board::of(&rounds(&points(&made, per_operation), &spans, ends, system), len, system);
+        let divided = DividedTrials::of(&made, history, settings);
+        let mut board = Board::of(&divided.rounds, len, system);
+        board.untouched = divided.untouched;
         let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
         let first_of_round = made.len().saturating_sub(board.in_round.len());
         let is_stale =
@@ -286,19 +287,70 @@ pub(super) struct NumberedTrial {
 /// The rounds as the policy divides the trials, with the name of each trial.
 pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec<Vec<NumberedTrial>> {
     let made = made(history, settings);
-    let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
-    let spans: Vec<Span> = made.iter().map(Made::span).collect();
-    let ends = |from, at| ends(&made, (from, at), system, (history, settings));
-    let judged = points(&made, !same_work(&made));
-    let divided = rounds(&judged, &spans, ends, system);
-    // The division keeps each trial as it is. Two trials that are equal in every figure need not be told apart.
-    let mut unnamed: Vec<Option<JudgedTrial>> = judged.into_iter().map(Some).collect();
-    let mut named = |judged: JudgedTrial| {
-        let at = unnamed.iter().position(|trial| *trial == Some(judged))?;
-        unnamed[at] = None;
-        Some(NumberedTrial { trial_id: made[at].record.sample.trial_id.clone(), judged })
+    let divided = DividedTrials::of(&made, history, settings);
+    let named = |(at, judged): (&usize, &JudgedTrial)| NumberedTrial {
+        trial_id: made[*at].record.sample.trial_id.clone(),
+        judged: *judged,
     };
-    divided.into_iter().map(|round| round.trials.into_iter().filter_map(&mut named).collect()).collect()
+    let rounds = divided.divisions.iter().zip(&divided.rounds);
+    rounds.map(|(of, round)| of.members.iter().zip(&round.trials).map(named).collect()).collect()
+}
+
+/// All trials as rounds, with the figures by which those of each round are compared.
+struct DividedTrials {
+    divisions: Vec<Division>,
+    rounds: Vec<Round>,
+    /// How much untouched replicas differ, where that is the noise of all these rounds.
+    untouched: Option<Untouched>,
+}
+
+impl DividedTrials {
+    fn of(made: &[Made<'_>], history: &History<'_>, settings: &Settings) -> Self {
+        let per_operation = !same_work(made);
+        let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
+        let spans: Vec<Span> = made.iter().map(Made::span).collect();
+        let ends = |from, at| ends(made, (from, at), system, (history, settings));
+        let judged = points(made, per_operation);
+        let divisions = divided(&judged, &spans, ends, system);
+        let untouched = Untouched::of(history.untouched);
+        let round = |division: &Division| {
+            let plain = division.round(&judged);
+            let memory = match per_operation && !(division.is_side_by_side && untouched.is_some()) {
+                true => MemoryUnit::OfLiveBytes,
+                false => MemoryUnit::Bytes,
+            };
+            let has_system = plain.trials.iter().any(|one| one.candidate == system && one.point.is_some());
+            let lived =
+                has_system.then(|| of_lives(made, division, &plain, (memory, per_operation))).flatten();
+            lived.unwrap_or(plain)
+        };
+        let rounds: Vec<Round> = divisions.iter().map(round).collect();
+        // Figures of another kind have another noise.
+        let is_measured_alike = |round: &Round| {
+            (round.is_side_by_side && round.is_of_lives) || round.trials.iter().all(|one| one.point.is_none())
+        };
+        let untouched = untouched.filter(|_| rounds.iter().all(is_measured_alike));
+        Self { divisions, rounds, untouched }
+    }
+}
+
+/// The round by the lives of its processes; None where they have none in common.
+fn of_lives(
+    made: &[Made<'_>],
+    division: &Division,
+    plain: &Round,
+    (memory, per_call): (MemoryUnit, bool),
+) -> Option<Round> {
+    let counted: Vec<usize> =
+        (0..plain.trials.len()).filter(|at| plain.trials[*at].point.is_some()).collect();
+    let lives: Vec<_> =
+        counted.iter().map(|at| made[division.members[*at]].record.sample.life.as_ref()).collect();
+    let points = lives::points(&lives, memory, per_call)?;
+    let mut round = Round { is_of_lives: true, ..plain.clone() };
+    for (at, point) in counted.into_iter().zip(points) {
+        round.trials[at].point = point;
+    }
+    Some(round)
 }
 
 /// A trial of a candidate, and what it cost if it yielded figures.

@@ -10,6 +10,7 @@ pub use super::residue::Residue;
 use super::round::{Round, in_sequence};
 use super::steady::steady;
 pub use super::trial::JudgedTrial;
+use super::untouched::Untouched;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
@@ -40,6 +41,9 @@ pub struct Board {
     pub residue: Residue,
     /// What other hosts measured. None on a host without a fleet.
     pub fleet: Option<FleetEvidence>,
+    /// How much untouched replicas differ in memory. None where none was seen, or that is not what the trials
+    /// are measured by.
+    pub untouched: Option<Untouched>,
     /// What replays predict. None where no run was recorded.
     pub replay: Option<ReplayEvidence>,
 }
@@ -49,14 +53,16 @@ impl Board {
     /// again. Where a round has no figures of `system`, its trials are paired with the latest earlier ones,
     /// else with the first later ones.
     pub fn new(trials: &[JudgedTrial], len: usize, system: usize) -> Self {
-        Self::of(&in_sequence(trials, 0..trials.len(), &|_, _| false), len, system)
+        Self::of(&in_order(trials), len, system)
     }
 
     /// As [`Board::new`] from trials that are divided into rounds already. Rounds of trials that ran side by
-    /// side are compared with their own `system` alone, and the others with none of theirs.
+    /// side, and those of lives, are compared with their own `system` alone, and the others with none of
+    /// theirs.
     pub(crate) fn of(divided: &[Round], len: usize, system: usize) -> Self {
         let raw: Vec<&[JudgedTrial]> = divided.iter().map(|round| round.trials.as_slice()).collect();
-        let beside: Vec<bool> = divided.iter().map(|round| round.is_side_by_side).collect();
+        let apart: Vec<bool> =
+            divided.iter().map(|round| round.is_side_by_side || round.is_of_lives).collect();
         let steadied = steady(&raw, len);
         let rounds: Vec<&[JudgedTrial]> = steadied.iter().map(Vec::as_slice).collect();
         let mut board = Self {
@@ -71,15 +77,16 @@ impl Board {
             system,
             residue: Residue::of(&rounds, len),
             fleet: None,
+            untouched: None,
             replay: None,
         };
-        for (round, reference) in rounds.iter().zip(references(&rounds, &beside, system)) {
+        for (round, reference) in rounds.iter().zip(references(&rounds, &apart, system)) {
             for trial in *round {
                 board.enter(trial, reference);
             }
         }
         // The watch for a pick that became worse needs the runs without limited outliers.
-        for (round, reference) in raw.iter().zip(references(&raw, &beside, system)) {
+        for (round, reference) in raw.iter().zip(references(&raw, &apart, system)) {
             for trial in *round {
                 board.remember(trial, reference);
             }
@@ -141,17 +148,21 @@ fn came_after(rounds: &[&[JudgedTrial]], len: usize) -> Vec<u32> {
 
 /// Divides the trials where a candidate occurs again.
 pub(crate) fn rounds(trials: &[JudgedTrial]) -> Vec<Vec<JudgedTrial>> {
-    let rounds = in_sequence(trials, 0..trials.len(), &|_, _| false);
-    rounds.into_iter().map(|round| round.trials).collect()
+    in_order(trials).into_iter().map(|round| round.trials).collect()
 }
 
-/// What `system` cost in each round. Where a round of trials that followed one another has no figures of it:
-/// in the nearest such round that has.
-fn references(rounds: &[&[JudgedTrial]], beside: &[bool], system: usize) -> Vec<Option<Point>> {
+fn in_order(trials: &[JudgedTrial]) -> Vec<Round> {
+    let divisions = in_sequence(trials, 0..trials.len(), &|_, _| false);
+    divisions.iter().map(|division| division.round(trials)).collect()
+}
+
+/// What `system` cost in each round. Where a round that is not for itself alone (`apart`) has no figures of
+/// it: in the nearest such round that has.
+fn references(rounds: &[&[JudgedTrial]], apart: &[bool], system: usize) -> Vec<Option<Point>> {
     let of_round =
         |round: &&[JudgedTrial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
     let own: Vec<Option<Point>> = rounds.iter().map(of_round).collect();
-    let in_sequence = |at: usize| own[at].filter(|_| !beside[at]);
+    let in_sequence = |at: usize| own[at].filter(|_| !apart[at]);
     let nearest = |at: usize| {
         let before = (0..=at).rev().find_map(in_sequence);
         before.or_else(|| (at..own.len()).find_map(in_sequence))
@@ -159,7 +170,7 @@ fn references(rounds: &[&[JudgedTrial]], beside: &[bool], system: usize) -> Vec<
     // The trial of `system` may still follow in an unfinished round. Until then the round is not paired with
     // another round's `system`: whatever the machine did between the two would be charged to the candidate.
     let is_waiting = |at: usize| at + 1 == rounds.len() && rounds[at].iter().all(|t| t.candidate != system);
-    let of = |at: usize| if beside[at] { own[at] } else { nearest(at).filter(|_| !is_waiting(at)) };
+    let of = |at: usize| if apart[at] { own[at] } else { nearest(at).filter(|_| !is_waiting(at)) };
     (0..own.len()).map(of).collect()
 }
 
@@ -211,8 +222,11 @@ mod tests {
     /// Each is compared with what ran beside it; a load of another time is in no difference.
     #[test]
     fn a_deployment_is_compared_within_itself() {
-        let round =
-            |trials: &[JudgedTrial], is_side_by_side| Round { trials: trials.to_vec(), is_side_by_side };
+        let round = |trials: &[JudgedTrial], is_side_by_side| Round {
+            trials: trials.to_vec(),
+            is_side_by_side,
+            is_of_lives: false,
+        };
         let rounds = [
             round(&[trial(1, 2.0), trial(0, 1.0)], true),
             round(&[trial(2, 5.0)], false), // alone: of a load that no `system` shares

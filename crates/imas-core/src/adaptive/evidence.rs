@@ -128,6 +128,7 @@ mod tests {
             machine: "",
             fleet: None,
             replay: None,
+            untouched: &[],
         };
         host_evidence(&history, &Settings::default(), is_last_complete)
     }

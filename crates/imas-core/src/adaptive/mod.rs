@@ -39,6 +39,8 @@
 //! - [`turn`]: the trials of one host where a fleet shares them out
 //! - [`board`]: rounds and pairs
 //! - `round`: trials that ran side by side, and trials that followed one another
+//! - `lives`: figures of trials whose processes lived on
+//! - [`untouched`]: how much replicas under one allocator differ
 //! - `residue`: scatter of single runs
 //! - [`steady`]: outlying runs, limited
 //! - [`noise`]: error of a mean of pairs
@@ -53,6 +55,7 @@ pub mod board;
 pub mod evidence;
 pub mod expected;
 pub mod judge;
+mod lives;
 pub mod noise;
 pub mod overrides;
 pub mod point;
@@ -62,6 +65,7 @@ pub mod settings;
 pub mod steady;
 pub mod trial;
 pub mod turn;
+pub mod untouched;
 pub mod weight;
 pub mod worth;
 
@@ -74,4 +78,5 @@ pub use overrides::Overrides;
 pub use point::Point;
 pub use settings::{Objective, Settings};
 pub use turn::HostTurn;
+pub use untouched::Untouched;
 pub use weight::{Weight, weight};

@@ -54,8 +54,9 @@ impl Noise {
     pub fn of(board: &Board, w: f64) -> Self {
         let prior = (w * PRIOR_CPU).powi(2) + ((1.0 - w) * PRIOR_MEMORY).powi(2);
         // A difference of two runs has twice the variance of one.
-        let squares = 2.0 * board.residue.sums.squares(w, 1.0 - w);
-        let freedom = board.residue.freedom;
+        let (of_untouched, untouched) = of_untouched(board, w);
+        let squares = 2.0 * (board.residue.sums.squares(w, 1.0 - w) + of_untouched);
+        let freedom = board.residue.freedom + untouched;
         let worth = PRIOR_FREEDOM * (prior * freedom / squares).min(1.0);
         let worth = if worth.is_finite() { worth } else { PRIOR_FREEDOM };
         let (others, of_others) = board.fleet.as_ref().map_or((0.0, 0.0), |fleet| fleet.squares(w));
@@ -90,6 +91,12 @@ impl Noise {
         let variance = if freedom > 0.0 { squares / freedom } else { 0.0 };
         (variance.sqrt(), freedom)
     }
+}
+
+/// Squares and degrees of freedom of replicas that were left untouched: they say how memory alone varies.
+fn of_untouched(board: &Board, w: f64) -> (f64, f64) {
+    let known = board.untouched.filter(|_| w == 0.0);
+    known.map_or((0.0, 0.0), |known| (known.squares, known.freedom))
 }
 
 impl Common {

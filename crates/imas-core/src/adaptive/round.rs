@@ -13,6 +13,26 @@ pub(crate) struct Round {
     pub(crate) trials: Vec<JudgedTrial>,
     /// They ran at the same time: they are compared with no `system` of another time.
     pub(crate) is_side_by_side: bool,
+    /// Their figures are those of processes that lived on: they are compared with no figure of another kind.
+    pub(crate) is_of_lives: bool,
+}
+
+/// Which trials form a round: their places among all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Division {
+    pub(crate) members: Vec<usize>,
+    pub(crate) is_side_by_side: bool,
+}
+
+impl Division {
+    /// The round of its trials.
+    pub(crate) fn round(&self, trials: &[JudgedTrial]) -> Round {
+        Round {
+            trials: self.members.iter().filter_map(|at| trials.get(*at).copied()).collect(),
+            is_side_by_side: self.is_side_by_side,
+            is_of_lives: false,
+        }
+    }
 }
 
 /// When a trial ran, seconds since the epoch.
@@ -31,20 +51,21 @@ impl Span {
     }
 }
 
-/// The rounds of all trials, which are in order of time; `spans` says when each ran. `ends` says whether a
-/// round of trials that followed one another, begun at the first index, also ends before the second.
-pub(crate) fn rounds(
+/// All trials, which are in order of time, divided into rounds; `spans` says when each ran. `ends` says
+/// whether a round of trials that followed one another, begun at the first index, also ends before the
+/// second.
+pub(crate) fn divided(
     trials: &[JudgedTrial],
     spans: &[Span],
     ends: impl Fn(usize, usize) -> bool,
     system: usize,
-) -> Vec<Round> {
+) -> Vec<Division> {
     let mut rounds = vec![];
     let mut alone = 0..0;
     for group in groups(spans) {
         if is_block(&trials[group.clone()], system) {
             rounds.extend(in_sequence(trials, alone.clone(), &ends));
-            rounds.extend(of_block(&trials[group.clone()], system));
+            rounds.extend(of_block(trials, group.clone(), system));
             alone = group.end..group.end;
         } else {
             alone.end = group.end;
@@ -59,7 +80,7 @@ pub(crate) fn in_sequence(
     trials: &[JudgedTrial],
     among: std::ops::Range<usize>,
     ends: &impl Fn(usize, usize) -> bool,
-) -> Vec<Round> {
+) -> Vec<Division> {
     let mut rounds = Vec::new();
     let mut start = among.start;
     for at in among.clone() {
@@ -70,7 +91,7 @@ pub(crate) fn in_sequence(
         }
     }
     rounds.push(start..among.end);
-    let of = |range: std::ops::Range<usize>| Round { trials: trials[range].to_vec(), is_side_by_side: false };
+    let of = |range: std::ops::Range<usize>| Division { members: range.collect(), is_side_by_side: false };
     rounds.into_iter().filter(|range| !range.is_empty()).map(of).collect()
 }
 
@@ -95,15 +116,16 @@ fn is_block(group: &[JudgedTrial], system: usize) -> bool {
 
 /// The rounds of a block: the first trials of all candidates, the second ones, and so on, each with its own
 /// `system`. One run of `system` for two runs of a candidate would count its noise as if it were two.
-fn of_block(group: &[JudgedTrial], system: usize) -> Vec<Round> {
-    let is_void_system = |trial: &&JudgedTrial| trial.candidate == system && trial.point.is_none();
-    let (void, others): (Vec<&JudgedTrial>, Vec<_>) = group.iter().partition(is_void_system);
-    let mut rounds: Vec<Round> = vec![];
-    for trial in others.into_iter().chain(void) {
-        let has = |round: &Round| round.trials.iter().any(|other| other.candidate == trial.candidate);
+fn of_block(trials: &[JudgedTrial], group: std::ops::Range<usize>, system: usize) -> Vec<Division> {
+    let is_void_system = |at: &usize| trials[*at].candidate == system && trials[*at].point.is_none();
+    let (void, others): (Vec<usize>, Vec<_>) = group.partition(is_void_system);
+    let mut rounds: Vec<Division> = vec![];
+    for at in others.into_iter().chain(void) {
+        let candidate = trials[at].candidate;
+        let has = |round: &Division| round.members.iter().any(|other| trials[*other].candidate == candidate);
         match rounds.iter_mut().find(|round| !has(round)) {
-            Some(round) => round.trials.push(*trial),
-            None => rounds.push(Round { trials: vec![*trial], is_side_by_side: true }),
+            Some(round) => round.members.push(at),
+            None => rounds.push(Division { members: vec![at], is_side_by_side: true }),
         }
     }
     rounds
@@ -124,9 +146,9 @@ mod tests {
             .collect();
         let spans: Vec<_> =
             trials.iter().map(|(_, begin_s, end_s)| Span { begin_s: *begin_s, end_s: *end_s }).collect();
-        let rounds = rounds(&judged, &spans, |_, _| false, 0);
+        let rounds = divided(&judged, &spans, |_, _| false, 0);
         let names = |round: Round| round.trials.iter().map(|trial| trial.candidate).collect();
-        rounds.into_iter().map(|round| (names(round.clone()), round.is_side_by_side)).collect()
+        rounds.iter().map(|round| (names(round.round(&judged)), round.is_side_by_side)).collect()
     }
 
     #[test]

@@ -139,6 +139,7 @@ mod tests {
             machine: "",
             fleet: None,
             replay: None,
+            untouched: &[],
         };
         from_store("p", &history)
     }

@@ -3,9 +3,10 @@
 
 use imas_core::plural::counted;
 use imas_core::stats::median;
+use imas_view::when::span;
 
 use super::figures::whole;
-use super::record::{After, Before, MemoryPoint, WatchRecord, span};
+use super::record::{After, Before, MemoryPoint, WatchRecord};
 
 /// Failures count as more frequent if chance gives as many with less than this probability.
 const CHANCE: f64 = 0.05;

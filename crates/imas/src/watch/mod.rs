@@ -23,11 +23,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use imas_linux::clock::now_unix_s;
+use imas_view::when::span;
 
 use crate::message::{self, Hinted};
 
 pub(crate) use figures::work_command;
-pub(crate) use record::{WatchRecord, span};
+pub(crate) use record::WatchRecord;
 
 /// Default length of a watch, seconds.
 pub(crate) const USUAL_S: f64 = 24.0 * 3600.0;

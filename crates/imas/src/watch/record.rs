@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_view::when::span;
 use serde::{Deserialize, Serialize};
 
 /// A folder of root, apart from imasd's: root's watcher acts on the files in it.
@@ -143,16 +144,6 @@ impl WatchRecord {
             None if left > 0.0 => format!("watched for another {}", span(left)),
             None => "its watcher does not run: systemctl status 'imas-watch-*'".to_owned(),
         }
-    }
-}
-
-/// A time in one unit: `24 h`.
-pub(crate) fn span(seconds: f64) -> String {
-    match seconds {
-        s if s >= 3.0 * 86400.0 => format!("{:.0} d", s / 86400.0),
-        s if s >= 2.0 * 3600.0 => format!("{:.0} h", s / 3600.0),
-        s if s >= 120.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{s:.0} s"),
     }
 }
 

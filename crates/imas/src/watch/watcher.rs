@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::stats::median;
 use imas_linux::clock::now_unix_s;
+use imas_view::when::span;
 
 use super::figures::{self, UnitState};
-use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord, span};
+use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
 use super::{journal, judge, watch_unit, way_back};
 use crate::drop_in::{self, Found};
 use crate::message;

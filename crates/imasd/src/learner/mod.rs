@@ -7,6 +7,7 @@
 //! - [`mod@self`]: its state, reading and re-reading it
 //! - `admission`: taking programs in
 //! - `decisions`: judging programs, offering their trials
+//! - `lives`: how processes live on
 //! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
 //! - `room`: the limit on the number of programs, and whose share it is
 //! - `disabled`: allocators that no program is offered
@@ -16,6 +17,7 @@ mod admission;
 mod decisions;
 mod disabled;
 pub(crate) mod fleet;
+mod lives;
 mod results;
 mod room;
 

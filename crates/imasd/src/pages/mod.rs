@@ -175,6 +175,10 @@ impl PageTracker {
         self.limits = limits;
     }
 
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+
     /// Pages of another boot do not count.
     pub(crate) fn set_boot_id(&mut self, boot_id: &str) {
         boot_id.clone_into(&mut self.boot_id);

@@ -4,7 +4,8 @@
 //! The sample of a trial whose process keeps running is taken after a span of its life, or after a number of
 //! malloc calls: a service that is restarted once a month must not be learned about once a month. That is the
 //! trial's one sample. Its end adds nothing but a crash, if it is one. More spans of the same process would
-//! be no more trials: the allocator cannot change while it lives.
+//! be no more trials: the allocator cannot change while it lives. How it lives on is looked at from outside
+//! ([`crate::lives`]), and makes the same trial's figures better.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use imas_store::daemon::Witness;
 use super::{IdentifiedPage, PageEvent, PageTracker, image_of, is_same, token_of};
 use crate::folders::PageName;
 use crate::learner::Learner;
+use crate::lives::PageCounts;
+use crate::living_trial::LivingTrial;
 use crate::process_info::{self, Identity};
 use crate::watched::{Image, Watch};
 
@@ -166,6 +169,38 @@ impl PageTracker {
         sample.activity = None; // it has not ended
         sample.usage = Some(process_info::usage(identity)?);
         Some((watch.clone(), record))
+    }
+
+    /// Processes on trial that live, with their pages; the trial's name is that of its sample.
+    pub(crate) fn living_trials(&self) -> Vec<LivingTrial> {
+        let watches = self.watched.watches.iter().filter(|(_, watch)| !watch.ended);
+        let of = |(page, watch): (&PageName, &Watch)| {
+            let token = watch.token.as_deref()?;
+            Some(LivingTrial {
+                identity: watch.identity(),
+                page: page.clone(),
+                program: watch.witness.program,
+                trial_id: format!("{token}-{}", watch.witness.uid),
+                build_id: watch.image.build_id.clone(),
+            })
+        };
+        watches.filter_map(of).collect()
+    }
+
+    /// Whether a process has a page: it runs a trial, or was placed.
+    pub(crate) fn has_page(&self, identity: Identity) -> bool {
+        let page = self.watched.of_pid(identity.pid);
+        page.and_then(|page| self.watched.watches.get(page)).is_some_and(|watch| watch.identity() == identity)
+    }
+
+    /// What the page of a process has counted until now; zeros where it cannot be read.
+    pub(crate) fn counted(&self, page: &PageName) -> PageCounts {
+        let Some(watch) = self.watched.watches.get(page) else { return PageCounts::default() };
+        let content = self.read(page).ok().filter(|content| is_same(content, &watch.witness));
+        content.map_or_else(PageCounts::default, |content| PageCounts {
+            live_bytes: content.live_bytes_now(),
+            calls: calls(&content.to_sample()),
+        })
     }
 
     /// The sample of the trial is stored, though its process lives.

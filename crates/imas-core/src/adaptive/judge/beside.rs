@@ -131,8 +131,11 @@ mod tests {
 
     #[test]
     fn those_with_fewer_trials_come_first() {
-        let first =
-            Round { trials: vec![trial(1, 1.0), trial(0, 1.0), trial(2, 1.1)], is_side_by_side: true };
+        let first = Round {
+            trials: vec![trial(1, 1.0), trial(0, 1.0), trial(2, 1.1)],
+            is_side_by_side: true,
+            is_of_lives: false,
+        };
         let board = Board::of(&[first], LEN, 0);
         assert_eq!(sorted(plan(&board, &[], 4)), [0, 3, 4, 5]);
         let beside = plan(&board, &[3], 3);
@@ -143,7 +146,11 @@ mod tests {
     fn replicas_beyond_a_round_begin_another_with_its_own_system() {
         // All look better than `system`, and one round proves nothing.
         let cpu = |i: usize| if i == 0 { 0.0 } else { -0.1 - 0.01 * (i % 3) as f64 };
-        let round = Round { trials: (0..LEN).map(|i| trial(i, cpu(i))).collect(), is_side_by_side: true };
+        let round = Round {
+            trials: (0..LEN).map(|i| trial(i, cpu(i))).collect(),
+            is_side_by_side: true,
+            is_of_lives: false,
+        };
         let board = Board::of(&[round], LEN, 0);
         let all = plan(&board, &[], 12).len();
         let is_open = all / 2; // `system` is in each of both rounds
@@ -166,7 +173,7 @@ mod tests {
                         trials.push(trial(*i, *cpu));
                     }
                 }
-                Round { trials, is_side_by_side: true }
+                Round { trials, is_side_by_side: true, is_of_lives: false }
             };
             let rounds: Vec<Round> = rounds.iter().map(of).collect();
             let board = Board::of(&rounds, LEN, 0);

@@ -24,6 +24,11 @@ const HOPE: f64 = 0.005;
 /// allowed error. This factor keeps the incumbent in 95 % of runs at the worst of 32 kinds of pure noise
 /// (docs/decisions/0013).
 const TOGETHER: f64 = 1.15;
+/// Share of the error that the first deployment of replicas may spend, where untouched ones show the noise,
+/// and that of all later ones. The rest is for programs of which it is by chance whether untouched replicas
+/// are a measure (`tests/replicas.rs`).
+const FIRST_DEPLOYMENT: f64 = 0.35;
+const LATER_DEPLOYMENTS: f64 = 0.45;
 /// Posterior standard deviations by which a challenger must be ahead: 95 %, one-sided.
 const SURE: f64 = 1.645;
 
@@ -90,14 +95,14 @@ impl Judge<'_> {
         let rounds = self.common_rounds(i, self.incumbent);
         let belief = self.belief(i, self.incumbent);
         let is_better = !self.is_regressed(i)
-            && rounds >= self.settings.min_rounds
             && self.lead(i, self.w) >= self.settings.margin(self.w)
             && belief.mean > SURE * belief.variance.sqrt();
         let differs = |direction: &&Direction| {
             let spread = direction.noise.shown(&self.board.pairs[i]);
-            self.lead(i, direction.w) > spread.bound(direction.share * self.tail(i, rounds), rounds)
+            self.lead(i, direction.w) > spread.bound(self.tail(i, direction, rounds), rounds)
         };
-        let found = self.directions.iter().find(differs).filter(|_| is_better);
+        let is_due = |direction: &&Direction| rounds >= self.least_rounds(direction);
+        let found = self.directions.iter().filter(is_due).find(differs).filter(|_| is_better);
         found.map(|direction| direction.proof)
     }
 
@@ -126,7 +131,7 @@ impl Judge<'_> {
         let pairs = &self.board.pairs[i];
         let freedom = direction.noise.shown(pairs).freedom + f64::from(more) * self.freedom_a_round();
         let then = Spread { freedom, ..direction.noise.expected(pairs) };
-        let bound = then.bound(direction.share * self.tail(i, most), most);
+        let bound = then.bound(self.tail(i, direction, most), most);
         match direction.proof {
             Proof::Score | Proof::Fleet => bound,
             Proof::Memory if self.lead_so_far(i, direction.w) > bound => 0.0,
@@ -178,11 +183,27 @@ impl Judge<'_> {
         (rivals.max(1) as f64).min(self.challengers)
     }
 
-    /// Share of the error that one look at one candidate may spend after this number of rounds. n candidates
-    /// count as n / (2 - 1/n): they share the runs of `system`, so their errors are correlated.
-    fn tail(&self, i: usize, rounds: u32) -> f64 {
+    /// Rounds that a proof by this test needs. Where untouched replicas show how memory varies, one is
+    /// enough.
+    fn least_rounds(&self, direction: &Direction) -> u32 {
+        if self.is_noise_known(direction) { 1 } else { self.settings.min_rounds }
+    }
+
+    fn is_noise_known(&self, direction: &Direction) -> bool {
+        direction.w == 0.0 && self.board.untouched.is_some()
+    }
+
+    /// Share of the error that one look at one candidate by this test may spend after this number of rounds.
+    /// n candidates count as n / (2 - 1/n): they share the runs of `system`, so their errors are correlated.
+    /// Where the first deployment can prove something, it has a share of its own.
+    fn tail(&self, i: usize, direction: &Direction, rounds: u32) -> f64 {
         let share = look_share(rounds, self.settings.min_rounds, self.settings.max_rounds);
+        let share = match self.is_noise_known(direction) {
+            true if rounds <= 1 => FIRST_DEPLOYMENT,
+            true => share * LATER_DEPLOYMENTS,
+            false => share,
+        };
         let n = self.rivals(i);
-        TOGETHER * (1.0 - self.settings.confidence) * share * (2.0 - 1.0 / n) / n
+        TOGETHER * (1.0 - self.settings.confidence) * direction.share * share * (2.0 - 1.0 / n) / n
     }
 }
