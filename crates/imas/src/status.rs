@@ -2,6 +2,7 @@
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
 mod fleet;
+mod replay;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -264,5 +265,6 @@ fn headline(status: &DaemonStatus) -> String {
         text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
     }
     text.extend(status.fleet.as_ref().map(fleet::lines));
+    text.extend(status.replay.as_ref().map(replay::lines));
     text
 }

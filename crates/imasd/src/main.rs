@@ -45,6 +45,7 @@ mod process_watcher;
 mod program_table;
 mod publish;
 mod reject_reason;
+mod replay;
 mod replicas;
 mod served_users;
 mod status_file;

@@ -39,6 +39,7 @@
 //! - [`turn`]: the trials of one host where a fleet shares them out
 //! - [`board`]: rounds and pairs
 //! - `round`: trials that ran side by side, and trials that followed one another
+//! - `checked`: what the trials say of predictions
 //! - `residue`: scatter of single runs
 //! - [`steady`]: outlying runs, limited
 //! - [`noise`]: error of a mean of pairs
@@ -50,6 +51,7 @@
 
 pub mod adaptive_state;
 pub mod board;
+mod checked;
 pub mod evidence;
 pub mod expected;
 pub mod judge;
@@ -67,6 +69,7 @@ pub mod worth;
 
 pub use adaptive_state::{AdaptiveState, Due, Expired};
 pub use board::{Board, Residue};
+pub use checked::checked_predictions;
 pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
 pub use judge::{Judgement, Proof, Role, Standing, Status, judge};

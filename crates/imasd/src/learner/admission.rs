@@ -58,6 +58,7 @@ impl Learner {
         known.executable = Some(process.executable);
         known.detail = process.detail.clone();
         known.seen = Some(Instant::now());
+        known.noticed_uid = Some(process.uid);
         match before {
             Some(before) => {
                 known.trial = TrialOffer::of_another_file(before.trial);
