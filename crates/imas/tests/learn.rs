@@ -138,7 +138,8 @@ import os, sys, time
 if os.fork():
     os._exit(0)
 os.setsid()
-kept = [str(i) * 3 for i in range(300000)]
+kept = ['x' * 600 + str(i) for i in range(60000)]
+kept = [text + 'y' for text in kept]
 open(sys.argv[1] + '.ready', 'w').close()
 while os.path.exists(sys.argv[1]):
     time.sleep(0.05)

@@ -7,7 +7,7 @@
 //! Each part owns its state. [`Pipeline`] passes the events on; the loop here waits for what wakes it.
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -177,7 +177,7 @@ impl Daemon {
             self.pipeline.next(),
             self.status.next(&self.reported()),
             self.fleet.as_ref().and_then(Mailbox::next),
-            self.replays.as_ref().map(ReplayRunner::next),
+            self.replays.as_ref().filter(|_| self.replay_lib_dir().is_some()).map(ReplayRunner::next),
             notify::watchdog_interval().map(|interval| self.times.alive + interval),
         ];
         others.into_iter().flatten().fold(self.times.looked + LOOK_AROUND, Instant::min)
@@ -330,14 +330,20 @@ impl Daemon {
         self.pipeline.learner.set_recordings(offers);
     }
 
+    /// The library folder for children; None before root has approved a catalogue.
+    fn replay_lib_dir(&self) -> Option<PathBuf> {
+        let hook = || Some(self.pipeline.learner.installation()?.table.libraries().hook);
+        self.options.lib_dir.clone().or_else(|| Some(hook()?.parent()?.to_owned()))
+    }
+
     fn replay_turn(&mut self, now: Instant) {
+        let lib_dir = self.replay_lib_dir();
         let learner = &mut self.pipeline.learner;
-        let hook = learner.installation().map(|installation| installation.table.libraries().hook);
-        let lib_dir = self.options.lib_dir.clone().or_else(|| Some(hook?.parent()?.to_owned()));
         let scratch = learner.recording_offers().map(|offers| offers.folder().to_owned());
         if let (Some(replays), Some(lib_dir), Some(scratch)) = (&mut self.replays, lib_dir, scratch) {
             let run_dir = std::path::absolute(&self.options.run_dir).unwrap_or_default();
-            let places = ChildPlaces { run_dir: &run_dir, lib_dir: &lib_dir, scratch: &scratch };
+            let priority = learner.replay_settings().priority;
+            let places = ChildPlaces { run_dir: &run_dir, lib_dir: &lib_dir, scratch: &scratch, priority };
             replays.turn(now, learner, &places);
         }
     }

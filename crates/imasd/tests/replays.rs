@@ -8,7 +8,7 @@ mod support;
 use imas_store::Store;
 use imas_store::recordings::AskedRecording;
 use imas_store::samples::StoredProgram;
-use support::{World, python};
+use support::World;
 
 /// Holds and frees many blocks of all sizes; prints which of IMAS's libraries it has loaded.
 const WORKER: &str = "
@@ -20,6 +20,9 @@ print(sorted({line.split('/')[-1].strip() for line in open('/proc/self/maps') if
 if sys.argv[1:]:
     time.sleep(300)
 ";
+
+/// At idle priority a replay gets nothing on a machine as busy as one that tests.
+const NORMAL: &str = "priority = 'normal'\n";
 
 const RULES: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\", \"glibc:arena1\", \"glibc:lean\"]\n";
 
@@ -61,9 +64,23 @@ fn run_recorded(world: &World, script: &std::path::Path, store: &Store, program:
     });
 }
 
+/// Of Linux.
+const SCHED_IDLE: u32 = 5;
+
+/// The child that replays.
+fn child_of(world: &World) -> Option<procfs::process::Stat> {
+    let run_dir = world.path("run").to_string_lossy().into_owned();
+    let is_it = |process: &procfs::process::Process| {
+        let words = process.cmdline().unwrap_or_default();
+        words.contains(&run_dir) && words.contains(&"--of-daemon".to_owned())
+    };
+    let mut found = procfs::process::all_processes().unwrap().flatten().filter(is_it);
+    found.find_map(|process| process.stat().ok())
+}
+
 #[test]
 fn a_program_is_recorded_replayed_at_idle_and_then_needs_few_trials() {
-    let mut world = world("");
+    let mut world = world(NORMAL);
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     let store = world.store();
@@ -122,7 +139,7 @@ fn replays_wait_for_an_idle_machine_and_survive_a_restart() {
     }
     // imasd is killed and finds the recording again.
     world.stop("-KILL");
-    world.configure(&format!("{RULES}[replay]\nenabled = true\nmost_pressure = 100.0\n"));
+    world.configure(&format!("{RULES}[replay]\nenabled = true\nmost_pressure = 100.0\n{NORMAL}"));
     world.start();
     world.wait("it is replayed", || store.predictions(program.id).unwrap().is_some());
     world.stop("-TERM");
@@ -130,16 +147,20 @@ fn replays_wait_for_an_idle_machine_and_survive_a_restart() {
 
 #[test]
 fn a_replay_that_takes_too_long_is_given_up_and_the_reason_shown() {
-    let mut world = world("limit_s = 0.0\n");
+    let mut world = world("limit_s = 1.0\n");
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     let store = world.store();
     run_recorded(&world, &script, &store, &program);
+    world.wait("it is replayed at the lowest priority", || {
+        child_of(&world).is_some_and(|child| child.policy == Some(SCHED_IDLE))
+    });
     world.wait("it is refused", || {
         store.recording(program.id).unwrap().is_some_and(|known| known.refused.is_some())
     });
     let why = store.recording(program.id).unwrap().unwrap().refused.unwrap().why;
-    assert!(why.contains("took more than 0 s"), "{why}");
+    assert!(why.contains("took more than 1 s"), "{why}");
+    assert!(child_of(&world).is_none());
     let show = world.imas("show").arg(program.id.to_string()).output().unwrap();
     let show = String::from_utf8(show.stdout).unwrap();
     assert!(show.contains("nothing was learned from it") && show.contains("took more than"), "{show}");

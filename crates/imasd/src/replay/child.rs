@@ -10,6 +10,8 @@ use imas_store::RowId;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::settings::ReplayPriority;
+
 /// From the request to end until it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -20,6 +22,7 @@ pub(crate) struct ChildPlaces<'a> {
     pub(crate) lib_dir: &'a Path,
     /// For its temporary files.
     pub(crate) scratch: &'a Path,
+    pub(crate) priority: ReplayPriority,
 }
 
 /// Why it was asked to end.
@@ -55,9 +58,15 @@ impl ReplayChild {
     /// Starts it for the recording of that program.
     pub(crate) fn start(program: RowId, places: &ChildPlaces<'_>) -> std::io::Result<Self> {
         let imas = imas_beside().ok_or_else(|| std::io::Error::other("the command imas is not installed"))?;
-        let child = Command::new("chrt")
-            .args(["--idle", "0", "ionice", "-c", "3"])
-            .arg(imas)
+        let mut command = match places.priority {
+            ReplayPriority::Normal => Command::new(imas),
+            ReplayPriority::Idle => {
+                let mut lowest = Command::new("chrt");
+                lowest.args(["--idle", "0", "ionice", "-c", "3"]).arg(imas);
+                lowest
+            }
+        };
+        let child = command
             .arg("--lib-dir")
             .arg(places.lib_dir)
             .args(["learn", "--of-daemon"])

@@ -30,6 +30,19 @@ pub(crate) struct ReplaySettings {
     /// Nothing is replayed while some task waits for CPU, disk or memory for more than this part of the time, per
     /// cent, as the kernel's pressure figures have it.
     pub(crate) most_pressure: f64,
+    /// At which priority.
+    pub(crate) priority: ReplayPriority,
+}
+
+/// The priority of replays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ReplayPriority {
+    /// They get the CPU and the disk when nobody else wants them.
+    #[default]
+    Idle,
+    /// That of imasd, for machines that are never idle.
+    Normal,
 }
 
 impl Default for ReplaySettings {
@@ -42,6 +55,7 @@ impl Default for ReplaySettings {
             window_s: 600.0,
             limit_s: 900.0,
             most_pressure: 20.0,
+            priority: ReplayPriority::Idle,
         }
     }
 }
