@@ -16,7 +16,7 @@ use crate::stats::{Interval, Moments, mad, median, t_quantile};
 /// Number of programs that the wider group counts as.
 const BORROWED: f64 = 4.0;
 /// Number of programs of the host that a cell of the table counts as, where the host's own correct it.
-const STUDIED: f64 = 24.0;
+const STUDIED: f64 = 8.0;
 /// The part of the live figures that an interval is made for: four of five.
 pub const COVERAGE: f64 = 0.8;
 /// Largest error that counts, in robust standard deviations of its group; a larger one is cut to it.

@@ -23,7 +23,7 @@ use imas_replay::recording::{Recording, RecordingLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_store::recordings::{AskedRecording, ProgramRecording, RefusedRecording};
 use imas_store::samples::StoredProgram;
-use imas_store::{RowId, Store};
+use imas_store::Store;
 
 use crate::cli::Places;
 use crate::context::Context;
@@ -107,7 +107,7 @@ impl Learner<'_> {
         let program = overrides::find_or_make(self.context, self.store, word)?;
         let outcome = match (&self.args.trace, self.args.cancel) {
             (Some(trace), _) => self.trace(&program, trace)?,
-            (None, true) => Outcome::Cancelled(self.cancel(program.id)?),
+            (None, true) => Outcome::Cancelled(self.cancel(&program)?),
             (None, false) => match self.store.recording(program.id)? {
                 Some(recording) if recording.refused.is_none() => self.recording(&program, &recording)?,
                 _ if self.args.of_daemon.is_some() => Outcome::Cancelled(false),
@@ -129,11 +129,14 @@ impl Learner<'_> {
         Ok(Outcome::Asked(self.store.ask_recording(program.id, &asked)?))
     }
 
-    fn cancel(&self, program: RowId) -> Result<bool> {
-        match self.context.of_the_system {
-            true => Ok(self.store.end_recording(program)?),
-            false => recordings::cancel(self.store, program),
+    /// imasd deletes its files itself, and must not ask for the same recording again by itself.
+    fn cancel(&self, program: &StoredProgram) -> Result<bool> {
+        if !self.context.of_the_system {
+            return recordings::cancel(self.store, program.id);
         }
+        let build_id = self.present_build(program).unwrap_or_default();
+        let refused = RefusedRecording { at_s: now_unix_s(), why: "it was taken back".to_owned() };
+        Ok(self.store.refuse_recording(program.id, &build_id, &refused)?)
     }
 
     fn trace(&self, program: &StoredProgram, trace: &Path) -> Result<Outcome> {

@@ -6,7 +6,7 @@
 mod support;
 
 use imas_store::Store;
-use imas_store::recordings::AskedRecording;
+use imas_store::recordings::{AskedRecording, RefusedRecording};
 use imas_store::samples::StoredProgram;
 use support::World;
 
@@ -166,13 +166,15 @@ fn a_replay_that_takes_too_long_is_given_up_and_the_reason_shown() {
     assert!(show.contains("nothing was learned from it") && show.contains("took more than"), "{show}");
     world.wait("the raw files are deleted", || folders(&world).is_empty());
     assert!(store.predictions(program.id).unwrap().is_none());
+    let build = store.refused_build(program.id).unwrap().unwrap();
     // This build is not recorded by itself again, but where it is asked for.
     let asked = AskedRecording { at_s: 1.0, limit_bytes: 1 << 40, window_s: None };
     assert!(store.ask_recording(program.id, &asked).unwrap());
     world.wait("it is offered again", || is_offered(&world));
     let bounded = store.recording(program.id).unwrap().unwrap().asked;
     assert_eq!((bounded.limit_bytes, bounded.window_s), (64 << 20, Some(600.0)), "within the bounds");
-    assert!(store.end_recording(program.id).unwrap());
+    let refused = RefusedRecording { at_s: 2.0, why: "it was taken back".to_owned() };
+    assert!(store.refuse_recording(program.id, &build, &refused).unwrap());
     world.wait("taken back", || !is_offered(&world));
     world.stop("-TERM");
 }
