@@ -21,9 +21,9 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::program::Command;
 use imas_replay::recording::{Recording, RecordingLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_store::Store;
 use imas_store::recordings::{AskedRecording, ProgramRecording, RefusedRecording};
 use imas_store::samples::StoredProgram;
-use imas_store::Store;
 
 use crate::cli::Places;
 use crate::context::Context;
