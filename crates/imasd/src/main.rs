@@ -46,6 +46,7 @@ mod program_table;
 mod publish;
 mod reject_reason;
 mod replay;
+mod replay_runner;
 mod replicas;
 mod served_users;
 mod status_file;
