@@ -20,15 +20,20 @@
 #define IMAS_RECORD_HEADER_BYTES 4096u
 #define IMAS_RECORD_BUFFER_BYTES 65536u
 
-/* Made by `imas record`, at the path in IMAS_PAGE; raw files lie beside it. */
+/*
+ * Made by `imas record` or imasd, at the path in IMAS_PAGE; raw files lie beside it. imasd makes it as IMAS_RECORD_OFFER
+ * (imas_index.h): the process that renames it is recorded.
+ */
 struct imas_record_control {
     uint64_t magic;
     uint32_t version;
     uint32_t next_number;   /* of the next raw file; atomic */
     uint64_t limit_bytes;   /* of all raw files together */
     uint64_t used_bytes;    /* atomic */
-    uint64_t end_ns;        /* CLOCK_MONOTONIC_RAW after which nothing is recorded; 0: no end */
+    uint64_t end_ns;        /* CLOCK_MONOTONIC_RAW after which nothing is recorded; 0: no end; atomic */
     uint32_t refused_files; /* processes that made no raw file: the limit was reached, the disk full; atomic */
+    uint32_t reserved;
+    uint64_t window_ns;     /* where end_ns is 0, the first process sets it to this time from its start; 0: no end */
 };
 
 /* Why a process stopped recording before its end. */

@@ -145,7 +145,7 @@ run_recipe()
 install_catalogue()
 {
     local file
-    for file in catalogue.toml tuning.toml reliability.toml; do
+    for file in catalogue.toml tuning.toml; do
         cp "$ALLOCATORS/$file" "$PRODUCTS/$file.part"
         mv "$PRODUCTS/$file.part" "$PRODUCTS/$file"
     done

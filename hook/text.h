@@ -69,6 +69,22 @@ static inline char *text_decimal(char *to, uint64_t value) {
     return to;
 }
 
+/* Copies `text` with its '\0' and returns where that is. The caller knows that there is room. */
+static inline char *text_append(char *to, const char *text) {
+    while (*text != '\0')
+        *to++ = *text++;
+    *to = '\0';
+    return to;
+}
+
+/* Writes `value` as 16 hexadecimal digits at `to` (17 bytes of room) and returns the end. */
+static inline char *text_hex(char *to, uint64_t value) {
+    for (int shift = 60; shift >= 0; shift -= 4)
+        *to++ = "0123456789abcdef"[value >> shift & 15];
+    *to = '\0';
+    return to;
+}
+
 /* Reads a decimal number at `*at` and moves `*at` past it; 0 when there is none. */
 static inline uint64_t text_number(const char **at) {
     uint64_t value = 0;

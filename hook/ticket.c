@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ticket.h"
 
-#include <sys/stat.h>
-
+#include "own_folder.h"
 #include "sys.h"
 #include "text.h"
 
 #define FLIGHTS_PER_PROCESS 64
-
-static char *append(char *to, const char *text) {
-    while (*text != '\0')
-        *to++ = *text++;
-    *to = '\0';
-    return to;
-}
-
-static char *append_hex(char *to, uint64_t value) {
-    for (int shift = 60; shift >= 0; shift -= 4)
-        *to++ = "0123456789abcdef"[value >> shift & 15];
-    *to = '\0';
-    return to;
-}
 
 /* Field 22 of /proc/self/stat: when this process started; 0 if it cannot be read. */
 static uint64_t start_ticks(void) {
@@ -47,8 +32,8 @@ static void fill(struct imas_page_header *header, const struct ticket *ticket, u
     header->process_start_ticks = start;
     header->made_unix_ns = sys_clock_ns(SYS_CLOCK_REALTIME);
     header->exit_status = -1;
-    char *end = append_hex(header->trial_id, ticket->kind == IMAS_PAGE_TRIAL ? ticket->token : start << 22 | pid);
-    append_hex(append(end, "-"), ticket->program_id);
+    char *end = text_hex(header->trial_id, ticket->kind == IMAS_PAGE_TRIAL ? ticket->token : start << 22 | pid);
+    text_hex(text_append(end, "-"), ticket->program_id);
     text_copy(header->boot_id, sizeof header->boot_id, ticket->boot_id);
     text_copy(header->candidate, sizeof header->candidate, ticket->candidate);
     text_copy(header->program, sizeof header->program, ticket->program);
@@ -64,18 +49,6 @@ static bool write_page(int fd, struct imas_page_header *header) {
            sys4(SYS_pwrite64, fd, &armed, sizeof armed, offsetof(struct imas_page_header, armed)) == (long)sizeof armed;
 }
 
-/* The folder of this user's pages, if no other user can write to it. */
-static int open_folder(const char *path, uint32_t uid) {
-    struct stat about;
-    int fd = sys_open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-    if (fd < 0)
-        return fd;
-    if (sys2(SYS_fstat, fd, &about) == 0 && about.st_uid == uid && (about.st_mode & 07777) == 0700)
-        return fd;
-    sys_close(fd);
-    return -1;
-}
-
 static int create(int folder, const char *name) {
     return (int)sys4(SYS_openat, folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
@@ -85,14 +58,14 @@ static int create(int folder, const char *name) {
 /* <token>.page, or <pid>-<start>[-n].page with the first free n: exec keeps pid and start. */
 static int create_named(const struct ticket *ticket, int folder, char *name, uint32_t pid, uint64_t start) {
     if (ticket->kind == IMAS_PAGE_TRIAL) {
-        append(append_hex(name, ticket->token), ".page");
+        text_append(text_hex(name, ticket->token), ".page");
         return create(folder, name);
     }
-    char *end = text_decimal(append(text_decimal(name, pid), "-"), start);
-    append(end, ".page");
+    char *end = text_decimal(text_append(text_decimal(name, pid), "-"), start);
+    text_append(end, ".page");
     int fd = create(folder, name);
     for (uint64_t n = 1; fd == FILE_EXISTS && n < FLIGHTS_PER_PROCESS; n++) {
-        append(text_decimal(append(end, "-"), n), ".page");
+        text_append(text_decimal(text_append(end, "-"), n), ".page");
         fd = create(folder, name);
     }
     return fd;
@@ -116,8 +89,8 @@ static enum ticket_answer make_in(struct ticket *ticket, int folder, char *name)
 }
 
 enum ticket_answer ticket_make(struct ticket *ticket, const char *run) {
-    char *end = text_decimal(append(append(ticket->path, run), "/state/u/"), ticket->uid);
-    int folder = open_folder(ticket->path, ticket->uid);
+    char *end = text_decimal(text_append(text_append(ticket->path, run), "/state/u/"), ticket->uid);
+    int folder = own_folder_open(ticket->path, ticket->uid);
     if (folder < 0)
         return TICKET_FAILED;
     *end++ = '/';

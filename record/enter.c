@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * enter.c - the constructor of libimas-record.so. It decides whether to record, starts recording, and sets
- * handlers for ends of threads, forks and exit. It leaves the environment as it is, so that children are
- * recorded, too.
+ * handlers for ends of threads, forks and exit. With IMAS_TREE=1 it leaves the environment as it is, so that children
+ * are recorded, too; else it restores it.
  */
 #include <sys/auxv.h>
 
@@ -102,6 +102,14 @@ static void record(char **arguments, char **environment) {
         libc_on_exit(at_exit, NULL);
 }
 
+static void record_and_restore(char **arguments, char **at_start) {
+    char **environment = environ != NULL ? environ : at_start;
+    record(arguments, environment);
+    environment_restore(environment);
+    if (at_start != environment)
+        environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */
+}
+
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
     fork_order_resolve();
@@ -111,5 +119,5 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
     if (secure)
         journal_stop(IMAS_RECORD_UNFIT);
     else
-        record(arguments, environ != NULL ? environ : at_start);
+        record_and_restore(arguments, at_start);
 }

@@ -34,6 +34,14 @@ static bool is_sound(const struct imas_record_control *of) {
     return of->magic == IMAS_RECORD_CONTROL_MAGIC && of->version == IMAS_RECORD_VERSION;
 }
 
+/* A recording that was prepared before its start lasts from now on. */
+static void begin_window(void) {
+    uint64_t none = 0;
+    if (control->window_ns != 0)
+        __atomic_compare_exchange_n(&control->end_ns, &none, sys_monotonic_ns() + control->window_ns, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
+}
+
 bool raw_file_control(const char *control_path) {
     struct descriptor opened;
     if (control_path == NULL || text_length(control_path) >= sizeof path - 32)
@@ -46,6 +54,7 @@ bool raw_file_control(const char *control_path) {
     descriptor_close(&opened);
     if (control == NULL || !is_sound(control))
         return false;
+    begin_window();
     text_copy(path, sizeof path, control_path);
     folder_length = (size_t)(text_base_name(path) - path);
     return true;

@@ -76,6 +76,6 @@ clear_run() {
 # Configuration and everything that was learned. The user imas stays: a backup may hold files of this user.
 clear_all() {
     end_watches
-    rm -rf /etc/imas /var/lib/imas /var/lib/imas-watch
+    rm -rf /etc/imas /var/lib/imas /var/lib/imas-watch /var/cache/imas
     rm -rf /run/imas || true
 }

@@ -3,17 +3,15 @@
 //! (docs/decisions/0033-replays-as-a-prior.md).
 //!
 //! ```text
-//! PredictedDifference + ErrorTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs
+//! PredictedDifference + ReliabilityTable --> ReplayPrior --arranged by candidate--> ReplayEvidence --> beliefs
 //! ```
 //! The prior decides which candidates need no trial, and with which trials begin. It proves nothing: a candidate is
 //! proven by live trials alone. Without a prior the policy is what it is.
 
-pub mod reliability;
-
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Candidate;
-use reliability::{ErrorTable, PredictedAxis, RecordedRunFacts};
+use crate::reliability::{LEAST, PredictedFigure, PredictionSpread, RecordedRunFacts, ReliabilityTable};
 
 /// What the replays predict of one candidate: differences of logarithms to `system`.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -35,6 +33,13 @@ pub struct Forecast {
     pub mean: f64,
     /// Standard deviation.
     pub deviation: f64,
+}
+
+impl Forecast {
+    /// What a predicted difference of logarithms lets expect.
+    fn of(predicted: f64, error: PredictionSpread) -> Self {
+        Self { mean: predicted + error.mean, deviation: error.deviation.max(LEAST) }
+    }
 }
 
 /// What is expected of one candidate.
@@ -64,14 +69,14 @@ pub struct ReplayPrior {
 
 impl ReplayPrior {
     /// Predictions from such a run, corrected by the table. What is not finite is left out.
-    pub fn new(predicted: &[PredictedDifference], run: &RecordedRunFacts, table: &ErrorTable) -> Self {
+    pub fn new(predicted: &[PredictedDifference], run: &RecordedRunFacts, table: &ReliabilityTable) -> Self {
         let sound = predicted.iter().filter(|one| one.cpu.is_finite() && one.memory.is_finite());
         let forecast = |one: &PredictedDifference| {
             let error = |figure| table.of(figure, &one.candidate, run);
             CandidateForecast {
                 predicted: one.clone(),
-                cpu: error(PredictedAxis::Cpu).corrected(one.cpu),
-                memory: error(PredictedAxis::Memory).corrected(one.memory),
+                cpu: Forecast::of(one.cpu, error(PredictedFigure::Cpu)),
+                memory: Forecast::of(one.memory, error(PredictedFigure::Memory)),
             }
         };
         Self { forecasts: sound.map(forecast).collect() }

@@ -151,6 +151,28 @@ pub struct DaemonStatus {
     pub counters: DaemonCounters,
     /// How it takes part in a fleet, where it does.
     pub fleet: Option<FleetState>,
+    /// Recordings and replays, where it makes any.
+    pub replay: Option<ReplayState>,
+}
+
+/// Recordings and replays of imasd.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplayState {
+    /// Programs whose next start is to be recorded.
+    pub asked: usize,
+    /// Programs with a recording that grows, or waits for its replay.
+    pub waiting: usize,
+    /// A replay is made at this moment.
+    pub is_replaying: bool,
+    /// Since its start: recordings from which something was learned.
+    pub learned: u64,
+    /// Since its start: recordings that came to nothing.
+    pub refused: u64,
+    /// Since its start: replays that were stopped because the machine had other work.
+    pub stopped: u64,
+    /// Why nothing is recorded or replayed at this moment, if so.
+    pub obstacle: Option<String>,
 }
 
 /// A command `work` of the settings that gave no number.
@@ -277,8 +299,8 @@ mod tests {
     fn the_keys_on_disk_are_those_that_scripts_read() {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = "config counters emergency events fleet flights_watched ineligible pid programs retest_s schema \
-                        start_ticks store trials_offered trials_running version work_troubles";
+        let expected = "config counters emergency events fleet flights_watched ineligible pid programs replay \
+                        retest_s schema start_ticks store trials_offered trials_running version work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
         assert_eq!(status["counters"].as_object().unwrap().len(), 23);
     }

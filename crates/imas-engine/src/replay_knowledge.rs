@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What replays of a recorded run predicted of a program, corrected by how far off such predictions were.
 
-use imas_core::ReplayPrior;
-use imas_core::replay_prior::reliability::ErrorTable;
+use imas_core::adaptive::Point;
+use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
+use imas_core::{ProfileView, ReplayPrior};
+use imas_store::predictions::StoredCheck;
 use imas_store::{RowId, Store, StoreError};
 
-/// Reliability of predictions, as `imas-lab simulate --reliability` measured it.
+/// Reliability of predictions, as `imas-lab study replay --reliability` measured it. It is part of the programs, so
+/// all of them go by the same one.
 const SHIPPED: &str = include_str!("../../../data/replay-reliability.json");
 /// Predictions older than this no longer count, seconds: as trials, 90 days.
 const MAX_AGE_S: f64 = 90.0 * 24.0 * 3600.0;
@@ -16,6 +19,7 @@ pub struct ReplayKnowledge {
     /// When they were made, Unix time in seconds.
     pub at_s: f64,
     prior: ReplayPrior,
+    run: RecordedRunFacts,
 }
 
 impl ReplayKnowledge {
@@ -31,10 +35,29 @@ impl ReplayKnowledge {
     ) -> Result<Option<Self>, StoreError> {
         let stored = store.predictions(program)?;
         let holds = stored.filter(|stored| stored.build_id == build_id && stored.machine == machine);
-        Ok(holds.map(|stored| Self {
+        let Some(stored) = holds else { return Ok(None) };
+        let own: Vec<_> = store.checks_of_others(program)?.iter().flat_map(checked).collect();
+        let table = shipped().corrected_by(&own);
+        Ok(Some(Self {
             at_s: stored.at_s,
-            prior: ReplayPrior::new(&stored.differences, &stored.run, &shipped()),
+            prior: ReplayPrior::new(&stored.differences, &stored.run, &table),
+            run: stored.run,
         }))
+    }
+
+    /// What the program's own trials say of the predictions, of every candidate that they prove to differ from
+    /// `system`, or to be no better; the others would teach noise.
+    #[must_use]
+    pub fn checks(&self, profile: &ProfileView) -> Vec<StoredCheck> {
+        let Some(adaptive) = &profile.adaptive else { return vec![] };
+        let checked = adaptive.checked_predictions();
+        let stored = |(candidate, off): (String, Point)| StoredCheck {
+            candidate,
+            run: self.run,
+            cpu: off.cpu,
+            memory: off.memory,
+        };
+        checked.into_iter().map(stored).collect()
     }
 
     /// The prior at `now_unix_s`; None once it is too old.
@@ -44,11 +67,22 @@ impl ReplayKnowledge {
     }
 }
 
+/// Of CPU time and memory.
+fn checked(stored: &StoredCheck) -> [CheckedPrediction; 2] {
+    let of = |(figure, off)| CheckedPrediction {
+        figure,
+        candidate: stored.candidate.clone(),
+        run: stored.run,
+        off,
+    };
+    [(PredictedFigure::Cpu, stored.cpu), (PredictedFigure::Memory, stored.memory)].map(of)
+}
+
 /// The shipped table.
 #[must_use]
-pub fn shipped() -> ErrorTable {
+pub fn shipped() -> ReliabilityTable {
     // The test below reads it; without one all predictions have the same.
-    ErrorTable::parse(SHIPPED).unwrap_or_else(|_| ErrorTable::learn("none", &[]))
+    ReliabilityTable::parse(SHIPPED).unwrap_or_else(|_| ReliabilityTable::learn("none", 0, &[]))
 }
 
 #[cfg(test)]
@@ -56,12 +90,12 @@ mod tests {
     use super::*;
     use imas_core::Candidate;
     use imas_core::replay_prior::PredictedDifference;
-    use imas_core::replay_prior::reliability::RecordedRunFacts;
     use imas_store::predictions::StoredPredictions;
 
     #[test]
     fn the_shipped_table_is_sound() {
-        assert_eq!(ErrorTable::parse(SHIPPED).map(|table| table.schema), Ok(1));
+        let table = ReliabilityTable::parse(SHIPPED).unwrap();
+        assert!(table.schema == 1 && table.programs > 60, "{} programs", table.programs);
     }
 
     #[test]

@@ -117,6 +117,17 @@ impl ProgramState {
         self.replay.as_ref()
     }
 
+    /// Stores what its own trials say of the predictions, once that is anything new: it corrects the predictions for
+    /// other programs.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn note_checks(&self, store: &Store, profile: &ProfileView) -> Result<(), StoreError> {
+        let Some(known) = &self.replay else { return Ok(()) };
+        store.set_checks(self.program.id, &known.checks(profile))?;
+        Ok(())
+    }
+
     /// Its candidates: the indices of [`Self::evidence`].
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use imas_core::simulate::data::Data;
 use imas_core::simulate::dropped::NotRun;
+use imas_core::simulate::{Predictions, REPLAY, ReplayHeader};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
@@ -19,7 +20,7 @@ use imas_linux::host::Host;
 use imas_report::message::{self, Hinted};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
-use imas_study::{Predictions, REPLAY, ReplayHeader, ReplayJudgement, Study, StudyError};
+use imas_study::{ReplayJudgement, Study, StudyError};
 use imas_suite::{Suite, SuiteProgram};
 
 use crate::hint::hinted;
@@ -27,12 +28,6 @@ use crate::study_args::{StudyArgs, SuitePlaces, SuiteRunArgs, SuiteSet};
 use crate::suite;
 use session::Session;
 
-/// Begins the file of `--reliability`.
-const RELIABILITY_HEAD: &str = "\
-# SPDX-License-Identifier: Apache-2.0
-# How far the predictions of 'imas replay' were off: mean and standard deviation of ln(live / predicted), by figure,
-# candidate (* is every one) and class (docs/trace-format.md). Made by 'imas-lab study replay --reliability'.
-";
 /// Seed of all orders.
 const SEED: u64 = 1;
 /// Name of the file in the folder of the study.
@@ -63,9 +58,8 @@ pub(crate) fn study(args: &StudyArgs, places: &Places) -> Result<Study> {
 }
 
 fn write_reliability(judgement: &ReplayJudgement, file: &Path) -> Result<()> {
-    let table = toml::to_string(&judgement.reliability())?;
-    let text = format!("{RELIABILITY_HEAD}\n{table}");
-    std::fs::write(file, text).with_context(|| file.display().to_string())
+    let table = serde_json::to_string_pretty(&judgement.reliability())?;
+    std::fs::write(file, table + "\n").with_context(|| file.display().to_string())
 }
 
 /// Live rounds of the programs that have predictions, by the runner of `suite run`; the file of raw runs.

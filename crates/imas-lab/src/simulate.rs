@@ -41,7 +41,9 @@ impl Source {
 }
 
 pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
-    let is_of_prior = |name: &&String| args.replay.is_some() && ["replay", "others"].contains(&name.as_str());
+    let is_of_prior = |name: &&String| {
+        args.replay.is_some() && ["replay", "others", "half", "host"].contains(&name.as_str())
+    };
     args.policy
         .iter()
         .filter(|name| !is_of_prior(name))
@@ -70,11 +72,8 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
         output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let priors = args
-        .replay
-        .as_deref()
-        .map(|file| Priors::read(file, args.reliability.as_deref(), &mut source.programs))
-        .transpose()?;
+    let priors =
+        args.replay.as_deref().map(|file| Priors::read(file, &mut source.programs, args.seed)).transpose()?;
     let named = args.policy.iter().map(|name| contender(name, priors.as_ref()));
     let contenders = match (&priors, args.policy.is_empty()) {
         (_, false) => named.collect::<Result<Vec<_>>>()?,
@@ -114,6 +113,8 @@ fn contender(name: &str, priors: Option<&Priors>) -> Result<Contender> {
     Ok(match (name, priors) {
         ("replay", Some(priors)) => priors.replay.clone(),
         ("others", Some(priors)) => priors.others.clone(),
+        ("half", Some(priors)) => priors.half.clone(),
+        ("host", Some(priors)) => priors.host.clone(),
         ("adaptive", _) => Contender::Adaptive(Settings::default()),
         ("paper", _) => Contender::Paper(Limits::default()),
         ("all", _) => Contender::All,
@@ -123,7 +124,7 @@ fn contender(name: &str, priors: Option<&Priors>) -> Result<Contender> {
             _ => {
                 return Err(Hinted::error(
                     format!("{name}: no such policy"),
-                    "there are adaptive, paper, all, once and always:CANDIDATE; with --replay also replay and others",
+                    "there are adaptive, paper, all, once and always:CANDIDATE; with --replay also replay, others, half and host",
                 ));
             }
         },

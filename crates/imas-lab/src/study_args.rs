@@ -100,7 +100,7 @@ pub(crate) struct ReplayStudyArgs {
     /// A sentence on the conditions, for the header of the predictions
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Write how far predictions were off, by candidate and class, as TOML
+    /// Write how far predictions were off, by candidate and class, as data/replay-reliability.json has it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) reliability: Option<PathBuf>,
     /// Folder for inputs, tools and work of the suite [default: $XDG_CACHE_HOME/imas/suite]
@@ -158,12 +158,10 @@ pub(crate) struct SimulateArgs {
     /// program has the reliability that the predictions for the other programs have
     #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
     pub(crate) replay: Option<PathBuf>,
-    /// Write how far these predictions were off with these programs, as data/replay-reliability.json has it
-    #[arg(long, value_name = "FILE", requires = "replay", value_hint = ValueHint::FilePath)]
-    pub(crate) reliability: Option<PathBuf>,
     /// Policies to compare: adaptive, paper, all (everything is tried in every round), once (everything once,
-    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions)
-    /// and others (adaptive with what the candidates did to other programs); always stands for `system` with
+    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions),
+    /// others (adaptive with what the candidates did to other programs), half (replay on a host of half of the
+    /// programs, with the reliability of the other half) and host (the same, corrected by the host's own trials); always stands for `system` with
     /// programs that have no runs of it [default: adaptive, paper, all, always:system, and jemalloc,
     /// glibc:arena1 and glibc:arena2 for all, where the data has them; with --replay: adaptive, replay,
     /// others, once, all, always:system]

@@ -65,12 +65,12 @@ fn a_program_is_predicted_once_and_judged_each_time() {
 
     let refused = study(&[]);
     assert!(text(&refused).contains("--resume"), "{}", text(&refused));
-    let reliability = world.work().join("reliability.toml");
+    let reliability = world.work().join("reliability.json");
     let again = study(&["--resume", "--reliability", reliability.to_str().unwrap()]);
     assert!(again.status.success(), "{}", text(&again));
     assert_eq!(lines(&out).len(), made.len() + 1, "a header, and nothing is made again");
     let table = std::fs::read_to_string(&reliability).unwrap();
-    assert!(table.contains("programs = 1") && table.contains("candidate = \"glibc:lean\""), "{table}");
+    assert!(table.contains("\"programs\": 1") && table.contains("\"candidate\": \"glibc:lean\""), "{table}");
     let page = std::fs::read_to_string(out.join("replay.html")).unwrap();
     assert!(page.contains("correlate"));
 }

@@ -97,18 +97,6 @@ fn predictions_spare_trials_and_programs_without_are_left_out() {
     assert_eq!((of(3, "trials"), of(1, "harmed"), result["programs"].as_u64()), (4.0, 0.0, Some(6)));
     let named = json(&simulate(&["--replay", replay, "--policy", "replay,once", "--json", "--splits", "2"]));
     assert_eq!(named["policies"][0]["policy"], "adaptive + replay");
-    let table = world.work().join("table.json");
-    json(&simulate(&[
-        "--replay",
-        replay,
-        "--policy",
-        "once",
-        "--json",
-        "--reliability",
-        table.to_str().unwrap(),
-    ]));
-    let table: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
-    assert_eq!((&table["schema"], &table["entries"][0]["count"]), (&1.into(), &18.into()), "{table}");
     let alone = simulate(&["--policy", "replay"]);
     assert!(String::from_utf8_lossy(&alone.stderr).contains("replay: no such policy"));
     let nothing = simulate(&["--replay", data]);

@@ -2,9 +2,9 @@
 //! Single questions about processes, answered from /proc, and the probe that shows whether a library loads.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use procfs::ProcResult;
@@ -96,9 +96,7 @@ pub fn pids() -> ProcResult<Vec<u32>> {
 ///
 /// # Errors
 /// When there is no such process, or it is not ours to look at.
-pub fn mapped_files(
-    pid: u32,
-) -> ProcResult<(std::path::PathBuf, std::collections::BTreeSet<std::path::PathBuf>)> {
+pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, std::collections::BTreeSet<PathBuf>)> {
     let process = open(pid)?;
     let maps = process.maps()?;
     let files = maps.into_iter().filter_map(|map| match map.pathname {
@@ -123,6 +121,21 @@ pub fn arguments(pid: u32) -> std::io::Result<Vec<OsString>> {
 /// When there is no such process, it is not ours to look at, or (Linux 6.16 on) it has ended.
 pub fn environment(pid: u32) -> std::io::Result<Vec<OsString>> {
     words(pid, "environ")
+}
+
+/// Whether a process was started with the folder in its environment, or has a file in it mapped. Those that may not
+/// be looked at count as strangers.
+#[must_use]
+pub fn is_in_use(folder: &Path) -> bool {
+    let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let name = folder.file_name().unwrap_or(folder.as_os_str()).as_bytes();
+    let names_it = |variable: &OsString| variable.as_bytes().windows(name.len()).any(|part| part == name);
+    let has_it = |path: PathBuf| path.parent().is_some_and(|parent| parent == folder);
+    let uses = |pid: &u32| {
+        environment(*pid).is_ok_and(|variables| variables.iter().any(names_it))
+            || mapped_files(*pid).is_ok_and(|(_, files)| files.into_iter().any(has_it))
+    };
+    !name.is_empty() && pids().unwrap_or_default().iter().any(uses)
 }
 
 fn words(pid: u32, name: &str) -> std::io::Result<Vec<OsString>> {
@@ -200,6 +213,21 @@ mod tests {
         let start = start_ticks(me).unwrap();
         assert!(is_running(me, start) && !is_running(me, start + 1));
         assert_eq!(boot_id().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn a_folder_is_in_use_while_a_process_has_it_in_its_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_in_use(folder.path()));
+        let file = folder.path().join("record.control");
+        let mut child = Command::new("sleep").env("SOME_FILE", &file).arg("60").spawn().unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !is_in_use(folder.path()) {
+            assert!(std::time::Instant::now() < deadline, "it is not seen");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_in_use(folder.path()));
     }
 
     #[test]

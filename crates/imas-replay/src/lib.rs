@@ -4,7 +4,7 @@
 //! - [`recording`]: the folder of raw files, and the trace that is made of them
 //! - [`process`]: which process of a trace stands for the program
 //! - [`replayer`]: runs `imas-replayer` under a candidate
-//! - [`range`]: predicted figures with the intervals of `reliability.toml`
+//! - [`range`]: predicted figures with the intervals
 //! - [`several`]: the same for several processes of a program together
 //! - [`replayed`]: the replays under every candidate, and what they predict
 //!

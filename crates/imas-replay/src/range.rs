@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Predicted figures with their intervals, which follow from how far predictions were off so far.
 
-use anyhow::{Context as _, Result};
-use imas_core::reliability::{PredictedFigure, RecordedFacts, ReliabilityTable};
+use imas_core::reliability::{PredictedFigure, RecordedRunFacts, ReliabilityTable};
 use imas_core::stats::Interval;
-use imas_engine::context::Context;
-use imas_report::message::Hinted;
 use imas_trace::prediction::Figures;
 use serde::Serialize;
-
-/// The table, in the library folder.
-const FILE: &str = "reliability.toml";
 
 /// A figure with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -36,24 +30,12 @@ pub struct Prediction {
     pub end_bytes: PredictedRange,
 }
 
-/// The installed table.
-///
-/// # Errors
-/// When it is missing or damaged; the error has a hint.
-pub fn installed_reliability(context: &Context) -> Result<ReliabilityTable> {
-    let path = context.lib_dir.join(FILE);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Hinted::error(format!("{}: {error}", path.display()), "install IMAS anew, or build it with 'make'")
-    })?;
-    toml::from_str(&text).with_context(|| path.display().to_string())
-}
-
 /// The figures of a candidate with their intervals. Those of the recorded run itself are known.
 #[must_use]
 pub fn with_ranges(
     figures: &Figures,
     candidate: &str,
-    facts: &RecordedFacts,
+    facts: &RecordedRunFacts,
     table: &ReliabilityTable,
 ) -> Prediction {
     let around = |value: f64, figure| {
@@ -76,13 +58,12 @@ mod tests {
 
     #[test]
     fn the_interval_of_each_figure_is_its_own() {
-        let facts = RecordedFacts { allocator_share: 0.05, peak_bytes: 1e6 };
-        let off = |figure, off| CheckedPrediction { figure, candidate: "a", facts, off };
+        let facts = RecordedRunFacts { allocator_share: 0.05, peak_bytes: 1e6, threads: 1 };
+        let off = |figure, off| CheckedPrediction { figure, candidate: "a".to_owned(), run: facts, off };
         let swing = |i: i32| if i % 2 == 0 { 0.01 } else { -0.01 };
-        let checked = (0..20).flat_map(|i| {
-            [off(PredictedFigure::Cpu, swing(i)), off(PredictedFigure::Memory, 20.0 * swing(i))]
-        });
-        let table = ReliabilityTable::of(20, checked);
+        let both = |i| [off(PredictedFigure::Cpu, swing(i)), off(PredictedFigure::Memory, 20.0 * swing(i))];
+        let checked: Vec<_> = (0..200).flat_map(both).collect();
+        let table = ReliabilityTable::learn("a test", 200, &checked);
         let figures = Figures { cpu_s: 2.0, peak_bytes: 300.0, mean_bytes: 200.0, end_bytes: 100.0 };
         let all = with_ranges(&figures, "a", &facts, &table);
         assert!(all.cpu_s.low > 1.95 && all.cpu_s.low < 2.0 && all.cpu_s.high < 2.05, "{:?}", all.cpu_s);

@@ -2,7 +2,7 @@
 //! A recording: the folder of its raw files, the settings of the recorder, and the trace that is made of them.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use imas_linux::clock::now_unix_s;
 use imas_report::message::{self, Hinted};
 use imas_runs::command::Recorder;
 use imas_trace::file::{TraceHeader, TraceWriter};
-use imas_trace::raw;
+use imas_trace::raw::{self, RecordingEnd};
 use nix::time::{ClockId, clock_gettime};
 
 const LIBRARY: &str = "libimas-record.so";
-const CONTROL: &str = "record.control";
+const CONTROL: &str = imas_abi::RECORD_CONTROL;
 
 /// When recording stops before the program does.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,8 @@ impl Recording {
 
     fn make_control(&self, limits: RecordingLimits) -> Result<()> {
         let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC_RAW)?);
-        let end = limits.duration.map_or(0, |length| u64::try_from((now + length).as_nanos()).unwrap_or(0));
+        let end = |length: Duration| u64::try_from((now + length).as_nanos()).map(RecordingEnd::At);
+        let end = limits.duration.and_then(|length| end(length).ok()).unwrap_or(RecordingEnd::Never);
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(self.control())?;
         std::io::Write::write_all(&mut file, &raw::control(limits.bytes, end))?;
@@ -133,11 +134,14 @@ impl Recording {
             cpu_s: run.cpu_s,
             wall_s: run.wall_s,
             exit: run.exit,
-            left_out: raw::refused_files(&std::fs::read(self.control())?),
+            left_out: raw::refused_files(&read_control(&self.control())?),
             processes: vec![],
         };
         let named = || out.display().to_string();
-        let mut whole = tempfile::NamedTempFile::new_in(&self.folder).with_context(named)?;
+        // A folder that was kept may be another user's.
+        let scratch = self.temporary.as_ref().map(tempfile::TempDir::path).or_else(|| out.parent());
+        let scratch = scratch.unwrap_or(&self.folder);
+        let mut whole = tempfile::NamedTempFile::new_in(scratch).with_context(named)?;
         let header = self.writer()?.write(header, BufWriter::new(&mut whole)).with_context(named)?;
         whole.persist(out).map_err(|error| error.error).with_context(named)?;
         Ok(header)
@@ -148,11 +152,23 @@ impl Recording {
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "raw")
-                && let Err(error) = writer.add(File::open(&path)?)
+                && let Err(error) = writer.add(open(&path)?)
             {
                 message::warning(&format!("a process is left out of the trace: {error}"));
             }
         }
         Ok(writer)
     }
+}
+
+/// Opens a file that the recorded program may have replaced: by a link, or by a pipe that nobody writes to.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
+fn read_control(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    open(path)?.take(raw::CONTROL_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

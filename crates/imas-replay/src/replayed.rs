@@ -4,7 +4,7 @@
 use std::io::{Read, Seek};
 
 use anyhow::Result;
-use imas_core::reliability::{RecordedFacts, ReliabilityTable};
+use imas_core::reliability::{RecordedRunFacts, ReliabilityTable};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
@@ -118,12 +118,13 @@ impl ReplayedCandidates<'_> {
     /// What tells how far the predictions may be off. The allocator's part of the CPU time is 0 without a replay
     /// under `system`.
     #[must_use]
-    pub fn facts(&self) -> RecordedFacts {
+    pub fn facts(&self) -> RecordedRunFacts {
         let recorded = self.recorded();
         let own_cpu_s = Some(least_cpu(self.replays_of(SYSTEM))).filter(|cpu_s| cpu_s.is_finite());
-        RecordedFacts {
+        RecordedRunFacts {
             allocator_share: own_cpu_s.unwrap_or(0.0) / recorded.cpu_s.max(f64::MIN_POSITIVE),
             peak_bytes: recorded.peak_bytes,
+            threads: u64::from(self.process.counts.threads),
         }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What replays of a recorded run predicted of a program: the latest prediction of each candidate.
 
+use imas_core::reliability::RecordedRunFacts;
 use imas_core::replay_prior::PredictedDifference;
-use imas_core::replay_prior::reliability::RecordedRunFacts;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::{RowId, Store, StoreError};
@@ -60,6 +60,63 @@ impl Store {
     }
 }
 
+/// What the trials of a program said of a prediction, once they proved a difference.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredCheck {
+    /// Name of the candidate.
+    pub candidate: String,
+    /// The recorded run.
+    pub run: RecordedRunFacts,
+    /// ln(live / predicted) of CPU time.
+    pub cpu: f64,
+    /// The same of mean memory.
+    pub memory: f64,
+}
+
+impl Store {
+    /// Replaces what trials said of the predictions for a program. Returns whether that is anything new.
+    ///
+    /// # Errors
+    /// When SQLite returns an error; nothing is changed then.
+    pub fn set_checks(&self, program: RowId, checks: &[StoredCheck]) -> Result<bool, StoreError> {
+        if self.checks_where("program = ?1", program)? == checks {
+            return Ok(false);
+        }
+        let transaction = self.connection().unchecked_transaction()?;
+        transaction.execute("DELETE FROM checked_prediction WHERE program = ?1", [program])?;
+        for one in checks {
+            let run = serde_json::to_string(&one.run)?;
+            transaction.execute(
+                "INSERT INTO checked_prediction (program, candidate, run, cpu, memory) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![program, one.candidate, run, one.cpu, one.memory],
+            )?;
+        }
+        transaction.commit()?;
+        Ok(true)
+    }
+
+    /// What trials said of the predictions for all programs but this one, which they must not teach.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn checks_of_others(&self, program: RowId) -> Result<Vec<StoredCheck>, StoreError> {
+        self.checks_where("program <> ?1", program)
+    }
+
+    fn checks_where(&self, which: &str, program: RowId) -> Result<Vec<StoredCheck>, StoreError> {
+        let sql = format!(
+            "SELECT candidate, run, cpu, memory FROM checked_prediction WHERE {which} ORDER BY program, candidate"
+        );
+        let mut statement = self.connection().prepare_cached(&sql)?;
+        let check = |row: &Row<'_>| {
+            let run: String = row.get(1)?;
+            let run = serde_json::from_str(&run).unwrap_or_default();
+            Ok(StoredCheck { candidate: row.get(0)?, run, cpu: row.get(2)?, memory: row.get(3)? })
+        };
+        Ok(statement.query_map([program], check)?.collect::<Result<_, _>>()?)
+    }
+}
+
 fn run_of(row: &Row<'_>) -> rusqlite::Result<StoredPredictions> {
     let run: String = row.get(3)?;
     Ok(StoredPredictions {
@@ -100,6 +157,25 @@ mod tests {
             run: RecordedRunFacts { allocator_share: 0.25, peak_bytes: 1e6, threads: 4 },
             differences: names.iter().map(one).collect(),
         }
+    }
+
+    #[test]
+    fn what_trials_said_is_read_for_all_other_programs() {
+        let (_folder, mut store) = temporary();
+        let [one, other] = ["/bin/a", "/bin/b"].map(|path| store.program(path, "").unwrap().id);
+        let check = |candidate: &str, cpu| StoredCheck {
+            candidate: candidate.to_owned(),
+            run: made(1.0, &[]).run,
+            cpu,
+            memory: 0.5,
+        };
+        assert!(store.set_checks(one, &[check("a", 0.1), check("b", 0.2)]).unwrap());
+        assert!(!store.set_checks(one, &[check("a", 0.1), check("b", 0.2)]).unwrap(), "nothing new");
+        assert!(store.set_checks(one, &[check("a", 0.3)]).unwrap());
+        assert_eq!(store.checks_of_others(one).unwrap(), []);
+        assert_eq!(store.checks_of_others(other).unwrap(), [check("a", 0.3)]);
+        store.forget(one).unwrap();
+        assert_eq!(store.checks_of_others(other).unwrap(), []);
     }
 
     #[test]

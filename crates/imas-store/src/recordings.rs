@@ -34,6 +34,15 @@ pub struct BegunRecording {
     pub boot_id: String,
 }
 
+/// Why a recording came to nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefusedRecording {
+    /// Unix time in seconds.
+    pub at_s: f64,
+    /// In words.
+    pub why: String,
+}
+
 /// A program that is to be recorded, or was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramRecording {
@@ -43,19 +52,38 @@ pub struct ProgramRecording {
     pub asked: AskedRecording,
     /// None before the start.
     pub begun: Option<BegunRecording>,
+    /// Set where nothing was learned from it. Then its files are gone, and nothing is recorded until it is asked for
+    /// again.
+    pub refused: Option<RefusedRecording>,
 }
 
-const COLUMNS: &str =
-    "program, asked_s, limit_bytes, window_s, begun_s, folder, build_id, pid, start_ticks, boot_id";
+impl ProgramRecording {
+    /// Whether the next start is to be recorded.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.begun.is_none() && self.refused.is_none()
+    }
+
+    /// The start that was recorded and waits for its replay.
+    #[must_use]
+    pub fn waiting(&self) -> Option<&BegunRecording> {
+        self.begun.as_ref().filter(|_| self.refused.is_none())
+    }
+}
+
+const COLUMNS: &str = "program, asked_s, limit_bytes, window_s, begun_s, folder, build_id, pid, start_ticks, boot_id, refused, refused_s";
 
 impl Store {
-    /// Asks for the next start to be recorded. Returns whether that is new.
+    /// Asks for the next start to be recorded, again where an earlier recording came to nothing. Returns whether that
+    /// is new.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn ask_recording(&self, program: RowId, asked: &AskedRecording) -> Result<bool, StoreError> {
         let sql = "INSERT INTO recording (program, asked_s, limit_bytes, window_s) VALUES (?1, ?2, ?3, ?4)
-                   ON CONFLICT DO NOTHING";
+                   ON CONFLICT DO UPDATE SET asked_s = ?2, limit_bytes = ?3, window_s = ?4, begun_s = NULL,
+                   folder = NULL, build_id = NULL, pid = NULL, start_ticks = NULL, boot_id = NULL, refused = NULL,
+                   refused_s = NULL WHERE refused IS NOT NULL";
         let limit = asked.limit_bytes.cast_signed();
         let new = self.connection().execute(sql, params![program, asked.at_s, limit, asked.window_s])?;
         Ok(new > 0)
@@ -80,6 +108,17 @@ impl Store {
         Ok(statement.query_map([], recording_of)?.collect::<Result<_, _>>()?)
     }
 
+    /// Narrows what was asked for to these bounds.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn bound_recording(&self, program: RowId, limit_bytes: u64, window_s: f64) -> Result<(), StoreError> {
+        let sql = "UPDATE recording SET limit_bytes = min(limit_bytes, ?2),
+                   window_s = min(coalesce(window_s, ?3), ?3) WHERE program = ?1";
+        self.connection().execute(sql, params![program, limit_bytes.cast_signed(), window_s])?;
+        Ok(())
+    }
+
     /// Takes the recording that is asked for. Returns `false` if another start has taken it, or nothing is
     /// asked.
     ///
@@ -87,12 +126,38 @@ impl Store {
     /// When SQLite returns an error.
     pub fn begin_recording(&self, program: RowId, begun: &BegunRecording) -> Result<bool, StoreError> {
         let sql = "UPDATE recording SET begun_s = ?2, folder = ?3, build_id = ?4, pid = ?5, start_ticks = ?6,
-                   boot_id = ?7 WHERE program = ?1 AND folder IS NULL";
+                   boot_id = ?7 WHERE program = ?1 AND folder IS NULL AND refused IS NULL";
         let BegunRecording { at_s, folder, build_id, pid, start_ticks, boot_id } = begun;
         let ticks = start_ticks.cast_signed();
         let taken =
             self.connection().execute(sql, params![program, at_s, folder, build_id, pid, ticks, boot_id])?;
         Ok(taken > 0)
+    }
+
+    /// Nothing was learned from the recording of this build. Returns `false` where there is none.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn refuse_recording(
+        &self,
+        program: RowId,
+        build_id: &str,
+        refused: &RefusedRecording,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE recording SET refused = ?2, refused_s = ?3, build_id = ?4 WHERE program = ?1";
+        let RefusedRecording { at_s, why } = refused;
+        Ok(self.connection().execute(sql, params![program, why, at_s, build_id])? > 0)
+    }
+
+    /// The build of the program from whose recording nothing was learned; empty without one.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn refused_build(&self, program: RowId) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT build_id FROM recording WHERE program = ?1 AND refused IS NOT NULL";
+        let found =
+            self.connection().prepare_cached(sql)?.query_row([program], |row| row.get(0)).optional()?;
+        Ok(found.map(Option::unwrap_or_default))
     }
 
     /// Removes the recording: it was replayed, failed, or is no longer wanted.
@@ -121,7 +186,11 @@ fn recording_of(row: &Row<'_>) -> rusqlite::Result<ProgramRecording> {
             boot_id: row.get(9)?,
         }),
     };
-    Ok(ProgramRecording { program: row.get(0)?, asked, begun })
+    let refused = match row.get::<_, Option<String>>(10)? {
+        None => None,
+        Some(why) => Some(RefusedRecording { at_s: row.get(11)?, why }),
+    };
+    Ok(ProgramRecording { program: row.get(0)?, asked, begun, refused })
 }
 
 #[cfg(test)]
@@ -147,11 +216,23 @@ mod tests {
         assert!(!store.ask_recording(program, &asked).unwrap(), "it is asked already");
         assert!(store.begin_recording(program, &begun).unwrap());
         assert!(!store.begin_recording(program, &begun).unwrap(), "another start has it");
-        let known = ProgramRecording { program, asked, begun: Some(begun) };
+        let known = ProgramRecording { program, asked, begun: Some(begun.clone()), refused: None };
         assert_eq!(store.recording(program).unwrap().as_ref(), Some(&known));
         assert_eq!(store.recordings().unwrap(), [known]);
         assert!(store.end_recording(program).unwrap() && store.recordings().unwrap().is_empty());
-        store.ask_recording(program, &asked).unwrap();
+        assert!(store.ask_recording(program, &asked).unwrap());
+        let refused = RefusedRecording { at_s: 5.0, why: "no call was recorded".to_owned() };
+        assert!(store.begin_recording(program, &begun).unwrap());
+        assert!(store.refuse_recording(program, "b", &refused).unwrap());
+        let known = store.recording(program).unwrap().unwrap();
+        assert!(known.waiting().is_none() && !known.is_asked());
+        assert_eq!(
+            (known.refused, store.refused_build(program).unwrap().as_deref()),
+            (Some(refused), Some("b"))
+        );
+        assert!(!store.begin_recording(program, &begun).unwrap(), "it is not asked for any more");
+        assert!(store.ask_recording(program, &asked).unwrap(), "again");
+        assert!(store.recording(program).unwrap().unwrap().is_asked());
         store.forget(program).unwrap();
         assert!(store.recordings().unwrap().is_empty());
     }

@@ -227,6 +227,22 @@ CREATE TABLE life_window (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Adds why a recording came to nothing, and what trials said of predictions.
+const REFUSED_AND_CHECKED: &str = "
+ALTER TABLE recording ADD COLUMN refused TEXT;      -- why nothing was learned from it
+ALTER TABLE recording ADD COLUMN refused_s REAL;    -- Unix time
+
+-- Of one candidate of one program of this host: ln(live / predicted).
+CREATE TABLE checked_prediction (
+    program   INTEGER NOT NULL REFERENCES program (id) ON DELETE CASCADE,
+    candidate TEXT NOT NULL,
+    run       TEXT NOT NULL,                -- facts of the recorded run, JSON
+    cpu       REAL NOT NULL,
+    memory    REAL NOT NULL,
+    PRIMARY KEY (program, candidate)
+) STRICT, WITHOUT ROWID;
+";
+
 fn migrations() -> Migrations<'static> {
     Migrations::new(vec![
         M::up(FIRST),
@@ -235,6 +251,7 @@ fn migrations() -> Migrations<'static> {
         M::up(FLEET_REACHED),
         M::up(REPLAYS),
         M::up(LIVES),
+        M::up(REFUSED_AND_CHECKED),
     ])
 }
 

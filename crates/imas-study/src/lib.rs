@@ -34,7 +34,7 @@ pub use freelist::{FreelistOptions, freelist};
 pub use imas_report::table::Table;
 pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mobile, mobile_samples};
 pub use progress::Progress;
-pub use replay::{PredictionLine, Predictions, REPLAY, ReplayHeader, ReplayJudgement};
+pub use replay::ReplayJudgement;
 pub use selector::{SelectorOptions, selector};
 pub use study::{Study, StudyFigure};
 pub use verdict::{Finding, Reproduction};

@@ -158,7 +158,7 @@ fn result(name: &str) -> PathBuf {
 }
 
 /// The committed predictions and live runs: both are read, most programs have both, and the table of reliability
-/// that is installed is the one that they give.
+/// that is shipped is the one that they give.
 #[test]
 fn the_committed_predictions_are_judged() {
     let judgement = ReplayJudgement::read(&[result("replay.jsonl.gz")], &[result("suite.jsonl.gz")]).unwrap();
@@ -169,9 +169,9 @@ fn the_committed_predictions_are_judged() {
     assert_eq!(choices.rows.len(), 3);
     assert!(study.result.contains("CPU time") && study.result.contains("memory"), "{}", study.result);
     assert_eq!(written(&study).len(), 1 + study.tables.len() + 2 * study.figures.len());
-    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/reliability.toml");
-    let installed: ReliabilityTable = toml::from_str(&std::fs::read_to_string(installed).unwrap()).unwrap();
-    assert_eq!(installed, judgement.reliability());
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/replay-reliability.json");
+    let shipped = ReliabilityTable::parse(&std::fs::read_to_string(shipped).unwrap()).unwrap();
+    assert_eq!(shipped, judgement.reliability());
 }
 
 #[test]

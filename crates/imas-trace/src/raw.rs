@@ -21,9 +21,25 @@ const SIZE_MOST: u64 = 0xFFFF;
 const BLOCK_MASK: u64 = (1 << 43) - 1;
 const VALUE_MASK: u64 = (1 << 59) - 1;
 
-/// The control file of a recording, as `imas record` makes it.
+/// The end of a recording before that of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordingEnd {
+    /// There is none.
+    Never,
+    /// At this time, nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    At(u64),
+    /// So many nanoseconds after its first process has begun.
+    After(u64),
+}
+
+/// The control file of a recording, as `imas record` and imasd make it.
 #[must_use]
-pub fn control(limit_bytes: u64, end_ns: u64) -> Vec<u8> {
+pub fn control(limit_bytes: u64, end: RecordingEnd) -> Vec<u8> {
+    let (end_ns, window_ns) = match end {
+        RecordingEnd::Never => (0, 0),
+        RecordingEnd::At(ns) => (ns, 0),
+        RecordingEnd::After(ns) => (0, ns),
+    };
     let mut bytes = Vec::with_capacity(CONTROL_BYTES);
     bytes.extend(CONTROL_MAGIC.to_ne_bytes());
     bytes.extend(VERSION.to_ne_bytes());
@@ -31,6 +47,8 @@ pub fn control(limit_bytes: u64, end_ns: u64) -> Vec<u8> {
     bytes.extend(limit_bytes.to_ne_bytes());
     bytes.extend(0_u64.to_ne_bytes());
     bytes.extend(end_ns.to_ne_bytes());
+    bytes.extend(0_u64.to_ne_bytes());
+    bytes.extend(window_ns.to_ne_bytes());
     bytes.resize(CONTROL_BYTES, 0);
     bytes
 }
@@ -39,6 +57,13 @@ pub fn control(limit_bytes: u64, end_ns: u64) -> Vec<u8> {
 #[must_use]
 pub fn refused_files(control: &[u8]) -> u32 {
     number_32(control, 40).unwrap_or(0)
+}
+
+/// The process that made a raw file, read from its first bytes.
+#[must_use]
+pub fn pid_of(raw: &[u8]) -> Option<u32> {
+    let is_raw = raw.get(..8).is_some_and(|magic| magic == RAW_MAGIC.to_ne_bytes());
+    number_32(raw, 20).filter(|_| is_raw)
 }
 
 /// The reason why a process stopped recording before its end.

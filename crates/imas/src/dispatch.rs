@@ -21,7 +21,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args, &Context::new(places)?),
         Command::Record(args) => record::run(&args, &Context::new(places)?),
         Command::Replay(args) => replay::run(&args, &Context::new(places)?),
-        Command::Learn(args) => learn::run(&args, &Context::new(places)?),
+        Command::Learn(args) => learn::run(&args, places),
         Command::Tune(args) => tune::run(&args, &Context::new(places)?),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, &Context::new(places)?),

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use imas_engine::compared::{DefaultComparison, compared};
+use imas_engine::replay_knowledge::shipped;
 use imas_replay::process::busiest;
-use imas_replay::range::installed_reliability;
 use imas_replay::replayed::replay;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_trace::file::{Trace, TraceProcess};
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     let process = chosen(args, &trace.header.processes)?;
-    let reliability = installed_reliability(context)?;
+    let reliability = shipped();
     let interruption = Interruption::watch()?;
     let store = context.open_store().inspect_err(message::error).ok();
     let compared = compared(&args.with, DefaultComparison::DefaultSet, context, store.as_ref())?;

@@ -102,14 +102,25 @@ pub(crate) fn next_line(state: &ProgramView) -> String {
 fn recording_words(state: &ProgramView) -> Option<String> {
     let recording = state.recording.as_ref()?;
     let number = state.known.program.id;
-    Some(match &recording.begun {
-        None => format!(
-            "recording: the next start by 'imas run' is recorded instead; undo: imas learn --cancel {number}"
+    let is_own = matches!(state.known.program.domain, imas_store::domain::Domain::Own);
+    let (start, system, replays) = match is_own {
+        true => ("start by 'imas run'", "", format!("'imas learn {number}' replays it")),
+        false => ("start", "--system ", "imasd replays it when the machine is idle".to_owned()),
+    };
+    let when = imas_view::when::when;
+    Some(match (&recording.refused, &recording.begun) {
+        (Some(refused), _) => format!(
+            "recording: nothing was learned from it ({}): {}; again: imas learn {system}{number}",
+            when(refused.at_s),
+            refused.why.trim_end().replace('\n', "; ")
         ),
-        Some(begun) => format!(
-            "recording: process {} was recorded from {} on; when it has ended, 'imas learn {number}' replays it",
+        (None, None) => format!(
+            "recording: the next {start} is recorded instead; undo: imas learn {system}--cancel {number}"
+        ),
+        (None, Some(begun)) => format!(
+            "recording: process {} was recorded from {} on; when it has ended, {replays}",
             begun.pid,
-            imas_view::when::when(begun.at_s)
+            when(begun.at_s)
         ),
     })
 }
@@ -193,9 +204,13 @@ fn one_json(state: &ProgramView) -> Value {
     })
 }
 
-/// "asked" or "begun"; null without a recording.
+/// "asked", "begun" or "refused"; null without a recording.
 pub(crate) fn recording_json(state: &ProgramView) -> Value {
-    let word = |recording: &ProgramRecording| if recording.begun.is_some() { "begun" } else { "asked" };
+    let word = |recording: &ProgramRecording| match (&recording.refused, &recording.begun) {
+        (Some(_), _) => "refused",
+        (None, Some(_)) => "begun",
+        (None, None) => "asked",
+    };
     json!(state.recording.as_ref().map(word))
 }
 

@@ -247,6 +247,9 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     }
     let conditions = imas_view::conditions::conditions()?;
     let profile = profile::profile(&known, &context, &args.rules);
+    if !args.dry_run {
+        known.note_checks(&store, &profile)?;
+    }
     let trial_id = page::new_trial_id()?;
     let decision = if args.dry_run {
         under_way::next((&context, &store), (&known.program, seen), &profile, &conditions)?.0

@@ -132,6 +132,68 @@ fn a_running_program_is_waited_for_and_a_wish_can_be_taken_back() {
     assert_eq!(recordings(&world), 0);
 }
 
+/// Its first process ends at once. The other one works until the file is gone.
+const DAEMON: &str = "
+import os, sys, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+kept = ['x' * 600 + str(i) for i in range(60000)]
+kept = [text + 'y' for text in kept]
+open(sys.argv[1] + '.ready', 'w').close()
+while os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+";
+
+#[test]
+fn a_daemon_that_forked_away_is_replayed_when_it_has_ended() {
+    let world = world();
+    let (script, runs) = (world.work().join("daemon.py"), world.work().join("runs"));
+    std::fs::write(&script, DAEMON).unwrap();
+    std::fs::write(&runs, "").unwrap();
+    let python = support::real("python3");
+    let words = [python.as_os_str(), script.as_os_str(), runs.as_os_str()];
+    let mut imas = world.imas(["run", "--record", "--"]);
+    assert!(imas.args(words).status().unwrap().success());
+    wait_until("the daemon works", || world.work().join("runs.ready").exists());
+    let answer = learned(&world, &["--pending"]);
+    assert_eq!(text(&answer, "/state"), "running", "its first process has ended: {answer:#}");
+    std::fs::remove_file(&runs).unwrap();
+    let mut answer = Value::Null;
+    wait_until("it has ended", || {
+        answer = learned(&world, &["--pending"]);
+        text(&answer, "/state") != "running"
+    });
+    assert_eq!(text(&answer, "/state"), "learned", "{answer:#}");
+    assert!(text(&answer, "/program/detail").contains("daemon.py"), "{answer:#}");
+    assert!(answer["recorded"]["calls"].as_u64().unwrap() > 100_000, "{answer:#}");
+}
+
+/// Its raw files were damaged: the reason stays, and a new wish is possible.
+#[test]
+fn a_recording_that_says_nothing_is_kept_with_its_reason() {
+    let world = world();
+    let program = behave(&world);
+    assert!(world.imas(["run", "--record", "--", &program, "1"]).status().unwrap().success());
+    // What was recorded is gone before it is replayed.
+    let folder = std::fs::read_dir(world.store_path().with_file_name("recordings")).unwrap().next();
+    for file in std::fs::read_dir(folder.unwrap().unwrap().path()).unwrap().flatten() {
+        if file.path().extension().is_some_and(|extension| extension == "raw") {
+            std::fs::write(file.path(), "damaged").unwrap();
+        }
+    }
+    let answer = learned(&world, &["--pending"]);
+    assert_eq!(text(&answer, "/state"), "failed", "{answer:#}");
+    assert_eq!(recordings(&world), 0);
+    let show = world.json(["show", "--json", &program]);
+    assert_eq!(text(&show, "/recording"), "refused", "{show:#}");
+    let shown = stdout(&output(&mut world.imas(["show", &program])));
+    assert!(shown.contains("nothing was learned from it") && shown.contains("again: imas learn"), "{shown}");
+    let none = learn(&world, &["--pending"]);
+    assert!(stdout(&none).contains("no recording waits"), "{}", describe(&none));
+    assert_eq!(text(&learned(&world, &[&program]), "/state"), "asked");
+}
+
 #[test]
 fn a_trace_is_learned_from_and_what_says_nothing_is_refused() {
     let world = world();

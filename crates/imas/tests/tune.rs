@@ -14,14 +14,7 @@ use support::{World, assert_hinted, build, describe, lib_dir, list, output, stdo
 fn small_installation(world: &World) -> PathBuf {
     let lib = world.work().join("lib");
     std::fs::create_dir(&lib).unwrap();
-    for file in [
-        "libimas.so",
-        "libimas-guard.so",
-        "libimas-record.so",
-        "imas-replayer",
-        "tuning.toml",
-        "reliability.toml",
-    ] {
+    for file in ["libimas.so", "libimas-guard.so", "libimas-record.so", "imas-replayer", "tuning.toml"] {
         std::os::unix::fs::symlink(lib_dir().join(file), lib.join(file)).unwrap();
     }
     std::os::unix::fs::symlink(lib_dir().join("contract"), lib.join("contract")).unwrap();

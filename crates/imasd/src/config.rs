@@ -15,6 +15,7 @@ use imas_store::samples::StoredProgram;
 use serde::Deserialize;
 
 use crate::fleet::settings::FleetSettings;
+use crate::replay::settings::ReplaySettings;
 
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) most_pages: usize,
     /// Whether and how it takes part in a fleet.
     pub(crate) fleet: FleetSettings,
+    /// Whether and how it records and replays programs.
+    pub(crate) replay: ReplaySettings,
     /// Keys that neither part has.
     #[serde(flatten)]
     unknown: toml::Table,
@@ -63,6 +66,7 @@ impl Default for Settings {
             most_pages_of_user: 1_024,
             most_pages: 8_192,
             fleet: FleetSettings::default(),
+            replay: ReplaySettings::default(),
             unknown: toml::Table::new(),
         }
     }
@@ -77,6 +81,7 @@ impl Settings {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
         self.fleet.check()?;
+        self.replay.check()?;
         let durations = [
             ("worth_cpu_s", self.worth_cpu_s),
             ("worth_life_s", self.worth_life_s),
@@ -154,7 +159,8 @@ mod tests {
         assert_eq!((config.rules.candidates.is_some(), config.rules.program.len()), (true, 1));
         let calls = Some(10_000_000);
         let fleet = FleetSettings { enabled: true, ..FleetSettings::default() };
-        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, ..absent.own });
+        let replay = ReplaySettings { enabled: true, ..ReplaySettings::default() };
+        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, replay, ..absent.own });
     }
 
     #[test]
@@ -179,6 +185,16 @@ mod tests {
             error("[fleet]\nenabled = 1").contains("enabled")
                 || error("[fleet]\nenabled = 1").contains("bool")
         );
+    }
+
+    #[test]
+    fn bounds_of_replays_are_checked_and_a_mistake_is_named() {
+        let error = |text: &str| Config::parse(&format!("[replay]\n{text}")).unwrap_err();
+        assert!(!Config::default().own.replay.enabled);
+        assert!(error("most_pressure = 101").contains("most_pressure = 101"));
+        assert!(error("folder = 'cache'").contains("a whole path"));
+        assert!(error("limit_s = -1").contains("limit_s"));
+        assert!(error("most_byte = 1").contains("most_byte"));
     }
 
     #[test]

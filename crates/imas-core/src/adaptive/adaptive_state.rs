@@ -100,6 +100,11 @@ impl AdaptiveState {
         judgement
     }
 
+    /// What the trials say of the predictions, at equal weights ([`super::checked_predictions`]).
+    pub fn checked_predictions(&self) -> Vec<(String, Point)> {
+        super::checked_predictions(&self.board, &self.judge_at_leisure(0.5).standings)
+    }
+
     /// The next trial at weight `w`, due now or later; None where the answer is settled and nothing is to be
     /// watched.
     pub fn next_trial(&self, w: f64) -> Option<Due> {

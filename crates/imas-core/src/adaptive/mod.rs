@@ -41,6 +41,7 @@
 //! - `round`: trials that ran side by side, and trials that followed one another
 //! - `lives`: figures of trials whose processes lived on
 //! - [`untouched`]: how much replicas under one allocator differ
+//! - `checked`: what the trials say of predictions
 //! - `residue`: scatter of single runs
 //! - [`steady`]: outlying runs, limited
 //! - [`noise`]: error of a mean of pairs
@@ -52,6 +53,7 @@
 
 pub mod adaptive_state;
 pub mod board;
+mod checked;
 pub mod evidence;
 pub mod expected;
 pub mod judge;
@@ -71,6 +73,7 @@ pub mod worth;
 
 pub use adaptive_state::{AdaptiveState, Due, Expired};
 pub use board::{Board, Residue};
+pub use checked::checked_predictions;
 pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
 pub use judge::{Judgement, Proof, Role, Standing, Status, judge};

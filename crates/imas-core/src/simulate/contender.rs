@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cost::best;
 use super::program::SimulatedProgram;
-use crate::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
+use crate::adaptive::{self, Board, Point, Role, Settings, board::JudgedTrial};
 use crate::candidate::{Candidate, CountedSample};
 use crate::paper::{self, Limits, TrialSummary};
 use crate::replay_prior::{ReplayEvidence, ReplayPrior};
@@ -94,6 +94,19 @@ fn everything(program: &SimulatedProgram, seen: &[usize], w: f64) -> Option<Cont
     Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
 }
 
+/// What the trials of the default policy with this prior say of its predictions, all rounds being seen.
+pub(super) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u64) -> Vec<(String, Point)> {
+    let rounds: Vec<usize> = (0..program.rounds.len()).collect();
+    let candidates: Vec<Candidate> =
+        program.candidates.iter().map(|name| Candidate::new(name, "", &[])).collect();
+    let settings = Settings { seed, ..Settings::default() };
+    let evidence = prior.evidence(&candidates);
+    let (_, board) = tried(program, &rounds, 0.5, &settings, Some(&evidence));
+    let roles = vec![Role::Tested; program.candidates.len()];
+    let judgement = adaptive::judge(&board, &roles, 0, 0.5, &settings);
+    adaptive::checked_predictions(&board, &judgement.standings)
+}
+
 /// Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy
 /// has to decide by the trials so far.
 fn adaptive(
@@ -103,6 +116,17 @@ fn adaptive(
     settings: &Settings,
     prior: Option<&ReplayEvidence>,
 ) -> ContenderOutcome {
+    tried(program, seen, w, settings, prior).0
+}
+
+/// The same with the board at the end.
+fn tried(
+    program: &SimulatedProgram,
+    seen: &[usize],
+    w: f64,
+    settings: &Settings,
+    prior: Option<&ReplayEvidence>,
+) -> (ContenderOutcome, Board) {
     let len = program.candidates.len();
     let roles = vec![Role::Tested; len];
     // There are no more rounds than these: a policy that kept some of its error for later ones would not be
@@ -114,10 +138,10 @@ fn adaptive(
         let board = Board { replay: prior.cloned(), ..Board::new(&trials, len, 0) };
         let judgement = adaptive::judge(&board, &roles, 0, w, settings);
         let outcome = ContenderOutcome { trials: board.trials(), pick: judgement.pick };
-        let Some(candidate) = judgement.next else { return outcome };
+        let Some(candidate) = judgement.next else { return (outcome, board) };
         let again = board.in_round.contains(&candidate) || trials.is_empty();
         let round = (board.rounds as usize + usize::from(again)).saturating_sub(1);
-        let Some(&round) = seen.get(round) else { return outcome };
+        let Some(&round) = seen.get(round) else { return (outcome, board) };
         trials.push(JudgedTrial { candidate, point: program.rounds[round][candidate] });
     }
 }

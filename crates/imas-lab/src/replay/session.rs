@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_core::simulate::dropped::NotRun;
+use imas_core::simulate::{PredictionLine, Predictions};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
@@ -21,7 +22,6 @@ use imas_runs::executor::RunLimits;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::schedule;
-use imas_study::{PredictionLine, Predictions};
 use imas_suite::{Place, Suite, SuiteProgram};
 use imas_trace::file::Trace;
 use imas_trace::prediction::middle;

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use imas_core::adaptive::Settings;
-use imas_core::simulate::{Contender, PriorBasis, Replays, SimulatedProgram};
+use imas_core::simulate::{Contender, HostCorrection, Predictions, PriorBasis, Replays, SimulatedProgram};
 use imas_report::message::{self, Hinted};
 
 /// The default policy with a prior.
@@ -15,20 +15,20 @@ pub(super) struct Priors {
     pub(super) replay: Contender,
     /// From what the candidates did to other programs.
     pub(super) others: Contender,
+    /// From the program's own replays, on a host of half of the programs: with the table of the other half.
+    pub(super) half: Contender,
+    /// The same, corrected by the host's own trials.
+    pub(super) host: Contender,
 }
 
 impl Priors {
-    /// From a file of predictions. Of the programs those remain that it knows. How far off they were is written to
-    /// `reliability`, if that is named.
-    pub(super) fn read(
-        file: &Path,
-        reliability: Option<&Path>,
-        programs: &mut Vec<SimulatedProgram>,
-    ) -> Result<Self> {
+    /// From a file of predictions. Of the programs those remain that it knows.
+    pub(super) fn read(file: &Path, programs: &mut Vec<SimulatedProgram>, seed: u64) -> Result<Self> {
         const MADE_BY: &str = "--replay names a file that 'imas-lab study replay' has written";
         let text = imas_runs::data::read(file)?;
-        let replays = Replays::read(&text);
-        if let [first, others @ ..] = replays.unread.as_slice() {
+        let predictions = Predictions::of(&text);
+        let replays = Replays::of(&predictions);
+        if let [first, others @ ..] = predictions.unreadable.as_slice() {
             let and =
                 if others.is_empty() { String::new() } else { format!("; {} more lines", others.len()) };
             message::warning(&format!(
@@ -48,19 +48,17 @@ impl Priors {
                 all - programs.len()
             ));
         }
-        if let Some(to) = reliability {
-            let source = format!("imas-lab simulate --reliability, {} programs", programs.len());
-            let table = serde_json::to_string_pretty(&replays.reliability(programs, &source))?;
-            std::fs::write(to, table + "\n").with_context(|| to.display().to_string())?;
-        }
-        let with = |name: &str, basis| Contender::WithPrior {
+        let with = |name: &str, priors| Contender::WithPrior {
             name: name.to_owned(),
             settings: Settings::default(),
-            priors: Arc::new(replays.held_out(programs, basis)),
+            priors: Arc::new(priors),
         };
+        let on_a_host = |correction| replays.on_a_host(programs, correction, seed);
         Ok(Self {
-            replay: with("adaptive + replay", PriorBasis::Replay),
-            others: with("adaptive + others", PriorBasis::OtherPrograms),
+            replay: with("adaptive + replay", replays.held_out(programs, PriorBasis::Replay)),
+            others: with("adaptive + others", replays.held_out(programs, PriorBasis::OtherPrograms)),
+            half: with("adaptive + replay, half studied", on_a_host(HostCorrection::None)),
+            host: with("adaptive + replay, half studied + host", on_a_host(HostCorrection::OwnTrials)),
         })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn pairs<'a>(
 pub(crate) fn tables_of_others(programs: &[JudgedProgram]) -> Vec<ReliabilityTable> {
     let without = |left_out: usize| {
         let others = programs.iter().enumerate().filter(move |(at, _)| *at != left_out);
-        reliability(others.map(|(_, program)| program))
+        reliability("the other programs", others.map(|(_, program)| program))
     };
     (0..programs.len()).map(without).collect()
 }
@@ -82,7 +82,7 @@ pub(crate) fn coverage(
 
 #[cfg(test)]
 mod tests {
-    use imas_core::reliability::RecordedFacts;
+    use imas_core::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::program;
@@ -108,7 +108,7 @@ mod tests {
     fn coverage_is_that_of_programs_that_did_not_make_the_interval() {
         let of = |i: usize| {
             let off = if i.is_multiple_of(10) { 1.0 } else { 0.001 * (i % 10) as f64 };
-            program(&format!("p{i}"), RecordedFacts::default(), &[("a", (0.0, 0.0), (off, off))])
+            program(&format!("p{i}"), RecordedRunFacts::default(), &[("a", (0.0, 0.0), (off, off))])
         };
         let programs: Vec<_> = (0..40).map(of).collect();
         let others = tables_of_others(&programs);
@@ -116,7 +116,7 @@ mod tests {
         assert!((covered - 0.9).abs() < 1e-12, "{covered}");
         // The one that is off in its own way does not widen its own interval: with it, all three would be inside.
         let alone =
-            [of(10), of(10), program("c", RecordedFacts::default(), &[("a", (0.0, 0.0), (1.3, 1.3))])];
+            [of(10), of(10), program("c", RecordedRunFacts::default(), &[("a", (0.0, 0.0), (1.3, 1.3))])];
         let covered = coverage(&alone, &tables_of_others(&alone), PredictedFigure::Memory).unwrap();
         assert!((covered - 2.0 / 3.0).abs() < 1e-12, "{covered}");
     }

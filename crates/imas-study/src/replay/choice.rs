@@ -122,13 +122,13 @@ impl ChoiceSummary {
 
 #[cfg(test)]
 mod tests {
-    use imas_core::reliability::RecordedFacts;
+    use imas_core::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::{MadeUpCandidate, program};
 
     fn losses(candidates: &[MadeUpCandidate<'_>]) -> [ChoiceLoss; 3] {
-        let program = program("p", RecordedFacts::default(), candidates);
+        let program = program("p", RecordedRunFacts::default(), candidates);
         ChoiceObjective::ALL.map(|objective| loss(&program, &ReliabilityTable::default(), objective))
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::reliability::PredictedFigure;
+use imas_core::reliability::{PredictedFigure, ProgramClass};
 
 use super::judged::JudgedProgram;
 
@@ -30,9 +30,9 @@ impl ClassedBy {
 
     fn of(self, program: &JudgedProgram) -> String {
         match self {
-            Self::AllocatorShare => PredictedFigure::Cpu.class(&program.facts).to_owned(),
-            Self::Memory => PredictedFigure::Memory.class(&program.facts).to_owned(),
-            Self::Threads if program.threads > 1 => "several".to_owned(),
+            Self::AllocatorShare => PredictedFigure::Cpu.class(&program.facts).name().to_owned(),
+            Self::Memory => PredictedFigure::Memory.class(&program.facts).name().to_owned(),
+            Self::Threads if program.facts.threads > 1 => "several".to_owned(),
             Self::Threads => "one".to_owned(),
             Self::Category => program.category.clone(),
         }
@@ -44,11 +44,12 @@ impl ClassedBy {
         for (at, program) in programs.iter().enumerate() {
             classes.entry(self.of(program)).or_default().push(at);
         }
-        let order: &[&str] = match self {
-            Self::AllocatorShare => &PredictedFigure::Cpu.classes(),
-            Self::Memory => &PredictedFigure::Memory.classes(),
-            Self::Threads => &["one", "several"],
-            Self::Category => &[],
+        let names = |figure: PredictedFigure| figure.classes().map(ProgramClass::name).to_vec();
+        let order = match self {
+            Self::AllocatorShare => names(PredictedFigure::Cpu),
+            Self::Memory => names(PredictedFigure::Memory),
+            Self::Threads => vec!["one", "several"],
+            Self::Category => vec![],
         };
         let place = |name: &str| order.iter().position(|known| *known == name).unwrap_or(order.len());
         let mut classes: Vec<_> = classes.into_iter().collect();

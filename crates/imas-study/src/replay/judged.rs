@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use imas_core::adaptive::Point;
-use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedFacts, ReliabilityTable};
+use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
 use imas_core::simulate::data::Data;
-use imas_core::simulate::programs;
+use imas_core::simulate::{PredictionLine, Predictions, programs};
 
-use super::line::{PredictionLine, Predictions};
 use super::live::{LiveFigures, live_figures};
 
 /// A candidate of a program: logarithms of ratios to `system`.
@@ -27,8 +26,7 @@ pub(crate) struct JudgedCandidate {
 pub(crate) struct JudgedProgram {
     pub(crate) name: String,
     pub(crate) category: String,
-    pub(crate) facts: RecordedFacts,
-    pub(crate) threads: u64,
+    pub(crate) facts: RecordedRunFacts,
     pub(crate) process_share: f64,
     /// Without `system`.
     pub(crate) candidates: Vec<JudgedCandidate>,
@@ -66,17 +64,17 @@ impl JudgedProgram {
         (!candidates.is_empty()).then(|| Self {
             name: first.program.clone(),
             category: first.category.clone(),
-            facts: RecordedFacts { allocator_share: first.allocator_share, peak_bytes: first.peak_bytes },
-            threads: first.threads,
+            facts: first.facts(),
             process_share: first.process_share,
             candidates,
         })
     }
 
-    fn checked(&self) -> impl Iterator<Item = CheckedPrediction<'_>> {
+    fn checked(&self) -> impl Iterator<Item = CheckedPrediction> {
         let of = |one| PredictedFigure::ALL.into_iter().map(move |figure| (one, figure));
         self.candidates.iter().flat_map(of).filter_map(|(one, figure): (&JudgedCandidate, _)| {
-            Some(CheckedPrediction { figure, candidate: &one.name, facts: self.facts, off: one.off(figure)? })
+            let (candidate, run) = (one.name.clone(), self.facts);
+            Some(CheckedPrediction { figure, candidate, run, off: one.off(figure)? })
         })
     }
 }
@@ -95,11 +93,14 @@ pub(crate) fn judged(predictions: &Predictions, data: &Data) -> Vec<JudgedProgra
 }
 
 /// How far the predictions of these programs were off.
-pub(crate) fn reliability<'a>(programs: impl Iterator<Item = &'a JudgedProgram>) -> ReliabilityTable {
+pub(crate) fn reliability<'a>(
+    source: &str,
+    programs: impl Iterator<Item = &'a JudgedProgram>,
+) -> ReliabilityTable {
     let (mut count, mut checked) = (0, vec![]);
     for program in programs {
         count += 1;
         checked.extend(program.checked());
     }
-    ReliabilityTable::of(count, checked)
+    ReliabilityTable::learn(source, count, &checked)
 }

@@ -2,7 +2,7 @@
 //! Programs with known predictions and live figures, for tests.
 
 use imas_core::adaptive::Point;
-use imas_core::reliability::RecordedFacts;
+use imas_core::reliability::RecordedRunFacts;
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::live::LiveFigures;
@@ -10,7 +10,11 @@ use super::live::LiveFigures;
 /// Name, then predicted and live logarithms of CPU and memory.
 pub(crate) type MadeUpCandidate<'a> = (&'a str, (f64, f64), (f64, f64));
 
-pub(crate) fn program(name: &str, facts: RecordedFacts, candidates: &[MadeUpCandidate<'_>]) -> JudgedProgram {
+pub(crate) fn program(
+    name: &str,
+    facts: RecordedRunFacts,
+    candidates: &[MadeUpCandidate<'_>],
+) -> JudgedProgram {
     let point = |(cpu, memory): (f64, f64)| Point { cpu, memory };
     let of = |&(name, predicted, live): &MadeUpCandidate<'_>| JudgedCandidate {
         name: name.to_owned(),
@@ -23,7 +27,6 @@ pub(crate) fn program(name: &str, facts: RecordedFacts, candidates: &[MadeUpCand
         name: name.to_owned(),
         category: "made up".to_owned(),
         facts,
-        threads: 1,
         process_share: 1.0,
         candidates: candidates.iter().map(of).collect(),
     }

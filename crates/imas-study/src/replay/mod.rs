@@ -2,7 +2,7 @@
 //! Predictions of recorded and replayed runs, judged by live runs.
 //!
 //! ```text
-//! predictions (line) + live runs (live) -> programs with both (judged)
+//! predictions (imas_core) + live runs (live) -> programs with both (judged)
 //!   -> agreement, choice, reason, by class -> tables, figures; reliability (imas_core)
 //! ```
 
@@ -11,7 +11,6 @@ mod choice;
 mod class;
 mod figures;
 mod judged;
-mod line;
 mod live;
 #[cfg(test)]
 mod made_up;
@@ -22,6 +21,7 @@ use std::path::PathBuf;
 
 use imas_core::plural::counted;
 use imas_core::reliability::{PredictedFigure, ReliabilityTable};
+use imas_core::simulate::Predictions;
 use imas_core::simulate::data::{self, Data};
 
 use crate::error::{StudyError, StudyResult};
@@ -29,7 +29,9 @@ use crate::study::Study;
 use agreement::{Agreement, pairs, tables_of_others};
 use choice::{ChoiceLoss, ChoiceObjective, ChoiceSummary, loss};
 use judged::{JudgedProgram, judged};
-pub use line::{PredictionLine, Predictions, REPLAY, ReplayHeader};
+
+/// How the table of reliability is made, for people.
+const SOURCE: &str = "imas-lab study replay --reliability";
 
 /// Predictions beside live runs.
 #[derive(Debug)]
@@ -72,7 +74,7 @@ impl ReplayJudgement {
     /// How far the predictions were off, by candidate and class.
     #[must_use]
     pub fn reliability(&self) -> ReliabilityTable {
-        judged::reliability(self.programs.iter())
+        judged::reliability(SOURCE, self.programs.iter())
     }
 
     /// Tables, charts and the page.
@@ -127,7 +129,7 @@ impl ReplayJudgement {
 
     fn method(&self) -> Vec<String> {
         let lines = self.predictions.lines.len();
-        let unreadable = match self.predictions.unreadable {
+        let unreadable = match self.predictions.unreadable.len() {
             0 => String::new(),
             n => format!(" {n} lines are no predictions and were skipped."),
         };
@@ -153,8 +155,9 @@ impl ReplayJudgement {
                 .to_owned(),
             "The interval of a prediction follows from how far predictions were off in all other programs: mean and \
              standard deviation of ln(live / predicted), by candidate and class, with Student's t for four of five. \
-             CPU time is classed by the allocator's part of it, memory by its peak. A class with fewer than ten \
-             predictions gives way to a wider one."
+             CPU time is classed by the allocator's part of it, memory by its peak and by threads. A class borrows \
+             from the candidate's other classes, and these from all candidates; an error counts at most as four \
+             robust standard deviations."
                 .to_owned(),
             "The reason of a failure is the first that applies: a tenth of the replay's memory is in huge pages; the \
              live change in CPU time is larger than predicted and than all of the allocator's own time, so it is in \

@@ -39,7 +39,7 @@ impl FailureReason {
             () if one.huge_share > HUGE => Self::HugePages,
             () if is_cpu && live > program.facts.allocator_share.max(predicted) => Self::Locality,
             () if program.process_share < 1.0 - ELSEWHERE => Self::OtherProcesses,
-            () if program.threads > 1 => Self::Threads,
+            () if program.facts.threads > 1 => Self::Threads,
             () if !is_cpu || predicted > live => Self::Touching,
             () => Self::Other,
         }
@@ -60,14 +60,14 @@ impl FailureReason {
 #[cfg(test)]
 mod tests {
     use imas_core::adaptive::Point;
-    use imas_core::reliability::RecordedFacts;
+    use imas_core::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::program;
 
     #[test]
     fn a_change_beyond_the_allocators_own_time_is_locality() {
-        let facts = RecordedFacts { allocator_share: 0.02, peak_bytes: 1e6 };
+        let facts = RecordedRunFacts { allocator_share: 0.02, peak_bytes: 1e6, threads: 1 };
         let program =
             program("p", facts, &[("a", (0.0, 0.0), (-0.15, 0.0)), ("b", (0.0, 0.0), (-0.01, 0.3))]);
         let reason = |at: usize, figure| FailureReason::of(&program, &program.candidates[at], figure);

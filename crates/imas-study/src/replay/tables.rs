@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use imas_core::reliability::{PredictedFigure, ReliabilityEntry};
+use imas_core::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 use imas_core::stats::more;
 use imas_report::table::Table;
 
@@ -255,14 +255,14 @@ fn reliability(judgement: &ReplayJudgement) -> Table {
         &columns,
     );
     for entry in &judgement.reliability().entries {
-        let ReliabilityEntry { figure, candidate, class, n, mean, deviation } = entry;
+        let ReliabilityEntry { figure, candidate, class, count, error } = entry;
         table.push(vec![
             figure_name(*figure).to_owned(),
-            candidate.clone(),
-            class.clone(),
-            n.to_string(),
-            signed(*mean),
-            per_cent(*deviation),
+            candidate.clone().unwrap_or_else(|| "any".to_owned()),
+            class.map_or("any", ProgramClass::name).to_owned(),
+            count.to_string(),
+            signed(error.mean),
+            per_cent(error.deviation),
         ]);
     }
     table

@@ -11,9 +11,10 @@ use imas_core::bench::{PredictedRatios, promising};
 use imas_core::reliability::ReliabilityTable;
 use imas_core::stats::Interval;
 use imas_engine::compared::ComparedCandidate;
+use imas_engine::replay_knowledge::shipped;
 use imas_linux::measure::RunOutcome;
 use imas_replay::process::{NoProcess, cpu_share, representative};
-use imas_replay::range::{PredictedRange, Prediction, installed_reliability};
+use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidates, replay};
 use imas_report::bench::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
@@ -132,10 +133,9 @@ impl CommandSession<'_> {
             cpu_share: cpu_share(&process, &header),
         };
         let mut trace = Trace::open(BufReader::new(File::open(&file)?))?;
-        let reliability = installed_reliability(self.context)?;
         let mut answer = replay(&mut trace, process, compared, REPLAYS, self.context, interruption)?;
         answer.outside = run.resident;
-        Ok(ratios_of_all(&answer, &reliability).map(|predicted| (warm, recorded, predicted)))
+        Ok(ratios_of_all(&answer, &shipped()).map(|predicted| (warm, recorded, predicted)))
     }
 
     /// One run under `system` with the recorder, made as a warm-up is.

@@ -6,15 +6,15 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
+use imas_core::reliability::RecordedRunFacts;
 use imas_core::replay_prior::PredictedDifference;
-use imas_core::replay_prior::reliability::RecordedRunFacts;
 use imas_engine::compared::{DefaultComparison, compared};
 use imas_engine::inline_candidate::has_settings;
+use imas_engine::replay_knowledge::shipped;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_replay::process;
-use imas_replay::range::installed_reliability;
-use imas_replay::replayed::{ReplayedCandidates, replay};
+use imas_replay::replayed::replay;
 use imas_report::bench::PredictedCandidate;
 use imas_store::predictions::StoredPredictions;
 use imas_store::samples::StoredProgram;
@@ -73,17 +73,17 @@ pub(super) fn learn(
     };
     check_names(&names)?;
     let compared = compared(&names, DefaultComparison::DefaultSet, context, Some(store))?;
-    let threads = process.counts.threads;
     let calls = process.counts.calls;
     let answer =
         replay(&mut trace, process, &compared, args.runs, context, interruption).with_context(named)?;
-    let predicted =
-        ratios_of_all(&answer, &installed_reliability(context)?).map_err(|why| anyhow!("{}", why.0))?;
+    let predicted = ratios_of_all(&answer, &shipped()).map_err(|why| anyhow!("{}", why.0))?;
     let version = |name: &str| {
         let found = known.candidates().iter().find(|one| one.name == name);
         found.map(|one| one.version.clone()).unwrap_or_default()
     };
     let differences = differences(&predicted, version);
+    let facts = answer.facts();
+    let facts = RecordedRunFacts { allocator_share: facts.allocator_share.min(1.0), ..facts };
     let lesson = Lesson { calls, processes, candidates: differences.len(), failed: failures(&predicted) };
     store.set_predictions(
         program.id,
@@ -91,21 +91,11 @@ pub(super) fn learn(
             at_s: now_unix_s(),
             build_id: source.build_id.to_owned(),
             machine: known.machine.clone(),
-            run: facts(threads, &answer),
+            run: facts,
             differences,
         },
     )?;
     Ok(lesson)
-}
-
-/// What tells how far the predictions may be off.
-fn facts(threads: u32, answer: &ReplayedCandidates<'_>) -> RecordedRunFacts {
-    let facts = answer.facts();
-    RecordedRunFacts {
-        allocator_share: facts.allocator_share.min(1.0),
-        peak_bytes: facts.peak_bytes,
-        threads: u64::from(threads),
-    }
 }
 
 fn check_names(names: &[String]) -> Result<()> {

@@ -18,7 +18,6 @@ use crate::context::Context;
 use crate::record;
 
 const FOLDER: &str = "recordings";
-const TRACE: &str = "trace";
 
 /// The environment of a start that is recorded, if that is asked for and no other start has taken it.
 pub(crate) fn begin(
@@ -27,7 +26,7 @@ pub(crate) fn begin(
     build_id: &str,
     inherited: &Variables,
 ) -> Result<Option<Variables>> {
-    let Some(known) = store.recording(program)?.filter(|known| known.begun.is_none()) else {
+    let Some(known) = store.recording(program)?.filter(ProgramRecording::is_asked) else {
         return Ok(None);
     };
     let AskedRecording { limit_bytes, window_s, .. } = known.asked;
@@ -58,20 +57,21 @@ fn folder(context: &Context) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Whether the recording still grows: its process runs, and its time is not over.
+/// Whether the recording still grows: a process of it runs, and its time is not over. The first process may have ended
+/// long before the others, as that of a daemon does.
 pub(super) fn is_running(recording: &ProgramRecording, begun: &BegunRecording) -> bool {
     let is_over = recording.asked.window_s.is_some_and(|window_s| now_unix_s() - begun.at_s > window_s);
     let is_of_this_boot = process::boot_id().is_ok_and(|boot_id| boot_id == begun.boot_id);
-    !is_over && is_of_this_boot && process::is_running(begun.pid, begun.start_ticks)
+    let is_alive =
+        || process::is_running(begun.pid, begun.start_ticks) || process::is_in_use(Path::new(&begun.folder));
+    !is_over && is_of_this_boot && is_alive()
 }
 
 /// Makes the trace of a recording that has ended.
-pub(super) fn trace(begun: &BegunRecording) -> Result<PathBuf> {
-    let folder = PathBuf::from(&begun.folder);
-    let trace = folder.join(TRACE);
+pub(super) fn write_trace(begun: &BegunRecording, trace: &Path) -> Result<()> {
     let unknown = RecordedRun { cpu_s: 0.0, wall_s: 0.0, exit: 0 };
-    Recording::reopen(folder, begun.at_s).write(&trace, unknown)?;
-    Ok(trace)
+    Recording::reopen(PathBuf::from(&begun.folder), begun.at_s).write(trace, unknown)?;
+    Ok(())
 }
 
 /// Ends the recording of the program and deletes its files. Returns whether there was one.
@@ -82,7 +82,7 @@ pub(super) fn cancel(store: &Store, program: RowId) -> Result<bool> {
     Ok(store.end_recording(program)?)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+pub(super) fn remove(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| folder.display().to_string())

@@ -44,7 +44,7 @@ fn as_json(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome))
         }
         Outcome::Running(pid) => facts["pid"] = json!(pid),
         Outcome::Failed(error) => facts["why"] = json!(format!("{error:#}")),
-        Outcome::Asked(_) | Outcome::Cancelled(_) => {}
+        Outcome::Asked(_) | Outcome::Cancelled(_) | Outcome::LeftToDaemon => {}
     }
     Ok(facts)
 }
@@ -53,6 +53,7 @@ fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Asked(_) => "asked",
         Outcome::Running(_) => "running",
+        Outcome::LeftToDaemon => "recorded",
         Outcome::Learned(_) => "learned",
         Outcome::Failed(_) => "failed",
         Outcome::Cancelled(true) => "cancelled",
@@ -61,20 +62,23 @@ fn word(outcome: &Outcome) -> &'static str {
 }
 
 fn as_text(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome)) -> Result<String> {
-    const THEN: &str = "when it has ended, 'imas learn --pending' replays it";
     let number = program.id;
+    let (start, then) = match learner.context.of_the_system {
+        true => ("start", "imasd replays it when the machine is idle"),
+        false => ("start by 'imas run'", "when it has ended, 'imas learn --pending' replays it"),
+    };
+    let cancel = learner.context.on_this_store("imas learn --cancel");
     Ok(match outcome {
         Outcome::Asked(true) => {
-            format!(
-                "{program}: the next start by 'imas run' is recorded; {THEN}\nundo: imas learn --cancel {number}"
-            )
+            format!("{program}: the next {start} is recorded; {then}\nundo: {cancel} {number}")
         }
         Outcome::Asked(false) => {
-            format!(
-                "{program}: it is asked for already; its next start by 'imas run' is recorded, and {THEN}"
-            )
+            format!("{program}: it is asked for already; its next {start} is recorded, and {then}")
         }
-        Outcome::Running(pid) => format!("{program}: process {pid} is being recorded; {THEN}"),
+        Outcome::Running(pid) => {
+            format!("{program}: process {pid}, or one that it started, is being recorded; {then}")
+        }
+        Outcome::LeftToDaemon => format!("{program}: it was recorded; {then}"),
         Outcome::Failed(error) => {
             format!(
                 "{program}: nothing could be learned from its recording: {error:#}\nagain: imas learn {number}"

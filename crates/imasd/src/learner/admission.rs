@@ -59,6 +59,7 @@ impl Learner {
         known.detail = process.detail.clone();
         known.seen = Some(Instant::now());
         known.threads = Some(process.threads);
+        known.noticed_uid = Some(process.uid);
         match before {
             Some(before) => {
                 known.trial = TrialOffer::of_another_file(before.trial);

@@ -8,6 +8,7 @@
 //! - `admission`: taking programs in
 //! - `decisions`: judging programs, offering their trials
 //! - `lives`: how processes live on
+//! - `recordings`: starts that are recorded, and their replays
 //! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
 //! - `room`: the limit on the number of programs, and whose share it is
 //! - `disabled`: allocators that no program is offered
@@ -18,6 +19,7 @@ mod decisions;
 mod disabled;
 pub(crate) mod fleet;
 mod lives;
+mod recordings;
 mod results;
 mod room;
 
@@ -46,6 +48,7 @@ use crate::served_users::ServedUsers;
 use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
+use recordings::Recordings;
 
 /// What the learner is made of.
 #[derive(Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct Learner {
     /// As which host it takes part in a fleet, if it does.
     fleet: Option<Membership>,
     fleet_events: FleetEvents,
+    /// Where starts are recorded.
+    recordings: Option<Recordings>,
 }
 
 /// What others must know of.
@@ -100,6 +105,7 @@ impl Learner {
             counts: DaemonCounters::default(),
             fleet: None,
             fleet_events: FleetEvents::default(),
+            recordings: None,
         })
     }
 
@@ -268,6 +274,8 @@ impl Learner {
         known.trial = TrialOffer::restored(offers, before.map(|before| &before.trial));
         known.replicas = before.map(|before| before.replicas.clone()).unwrap_or_default();
         known.fleet = before.and_then(|before| before.fleet.clone());
+        known.noticed_uid = before.and_then(|before| before.noticed_uid);
+        known.recording = before.and_then(|before| before.recording);
         known
     }
 
@@ -339,6 +347,7 @@ impl Learner {
     fn note_process(&mut self, id: RowId, process: &ProcessInfo) {
         if let Some(known) = self.programs.get_mut(id) {
             known.seen = Some(Instant::now());
+            known.noticed_uid = Some(process.uid);
             known.replicas.note(process.identity);
             // Known from the store alone until now: what it is to the fleet may depend on it.
             let is_first = known.threads.is_none();

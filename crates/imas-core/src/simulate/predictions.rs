@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Predictions as lines of JSON: a header for each session, a line for each program and candidate, and one for
-//! each program that has none.
+//! Predictions by replay as lines of JSON, as `imas-lab study replay` writes them: a header for each session, a line
+//! for each program and candidate, and one for each program that has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imas_core::simulate::dropped::{Dropped, NotRun};
 use serde::{Deserialize, Serialize};
+
+use super::dropped::{Dropped, NotRun};
+use crate::reliability::RecordedRunFacts;
 
 /// The `imas` key of a header.
 pub const REPLAY: &str = "replay";
@@ -97,6 +99,18 @@ pub struct PredictionLine {
     pub replay_cpu_s: Vec<f64>,
 }
 
+impl PredictionLine {
+    /// What tells how far the prediction may be off.
+    #[must_use]
+    pub fn facts(&self) -> RecordedRunFacts {
+        RecordedRunFacts {
+            allocator_share: self.allocator_share,
+            peak_bytes: self.peak_bytes,
+            threads: self.threads,
+        }
+    }
+}
+
 /// What was read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Predictions {
@@ -106,8 +120,8 @@ pub struct Predictions {
     pub lines: Vec<PredictionLine>,
     /// Programs without predictions.
     pub dropped: Dropped,
-    /// Number of lines that are none of these.
-    pub unreadable: usize,
+    /// Numbers of the lines that are none of these, from 1.
+    pub unreadable: Vec<usize>,
     known: BTreeSet<(String, String)>,
 }
 
@@ -116,7 +130,11 @@ impl Predictions {
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut predictions = Self::default();
-        text.lines().filter(|line| !line.trim().is_empty()).for_each(|line| predictions.read(line));
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            if !predictions.read(line) {
+                predictions.unreadable.push(number + 1);
+            }
+        }
         predictions
     }
 
@@ -126,7 +144,8 @@ impl Predictions {
         self.known.contains(&(program.to_owned(), candidate.to_owned()))
     }
 
-    fn read(&mut self, line: &str) {
+    /// Whether it is a line of the format.
+    fn read(&mut self, line: &str) -> bool {
         let header = serde_json::from_str::<ReplayHeader>(line).ok().filter(|header| header.imas == REPLAY);
         if let Some(header) = header {
             self.headers.push(header);
@@ -140,8 +159,9 @@ impl Predictions {
             }
             self.lines.push(line);
         } else {
-            self.unreadable += 1;
+            return false;
         }
+        true
     }
 }
 
