@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use crate::aggregate::{Aggregate, CandidateAggregate};
 use crate::bus::StreamEntry;
 use crate::fold::fold;
-use crate::key::{self, Environment, ProgramKey, ThreadsClass};
+use crate::key::{self, Environment, ProgramKey};
 use crate::lacks::lacks;
 use crate::payload::VERSION;
 use crate::prior::prior;
@@ -152,7 +152,8 @@ impl<'a> Fleet<'a> {
             page_bytes: 4096,
             huge_pages: "madvise".to_owned(),
             cpus: 2,
-            threads: Some(ThreadsClass::One),
+            // Who tries what when follows from the key: with another one, all chance is another.
+            threads: None,
         };
         let candidates = program.candidates.iter().map(|name| Candidate::new(name, "1", &[])).collect();
         Some(Self {
