@@ -179,6 +179,8 @@ fn strings() -> Facts {
         ("IMAS_ENV_RUN", env::RUN),
         ("IMAS_ENV_PLACED", env::PLACED),
         ("IMAS_RUN_FOLDER", imas_abi::RUN_FOLDER),
+        ("IMAS_RECORD_OFFER", imas_abi::RECORD_OFFER),
+        ("IMAS_RECORD_CONTROL", imas_abi::RECORD_CONTROL),
     ];
     pairs.map(|(c, rust)| (c.to_owned(), rust.to_owned())).into()
 }
