@@ -289,7 +289,6 @@ impl ServiceExecutor {
     /// replaces them.
     fn ready_text(&self, variables: &Variables) -> String {
         let text = &self.service.ready;
-        let is_ours = ["tcp:", "unix:", "http://"].iter().any(|kind| text.starts_with(kind));
-        if is_ours { expand(text, variables, &NAMES) } else { text.clone() }
+        if Ready::is_asked_by_us(text) { expand(text, variables, &NAMES) } else { text.clone() }
     }
 }

@@ -26,6 +26,11 @@ pub(crate) enum Ready {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ready {
+    /// Whether the text is no command: then the shell does not replace its variables.
+    pub(crate) fn is_asked_by_us(text: &str) -> bool {
+        !matches!(Self::parse(text), Self::Command(_))
+    }
+
     /// Parses the text of the definition. Variables are replaced already, except in a command.
     pub(crate) fn parse(text: &str) -> Self {
         if let Some(port) = text.strip_prefix("tcp:") {
@@ -117,6 +122,8 @@ mod tests {
         assert_eq!(of("https://h/x"), url("h:443", "/x", true));
         assert_eq!(of("https://[::1]/x"), url("[::1]:443", "/x", true));
         assert_eq!(of("https://[::1]:8443"), url("[::1]:8443", "/", true));
+        let texts = ["tcp:$PORT", "unix:$WORK/s", "http://h:$PORT/", "https://h:$PORT/", "curl https://h"];
+        assert_eq!(texts.map(Ready::is_asked_by_us), [true, true, true, true, false]);
         assert_eq!(of("redis-cli ping"), Ready::Command("redis-cli ping".into()));
     }
 

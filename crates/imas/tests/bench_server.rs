@@ -413,6 +413,52 @@ fn options_of_a_server_need_one() {
     assert_eq!(usage.status.code(), Some(2), "{}", describe(&usage));
 }
 
+/// A server of TLS with a certificate of its own, for another name.
+const TLS_SERVER: &str = r#"
+import http.server, ssl, sys
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn a_server_with_a_certificate_of_its_own_gets_ready() {
+    let place = Place::new();
+    let work = place.world.work();
+    std::fs::write(work.join("tls.py"), TLS_SERVER).unwrap();
+    let pem = work.join("own.pem");
+    let mut openssl = Command::new("openssl");
+    openssl.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=other.invalid",
+    ]);
+    let made = openssl.arg("-keyout").arg(&pem).arg("-out").arg(work.join("certificate.pem")).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        return imas_testing::skipped("openssl is not there to make a certificate");
+    }
+    let certificate = std::fs::read_to_string(work.join("certificate.pem")).unwrap();
+    std::fs::write(&pem, std::fs::read_to_string(&pem).unwrap() + &certificate).unwrap();
+    let python = real("python3").to_string_lossy().into_owned();
+    let flags =
+        ["--json", "-n", "1", "--idle", "0", "--cycles", "1", "--with", "glibc:arena1", "--load", "true"];
+    let mut bench = place.world.imas(["bench", "--ready", "https://127.0.0.1:$PORT/"]);
+    bench.args(flags).args(["--", &python, &place.script("tls.py"), "$PORT", &place.script("own.pem")]);
+    let done = output(&mut bench);
+    assert!(done.status.success(), "{}", describe(&done));
+    let result = result(&done);
+    let system = compared(&result, "system");
+    assert!(system["figures"]["ready"]["median"].is_number(), "{system}");
+}
+
 /// The shipped server definitions are valid.
 #[test]
 fn every_recipe_is_sound() {
