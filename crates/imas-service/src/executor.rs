@@ -86,6 +86,9 @@ impl ServiceExecutor {
         limits: ServiceLimits,
     ) -> Result<Self, ServiceError> {
         service.check().map_err(ServiceError::Definition)?;
+        if let Some(why) = Ready::parse(&service.ready).obstacle() {
+            return Err(ServiceError::Definition(why));
+        }
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
         let cpus = if limits.one_cpu { CpuShare::one_for_the_server() } else { CpuShare::now() };

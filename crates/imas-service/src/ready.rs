@@ -31,6 +31,14 @@ impl Ready {
         !matches!(Self::parse(text), Self::Command(_))
     }
 
+    /// The reason why the test cannot be made on this machine.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        let needs_curl = matches!(self, Self::Url { is_tls: true, .. });
+        let why =
+            "readiness by https:// is asked by curl, which is not installed: install it, or use tcp:PORT";
+        (needs_curl && !tls::is_possible()).then(|| why.to_owned())
+    }
+
     /// Parses the text of the definition. Variables are replaced already, except in a command.
     pub(crate) fn parse(text: &str) -> Self {
         if let Some(port) = text.strip_prefix("tcp:") {
@@ -55,8 +63,11 @@ impl Ready {
         match self {
             Self::Tcp(address) => connect(address).is_some(),
             Self::Unix(path) => UnixStream::connect(path).is_ok(),
-            Self::Url { address, path, is_tls } => {
-                get(address, path, *is_tls).is_some_and(|status| status < 400)
+            Self::Url { address, path, is_tls: true } => {
+                tls::answers(address, path, CONNECT_TIMEOUT.as_secs())
+            }
+            Self::Url { address, path, is_tls: false } => {
+                get(address, path).is_some_and(|status| status < 400)
             }
             Self::Command(_) => false,
         }
@@ -85,12 +96,8 @@ fn connect(address: &str) -> Option<TcpStream> {
 }
 
 /// The status of the answer.
-fn get(address: &str, path: &str, is_tls: bool) -> Option<u16> {
-    let stream = connect(address)?;
-    match is_tls {
-        true => status(&mut tls::over(stream, address)?, address, path),
-        false => status(&mut { stream }, address, path),
-    }
+fn get(address: &str, path: &str) -> Option<u16> {
+    status(&mut connect(address)?, address, path)
 }
 
 fn status(stream: &mut (impl Read + Write), address: &str, path: &str) -> Option<u16> {

@@ -1,71 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS to a server of which only one thing is asked: whether it answers yet.
+//! Readiness by https, asked by curl: a TLS library of our own would make `imas` a seventh larger.
 //!
 //! The server is one that `imas bench` has just started on this machine, usually with a certificate of its
 //! own. Its certificate is not checked: nothing secret is sent, and nothing that it answers is believed but
 //! its status.
 
-use std::net::TcpStream;
-use std::sync::Arc;
+use std::process::{Command, Stdio};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
-
-/// TLS over a connection to `address`, which is `HOST:PORT`; None where the host is no name that TLS has.
-pub(crate) fn over(stream: TcpStream, address: &str) -> Option<StreamOwned<ClientConnection, TcpStream>> {
-    let (host, _) = address.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = ServerName::try_from(host.to_owned()).ok()?;
-    let connection = ClientConnection::new(Arc::new(config()?), name).ok()?;
-    Some(StreamOwned::new(connection, stream))
+/// Whether curl is there.
+pub(crate) fn is_possible() -> bool {
+    quiet(Command::new("curl").arg("--version"))
 }
 
-fn config() -> Option<ClientConfig> {
-    let provider = Arc::new(ring::default_provider());
-    let anyone = Arc::new(Anyone(Arc::clone(&provider)));
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
-    Some(builder.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth())
+/// Whether a GET is answered by a status below 400 within the time, in seconds.
+pub(crate) fn answers(address: &str, path: &str, timeout_s: u64) -> bool {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--fail", "--insecure", "--noproxy", "*", "--output", "/dev/null", "--max-time"]);
+    quiet(curl.arg(timeout_s.to_string()).arg(format!("https://{address}{path}")))
 }
 
-/// Accepts every certificate.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _certificate: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+fn quiet(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]
@@ -83,7 +39,7 @@ mod tests {
     fn serve(protocol: &'static SupportedProtocolVersion, statuses: &'static [&'static str]) -> u16 {
         let own = rcgen::generate_simple_self_signed(["another.invalid".to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
-        let provider = std::sync::Arc::new(super::ring::default_provider());
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[protocol])
             .unwrap()
@@ -97,10 +53,11 @@ mod tests {
             for status in statuses {
                 let (stream, _) = listener.accept().unwrap();
                 let connection = ServerConnection::new(std::sync::Arc::clone(&config)).unwrap();
-                let mut stream = super::StreamOwned { conn: connection, sock: stream };
+                let mut stream = rustls::StreamOwned { conn: connection, sock: stream };
                 let mut request = [0; 1024];
                 let _ = stream.read(&mut request).unwrap();
-                stream.write_all(format!("HTTP/1.1 {status}\r\n\r\n").as_bytes()).unwrap();
+                let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).unwrap();
                 stream.flush().unwrap();
             }
         });
@@ -109,6 +66,9 @@ mod tests {
 
     #[test]
     fn a_server_with_a_certificate_of_its_own_is_asked() {
+        if !super::is_possible() {
+            return imas_testing::skipped("curl is not installed");
+        }
         for protocol in [&version::TLS13, &version::TLS12] {
             let port = serve(protocol, &["200 OK", "503 Busy"]);
             let ready = Ready::parse(&format!("https://127.0.0.1:{port}/health"));

@@ -13,8 +13,8 @@ use crate::lines_args::LinesArgs;
 #[command(next_help_heading = "A server")]
 pub(crate) struct ServerArgs {
     /// The command is a server, ready when this is: tcp:PORT, unix:PATH, a URL, or a command that succeeds.
-    /// $PORT is a free port, $WORK a fresh folder. Of https any certificate is accepted: it is asked whether
-    /// the server answers, not who it is
+    /// $PORT is a free port, $WORK a fresh folder. https is asked by curl, which accepts
+    /// any certificate here
     #[arg(long, value_name = "WHEN", requires = "load")]
     pub(crate) ready: Option<String>,
     /// Load on the server, a shell line with a fixed number or a fixed rate of requests; several run one
