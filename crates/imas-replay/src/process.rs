@@ -43,6 +43,17 @@ pub enum NoProcess {
         /// [`cpu_share`].
         share: f64,
     },
+    /// The work is in many processes.
+    #[error(
+        "its calls are spread over {processes} processes; those with the most made {:.0} % of them",
+        share * 100.0
+    )]
+    Spread {
+        /// Recorded processes.
+        processes: usize,
+        /// Part of all calls that the busiest ones made, from 0 to 1.
+        share: f64,
+    },
 }
 
 impl NoProcess {

@@ -20,6 +20,8 @@ use crate::replayed::{ReplayedCandidates, replay};
 const MOST: usize = 16;
 /// Processes with fewer calls than this part of all are not replayed: they change little.
 const LEAST_SHARE: f64 = 0.005;
+/// Processes with fewer calls than this part of all, together, do not stand for the program.
+const LEAST_OF_ALL: f64 = 0.5;
 
 /// The processes of a trace whose replays stand for the program.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +48,8 @@ pub struct ReplayedProcesses<'a>(Vec<ReplayedCandidates<'a>>);
 /// Chooses the processes that are replayed.
 ///
 /// # Errors
-/// When no process made a call that was recorded, or the recording of the busiest one ended early.
+/// When no process made a call that was recorded, the recording of the busiest one ended early, or the work is in
+/// many more processes than are replayed.
 pub fn chosen(header: &TraceHeader) -> Result<ChosenProcesses, NoProcess> {
     let all: u64 = header.processes.iter().map(|process| process.counts.calls).sum();
     let counts = |process: &&TraceProcess| process.counts.calls as f64 >= LEAST_SHARE * all as f64;
@@ -59,7 +62,11 @@ pub fn chosen(header: &TraceHeader) -> Result<ChosenProcesses, NoProcess> {
         _ => return Err(NoProcess::nothing_recorded(header)),
     }
     let calls: u64 = processes.iter().map(|process| process.counts.calls).sum();
-    Ok(ChosenProcesses { share: calls as f64 / all as f64, processes })
+    let share = calls as f64 / all as f64;
+    if share < LEAST_OF_ALL {
+        return Err(NoProcess::Spread { processes: header.processes.len(), share });
+    }
+    Ok(ChosenProcesses { share, processes })
 }
 
 /// Replays each of the processes under each candidate, `runs` times.
@@ -147,9 +154,11 @@ mod tests {
         let calls: Vec<u64> = found.processes.iter().map(|process| process.counts.calls).collect();
         assert_eq!(calls, [996, 900, 100]);
         assert!((found.share - 0.998).abs() < 1e-9, "{}", found.share);
-        let many = (0..40).map(|_| process(100, Stop::None)).collect();
-        let found = chosen(&header(many)).unwrap();
-        assert_eq!((found.processes.len(), found.share), (16, 0.4));
+        let many = |count| (0..count).map(|_| process(100, Stop::None)).collect();
+        let found = chosen(&header(many(20))).unwrap();
+        assert_eq!((found.processes.len(), found.share), (16, 0.8));
+        let spread = NoProcess::Spread { processes: 40, share: 0.4 };
+        assert_eq!(chosen(&header(many(40))), Err(spread));
     }
 
     #[test]
