@@ -114,10 +114,14 @@ mod tests {
         let others = tables_of_others(&programs);
         let covered = coverage(&programs, &others, PredictedFigure::Cpu).unwrap();
         assert!((covered - 0.9).abs() < 1e-12, "{covered}");
-        // The one that is off in its own way does not widen its own interval: with it, all three would be inside.
-        let alone =
-            [of(10), of(10), program("c", RecordedRunFacts::default(), &[("a", (0.0, 0.0), (1.3, 1.3))])];
+        // A program that is off in its own way is outside of the interval that the others make.
+        let near = |i: usize| {
+            let off = 0.001 * i as f64;
+            program(&format!("p{i}"), RecordedRunFacts::default(), &[("a", (0.0, 0.0), (off, off))])
+        };
+        let mut alone: Vec<_> = (0..20).map(near).collect();
+        alone.push(program("c", RecordedRunFacts::default(), &[("a", (0.0, 0.0), (1.3, 1.3))]));
         let covered = coverage(&alone, &tables_of_others(&alone), PredictedFigure::Memory).unwrap();
-        assert!((covered - 2.0 / 3.0).abs() < 1e-12, "{covered}");
+        assert!((covered - 20.0 / 21.0).abs() < 1e-12, "{covered}");
     }
 }
