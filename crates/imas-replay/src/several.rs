@@ -3,6 +3,7 @@
 //! for all of them together.
 
 use std::io::{Read, Seek};
+use std::time::Duration;
 
 use anyhow::Result;
 use imas_engine::compared::ComparedCandidate;
@@ -103,6 +104,11 @@ impl ReplayedProcesses<'_> {
     }
 }
 
+fn ns(seconds: f64) -> u64 {
+    let length = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn change_of(
     process: &ReplayedCandidates<'_>,
     candidate: &str,
@@ -117,7 +123,7 @@ fn change_of(
     let bytes = curve(&process.looks, system, &found.replays).ok_or_else(|| "no replay".to_owned())?;
     let more: Vec<f64> =
         bytes.iter().zip(&process.looks).map(|(bytes, look)| bytes - look.bytes as f64).collect();
-    let since_its_begin = |s: f64| ((s * 1e9) as u64).saturating_sub(process.process.began_ns);
+    let since_its_begin = |s: f64| ns(s).saturating_sub(process.process.began_ns);
     let span = (since_its_begin(from_s), since_its_begin(to_s));
     let lives = (to_s - from_s) * 1e9;
     let part = (span.1 - span.0) as f64 / lives.max(1.0); // less than 1 if it began within the span
