@@ -41,51 +41,15 @@ impl Source {
 }
 
 pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
-    let is_of_prior = |name: &&String| {
-        args.replay.is_some() && ["replay", "others", "half", "host"].contains(&name.as_str())
-    };
-    args.policy
-        .iter()
-        .filter(|name| !is_of_prior(name))
-        .try_for_each(|name| contender(name, None).map(drop))?;
-    let from_store = args.stored || args.store_named;
-    let mut source = match args.data.as_slice() {
-        [] if from_store => store(&Context::new(places)?)?,
-        [] => made_up(args),
-        files => measured(files)?,
-    };
-    for one in &source.left_out {
-        message::warning(&format!("{} is left out: {}", one.name, one.why));
-    }
-    if source.programs.is_empty() {
-        return Err(Hinted::error(
-            "no program to replay",
-            match from_store {
-                true => {
-                    "a program needs 4 rounds of trials: imas run --policy paper --retest 0 -- COMMAND, 5 times a candidate"
-                }
-                false => NO_RUNS,
-            },
-        ));
-    }
+    check_names(args)?;
+    let mut source = source(args, places)?;
     if args.fleet {
         output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
         return Ok(ExitCode::SUCCESS);
     }
     let priors =
         args.replay.as_deref().map(|file| Priors::read(file, &mut source.programs, args.seed)).transpose()?;
-    let named = args.policy.iter().map(|name| contender(name, priors.as_ref()));
-    let contenders = match (&priors, args.policy.is_empty()) {
-        (_, false) => named.collect::<Result<Vec<_>>>()?,
-        (Some(priors), true) => prior::baselines(priors),
-        (None, true) => baselines().into_iter().filter(|one| source.knows(one)).collect(),
-    };
-    if let Some(unknown) = contenders.iter().find(|one| !source.knows(one)) {
-        return Err(Hinted::error(
-            format!("{}: no program has runs of that candidate", unknown.name()),
-            "name one of the data's candidates, or measure it: imas-lab suite run --with LIST",
-        ));
-    }
+    let contenders = contenders(args, &source, priors.as_ref())?;
     let plan = Plan { splits: args.splits, seed: args.seed, w: args.weight, ..Plan::default() };
     let results: Vec<PolicyResult> =
         contenders.iter().map(|contender| assess(contender, &source.programs, &plan)).collect();
@@ -106,6 +70,53 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
         output::text(&page(&source, &plan, &results, floor.as_ref(), args.details))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Unknown policies are an error before any file is read.
+fn check_names(args: &SimulateArgs) -> Result<()> {
+    let is_of_prior = |name: &&String| {
+        args.replay.is_some() && ["replay", "others", "half", "host"].contains(&name.as_str())
+    };
+    args.policy.iter().filter(|name| !is_of_prior(name)).try_for_each(|name| contender(name, None).map(drop))
+}
+
+/// The programs, of which there is at least one.
+fn source(args: &SimulateArgs, places: &Places) -> Result<Source> {
+    let from_store = args.stored || args.store_named;
+    let source = match args.data.as_slice() {
+        [] if from_store => store(&Context::new(places)?)?,
+        [] => made_up(args),
+        files => measured(files)?,
+    };
+    for one in &source.left_out {
+        message::warning(&format!("{} is left out: {}", one.name, one.why));
+    }
+    if source.programs.is_empty() {
+        let hint = match from_store {
+            true => {
+                "a program needs 4 rounds of trials: imas run --policy paper --retest 0 -- COMMAND, 5 times a candidate"
+            }
+            false => NO_RUNS,
+        };
+        return Err(Hinted::error("no program to replay", hint));
+    }
+    Ok(source)
+}
+
+/// Those that were asked for; else the usual ones.
+fn contenders(args: &SimulateArgs, source: &Source, priors: Option<&Priors>) -> Result<Vec<Contender>> {
+    let contenders = match (priors, args.policy.is_empty()) {
+        (_, false) => args.policy.iter().map(|name| contender(name, priors)).collect::<Result<Vec<_>>>()?,
+        (Some(priors), true) => prior::baselines(priors),
+        (None, true) => baselines().into_iter().filter(|one| source.knows(one)).collect(),
+    };
+    if let Some(unknown) = contenders.iter().find(|one| !source.knows(one)) {
+        return Err(Hinted::error(
+            format!("{}: no program has runs of that candidate", unknown.name()),
+            "name one of the data's candidates, or measure it: imas-lab suite run --with LIST",
+        ));
+    }
+    Ok(contenders)
 }
 
 /// The contender of that name.
