@@ -61,7 +61,10 @@ fn a_program_is_predicted_once_and_judged_each_time() {
     let candidates: Vec<&str> = made.iter().filter_map(|line| line["candidate"].as_str()).collect();
     assert_eq!(candidates, ["glibc:lean", "system"], "{made:?}");
     assert!(made[1]["cpu_ratio"].as_f64().unwrap() > 0.0 && made[1]["calls"].as_u64().unwrap() > 100);
-    assert_eq!((&made[2]["cpu_ratio"], &made[2]["mean_ratio"]), (&1.0.into(), &1.0.into()));
+    for ratio in ["cpu_ratio", "mean_ratio"] {
+        let own = made[2][ratio].as_f64().unwrap();
+        assert!((own - 1.0).abs() < 1e-9, "{ratio}: {own}"); // sums may round
+    }
 
     let refused = study(&[]);
     assert!(text(&refused).contains("--resume"), "{}", text(&refused));
