@@ -8,7 +8,8 @@
 //!   few hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
 //! - A host tries as if it were alone where the fleet has no statistics of the program, knows no other host
 //!   that runs it, or was not reached for a week ([`GONE_S`]): no host waits for a fleet that is gone.
-//! - What the fleet alone has proven is checked by the same share of its hosts in each week.
+//! - What the fleet alone has proven is checked by the same share of its hosts in each week. A host that
+//!   learns of a program checks it from the next week on: its first starts use the proof.
 
 use imas_core::adaptive::{HostTurn, Settings};
 use imas_core::{Candidate, FleetPrior};
@@ -34,8 +35,17 @@ pub struct FleetKnowledge {
     member: FleetMember,
     /// When the fleet was reached last, seconds since 1970.
     reached_s: f64,
-    /// Subject of the statistics, and what the policy makes of them.
-    known: Option<(String, FleetPrior)>,
+    known: Option<KnownStatistics>,
+}
+
+/// The fleet's statistics of a program.
+#[derive(Debug, Clone, PartialEq)]
+struct KnownStatistics {
+    subject: String,
+    /// What the policy makes of them.
+    prior: FleetPrior,
+    /// When this host got the first of this subject, seconds since 1970.
+    since_s: f64,
 }
 
 /// For whom a turn is worked out.
@@ -102,7 +112,8 @@ impl FleetKnowledge {
         let stored = store.statistics(program.id)?;
         let read = stored.and_then(|stored| {
             let read = FleetStatistics::read_of(&stored.subject, stored.statistics.as_bytes()).ok()?;
-            Some((stored.subject, imas_fleet::prior(&read)))
+            let prior = imas_fleet::prior(&read);
+            Some(KnownStatistics { subject: stored.subject, prior, since_s: stored.known_s })
         });
         Ok(Some(Self { member, reached_s: store.fleet_reached_s()?, known: read }))
     }
@@ -110,7 +121,7 @@ impl FleetKnowledge {
     /// What other hosts measured, where the fleet has statistics of the program.
     #[must_use]
     pub fn prior(&self) -> Option<&FleetPrior> {
-        self.known.as_ref().map(|(_, prior)| prior)
+        self.known.as_ref().map(|known| &known.prior)
     }
 
     /// Which trials are this host's; None where it tries as if it were alone.
@@ -124,13 +135,16 @@ impl FleetKnowledge {
         let ahead = (1..=AHEAD).find(|ahead| name.is_some() || shared.candidate(now + ahead).is_some());
         let index = |name: &str| question.candidates.iter().position(|candidate| candidate.name == name);
         let period = number(question.now_s, question.settings.watch_s);
+        let checks_begin_s = begin(period, question.settings.watch_s);
+        let may_check = shared.since_s < checks_begin_s;
+        let is_checked = |one: &Candidate| may_check && shared.is_checked(period, &one.name);
         Some(HostTurn {
             candidate: name.and_then(index),
             begin_s: begin(now, turn_s),
             until_s: begin(now + ahead.unwrap_or(AHEAD), turn_s),
             is_own: question.is_own.to_vec(),
-            checks: question.candidates.iter().map(|one| shared.is_checked(period, &one.name)).collect(),
-            checks_begin_s: begin(period, question.settings.watch_s),
+            checks: question.candidates.iter().map(is_checked).collect(),
+            checks_begin_s,
         })
     }
 
@@ -162,7 +176,8 @@ impl FleetKnowledge {
     }
 
     fn shared(&self, question: &TurnQuestion<'_>) -> Result<SharedTrials<'_>, AloneReason> {
-        let (subject, prior) = self.known.as_ref().ok_or(AloneReason::NoStatistics)?;
+        let KnownStatistics { subject, prior, since_s } =
+            self.known.as_ref().ok_or(AloneReason::NoStatistics)?;
         if prior.hosts <= 1 {
             return Err(AloneReason::NoOtherHost);
         }
@@ -180,6 +195,7 @@ impl FleetKnowledge {
             share: self.member.share,
             hosts: prior.hosts,
             subject,
+            since_s: *since_s,
             lacks,
         })
     }
@@ -191,6 +207,8 @@ struct SharedTrials<'a> {
     share: f64,
     hosts: u32,
     subject: &'a str,
+    /// When this host got the first statistics, seconds since 1970.
+    since_s: f64,
     lacks: Vec<Lack>,
 }
 
@@ -245,7 +263,11 @@ mod tests {
         FleetKnowledge {
             member: FleetMember { host: format!("host-{number}"), share: 0.05, turn_s: TURN_S },
             reached_s: NOW_S - DAY_S,
-            known: Some(("p.x86_64-4096-never-2".to_owned(), FleetPrior { hosts, ..FleetPrior::default() })),
+            known: Some(KnownStatistics {
+                subject: "p.x86_64-4096-never-2".to_owned(),
+                prior: FleetPrior { hosts, ..FleetPrior::default() },
+                since_s: NOW_S - 30.0 * DAY_S,
+            }),
         }
     }
 
@@ -308,6 +330,21 @@ mod tests {
         let hosts = |week| (0..200).filter(|number| checks(*number, week)).count();
         let all: usize = (0..10).map(hosts).sum();
         assert!((60..140).contains(&all), "{all} of 2000");
+    }
+
+    #[test]
+    fn a_host_checks_from_the_week_after_it_learned_of_the_program() {
+        let checks = |number: u32, days: u32| {
+            let later_s = f64::from(days) * DAY_S;
+            let mut known = FleetKnowledge { reached_s: NOW_S + later_s, ..host(number, 3) };
+            known.known.as_mut().unwrap().since_s = NOW_S;
+            at(&known, later_s).0.unwrap().checks[1]
+        };
+        let hosts = |days| (0..60).filter(|number| checks(*number, days)).count();
+        let week = (NOW_S / (7.0 * DAY_S)).floor() * 7.0 * DAY_S;
+        let left_days = ((week + 7.0 * DAY_S - NOW_S) / DAY_S) as u32;
+        assert_eq!((hosts(0), hosts(left_days)), (0, 0), "this week");
+        assert!((10..30).contains(&hosts(left_days + 1)), "one of three in the next");
     }
 
     #[test]

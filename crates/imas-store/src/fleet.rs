@@ -65,12 +65,14 @@ pub struct StoredMessage {
 }
 
 /// Statistics of the fleet about a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StoredStatistics {
     /// What the program was to the fleet then.
     pub subject: String,
     /// The statistics as JSON.
     pub statistics: String,
+    /// When the first statistics of this subject were stored, seconds since 1970.
+    pub known_s: f64,
 }
 
 /// What imasd goes by in a fleet; commands that explain its decisions go by the same.
@@ -220,15 +222,18 @@ impl Store {
         Ok(())
     }
 
-    /// Stores the fleet's statistics of a program, in place of earlier ones.
+    /// Stores the fleet's statistics of a program, in place of earlier ones. Where these were of the same
+    /// subject, their time stays.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn set_statistics(&self, program: RowId, stored: &StoredStatistics) -> Result<(), StoreError> {
-        let sql = "INSERT INTO fleet_statistics (program, subject, statistics) VALUES (?1, ?2, ?3)
-                   ON CONFLICT (program) DO UPDATE SET subject = ?2, statistics = ?3";
-        let StoredStatistics { subject, statistics } = stored;
-        self.connection().prepare_cached(sql)?.execute(params![program, subject, statistics])?;
+        let sql = "INSERT INTO fleet_statistics AS old (program, subject, statistics, known_s)
+                   VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (program) DO UPDATE SET subject = ?2, statistics = ?3,
+                   known_s = CASE WHEN old.subject = ?2 THEN old.known_s ELSE ?4 END";
+        let StoredStatistics { subject, statistics, known_s } = stored;
+        self.connection().prepare_cached(sql)?.execute(params![program, subject, statistics, known_s])?;
         Ok(())
     }
 
@@ -237,9 +242,11 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn statistics(&self, program: RowId) -> Result<Option<StoredStatistics>, StoreError> {
-        let sql = "SELECT subject, statistics FROM fleet_statistics WHERE program = ?1";
+        let sql = "SELECT subject, statistics, known_s FROM fleet_statistics WHERE program = ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
-        let stored = |row: &Row<'_>| Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)? });
+        let stored = |row: &Row<'_>| {
+            Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)?, known_s: row.get(2)? })
+        };
         Ok(statement.query_row([program], stored).optional()?)
     }
 
@@ -384,7 +391,7 @@ mod tests {
         let member = FleetMember { host: "h".into(), share: 0.05, turn_s: 30.0 };
         store.set_fleet_member(Some(&member)).unwrap();
         store.set_fleet_member(Some(&member)).unwrap();
-        let stored = StoredStatistics { subject: "s".into(), statistics: "{}".into() };
+        let stored = StoredStatistics { subject: "s".into(), statistics: "{}".into(), known_s: 7.0 };
         store.set_statistics(program, &stored).unwrap();
         assert_eq!(store.fleet_member().unwrap(), Some(member));
         assert_eq!(store.statistics(program).unwrap(), Some(stored.clone()));
@@ -397,7 +404,15 @@ mod tests {
             (store.statistics(program).unwrap(), store.forget_statistics("s").unwrap()),
             (None, vec![])
         );
-        store.set_statistics(program, &stored).unwrap();
+        let newer = StoredStatistics { statistics: "[]".into(), known_s: 9.0, ..stored.clone() };
+        for one in [&stored, &newer] {
+            store.set_statistics(program, one).unwrap();
+        }
+        let known = store.statistics(program).unwrap().unwrap();
+        assert_eq!((known.statistics.as_str(), known.known_s), ("[]", 7.0), "the time of the first");
+        let upgraded = StoredStatistics { subject: "t".into(), ..newer };
+        store.set_statistics(program, &upgraded).unwrap();
+        assert_eq!(store.statistics(program).unwrap(), Some(upgraded));
         store.forget(program).unwrap();
         assert_eq!(store.statistics(program).unwrap(), None);
     }

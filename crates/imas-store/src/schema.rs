@@ -243,6 +243,11 @@ CREATE TABLE checked_prediction (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Adds since when a host knows what its fleet measured: it checks that in later periods only.
+const FLEET_KNOWN: &str = "
+ALTER TABLE fleet_statistics ADD COLUMN known_s REAL NOT NULL DEFAULT 0; -- Unix time of the first of this subject
+";
+
 fn migrations() -> Migrations<'static> {
     Migrations::new(vec![
         M::up(FIRST),
@@ -252,6 +257,7 @@ fn migrations() -> Migrations<'static> {
         M::up(REPLAYS),
         M::up(LIVES),
         M::up(REFUSED_AND_CHECKED),
+        M::up(FLEET_KNOWN),
     ])
 }
 

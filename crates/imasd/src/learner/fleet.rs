@@ -205,9 +205,12 @@ impl Learner {
         let is_it = |known: &&TrackedProgram| known.fleet.as_ref().is_some_and(|it| it.subject == subject);
         let ids: Vec<RowId> = self.programs.all().filter(is_it).map(|known| known.program.id).collect();
         let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
-        let received = StoredStatistics { subject, statistics: text };
+        let received = StoredStatistics { subject, statistics: text, known_s: now_unix_s() };
         let stored = |id: &RowId| self.parts.store.get().statistics(*id).ok().flatten();
-        let is_new = |id: &RowId| stored(id).as_ref() != Some(&received);
+        let is_it = |stored: &StoredStatistics| {
+            stored.subject == received.subject && stored.statistics == received.statistics
+        };
+        let is_new = |id: &RowId| !stored(id).as_ref().is_some_and(is_it);
         let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
         if !ids.is_empty() {
             self.note_fleet_reached(); // a file that is still there shows nothing
