@@ -159,7 +159,9 @@ mod tests {
         let environment = Environment { threads: Some(ThreadsClass::Many), ..environment(2) };
         let stored = |key: &ProgramKey| {
             let subject = imas_fleet::key::subject(key, &environment);
-            store.set_statistics(id, &StoredStatistics { subject, statistics: "{}".into(), known_s: 0.0 }).unwrap();
+            store
+                .set_statistics(id, &StoredStatistics { subject, statistics: "{}".into(), known_s: 0.0 })
+                .unwrap();
         };
         stored(&ProgramKey::new("build-id", &["another"]));
         assert_eq!(class(None), None, "statistics of an earlier build");

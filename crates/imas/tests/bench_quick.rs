@@ -8,7 +8,7 @@ mod support;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{World, assert_hinted, build, describe, input, list, output, stderr, text};
+use support::{World, assert_hinted, build, describe, input, json, list, output, stderr, text};
 
 const FOUR: &str = "jemalloc,mimalloc,tcmalloc,hoard";
 
@@ -77,6 +77,18 @@ fn the_table_has_both() {
     assert!(text.contains("CPU predicted") && text.contains("CPU measured"), "{text}");
     assert!(text.contains("the predicted score (memory)"), "{text}");
     assert_eq!(std::fs::read_dir(world.work()).unwrap().count(), 1, "only the program itself");
+}
+
+#[test]
+fn rounds_end_by_themselves_from_the_third_on() {
+    let world = World::new();
+    let program = behave(&world);
+    let command = ["bench", "--quick", "--with", FOUR, "--json", "--", &program, "200000"];
+    let answer = json(&output(world.imas(command)));
+    assert_eq!(answer["quick"]["fallback"], Value::Null, "{answer:#}");
+    let (made, ended) = (answer["rounds"]["made"].as_u64().unwrap(), text(&answer, "/rounds/ended"));
+    let wanted: &[&str] = if made == 30 { &["all-made"] } else { &["settled", "hopeless", "unlikely"] };
+    assert!((3..=30).contains(&made) && wanted.contains(&ended), "{made}: {ended}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::above_floor::AboveFloor;
 use super::eligibility::{IneligibleCandidate, Reference};
+use super::goal::Goal;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::outlook::{Outlook, outlook};
@@ -130,14 +131,15 @@ pub fn compare_counted(
     counted: &CountedExits,
     options: &Options,
 ) -> Comparison {
-    look(candidates, counted, options).0
+    look(candidates, counted, options, None).0
 }
 
-/// The same, and whether more rounds would change the answer.
+/// The same, and whether more rounds would change the answer, or only the answer to `goal`.
 pub fn look(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
     options: &Options,
+    goal: Option<&Goal>,
 ) -> (Comparison, LookOutcome) {
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
@@ -150,7 +152,8 @@ pub fn look(
     let proven: Vec<Entrant<'_>> = entrants.iter().map(|entrant| entrant.with_enough(options)).collect();
     let picks = picks(&proven, options);
     let outlook = outlook(&entrants, &picks, options);
-    let outcome = LookOutcome::of(&entrants, &outlook, system.len(), options);
+    let general = LookOutcome::of(&entrants, &outlook, system.len(), options);
+    let outcome = goal.map_or(general, |goal| goal.outcome(&entrants, &picks, general, options));
     let comparison = Comparison {
         outlook,
         picks,

@@ -13,6 +13,8 @@ pub enum LookOutcome {
     Settled,
     /// The rounds that are left are far too few to settle it.
     Hopeless,
+    /// By predictions and rounds, no candidate is likely to gain much.
+    Unlikely,
     /// More rounds may settle it.
     Open,
 }

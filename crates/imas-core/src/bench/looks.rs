@@ -15,6 +15,8 @@ pub struct Looks {
 impl Looks {
     /// Of `imas bench -n auto`.
     pub const AUTO: Self = Self { first: 5, most: 30 };
+    /// The same with `--quick`: predictions may settle it sooner.
+    pub const QUICK: Self = Self { first: 3, most: 30 };
 
     /// Share of the allowed error that the test after this number of rounds may spend.
     pub(super) fn share(self, rounds: usize) -> f64 {

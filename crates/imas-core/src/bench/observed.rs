@@ -2,6 +2,7 @@
 //! All observations of one program. Tables and pages compare runs here, so that they agree.
 
 use super::comparison::{Comparison, CountedExits, compare_counted, look};
+use super::goal::Goal;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::prepare::prepare;
@@ -32,12 +33,13 @@ impl Observed {
         (runs, comparison)
     }
 
-    /// What the runs so far say, and whether more rounds would change the answer.
+    /// What the runs so far say, and whether more rounds would change the answer, or only the answer to
+    /// `goal`.
     #[must_use]
-    pub fn look(self, options: &Options) -> (Comparison, LookOutcome) {
+    pub fn look(self, options: &Options, goal: Option<&Goal>) -> (Comparison, LookOutcome) {
         let Self { mut runs, counted, .. } = self;
         prepare(&mut runs);
-        look(&runs, &counted, options)
+        look(&runs, &counted, options, goal)
     }
 }
 

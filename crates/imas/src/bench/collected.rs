@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use imas_core::Sample;
-use imas_core::bench::{CandidateRuns, MeasuredRun, Observed, Options};
+use imas_core::bench::{CandidateRuns, Goal, MeasuredRun, Observed, Options};
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -82,6 +82,8 @@ pub(super) struct Collector<'a> {
     begun: u32,
     /// For the looks at the runs.
     options: Options,
+    /// What the looks are to find; None: all picks.
+    pub(super) goal: Option<Goal>,
 }
 
 /// Intervals of looks need not be as exact as those that are printed.
@@ -106,6 +108,7 @@ impl<'a> Collector<'a> {
             stop,
             begun: 0,
             options: Options { resamples: RESAMPLES_OF_LOOKS, ..options },
+            goal: None,
         }
     }
 
@@ -124,7 +127,7 @@ impl<'a> Collector<'a> {
             return;
         }
         let options = Options { output_varies: self.output_varies, ..self.options };
-        let (comparison, outcome) = self.observed().look(&options);
+        let (comparison, outcome) = self.observed().look(&options, self.goal.as_ref());
         self.progress.looked(&comparison);
         self.stop.looked(outcome);
     }

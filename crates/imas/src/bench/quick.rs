@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use imas_core::bench::{PredictedRatios, promising};
+use imas_core::bench::{Goal, PredictedRatios, promising};
 use imas_core::reliability::ReliabilityTable;
 use imas_core::stats::Interval;
 use imas_engine::compared::ComparedCandidate;
@@ -25,7 +25,7 @@ use imas_runs::schedule::{self, Step};
 use imas_trace::file::Trace;
 use imas_trace::prediction::Figures;
 
-use super::session::{CommandSession, SessionOutcome, Warm};
+use super::session::{CommandSession, Foreknown, SessionOutcome, Warm};
 use crate::bench_args::{BenchArgs, QuickObjective};
 use crate::message::{self, Hinted};
 
@@ -95,7 +95,9 @@ impl CommandSession<'_> {
                     one.candidate.is_system() || is_measured(&one.candidate.name)
                 };
                 let few: Vec<ComparedCandidate<'_>> = compared.iter().filter(measured).cloned().collect();
-                let outcome = self.measure(&few, Some(warm), interruption)?;
+                let of = |one: &PredictedCandidate| Some((one.name.as_str(), one.ratio?));
+                let goal = Goal::new(objective.cpu_weight(), predicted.iter().filter_map(of));
+                let outcome = self.measure(&few, Some(Foreknown { warm, goal }), interruption)?;
                 Ok(outcome.with_quick(QuickReport { recorded: Some(recorded), predicted, took_s, ..quick }))
             }
         }

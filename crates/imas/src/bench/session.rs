@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_core::bench::{Floor, Options};
+use imas_core::bench::{Floor, Goal, Looks, Options};
 use imas_core::sample::PageKind;
 use imas_core::simulate::data::DataHeader;
 use imas_core::{Conditions, Sample, TrialRecord};
@@ -68,6 +68,13 @@ pub(super) struct Warm {
     pub(super) cpu: Option<usize>,
 }
 
+/// A quick bench after its predictions.
+pub(super) struct Foreknown {
+    pub(super) warm: Warm,
+    /// What the rounds are to find.
+    pub(super) goal: Goal,
+}
+
 pub(super) struct CommandSession<'a> {
     pub(super) args: &'a BenchArgs,
     pub(super) context: &'a Context,
@@ -127,19 +134,22 @@ impl<'a> CommandSession<'a> {
         measured
     }
 
-    /// Measures the candidates. A recorded run has taken the place of one warm-up.
+    /// Measures the candidates. With `foreknown`, a recorded run has taken the place of one warm-up.
     pub(super) fn measure(
         &self,
         compared: &[ComparedCandidate<'_>],
-        warm: Option<Warm>,
+        foreknown: Option<Foreknown>,
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let args = self.args;
-        let steps = self.steps(compared, args.warmup.saturating_sub(u32::from(warm.is_some())));
-        let looks = args.runs.looks();
+        let (warm, goal) = foreknown.map(|Foreknown { warm, goal }| (warm, goal)).unzip();
+        let looks = self.looks(goal.is_some());
+        let steps = self.steps(compared, looks, args.warmup.saturating_sub(u32::from(warm.is_some())));
         let progress = Progress::start(steps.len(), looks.is_some(), args.look.style.has_live_line());
         let stop = StopRule::new(looks, args.max_time, self.began);
-        let mut collector = Collector::new(compared, progress, stop, self.options());
+        let options = Options { looks, ..self.options() };
+        let mut collector = Collector::new(compared, progress, stop, options);
+        collector.goal = goal;
         collector.ignores_failure = args.ignore_failure;
         let mut executor = self.executor(compared);
         executor.keep_on(warm.as_ref().and_then(|warm| warm.cpu));
@@ -161,7 +171,7 @@ impl<'a> CommandSession<'a> {
             parameters: self.variant.parameters.clone(),
             began_unix_s: self.began_unix_s,
             seed: args.seed,
-            options: self.options(),
+            options,
             kept_on_cpu: executor.kept_on(),
             notes: runner.subjects.iter().filter_map(|subject| subject.prefault.note()).collect(),
             rounds: self.rounds(&collector, signal),
@@ -185,11 +195,11 @@ impl<'a> CommandSession<'a> {
     }
 
     /// Counted runs come in the middle of the rounds that are made in any case.
-    fn steps(&self, compared: &[ComparedCandidate<'_>], warmup: u32) -> Vec<Step> {
+    fn steps(&self, compared: &[ComparedCandidate<'_>], looks: Option<Looks>, warmup: u32) -> Vec<Step> {
         let usable: Vec<usize> = (0..compared.len()).filter(|&i| compared[i].obstacle.is_none()).collect();
         let args = self.args;
         let most = args.runs.most();
-        let counted_before = args.runs.looks().map_or(most, |looks| looks.first) / 2;
+        let counted_before = looks.map_or(most, |looks| looks.first) / 2;
         schedule::steps_with_counted_before(
             counted_before,
             &usable,
@@ -200,12 +210,16 @@ impl<'a> CommandSession<'a> {
         )
     }
 
+    /// After which rounds the runs are looked at.
+    fn looks(&self, is_predicted: bool) -> Option<Looks> {
+        self.args.runs.looks().map(|looks| if is_predicted { Looks::QUICK } else { looks })
+    }
+
     fn options(&self) -> Options {
         Options {
             seed: self.args.seed,
             conditions: self.conditions,
             floor: Floor::BENCH,
-            looks: self.args.runs.looks(),
             wall_and_peak: true,
             ..Options::default()
         }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a quick benchmark is to find, and what was predicted of it.
+//!
+//! A prediction proves no gain: that takes the rounds. But it helps to show that there is none. It is one
+//! estimate of a candidate's score, the rounds are another, and both together are surer than either. A quick
+//! benchmark ends when no candidate is likely to gain [`WORTHWHILE`] by both.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::look_outcome::LookOutcome;
+use super::options::Options;
+use super::pairs::{Criterion, Ratio};
+use super::picks::{BenchPicks, Entrant};
+use super::promising::{PredictedRatios, WORTHWHILE};
+use crate::candidate::SYSTEM;
+use crate::reliability::COVERAGE;
+use crate::stats::t_quantile;
+
+/// A gain of [`WORTHWHILE`] or more that is less probable than this is not looked for.
+const UNLIKELY: f64 = 0.05;
+
+/// The pick that a benchmark is to find, and the predictions of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Goal {
+    criterion: Criterion,
+    predicted: Vec<(String, Estimate)>,
+}
+
+/// An estimate of a candidate's score, the logarithm of a ratio to `system`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Estimate {
+    mean: f64,
+    deviation: f64,
+}
+
+impl Goal {
+    /// `cpu_weight` is 1 for CPU time, 0 for memory, and 0.5 for both alike. `predicted` has the candidates
+    /// that are measured.
+    #[must_use]
+    pub fn new<'a>(cpu_weight: f64, predicted: impl IntoIterator<Item = (&'a str, PredictedRatios)>) -> Self {
+        let criterion = match cpu_weight {
+            weight if weight >= 1.0 => Criterion::Cpu,
+            weight if weight <= 0.0 => Criterion::Memory,
+            _ => Criterion::Balance,
+        };
+        let estimate = |ratios: PredictedRatios| Estimate {
+            mean: ratios.score(cpu_weight),
+            deviation: ratios.width(cpu_weight) / 2.0 / normal_quantile(0.5 + COVERAGE / 2.0),
+        };
+        let predicted = predicted.into_iter().map(|(name, ratios)| (name.to_owned(), estimate(ratios)));
+        Self { criterion, predicted: predicted.collect() }
+    }
+
+    /// Whether the goal is reached, or out of reach; else `general`, what the usual rule says.
+    pub(super) fn outcome(
+        &self,
+        entrants: &[Entrant<'_>],
+        picks: &BenchPicks,
+        general: LookOutcome,
+        options: &Options,
+    ) -> LookOutcome {
+        if self.is_found(entrants, picks, options) {
+            return LookOutcome::Settled;
+        }
+        let is_out = |entrant: &Entrant<'_>| self.chance(entrant) < UNLIKELY;
+        match general {
+            LookOutcome::Open if entrants.iter().all(is_out) => LookOutcome::Unlikely,
+            general => general,
+        }
+    }
+
+    /// Whether a candidate is picked, and none looks better by more than the margin.
+    fn is_found(&self, entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Options) -> bool {
+        let pick = match self.criterion {
+            Criterion::Cpu => &picks.fastest,
+            Criterion::Memory => &picks.leanest,
+            _ => &picks.balanced,
+        };
+        let mid = |one: &Entrant<'_>| one.ratio(self.criterion).map(|ratio| ratio.interval.mid);
+        let picked = entrants.iter().find(|one| one.name == pick.as_str()).and_then(mid);
+        let best = entrants.iter().filter_map(mid).fold(f64::INFINITY, f64::min);
+        pick != SYSTEM && picked.is_some_and(|mid| mid <= best * (1.0 + self.criterion.margin(options)))
+    }
+
+    /// Probability that the candidate gains [`WORTHWHILE`] or more, by its prediction and the rounds.
+    fn chance(&self, entrant: &Entrant<'_>) -> f64 {
+        let predicted = self.predicted.iter().find(|(name, _)| name == entrant.name).map(|(_, one)| *one);
+        let measured = entrant.ratio(self.criterion).and_then(Estimate::measured);
+        let both = match (predicted, measured) {
+            (Some(predicted), Some(measured)) => predicted.with(measured),
+            (None, Some(measured)) => measured,
+            (_, None) => return 1.0, // never by a prediction alone
+        };
+        both.chance_below((1.0 - WORTHWHILE).ln())
+    }
+}
+
+impl Estimate {
+    /// By the rounds. None while nothing is known of their noise.
+    fn measured(ratio: Ratio) -> Option<Self> {
+        if ratio.rounds < 2 {
+            return None;
+        }
+        let (mean, deviation) = ratio.log;
+        let rounds = ratio.rounds as f64;
+        // Of few rounds even the noise is not known well: as much wider as the t distribution is there.
+        let wider = t_quantile(UNLIKELY, rounds - 1.0) / normal_quantile(1.0 - UNLIKELY);
+        Some(Self { mean, deviation: deviation / rounds.sqrt() * wider })
+    }
+
+    /// Of two independent estimates.
+    fn with(self, other: Self) -> Self {
+        const LEAST: f64 = 1e-6; // runs may be alike to the last byte
+        let weight = |one: Self| one.deviation.max(LEAST).powi(-2);
+        let (mine, its) = (weight(self), weight(other));
+        Self {
+            mean: (self.mean * mine + other.mean * its) / (mine + its),
+            deviation: (mine + its).powf(-0.5),
+        }
+    }
+
+    fn chance_below(self, bound: f64) -> f64 {
+        let below = Normal::new(self.mean, self.deviation.max(f64::MIN_POSITIVE));
+        below.map_or(1.0, |normal| normal.cdf(bound))
+    }
+}
+
+fn normal_quantile(share: f64) -> f64 {
+    Normal::standard().inverse_cdf(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{CandidateRuns, Looks, MeasuredRun, Observed};
+    use crate::stats::Interval;
+
+    /// Predicted to this part.
+    fn predicted(cpu: f64, memory: f64, part: f64) -> PredictedRatios {
+        let around = |mid: f64| Interval { lo: mid * (1.0 - part), mid, hi: mid * (1.0 + part) };
+        PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }
+    }
+
+    /// Runs of a candidate with these factors, with some noise of CPU time.
+    fn runs(name: &str, rounds: u32, cpu: f64, memory: f64) -> CandidateRuns {
+        let noise = |round: u32| 1.0 + f64::from((round * 7 + name.len() as u32 * 3) % 5) * 0.004;
+        let run = |round| MeasuredRun {
+            round,
+            user_s: cpu * noise(round),
+            wall_s: 1.0,
+            mean_bytes: (1e8 * memory) as u64,
+            ..MeasuredRun::default()
+        };
+        CandidateRuns { name: name.to_owned(), runs: (1..=rounds).map(run).collect() }
+    }
+
+    fn look(rounds: u32, lean: (f64, f64), goal: Option<&Goal>) -> LookOutcome {
+        let runs = vec![runs(SYSTEM, rounds, 1.0, 1.0), runs("lean", rounds, lean.0, lean.1)];
+        let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
+        Observed { runs, ..Observed::default() }.look(&options, goal).1
+    }
+
+    fn goal(cpu_weight: f64, ratios: PredictedRatios) -> Goal {
+        Goal::new(cpu_weight, [("lean", ratios)])
+    }
+
+    #[test]
+    fn a_prediction_of_no_gain_that_the_rounds_confirm_ends_them() {
+        let none = goal(0.5, predicted(1.0, 1.0, 0.02));
+        assert_eq!(look(3, (1.0, 1.0), Some(&none)), LookOutcome::Unlikely);
+        assert_eq!(look(3, (1.0, 1.0), None), LookOutcome::Open, "the rounds alone are too few");
+    }
+
+    #[test]
+    fn rounds_that_contradict_the_prediction_go_on() {
+        let none = goal(0.5, predicted(1.0, 1.0, 0.05));
+        assert_eq!(look(3, (0.93, 0.95), Some(&none)), LookOutcome::Open);
+    }
+
+    #[test]
+    fn a_prediction_alone_ends_nothing() {
+        let bad = goal(0.5, predicted(2.0, 2.0, 0.01));
+        let unmeasured = Entrant { name: "lean", runs: vec![], cpu: None, memory: None, balance: None };
+        assert_eq!(bad.chance(&unmeasured), 1.0);
+    }
+
+    #[test]
+    fn rounds_end_when_the_pick_of_the_objective_is_proven() {
+        // Less memory is proven at once; whether it is also faster by a little is not.
+        let ratios = predicted(0.97, 0.5, 0.1);
+        let ends = |weight| look(4, (0.97, 0.5), Some(&goal(weight, ratios)));
+        assert_eq!(ends(0.0), LookOutcome::Settled);
+        assert_ne!(ends(1.0), LookOutcome::Settled);
+        assert_eq!(look(4, (0.97, 0.5), None), LookOutcome::Open);
+    }
+
+    #[test]
+    fn two_estimates_are_surer_than_one() {
+        let one = Estimate { mean: 0.0, deviation: 0.02 };
+        let both = one.with(Estimate { mean: 0.02, deviation: 0.02 });
+        assert!((both.mean - 0.01).abs() < 1e-12 && (both.deviation - 0.02 / 2f64.sqrt()).abs() < 1e-12);
+        assert!(both.chance_below(-0.03) < one.chance_below(-0.03));
+    }
+}
