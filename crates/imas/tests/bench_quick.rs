@@ -84,7 +84,7 @@ fn rounds_end_by_themselves_from_the_third_on() {
     let world = World::new();
     let program = behave(&world);
     let command = ["bench", "--quick", "--with", FOUR, "--json", "--", &program, "200000"];
-    let answer = json(&output(world.imas(command)));
+    let answer = json(&output(&mut world.imas(command)));
     assert_eq!(answer["quick"]["fallback"], Value::Null, "{answer:#}");
     let (made, ended) = (answer["rounds"]["made"].as_u64().unwrap(), text(&answer, "/rounds/ended"));
     let wanted: &[&str] = if made == 30 { &["all-made"] } else { &["settled", "hopeless", "unlikely"] };

@@ -95,8 +95,8 @@ impl CommandSession<'_> {
                     one.candidate.is_system() || is_measured(&one.candidate.name)
                 };
                 let few: Vec<ComparedCandidate<'_>> = compared.iter().filter(measured).cloned().collect();
-                let of = |one: &PredictedCandidate| Some((one.name.as_str(), one.ratio?));
-                let goal = Goal::new(objective.cpu_weight(), predicted.iter().filter_map(of));
+                let of_all = predicted.iter().filter_map(|one| Some((one.name.as_str(), one.ratio?)));
+                let goal = Goal::new(objective.cpu_weight(), of_all);
                 let outcome = self.measure(&few, Some(Foreknown { warm, goal }), interruption)?;
                 Ok(outcome.with_quick(QuickReport { recorded: Some(recorded), predicted, took_s, ..quick }))
             }
