@@ -2,6 +2,7 @@
 //! The agent's loop: connect, work until the connection is given up, wait, again. It ends at SIGTERM and
 //! SIGINT only; a fleet that is gone, or that refuses this host, is no reason.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -10,6 +11,7 @@ use imas_fleet::exchange::Exchange;
 use imas_report::message;
 use imas_report::message::Hinted;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::connection::{Connection, pause};
 use crate::inbox::Inbox;
@@ -28,6 +30,16 @@ pub struct Agent {
     settings: FleetSettings,
     exchange: Exchange,
     journal: AgentJournal,
+}
+
+/// What misses messages while there is no connection.
+struct Stale<'a> {
+    inbox: &'a Inbox,
+    merger: Arc<Notify>,
+}
+
+async fn merge(merger: Merger, client: &async_nats::Client, sweep_s: [f64; 2]) -> anyhow::Error {
+    merger.work(client, sweep_s).await.map_or_else(|error| error, |()| anyhow!("the merger ended"))
 }
 
 impl Agent {
@@ -93,26 +105,18 @@ impl Agent {
         let inbox = Inbox::new(self.exchange.clone(), self.journal.clone());
         let refresh_s = self.settings.refresh_minutes.map(|minutes| 60.0 * minutes);
         let client = connection.client.clone();
+        let merger = Merger::new(bus.clone(), host, self.journal.clone());
+        let stale = Stale { inbox: &inbox, merger: merger.reconnected() };
         tokio::select! {
-            error = self.watch(&mut connection, &inbox) => error,
+            error = self.watch(&mut connection, &stale) => error,
             () = outbox::keep_empty(&self.exchange, &bus, host, &self.journal) => anyhow!("the outbox ended"),
             () = inbox.keep(&client, &bus, refresh_s) => anyhow!("the inbox ended"),
-            error = self.merge(&client, &bus, refresh_s), if self.settings.merge => error,
+            error = merge(merger, &client, refresh_s), if self.settings.merge => error,
         }
     }
 
-    async fn merge(
-        &self,
-        client: &async_nats::Client,
-        bus: &JetStreamBus,
-        sweep_s: [f64; 2],
-    ) -> anyhow::Error {
-        let merger = Merger::new(bus.clone(), &self.settings.host, self.journal.clone());
-        merger.work(client, sweep_s).await.map_or_else(|error| error, |()| anyhow!("the merger ended"))
-    }
-
     /// Follows what happens to the connection; why it is given up.
-    async fn watch(&self, connection: &mut Connection, inbox: &Inbox) -> anyhow::Error {
+    async fn watch(&self, connection: &mut Connection, stale: &Stale<'_>) -> anyhow::Error {
         self.connected(connection);
         let mut is_noted = true;
         while let Some(event) = connection.events.recv().await {
@@ -124,7 +128,8 @@ impl Agent {
                         return refused;
                     }
                     self.connected(connection);
-                    inbox.read_anew();
+                    stale.inbox.read_anew();
+                    stale.merger.notify_one();
                 }
                 Event::Disconnected => {
                     self.journal.note(|record| record.connected_since_unix_s = None);

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use async_nats::{Client, Message};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use imas_fleet::{MergeCounts, merge_counting};
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::inbox::between;
@@ -23,8 +25,12 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 /// After this silence, its programs fall to the others.
 const SILENCE: Duration = Duration::from_secs(16);
 /// An aggregate is announced before the stream has it. So a program is looked at after the first time, when
-/// more aggregates of it may have come, and again after the second.
-const LOOKS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(3)];
+/// more aggregates of it may have come, and again after the others. While the stream elects a leader, or a
+/// server that lags behind is asked, the last one is needed.
+const LOOKS: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(3), Duration::from_secs(20)];
+/// Announcements are lost while the connection is. All mergers of a server that is lost come back at once:
+/// each sweeps within this time, seconds.
+const AFTER_RECONNECT_S: [f64; 2] = [1.0, 5.0];
 /// Programs that are folded at the same time.
 const AT_ONCE: usize = 16;
 /// Most programs that wait for their turn; the sweep finds the others.
@@ -40,16 +46,34 @@ pub struct Merger {
     seen: BTreeMap<String, Instant>,
     /// Programs to look at: when, and how often they were looked at already.
     waiting: BTreeMap<String, (Instant, usize)>,
-    /// Aggregates of each program at the last sweep.
-    swept: BTreeMap<String, usize>,
+    /// By program: what the last sweep found.
+    swept: BTreeMap<String, Swept>,
+    /// Announcements may have been lost.
+    reconnected: Arc<Notify>,
+}
+
+/// What a sweep found of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Swept {
+    /// Aggregates in the stream.
+    count: usize,
+    /// The sweep before found as many, and they were folded again since. Once is not enough: the server that
+    /// was asked for them may have lagged behind the one that counted them.
+    is_settled: bool,
 }
 
 impl Merger {
     /// A merger, as the host with this token.
     #[must_use]
     pub fn new(bus: JetStreamBus, host: &str, journal: AgentJournal) -> Self {
-        let (seen, waiting, swept) = Default::default();
-        Self { bus, host: host.to_owned(), journal, seen, waiting, swept }
+        let (seen, waiting, swept, reconnected) = Default::default();
+        Self { bus, host: host.to_owned(), journal, seen, waiting, swept, reconnected }
+    }
+
+    /// Where it is to be notified of each further connection.
+    #[must_use]
+    pub fn reconnected(&self) -> Arc<Notify> {
+        Arc::clone(&self.reconnected)
     }
 
     /// Folds, for ever. `sweep_s`: least and most seconds between two sweeps.
@@ -74,6 +98,9 @@ impl Merger {
                     }
                 }
                 _ = turn.tick() => self.fold_due().await,
+                () = self.reconnected.notified() => {
+                    sweep = sweep.min(Instant::now() + Duration::from_secs_f64(between(AFTER_RECONNECT_S)));
+                }
                 () = tokio::time::sleep_until(sweep) => {
                     self.sweep().await;
                     sweep = Instant::now() + Duration::from_secs_f64(between(sweep_s));
@@ -82,17 +109,24 @@ impl Merger {
         }
     }
 
-    /// Folds every program that has new aggregates since the last sweep.
+    /// Folds every program that may have aggregates which no sweep found twice.
     pub async fn sweep(&mut self) {
         let counted = match subjects(&self.bus).await {
             Ok(counted) => counted,
             Err(error) => return self.journal.error(&format!("programs cannot be listed: {error:#}")),
         };
-        let changed = counted.iter().filter(|(subject, count)| self.swept.get(*subject) != Some(count));
-        let changed: Vec<String> = changed.map(|(subject, _)| subject.clone()).collect();
-        let failed = self.fold_all(changed).await;
-        self.swept = counted;
+        let settled = |count| Swept { count, is_settled: true };
+        let is_open =
+            |(subject, count): &(&String, &usize)| self.swept.get(*subject) != Some(&settled(**count));
+        let open: Vec<String> = counted.iter().filter(is_open).map(|(subject, _)| subject.clone()).collect();
+        let failed = self.fold_all(open).await;
+        self.swept = counted.into_iter().map(|(subject, count)| self.after_sweep(subject, count)).collect();
         self.swept.retain(|subject, _| !failed.contains(subject));
+    }
+
+    fn after_sweep(&self, subject: String, count: usize) -> (String, Swept) {
+        let is_settled = self.swept.get(&subject).is_some_and(|before| before.count == count);
+        (subject, Swept { count, is_settled })
     }
 
     /// Folds these programs; those that could not be folded.
