@@ -9,6 +9,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::look_outcome::LookOutcome;
 use super::options::Options;
+use super::outlook::rounds_to_be_sure;
 use super::pairs::{Criterion, Ratio};
 use super::picks::{BenchPicks, Entrant};
 use super::promising::{PredictedRatios, WORTHWHILE};
@@ -63,10 +64,26 @@ impl Goal {
             return LookOutcome::Settled;
         }
         let is_out = |entrant: &Entrant<'_>| self.chance(entrant) < UNLIKELY;
-        match general {
-            LookOutcome::Open if entrants.iter().all(is_out) => LookOutcome::Unlikely,
+        // The rounds may have settled the other picks alone.
+        let outcome = match general {
+            LookOutcome::Settled => self.of_better(entrants, options).unwrap_or(general),
             general => general,
+        };
+        match outcome {
+            LookOutcome::Open if entrants.iter().all(is_out) => LookOutcome::Unlikely,
+            outcome => outcome,
         }
+    }
+
+    /// Of the candidate that is best in these rounds without proof; None where none is better.
+    fn of_better(&self, entrants: &[Entrant<'_>], options: &Options) -> Option<LookOutcome> {
+        let may_be_picked =
+            |one: &&Entrant<'_>| self.criterion != Criterion::Balance || one.is_nowhere_worse(options);
+        let ratios = entrants.iter().filter(may_be_picked).filter_map(|one| one.ratio(self.criterion));
+        let better = ratios.filter(|ratio| ratio.interval.mid < 1.0 - self.criterion.margin(options));
+        let best = better.min_by(|a, b| a.interval.mid.total_cmp(&b.interval.mid))?;
+        let more = rounds_to_be_sure(best, entrants.len(), options);
+        Some(LookOutcome::unless_hopeless(more, best.rounds, options))
     }
 
     /// Whether a candidate is picked, and none looks better by more than the margin.
@@ -192,6 +209,23 @@ mod tests {
         assert_eq!(ends(0.0), LookOutcome::Settled);
         assert_ne!(ends(1.0), LookOutcome::Settled);
         assert_eq!(look(4, (0.97, 0.5), None), LookOutcome::Open);
+    }
+
+    #[test]
+    fn other_picks_that_are_proven_end_nothing() {
+        // One is proven to be faster, the other to be leaner. Of both figures the first looks best, but its
+        // memory varies too much for a proof.
+        let mut fast = runs("fast", 6, 0.8, 0.9);
+        for run in &mut fast.runs {
+            run.mean_bytes = run.mean_bytes * [80, 125][run.round as usize % 2] / 100;
+        }
+        let small = runs("small", 6, 1.0, 0.85);
+        let both = [("fast", predicted(0.8, 0.9, 0.1)), ("small", predicted(1.0, 0.85, 0.1))];
+        let goal = Goal::new(0.5, both);
+        let runs = vec![runs(SYSTEM, 6, 1.0, 1.0), fast, small];
+        let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
+        let look = |goal| Observed { runs: runs.clone(), ..Observed::default() }.look(&options, goal).1;
+        assert_eq!((look(None), look(Some(&goal))), (LookOutcome::Settled, LookOutcome::Open));
     }
 
     #[test]

@@ -27,21 +27,25 @@ const FAR_TOO_MANY: usize = 3;
 impl LookOutcome {
     /// Of candidates that can be picked, after this number of rounds.
     pub(super) fn of(entrants: &[Entrant<'_>], outlook: &Outlook, rounds: usize, options: &Options) -> Self {
-        let most = options.looks.map_or(usize::MAX, |looks| looks.most as usize);
-        let left = most.saturating_sub(rounds);
-        let is_too_many = |more: u32| more as usize > left.saturating_mul(FAR_TOO_MANY);
-        let gives_up = |more: Option<u32>| match more {
-            _ if rounds < KNOWN => Self::Open,
-            Some(more) if !is_too_many(more) => Self::Open,
-            _ => Self::Hopeless,
-        };
         match outlook {
             Outlook::Unknown | Outlook::NoneBetter => Self::Settled,
             Outlook::LooksBetter { more_rounds, .. } | Outlook::Open { more_rounds } => {
-                gives_up(*more_rounds)
+                Self::unless_hopeless(*more_rounds, rounds, options)
             }
             Outlook::Settled if has_unproven_leader(entrants, options) => Self::Open,
             Outlook::Settled => Self::Settled,
+        }
+    }
+
+    /// Open where, after this number of rounds, so many more would settle it.
+    pub(super) fn unless_hopeless(more_rounds: Option<u32>, rounds: usize, options: &Options) -> Self {
+        let most = options.looks.map_or(usize::MAX, |looks| looks.most as usize);
+        let left = most.saturating_sub(rounds);
+        let is_too_many = |more: u32| more as usize > left.saturating_mul(FAR_TOO_MANY);
+        match more_rounds {
+            _ if rounds < KNOWN => Self::Open,
+            Some(more) if !is_too_many(more) => Self::Open,
+            _ => Self::Hopeless,
         }
     }
 }

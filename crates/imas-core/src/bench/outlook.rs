@@ -86,7 +86,7 @@ fn best_of_better<'a, 'b>(
 }
 
 /// At least as many as the full confidence takes.
-fn rounds_to_be_sure(ratio: Ratio, of: usize, options: &Options) -> Option<u32> {
+pub(super) fn rounds_to_be_sure(ratio: Ratio, of: usize, options: &Options) -> Option<u32> {
     const FULL_CONFIDENCE: usize = 6;
     let missing = FULL_CONFIDENCE.max(options.min_runs).saturating_sub(ratio.rounds);
     let missing = u32::try_from(missing).unwrap_or(u32::MAX);

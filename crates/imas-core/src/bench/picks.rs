@@ -67,11 +67,16 @@ impl Entrant<'_> {
     /// Better than `system` on at least one axis (two gains within the noise do not add up to one outside it)
     /// and worse by more than the margin on neither.
     fn is_balanced(&self, of: usize, options: &Options) -> bool {
-        let within =
-            |ratio: Option<Ratio>, margin| ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin);
         let gains =
             [Criterion::Cpu, Criterion::Memory].iter().any(|&axis| self.beats_system(axis, of, options));
-        gains && within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
+        gains && self.is_nowhere_worse(options)
+    }
+
+    /// Worse by more than the margin in neither CPU time nor memory.
+    pub(super) fn is_nowhere_worse(&self, options: &Options) -> bool {
+        let within =
+            |ratio: Option<Ratio>, margin| ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin);
+        within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
     }
 }
 
