@@ -42,7 +42,7 @@ fn session(ratios: &[(f64, f64)], looks: Option<Looks>, seed: u64) -> (usize, bo
         if made < 5 {
             continue;
         }
-        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options);
+        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options, None);
         if progress != LookOutcome::Open || made == 30 {
             let picks = &comparison.picks;
             let picked =

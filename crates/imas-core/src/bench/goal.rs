@@ -158,21 +158,22 @@ mod tests {
         PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }
     }
 
-    /// Runs of a candidate with these factors, with some noise of CPU time.
-    fn runs(name: &str, rounds: u32, cpu: f64, memory: f64) -> CandidateRuns {
-        let noise = |round: u32| 1.0 + f64::from((round * 7 + name.len() as u32 * 3) % 5) * 0.004;
+    /// Runs of a candidate with this factor of CPU time, with some noise, and this part of the memory in per cent.
+    fn runs(name: &str, rounds: u32, cpu: f64, percent: u64) -> CandidateRuns {
+        let noise =
+            |round: u32| 1.0 + f64::from((round * 7 + u32::try_from(name.len()).unwrap() * 3) % 5) * 0.004;
         let run = |round| MeasuredRun {
             round,
             user_s: cpu * noise(round),
             wall_s: 1.0,
-            mean_bytes: (1e8 * memory) as u64,
+            mean_bytes: 1_000_000 * percent,
             ..MeasuredRun::default()
         };
         CandidateRuns { name: name.to_owned(), runs: (1..=rounds).map(run).collect() }
     }
 
-    fn look(rounds: u32, lean: (f64, f64), goal: Option<&Goal>) -> LookOutcome {
-        let runs = vec![runs(SYSTEM, rounds, 1.0, 1.0), runs("lean", rounds, lean.0, lean.1)];
+    fn look(rounds: u32, lean: (f64, u64), goal: Option<&Goal>) -> LookOutcome {
+        let runs = vec![runs(SYSTEM, rounds, 1.0, 100), runs("lean", rounds, lean.0, lean.1)];
         let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
         Observed { runs, ..Observed::default() }.look(&options, goal).1
     }
@@ -184,14 +185,14 @@ mod tests {
     #[test]
     fn a_prediction_of_no_gain_that_the_rounds_confirm_ends_them() {
         let none = goal(0.5, predicted(1.0, 1.0, 0.02));
-        assert_eq!(look(3, (1.0, 1.0), Some(&none)), LookOutcome::Unlikely);
-        assert_eq!(look(3, (1.0, 1.0), None), LookOutcome::Open, "the rounds alone are too few");
+        assert_eq!(look(3, (1.0, 100), Some(&none)), LookOutcome::Unlikely);
+        assert_eq!(look(3, (1.0, 100), None), LookOutcome::Open, "the rounds alone are too few");
     }
 
     #[test]
     fn rounds_that_contradict_the_prediction_go_on() {
         let none = goal(0.5, predicted(1.0, 1.0, 0.05));
-        assert_eq!(look(3, (0.93, 0.95), Some(&none)), LookOutcome::Open);
+        assert_eq!(look(3, (0.93, 95), Some(&none)), LookOutcome::Open);
     }
 
     #[test]
@@ -205,24 +206,24 @@ mod tests {
     fn rounds_end_when_the_pick_of_the_objective_is_proven() {
         // Less memory is proven at once; whether it is also faster by a little is not.
         let ratios = predicted(0.97, 0.5, 0.1);
-        let ends = |weight| look(4, (0.97, 0.5), Some(&goal(weight, ratios)));
+        let ends = |weight| look(4, (0.97, 50), Some(&goal(weight, ratios)));
         assert_eq!(ends(0.0), LookOutcome::Settled);
         assert_ne!(ends(1.0), LookOutcome::Settled);
-        assert_eq!(look(4, (0.97, 0.5), None), LookOutcome::Open);
+        assert_eq!(look(4, (0.97, 50), None), LookOutcome::Open);
     }
 
     #[test]
     fn other_picks_that_are_proven_end_nothing() {
         // One is proven to be faster, the other to be leaner. Of both figures the first looks best, but its
         // memory varies too much for a proof.
-        let mut fast = runs("fast", 6, 0.8, 0.9);
+        let mut fast = runs("fast", 6, 0.8, 90);
         for run in &mut fast.runs {
             run.mean_bytes = run.mean_bytes * [80, 125][run.round as usize % 2] / 100;
         }
-        let small = runs("small", 6, 1.0, 0.85);
+        let small = runs("small", 6, 1.0, 85);
         let both = [("fast", predicted(0.8, 0.9, 0.1)), ("small", predicted(1.0, 0.85, 0.1))];
         let goal = Goal::new(0.5, both);
-        let runs = vec![runs(SYSTEM, 6, 1.0, 1.0), fast, small];
+        let runs = vec![runs(SYSTEM, 6, 1.0, 100), fast, small];
         let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
         let look = |goal| Observed { runs: runs.clone(), ..Observed::default() }.look(&options, goal).1;
         assert_eq!((look(None), look(Some(&goal))), (LookOutcome::Settled, LookOutcome::Open));

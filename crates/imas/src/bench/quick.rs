@@ -25,7 +25,7 @@ use imas_runs::schedule::{self, Step};
 use imas_trace::file::Trace;
 use imas_trace::prediction::Figures;
 
-use super::session::{CommandSession, Foreknown, SessionOutcome, Warm};
+use super::session::{CommandSession, QuickPlan, SessionOutcome, Warm};
 use crate::bench_args::{BenchArgs, QuickObjective};
 use crate::message::{self, Hinted};
 
@@ -97,7 +97,7 @@ impl CommandSession<'_> {
                 let few: Vec<ComparedCandidate<'_>> = compared.iter().filter(measured).cloned().collect();
                 let of_all = predicted.iter().filter_map(|one| Some((one.name.as_str(), one.ratio?)));
                 let goal = Goal::new(objective.cpu_weight(), of_all);
-                let outcome = self.measure(&few, Some(Foreknown { warm, goal }), interruption)?;
+                let outcome = self.measure(&few, Some(QuickPlan { warm, goal }), interruption)?;
                 Ok(outcome.with_quick(QuickReport { recorded: Some(recorded), predicted, took_s, ..quick }))
             }
         }

@@ -68,8 +68,8 @@ pub(super) struct Warm {
     pub(super) cpu: Option<usize>,
 }
 
-/// A quick bench after its predictions.
-pub(super) struct Foreknown {
+/// What a quick bench has found out before its rounds.
+pub(super) struct QuickPlan {
     pub(super) warm: Warm,
     /// What the rounds are to find.
     pub(super) goal: Goal,
@@ -134,15 +134,15 @@ impl<'a> CommandSession<'a> {
         measured
     }
 
-    /// Measures the candidates. With `foreknown`, a recorded run has taken the place of one warm-up.
+    /// Measures the candidates. With `plan`, a recorded run has taken the place of one warm-up.
     pub(super) fn measure(
         &self,
         compared: &[ComparedCandidate<'_>],
-        foreknown: Option<Foreknown>,
+        plan: Option<QuickPlan>,
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let args = self.args;
-        let (warm, goal) = foreknown.map(|Foreknown { warm, goal }| (warm, goal)).unzip();
+        let (warm, goal) = plan.map(|QuickPlan { warm, goal }| (warm, goal)).unzip();
         let looks = self.looks(goal.is_some());
         let steps = self.steps(compared, looks, args.warmup.saturating_sub(u32::from(warm.is_some())));
         let progress = Progress::start(steps.len(), looks.is_some(), args.look.style.has_live_line());
