@@ -14,7 +14,7 @@ use super::pairs::{Criterion, Ratio};
 use super::picks::{BenchPicks, Entrant};
 use super::promising::{PredictedRatios, WORTHWHILE};
 use crate::candidate::SYSTEM;
-use crate::reliability::COVERAGE;
+use crate::reliability::{COVERAGE, LEAST};
 use crate::stats::t_quantile;
 
 /// A gain of [`WORTHWHILE`] or more that is less probable than this is not looked for.
@@ -46,7 +46,7 @@ impl Goal {
         };
         let estimate = |ratios: PredictedRatios| Estimate {
             mean: ratios.score(cpu_weight),
-            deviation: ratios.width(cpu_weight) / 2.0 / normal_quantile(0.5 + COVERAGE / 2.0),
+            deviation: (ratios.width(cpu_weight) / 2.0 / normal_quantile(0.5 + COVERAGE / 2.0)).max(LEAST),
         };
         let predicted = predicted.into_iter().map(|(name, ratios)| (name.to_owned(), estimate(ratios)));
         Self { criterion, predicted: predicted.collect() }
@@ -127,8 +127,8 @@ impl Estimate {
 
     /// Of two independent estimates.
     fn with(self, other: Self) -> Self {
-        const LEAST: f64 = 1e-6; // runs may be alike to the last byte
-        let weight = |one: Self| one.deviation.max(LEAST).powi(-2);
+        const ALIKE: f64 = 1e-6; // runs may be alike to the last byte
+        let weight = |one: Self| one.deviation.max(ALIKE).powi(-2);
         let (mine, its) = (weight(self), weight(other));
         Self {
             mean: (self.mean * mine + other.mean * its) / (mine + its),

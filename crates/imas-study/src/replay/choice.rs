@@ -49,6 +49,8 @@ pub(crate) struct ChoiceLoss {
     pub(crate) two: f64,
 }
 
+/// How far off a prediction may be of which no other one is known.
+const UNKNOWN: Interval = Interval { lo: 0.5, mid: 1.0, hi: 2.0 };
 /// Candidates that are measured live.
 const MEASURED: usize = 2;
 
@@ -71,7 +73,7 @@ pub(crate) fn loss(
 
 fn ratios(one: &JudgedCandidate, program: &JudgedProgram, table: &ReliabilityTable) -> PredictedRatios {
     let around = |figure, log: f64| {
-        let factors = table.factors(figure, &one.name, &program.facts).unwrap_or(Interval::ONE);
+        let factors = table.factors(figure, &one.name, &program.facts).unwrap_or(UNKNOWN);
         let value = log.exp();
         Interval { lo: value * factors.lo, mid: value, hi: value * factors.hi }
     };
