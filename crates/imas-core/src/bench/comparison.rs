@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::above_floor::AboveFloor;
 use super::eligibility::{IneligibleCandidate, Reference};
-use super::goal::Goal;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::outlook::{Outlook, outlook};
 use super::pairs::{Criterion, Ratio, more_runs, pairs, ratio};
 use super::picks::{BenchPicks, Entrant, picks};
+use super::quick_goal::QuickGoal;
 use super::run::{CandidateRuns, MeasuredRun, MedianRun};
 use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
@@ -139,7 +139,7 @@ pub fn look(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
     options: &Options,
-    goal: Option<&Goal>,
+    goal: Option<&QuickGoal>,
 ) -> (Comparison, LookOutcome) {
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);

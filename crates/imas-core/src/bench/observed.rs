@@ -2,10 +2,10 @@
 //! All observations of one program. Tables and pages compare runs here, so that they agree.
 
 use super::comparison::{Comparison, CountedExits, compare_counted, look};
-use super::goal::Goal;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::prepare::prepare;
+use super::quick_goal::QuickGoal;
 use super::run::CandidateRuns;
 
 /// The runs of one program under all candidates, and what is known beside the measured ones.
@@ -36,7 +36,7 @@ impl Observed {
     /// What the runs so far say, and whether more rounds would change the answer, or only the answer to
     /// `goal`.
     #[must_use]
-    pub fn look(self, options: &Options, goal: Option<&Goal>) -> (Comparison, LookOutcome) {
+    pub fn look(self, options: &Options, goal: Option<&QuickGoal>) -> (Comparison, LookOutcome) {
         let Self { mut runs, counted, .. } = self;
         prepare(&mut runs);
         look(&runs, &counted, options, goal)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use imas_core::Sample;
-use imas_core::bench::{CandidateRuns, Goal, MeasuredRun, Observed, Options};
+use imas_core::bench::{CandidateRuns, MeasuredRun, Observed, Options, QuickGoal};
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -83,7 +83,7 @@ pub(super) struct Collector<'a> {
     /// For the looks at the runs.
     options: Options,
     /// What the looks are to find; None: all picks.
-    pub(super) goal: Option<Goal>,
+    pub(super) goal: Option<QuickGoal>,
 }
 
 /// Intervals of looks need not be as exact as those that are printed.

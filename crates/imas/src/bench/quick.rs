@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use imas_core::bench::{Goal, PredictedRatios, promising};
+use imas_core::bench::{PredictedRatios, QuickGoal, promising};
 use imas_core::reliability::ReliabilityTable;
 use imas_core::stats::Interval;
 use imas_engine::compared::ComparedCandidate;
@@ -96,7 +96,7 @@ impl CommandSession<'_> {
                 };
                 let few: Vec<ComparedCandidate<'_>> = compared.iter().filter(measured).cloned().collect();
                 let of_all = predicted.iter().filter_map(|one| Some((one.name.as_str(), one.ratio?)));
-                let goal = Goal::new(objective.cpu_weight(), of_all);
+                let goal = QuickGoal::new(objective.cpu_weight(), of_all);
                 let outcome = self.measure(&few, Some(QuickPlan { warm, goal }), interruption)?;
                 Ok(outcome.with_quick(QuickReport { recorded: Some(recorded), predicted, took_s, ..quick }))
             }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_core::bench::{Floor, Goal, Looks, Options};
+use imas_core::bench::{Floor, Looks, Options, QuickGoal};
 use imas_core::sample::PageKind;
 use imas_core::simulate::data::DataHeader;
 use imas_core::{Conditions, Sample, TrialRecord};
@@ -72,7 +72,7 @@ pub(super) struct Warm {
 pub(super) struct QuickPlan {
     pub(super) warm: Warm,
     /// What the rounds are to find.
-    pub(super) goal: Goal,
+    pub(super) goal: QuickGoal,
 }
 
 pub(super) struct CommandSession<'a> {

@@ -22,7 +22,7 @@ const UNLIKELY: f64 = 0.05;
 
 /// The pick that a benchmark is to find, and the predictions of it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Goal {
+pub struct QuickGoal {
     criterion: Criterion,
     predicted: Vec<(String, Estimate)>,
 }
@@ -34,7 +34,7 @@ struct Estimate {
     deviation: f64,
 }
 
-impl Goal {
+impl QuickGoal {
     /// `cpu_weight` is 1 for CPU time, 0 for memory, and 0.5 for both alike. `predicted` has the candidates
     /// that are measured.
     #[must_use]
@@ -172,14 +172,14 @@ mod tests {
         CandidateRuns { name: name.to_owned(), runs: (1..=rounds).map(run).collect() }
     }
 
-    fn look(rounds: u32, lean: (f64, u64), goal: Option<&Goal>) -> LookOutcome {
+    fn look(rounds: u32, lean: (f64, u64), goal: Option<&QuickGoal>) -> LookOutcome {
         let runs = vec![runs(SYSTEM, rounds, 1.0, 100), runs("lean", rounds, lean.0, lean.1)];
         let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
         Observed { runs, ..Observed::default() }.look(&options, goal).1
     }
 
-    fn goal(cpu_weight: f64, ratios: PredictedRatios) -> Goal {
-        Goal::new(cpu_weight, [("lean", ratios)])
+    fn goal(cpu_weight: f64, ratios: PredictedRatios) -> QuickGoal {
+        QuickGoal::new(cpu_weight, [("lean", ratios)])
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         }
         let small = runs("small", 6, 1.0, 85);
         let both = [("fast", predicted(0.8, 0.9, 0.1)), ("small", predicted(1.0, 0.85, 0.1))];
-        let goal = Goal::new(0.5, both);
+        let goal = QuickGoal::new(0.5, both);
         let runs = vec![runs(SYSTEM, 6, 1.0, 100), fast, small];
         let options = Options { looks: Some(Looks::QUICK), ..Options::default() };
         let look = |goal| Observed { runs: runs.clone(), ..Observed::default() }.look(&options, goal).1;
