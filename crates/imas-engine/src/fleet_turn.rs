@@ -136,7 +136,7 @@ impl FleetKnowledge {
         let index = |name: &str| question.candidates.iter().position(|candidate| candidate.name == name);
         let period = number(question.now_s, question.settings.watch_s);
         let checks_begin_s = begin(period, question.settings.watch_s);
-        let may_check = shared.since_s < checks_begin_s;
+        let may_check = self.known.as_ref().is_some_and(|known| known.since_s < checks_begin_s);
         let is_checked = |one: &Candidate| may_check && shared.is_checked(period, &one.name);
         Some(HostTurn {
             candidate: name.and_then(index),
@@ -176,8 +176,7 @@ impl FleetKnowledge {
     }
 
     fn shared(&self, question: &TurnQuestion<'_>) -> Result<SharedTrials<'_>, AloneReason> {
-        let KnownStatistics { subject, prior, since_s } =
-            self.known.as_ref().ok_or(AloneReason::NoStatistics)?;
+        let KnownStatistics { subject, prior, .. } = self.known.as_ref().ok_or(AloneReason::NoStatistics)?;
         if prior.hosts <= 1 {
             return Err(AloneReason::NoOtherHost);
         }
@@ -195,7 +194,6 @@ impl FleetKnowledge {
             share: self.member.share,
             hosts: prior.hosts,
             subject,
-            since_s: *since_s,
             lacks,
         })
     }
@@ -207,8 +205,6 @@ struct SharedTrials<'a> {
     share: f64,
     hosts: u32,
     subject: &'a str,
-    /// When this host got the first statistics, seconds since 1970.
-    since_s: f64,
     lacks: Vec<Lack>,
 }
 

@@ -57,9 +57,21 @@ pub struct Merger {
 struct Swept {
     /// Aggregates in the stream.
     count: usize,
-    /// The sweep before found as many, and they were folded again since. Once is not enough: the server that
-    /// was asked for them may have lagged behind the one that counted them.
+    /// They were folded after two sweeps that counted the same. Once is not enough: the server that was asked
+    /// for them may have lagged behind the one that counted them.
     is_settled: bool,
+}
+
+impl Swept {
+    /// After a fold of so many, where the sweep before left `before`.
+    fn after(before: Option<Self>, count: usize) -> Self {
+        Self { count, is_settled: before.is_some_and(|before| before.count == count) }
+    }
+
+    /// Whether this number needs no further fold.
+    fn is_done(self, count: usize) -> bool {
+        self.is_settled && self.count == count
+    }
 }
 
 impl Merger {
@@ -115,18 +127,19 @@ impl Merger {
             Ok(counted) => counted,
             Err(error) => return self.journal.error(&format!("programs cannot be listed: {error:#}")),
         };
-        let settled = |count| Swept { count, is_settled: true };
-        let is_open =
-            |(subject, count): &(&String, &usize)| self.swept.get(*subject) != Some(&settled(**count));
+        let before = |subject: &str| self.swept.get(subject).copied();
+        let is_open = |(subject, count): &(&String, &usize)| {
+            !before(subject).is_some_and(|swept| swept.is_done(**count))
+        };
         let open: Vec<String> = counted.iter().filter(is_open).map(|(subject, _)| subject.clone()).collect();
         let failed = self.fold_all(open).await;
-        self.swept = counted.into_iter().map(|(subject, count)| self.after_sweep(subject, count)).collect();
-        self.swept.retain(|subject, _| !failed.contains(subject));
-    }
-
-    fn after_sweep(&self, subject: String, count: usize) -> (String, Swept) {
-        let is_settled = self.swept.get(&subject).is_some_and(|before| before.count == count);
-        (subject, Swept { count, is_settled })
+        let after = |(subject, count): (String, usize)| {
+            let swept = Swept::after(before(&subject), count);
+            (subject, swept)
+        };
+        let mut swept: BTreeMap<String, Swept> = counted.into_iter().map(after).collect();
+        swept.retain(|subject, _| !failed.contains(subject));
+        self.swept = swept;
     }
 
     /// Folds these programs; those that could not be folded.
@@ -228,6 +241,15 @@ pub async fn subjects(bus: &JetStreamBus) -> Result<BTreeMap<String, usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_done_when_two_sweeps_counted_the_same() {
+        let once = Swept::after(None, 5);
+        let twice = Swept::after(Some(once), 5);
+        assert_eq!([once.is_done(5), twice.is_done(5), twice.is_done(6)], [false, true, false]);
+        let more = Swept::after(Some(twice), 6);
+        assert_eq!([more.is_done(6), Swept::after(Some(more), 6).is_done(6)], [false, true]);
+    }
 
     #[test]
     fn programs_are_shared_out_evenly() {

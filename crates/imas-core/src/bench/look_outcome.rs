@@ -37,7 +37,8 @@ impl LookOutcome {
         }
     }
 
-    /// Open where, after this number of rounds, so many more would settle it.
+    /// Of an answer that takes about `more_rounds` further rounds (None: any number is too few) after `rounds`:
+    /// open, or hopeless where far fewer are left.
     pub(super) fn unless_hopeless(more_rounds: Option<u32>, rounds: usize, options: &Options) -> Self {
         let most = options.looks.map_or(usize::MAX, |looks| looks.most as usize);
         let left = most.saturating_sub(rounds);

@@ -207,10 +207,10 @@ impl Learner {
         let text = String::from_utf8_lossy(&statistics.to_bytes()).into_owned();
         let received = StoredStatistics { subject, statistics: text, known_s: now_unix_s() };
         let stored = |id: &RowId| self.parts.store.get().statistics(*id).ok().flatten();
-        let is_it = |stored: &StoredStatistics| {
+        let is_same = |stored: &StoredStatistics| {
             stored.subject == received.subject && stored.statistics == received.statistics
         };
-        let is_new = |id: &RowId| !stored(id).as_ref().is_some_and(is_it);
+        let is_new = |id: &RowId| !stored(id).as_ref().is_some_and(is_same);
         let ids: Vec<RowId> = ids.into_iter().filter(is_new).collect();
         if !ids.is_empty() {
             self.note_fleet_reached(); // a file that is still there shows nothing
