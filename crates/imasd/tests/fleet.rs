@@ -18,7 +18,10 @@ use imas_fleet::{
 use imas_store::samples::StoredProgram;
 use support::{WORKER, World, alone, python, trial};
 
-const SETTINGS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n";
+/// The objective is fixed. By the machine's pressure, the answer would be another one whenever other tests begin
+/// or end: a round would be left without its `system`, and a settled program would get trials again.
+const SETTINGS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n\
+                        [overrides]\nobjective = \"balanced\"\n";
 
 /// A host of a fleet: a world with an exchange folder.
 struct Host {
@@ -84,6 +87,12 @@ fn pairs(messages: &[Aggregate], candidate: &str) -> u32 {
     messages.iter().filter_map(|one| one.candidates.get(candidate)).map(|one| one.pairs.count).sum()
 }
 
+/// Trials that are published, those without figures included.
+fn shown(messages: &[Aggregate], candidate: &str) -> u32 {
+    let void = messages.iter().filter_map(|one| one.candidates.get(candidate)).map(|one| one.void);
+    pairs(messages, candidate) + void.sum::<u32>()
+}
+
 #[test]
 fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     let mut host = Host::new();
@@ -96,8 +105,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     assert!(of("system") > 0);
     host.world.wait("all of it is published", || {
         let published = host.outbox();
-        pairs(&published, "jemalloc") as usize == of("jemalloc")
-            && pairs(&published, "mimalloc") as usize == of("mimalloc")
+        ["jemalloc", "mimalloc"].iter().all(|name| shown(&published, name) as usize == of(name))
     });
     let messages = host.outbox();
     let subject = host.subject();

@@ -329,6 +329,18 @@ impl World {
         });
     }
 
+    /// The newest decisions of each program, for the report of a failed test. A store that cannot be read gives
+    /// none: a second panic would hide the first.
+    fn newest_decisions(&self) -> String {
+        let Ok(store) = Store::open(&self.store_path()) else { return String::new() };
+        let programs = store.programs().unwrap_or_default();
+        let of = |program: &StoredProgram| store.decisions(program.id, 20).unwrap_or_default();
+        let line = |one: imas_store::decisions::Decided| {
+            format!("{:.3} {} trial={}: {}\n", one.at_s, one.candidate, one.trial, one.because)
+        };
+        programs.iter().flat_map(of).map(line).collect()
+    }
+
     /// Starts the script until no more trial is on offer. Returns the number of starts.
     pub(crate) fn settle(&self, script: &Path, program: &StoredProgram) -> u32 {
         let mut starts = 0;
@@ -352,6 +364,7 @@ impl Drop for World {
         if std::thread::panicking() {
             eprintln!("--- log of imasd\n{}", self.log());
             eprintln!("{}", std::fs::read_to_string(self.path("run/state/status.json")).unwrap_or_default());
+            eprintln!("--- decisions, newest first\n{}", self.newest_decisions());
         }
     }
 }
