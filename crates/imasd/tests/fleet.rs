@@ -18,8 +18,9 @@ use imas_fleet::{
 use imas_store::samples::StoredProgram;
 use support::{WORKER, World, alone, python, trial};
 
-/// The objective is fixed. By the machine's pressure, the answer would be another one whenever other tests begin
-/// or end: a round would be left without its `system`, and a settled program would get trials again.
+/// The objective is fixed. With `auto` the answer depends on the machine's load, which changes whenever another
+/// test begins or ends. A round could then lack its trial of `system`, and a settled program could get further
+/// trials.
 const SETTINGS: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n\
                         [overrides]\nobjective = \"balanced\"\n";
 
