@@ -8,9 +8,6 @@
  *   disabled             when it exists, the stub does nothing in any process
  *   state/               owned by the daemon's user (the uid that the catalogue names)
  *   state/index          replaced by rename only
- *   state/r/<trial_token>-<program_id>/
- *                        16 hex digits each; 0700, owned by the user whose start may be recorded. The process that renames `offer`
- *                        to `record.control` (imas_record.h) is recorded, and writes its raw files there. state/r may be a link
  *   state/u/UID/         0700, owned by UID: pages of that user's processes
  *     <trial_token, 16 hex digits>.page      a trial: whoever creates it runs it
  *     <pid>-<process_start_ticks>[-n].page   a production start with IMAS_ENTRY_FLIGHT; n from 1 when exec repeats pid and start
@@ -139,15 +136,6 @@ struct imas_index_entry {
 
 #define IMAS_CANDIDATE_SYSTEM 1u /* the id of `system` in every catalogue */
 
-enum imas_catalogue_flag {
-    /* The entry is the recorder (libimas-record.so) and no candidate: it is preloaded alone, in the place of guard and hook, and a
-     * trial of it is a recording in state/r. */
-    IMAS_CATALOGUE_RECORDS = 1,
-};
-
-/* Files of a recording that imasd offers, in its folder. */
-#define IMAS_RECORD_OFFER "offer"
-#define IMAS_RECORD_CONTROL "record.control"
 
 /* A file as it was when root approved it; one that differs is not used. */
 struct imas_file_identity {
@@ -176,7 +164,7 @@ struct imas_catalogue_entry {
     struct imas_file_identity identity;         /* of the library; zeros without one */
     char environment[IMAS_CATALOGUE_ENVIRONMENT_BYTES]; /* NAME=VALUE, each ended by NUL, ended by an empty one */
     uint32_t id;
-    uint32_t flags; /* enum imas_catalogue_flag */
+    uint32_t flags; /* 0; an entry with any other value is no candidate */
     uint32_t reserved[7];
     uint32_t check;
 };

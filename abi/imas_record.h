@@ -21,8 +21,7 @@
 #define IMAS_RECORD_BUFFER_BYTES 65536u
 
 /*
- * Made by `imas record` or imasd, at the path in IMAS_PAGE; raw files lie beside it. imasd makes it as IMAS_RECORD_OFFER
- * (imas_index.h): the process that renames it is recorded.
+ * Made by `imas record` and `imas learn`, at the path in IMAS_PAGE; raw files lie beside it.
  */
 struct imas_record_control {
     uint64_t magic;

@@ -144,11 +144,8 @@ run_recipe()
 # The catalogue names libraries relative to itself, so it is in the folder above them.
 install_catalogue()
 {
-    local file
-    for file in catalogue.toml tuning.toml; do
-        cp "$ALLOCATORS/$file" "$PRODUCTS/$file.part"
-        mv "$PRODUCTS/$file.part" "$PRODUCTS/$file"
-    done
+    cp "$ALLOCATORS/catalogue.toml" "$PRODUCTS/catalogue.toml.part"
+    mv "$PRODUCTS/catalogue.toml.part" "$PRODUCTS/catalogue.toml"
 }
 
 names=()

@@ -13,8 +13,7 @@
  * It does in the process what `imas run` (crates/imas/src/start.rs) does before it, after a decision made
  * before: index.c finds the decision, interpreter_target.c what an interpreter is to run, service_unit.c the
  * systemd service, ineligible.c finds processes that must not be changed, table.c reads the allocators that
- * root approved, ticket.c makes the page, recording.c takes a recording, reexec.c makes the environment and calls
- * exec.
+ * root approved, ticket.c makes the page, reexec.c makes the environment and calls exec.
  */
 #include <sys/stat.h>
 
@@ -24,7 +23,6 @@
 #include "index.h"
 #include "ineligible.h"
 #include "interpreter_target.h"
-#include "recording.h"
 #include "reexec.h"
 #include "service_unit.h"
 #include "start.h"
@@ -144,31 +142,11 @@ static bool choose(struct choice *choice, uint32_t id, const struct start *start
     return table_candidate(&choice->table, id, &choice->candidate) && !reexec_overrides(&choice->candidate, start->envp);
 }
 
-/* Starts it under the recorder alone, if no other process has taken the recording. Returns when it is not recorded. */
-static void record(struct choice *choice, uint64_t token, const struct start *start, char **arguments, const struct ticket *ticket,
-                   const char *run) {
-    struct recording recording;
-    recording.uid = ticket->uid;
-    recording.token = token;
-    recording.program_id = ticket->program_id;
-    if (!recording_take(&recording, run))
-        return;
-    char recorder[IMAS_CATALOGUE_LIBRARY_BYTES];
-    text_copy(recorder, sizeof recorder, choice->candidate.library);
-    choice->candidate.library[0] = '\0';
-    reexec_start(start, arguments, &choice->candidate, recorder, recording.control);
-    recording_give_back(&recording, run);
-}
-
-/* True when another process runs the trial, or the recording is not for this one. */
+/* True when another process runs the trial. */
 static bool try_trial(struct choice *choice, uint32_t candidate, uint64_t token, const struct start *start, char **arguments,
                       struct ticket *ticket, const char *run) {
     if (!choose(choice, candidate, start))
         return false;
-    if ((choice->candidate.flags & IMAS_CATALOGUE_RECORDS) != 0) {
-        record(choice, token, start, arguments, ticket, run);
-        return true;
-    }
     ticket->kind = IMAS_PAGE_TRIAL;
     ticket->token = token;
     ticket->candidate = choice->candidate.name;

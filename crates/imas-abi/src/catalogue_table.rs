@@ -19,12 +19,6 @@ pub const CATALOGUE_LIBRARY_BYTES: usize = 256;
 pub const CATALOGUE_ENVIRONMENT_BYTES: usize = 632;
 /// The id of `system` in every table.
 pub const CANDIDATE_SYSTEM: u16 = 1;
-/// Flag of an entry that is the recorder and no candidate (`enum imas_catalogue_flag`).
-pub const CATALOGUE_RECORDS: u32 = 1;
-/// The control file of a recording before a process has taken it.
-pub const RECORD_OFFER: &str = "offer";
-/// The same afterwards.
-pub const RECORD_CONTROL: &str = "record.control";
 
 /// A file as it was when it was approved (`struct imas_file_identity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

@@ -161,7 +161,6 @@ fn numbers() -> Facts {
         IMAS_CATALOGUE_LIBRARY_BYTES = imas_abi::CATALOGUE_LIBRARY_BYTES,
         IMAS_CATALOGUE_ENVIRONMENT_BYTES = imas_abi::CATALOGUE_ENVIRONMENT_BYTES,
         IMAS_CANDIDATE_SYSTEM = imas_abi::CANDIDATE_SYSTEM,
-        IMAS_CATALOGUE_RECORDS = imas_abi::CATALOGUE_RECORDS,
     );
     facts
 }
@@ -179,8 +178,6 @@ fn strings() -> Facts {
         ("IMAS_ENV_RUN", env::RUN),
         ("IMAS_ENV_PLACED", env::PLACED),
         ("IMAS_RUN_FOLDER", imas_abi::RUN_FOLDER),
-        ("IMAS_RECORD_OFFER", imas_abi::RECORD_OFFER),
-        ("IMAS_RECORD_CONTROL", imas_abi::RECORD_CONTROL),
     ];
     pairs.map(|(c, rust)| (c.to_owned(), rust.to_owned())).into()
 }

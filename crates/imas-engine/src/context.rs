@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue_files;
 use crate::config::Config;
-use crate::daemon_status::DaemonStatus;
 use crate::flags::Places;
 use crate::folders::xdg;
 
@@ -79,23 +78,6 @@ impl Context {
             store_named: places.store_named,
             own_obstacle: OnceLock::new(),
             lib_dir,
-        })
-    }
-
-    /// The installation as the imasd of `run_dir` uses it: its store, its configuration, the candidates of the machine.
-    ///
-    /// # Errors
-    /// When that imasd does not run, or its configuration is not usable.
-    pub fn of_daemon(lib_dir_flag: Option<&Path>, run_dir: &Path) -> Result<Self> {
-        let status = DaemonStatus::read(run_dir).ok_or_else(|| {
-            Hinted::error(format!("no imasd serves below {}", run_dir.display()), "systemctl start imasd")
-        })?;
-        let config = Config::of_the_daemon(run_dir)?;
-        Ok(Self {
-            limits: config.limits(None),
-            config,
-            store_path: status.store.into(),
-            ..Self::of_the_machine(&lib_dir(lib_dir_flag)?)
         })
     }
 

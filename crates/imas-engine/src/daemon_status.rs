@@ -151,28 +151,6 @@ pub struct DaemonStatus {
     pub counters: DaemonCounters,
     /// How it takes part in a fleet, where it does.
     pub fleet: Option<FleetState>,
-    /// Recordings and replays, where it makes any.
-    pub replay: Option<ReplayState>,
-}
-
-/// Recordings and replays of imasd.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ReplayState {
-    /// Programs whose next start is to be recorded.
-    pub asked: usize,
-    /// Programs with a recording that grows, or waits for its replay.
-    pub waiting: usize,
-    /// A replay is made at this moment.
-    pub is_replaying: bool,
-    /// Since its start: recordings from which something was learned.
-    pub learned: u64,
-    /// Since its start: recordings that came to nothing.
-    pub refused: u64,
-    /// Since its start: replays that were stopped because the machine had other work.
-    pub stopped: u64,
-    /// Why nothing is recorded or replayed at this moment, if so.
-    pub obstacle: Option<String>,
 }
 
 /// A command `work` of the settings that gave no number.

@@ -23,10 +23,6 @@ use crate::trust::StickyFolder;
 
 /// Name of the table in the run folder.
 pub const FILE_NAME: &str = "catalogue";
-/// The library that records, beside the hook.
-const RECORDER: &str = "libimas-record.so";
-/// Name of its entry: no candidate's, because those have no such prefix.
-const RECORDER_NAME: &str = "imas-record";
 
 /// Users that are trusted besides root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +98,6 @@ pub fn write_catalogue_table(
             Err(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),
         }
     }
-    entries.extend(recorder_entry(libraries, owners.trusted));
     let table = CatalogueTable::assemble(entries, libraries, owners)?;
     replace(path, &table.bytes()).map_err(|error| TableError::Io { path: path.to_owned(), error })?;
     Ok(Written { table, refused })
@@ -113,22 +108,6 @@ fn system_entry() -> CatalogueEntry {
     let name = crate::catalogue::SYSTEM.as_bytes();
     entry.name[..name.len()].copy_from_slice(name);
     entry
-}
-
-/// The library that records, where it is installed beside the hook and can be trusted. Without it nothing is
-/// recorded.
-fn recorder_entry(libraries: &Libraries, trusted: u32) -> Option<CatalogueEntry> {
-    let mut entry = CatalogueEntry::new_zeroed();
-    let (resolved, identity) =
-        approve(&libraries.hook.with_file_name(RECORDER), trusted, StickyFolder::Safe).ok()?;
-    put(&mut entry.name, RECORDER_NAME.as_bytes())?;
-    put(&mut entry.library, resolved.as_os_str().as_bytes())?;
-    (entry.identity, entry.flags) = (identity, imas_abi::CATALOGUE_RECORDS);
-    Some(entry)
-}
-
-fn is_recorder(entry: &CatalogueEntry) -> bool {
-    entry.flags & imas_abi::CATALOGUE_RECORDS != 0
 }
 
 fn entry(candidate: &CatalogueCandidate, trusted: u32) -> Result<CatalogueEntry, String> {
@@ -253,15 +232,9 @@ impl CatalogueTable {
         }
     }
 
-    /// The id of the recorder; None where it was not installed.
-    #[must_use]
-    pub fn recorder(&self) -> Option<u16> {
-        u16::try_from(self.entries.iter().find(|entry| is_recorder(entry))?.id).ok()
-    }
-
     /// Names of the candidates with their ids, in the order of ids.
     pub fn names(&self) -> impl Iterator<Item = (u16, String)> {
-        let candidates = self.entries.iter().filter(|entry| !is_recorder(entry));
+        let candidates = self.entries.iter().filter(|entry| entry.flags == 0);
         candidates.filter_map(|entry| Some((u16::try_from(entry.id).ok()?, text(&entry.name))))
     }
 
@@ -395,15 +368,11 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_is_no_candidate() {
+    fn an_entry_with_flags_of_another_version_is_no_candidate() {
         let place = Place::new();
-        assert_eq!(place.write(&[]).unwrap().table.recorder(), None, "not installed");
-        let recorder = place.library("libimas-record.so");
-        let table = place.write(&[candidate("s", None, &[("X", "y")])]).unwrap().table;
-        let names: Vec<_> = table.names().map(|(_, name)| name).collect();
-        assert_eq!((names, table.recorder()), (vec!["system".to_owned(), "s".to_owned()], Some(3)));
-        std::fs::set_permissions(&recorder, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(place.write(&[]).unwrap().table.recorder(), None, "others could replace it");
+        let mut table = place.write(&[candidate("s", None, &[("X", "y")])]).unwrap().table;
+        table.entries[1].flags = 1;
+        assert_eq!(table.names().map(|(_, name)| name).collect::<Vec<_>>(), ["system"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use imas_trace::raw::{self, RecordingEnd};
 use nix::time::{ClockId, clock_gettime};
 
 const LIBRARY: &str = "libimas-record.so";
-const CONTROL: &str = imas_abi::RECORD_CONTROL;
+const CONTROL: &str = "record.control";
 
 /// When recording stops before the program does.
 #[derive(Debug, Clone, Copy)]

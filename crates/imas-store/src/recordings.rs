@@ -108,17 +108,6 @@ impl Store {
         Ok(statement.query_map([], recording_of)?.collect::<Result<_, _>>()?)
     }
 
-    /// Narrows what was asked for to these bounds.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn bound_recording(&self, program: RowId, limit_bytes: u64, window_s: f64) -> Result<(), StoreError> {
-        let sql = "UPDATE recording SET limit_bytes = min(limit_bytes, ?2),
-                   window_s = min(coalesce(window_s, ?3), ?3) WHERE program = ?1";
-        self.connection().execute(sql, params![program, limit_bytes.cast_signed(), window_s])?;
-        Ok(())
-    }
-
     /// Takes the recording that is asked for. Returns `false` if another start has taken it, or nothing is
     /// asked.
     ///
@@ -147,17 +136,6 @@ impl Store {
         let sql = "UPDATE recording SET refused = ?2, refused_s = ?3, build_id = ?4 WHERE program = ?1";
         let RefusedRecording { at_s, why } = refused;
         Ok(self.connection().execute(sql, params![program, why, at_s, build_id])? > 0)
-    }
-
-    /// The build of the program from whose recording nothing was learned; empty without one.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn refused_build(&self, program: RowId) -> Result<Option<String>, StoreError> {
-        let sql = "SELECT build_id FROM recording WHERE program = ?1 AND refused IS NOT NULL";
-        let found =
-            self.connection().prepare_cached(sql)?.query_row([program], |row| row.get(0)).optional()?;
-        Ok(found.map(Option::unwrap_or_default))
     }
 
     /// Removes the recording: it was replayed, failed, or is no longer wanted.
@@ -226,10 +204,7 @@ mod tests {
         assert!(store.refuse_recording(program, "b", &refused).unwrap());
         let known = store.recording(program).unwrap().unwrap();
         assert!(known.waiting().is_none() && !known.is_asked());
-        assert_eq!(
-            (known.refused, store.refused_build(program).unwrap().as_deref()),
-            (Some(refused), Some("b"))
-        );
+        assert_eq!(known.refused, Some(refused));
         assert!(!store.begin_recording(program, &begun).unwrap(), "it is not asked for any more");
         assert!(store.ask_recording(program, &asked).unwrap(), "again");
         assert!(store.recording(program).unwrap().unwrap().is_asked());

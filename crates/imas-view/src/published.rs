@@ -48,12 +48,7 @@ pub fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
     let index = Index::read(&run_dir.join("state/index")).ok();
     let (Some(table), Some(index)) = (table, index) else { return BTreeMap::new() };
     let names: BTreeMap<u16, String> = table.names().collect();
-    let recorder = table.recorder();
-    let name = |id: u16| match names.get(&id) {
-        Some(name) => name.clone(),
-        None if recorder == Some(id) => "recorder".to_owned(),
-        None => "system".to_owned(),
-    };
+    let name = |id: u16| names.get(&id).cloned().unwrap_or_else(|| "system".to_owned());
     let of_entry = |entry: &imas_abi::IndexEntry| {
         let trials: Vec<_> = offered(entry).map(|trial| name(trial.candidate)).collect();
         let trial = (!trials.is_empty()).then(|| trials.join(", "));

@@ -15,7 +15,6 @@ use crate::complete;
 use crate::learn_args::LearnArgs;
 use crate::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
 use crate::trace_args::{RecordArgs, ReplayArgs};
-use crate::tune_args::TuneArgs;
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
@@ -62,8 +61,6 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Record a run of a program and replay it, so that its trials test only what is promising
     Learn(LearnArgs),
-    /// Search the settings of allocators for a command by replays, and prove the best live
-    Tune(TuneArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
     List(ListArgs),
     /// What is known of a program, or of all
@@ -113,6 +110,9 @@ pub(crate) enum Command {
     /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
     #[command(disable_help_flag = true)]
     Fleet(ExternalArgs),
+    /// No longer there
+    #[command(hide = true, disable_help_flag = true)]
+    Tune(MovedArgs),
     /// Moved to `imas-lab`
     #[command(hide = true, disable_help_flag = true)]
     Study(MovedArgs),
@@ -137,7 +137,7 @@ pub(crate) struct ExternalArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Whatever follows a verb that `imas-lab` has now: nothing of it is read.
+/// Whatever follows a verb that is no longer here: nothing of it is read.
 #[derive(Debug, Args)]
 pub(crate) struct MovedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

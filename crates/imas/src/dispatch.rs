@@ -8,9 +8,10 @@ use imas_engine::manual;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
+use crate::message::Hinted;
 use crate::{
     advise, apply, bench, bundle, doctor, env, explain, external, learn, list, overrides, record, replay,
-    report, show, start, status, system, tune, watch,
+    report, show, start, status, system, watch,
 };
 
 /// Does what was asked.
@@ -22,7 +23,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Record(args) => record::run(&args, &Context::new(places)?),
         Command::Replay(args) => replay::run(&args, &Context::new(places)?),
         Command::Learn(args) => learn::run(&args, places),
-        Command::Tune(args) => tune::run(&args, &Context::new(places)?),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, &Context::new(places)?),
         Command::Explain(args) => explain::run(&args, &Context::new(places)?),
@@ -53,6 +53,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
         Command::Study(_) => moved("study"),
         Command::Simulate(_) => moved("simulate"),
+        Command::Tune(_) => Err(tune_is_gone()),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }
@@ -67,6 +68,14 @@ fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
     manual::manpages(Cli::definition(), folder)?;
     crate::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Its own benchmark found settings better than the catalogue's for 1 program of 22.
+fn tune_is_gone() -> anyhow::Error {
+    Hinted::error(
+        "tune is no longer part of imas",
+        "measure settings of your own with the bench: imas bench --with 'jemalloc?narenas:1' -- COMMAND",
+    )
 }
 
 /// Prints the new place of a verb that was moved out of this program.

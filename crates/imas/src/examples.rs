@@ -56,17 +56,6 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "tune",
-        &[
-            (
-                "imas tune --objective memory --at-most 'cpu+3%' -- python3 work.py",
-                "less memory, hardly slower",
-            ),
-            ("imas tune --folder tuning --max-time 10m -- ./server-test", "the same command goes on later"),
-            ("imas tune work.trace --allocators jemalloc", "of a trace, without live runs"),
-        ],
-    ),
-    (
         "list",
         &[
             ("imas list --default", "what is tested when nobody is named"),

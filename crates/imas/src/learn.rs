@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas learn`: predicts by replays of one recorded run which candidates a program's trials may leave out.
 //!
-//! - `background`: how imasd's child behaves
 //! - [`recordings`]: starts that are recorded, until they are replayed
 //! - [`lesson`]: from a trace to the predictions in the store
 //! - [`shown`]: what is printed
 
-mod background;
 mod lesson;
 pub(crate) mod recordings;
 mod shown;
@@ -16,7 +14,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use imas_engine::daemon_status::DaemonStatus;
 use imas_linux::clock::now_unix_s;
 use imas_linux::program::Command;
 use imas_replay::recording::{Recording, RecordingLimits};
@@ -38,8 +35,6 @@ enum Outcome {
     Asked(bool),
     /// This process, or one that it started, is recorded and has not ended.
     Running(u32),
-    /// imasd replays it.
-    LeftToDaemon,
     Learned(Lesson),
     /// Nothing could be learned from its recording.
     Failed(anyhow::Error),
@@ -56,15 +51,12 @@ pub(crate) struct Learner<'a> {
 }
 
 pub(crate) fn run(args: &LearnArgs, places: &Places) -> Result<ExitCode> {
-    let context = match &args.of_daemon {
-        Some(run_dir) => {
-            background::be_the_first_to_go();
-            Context::of_daemon(places.lib_dir.as_deref(), run_dir)?
-        }
-        None => Context::new(places)?,
-    };
-    if args.of_daemon.is_none() && context.of_the_system {
-        check_system(args)?;
+    let context = Context::new(places)?;
+    if context.of_the_system && args.trace.is_none() {
+        return Err(Hinted::error(
+            "the programs of the system are not recorded when they start",
+            "record a run, then learn from it: imas record -o FILE -- COMMAND; imas learn --system PROGRAM --trace FILE",
+        ));
     }
     let store = context.open_store()?;
     let interruption = Interruption::watch()?;
@@ -83,34 +75,15 @@ pub(crate) fn run(args: &LearnArgs, places: &Places) -> Result<ExitCode> {
     }
 }
 
-/// What imasd does itself is not done beside it: its recordings are others' files.
-fn check_system(args: &LearnArgs) -> Result<()> {
-    if args.program.is_none() || args.trace.is_some() {
-        return Err(Hinted::error(
-            "imasd records and replays the programs of the system itself",
-            "name the program whose next start it is to record: imas learn --system PROGRAM",
-        ));
-    }
-    let status = DaemonStatus::read(Path::new(imas_abi::RUN_FOLDER));
-    match status.and_then(|status| status.replay) {
-        Some(_) => Ok(()),
-        None => Err(Hinted::error(
-            "imasd records no starts",
-            "put 'enabled = true' below [replay] into /etc/imas/imasd.toml, then: systemctl reload imasd",
-        )),
-    }
-}
-
 impl Learner<'_> {
     /// The program is named: its trace, its recording, or the wish for one.
     fn program(&self, word: &OsStr) -> Result<(StoredProgram, Outcome)> {
         let program = overrides::find_or_make(self.context, self.store, word)?;
         let outcome = match (&self.args.trace, self.args.cancel) {
             (Some(trace), _) => self.trace(&program, trace)?,
-            (None, true) => Outcome::Cancelled(self.cancel(&program)?),
+            (None, true) => Outcome::Cancelled(recordings::cancel(self.store, program.id)?),
             (None, false) => match self.store.recording(program.id)? {
                 Some(recording) if recording.refused.is_none() => self.recording(&program, &recording)?,
-                _ if self.args.of_daemon.is_some() => Outcome::Cancelled(false),
                 _ => self.ask(&program)?,
             },
         };
@@ -129,16 +102,6 @@ impl Learner<'_> {
         Ok(Outcome::Asked(self.store.ask_recording(program.id, &asked)?))
     }
 
-    /// imasd deletes its files itself, and must not ask for the same recording again by itself.
-    fn cancel(&self, program: &StoredProgram) -> Result<bool> {
-        if !self.context.of_the_system {
-            return recordings::cancel(self.store, program.id);
-        }
-        let build_id = self.present_build(program).unwrap_or_default();
-        let refused = RefusedRecording { at_s: now_unix_s(), why: "it was taken back".to_owned() };
-        Ok(self.store.refuse_recording(program.id, &build_id, &refused)?)
-    }
-
     fn trace(&self, program: &StoredProgram, trace: &Path) -> Result<Outcome> {
         let build_id = self.present_build(program)?;
         let source = LessonSource { trace, build_id: &build_id, is_window: true };
@@ -153,24 +116,18 @@ impl Learner<'_> {
 
     fn recording(&self, program: &StoredProgram, recording: &ProgramRecording) -> Result<Outcome> {
         let Some(begun) = recording.waiting() else { return Ok(Outcome::Asked(false)) };
-        if self.context.of_the_system && self.args.of_daemon.is_none() {
-            return Ok(Outcome::LeftToDaemon);
-        }
         if recordings::is_running(recording, begun) {
             return Ok(Outcome::Running(begun.pid));
         }
         let place = tempfile::Builder::new().prefix("imas-learn-").tempdir()?;
         let trace = place.path().join("trace");
         let learned = recordings::write_trace(begun, &trace).and_then(|()| {
-            if self.args.of_daemon.is_some() {
-                background::need_nothing_of_others()?;
-            }
             let is_window = recording.asked.window_s.is_some();
             self.lesson(program, &LessonSource { trace: &trace, build_id: &begun.build_id, is_window })
         });
         match learned {
             Ok(lesson) => {
-                self.remove(Path::new(&begun.folder))?;
+                recordings::remove(Path::new(&begun.folder))?;
                 self.store.end_recording(program.id)?;
                 Ok(Outcome::Learned(lesson))
             }
@@ -178,15 +135,10 @@ impl Learner<'_> {
             Err(error) => {
                 let refused = RefusedRecording { at_s: now_unix_s(), why: format!("{error:#}") };
                 self.store.refuse_recording(program.id, &begun.build_id, &refused)?;
-                self.remove(Path::new(&begun.folder))?;
+                recordings::remove(Path::new(&begun.folder))?;
                 Ok(Outcome::Failed(error))
             }
         }
-    }
-
-    /// The recording is over and its files go. imasd removes its own: they are other users'.
-    fn remove(&self, folder: &Path) -> Result<()> {
-        if self.args.of_daemon.is_some() { Ok(()) } else { recordings::remove(folder) }
     }
 
     fn pending(&self) -> Result<Vec<(StoredProgram, Outcome)>> {

@@ -16,7 +16,7 @@ use crate::trace_args::{duration, size};
 #[command(group(ArgGroup::new("what").required(true).args(["program", "command", "pending"])))]
 pub(crate) struct LearnArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints: its next start by 'imas run' is
-    /// recorded. Once that has ended, the same command replays it. With --system: imasd does both
+    /// recorded. Once that has ended, the same command replays it
     #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     /// Replay every recording whose program has ended, as a timer would
@@ -34,9 +34,6 @@ pub(crate) struct LearnArgs {
     /// Stop recording when the raw files of all processes reach this size; the program runs on
     #[arg(long, value_name = "SIZE", default_value = DEFAULT_LIMIT, value_parser = size)]
     pub(crate) limit: u64,
-    /// As the child of the imasd of this run folder: its recording of the program number PROGRAM
-    #[arg(long, value_name = "DIR", requires = "program", hide = true, conflicts_with_all = ["trace", "cancel", "duration"])]
-    pub(crate) of_daemon: Option<PathBuf>,
     /// Candidates to replay under, separated by commas [default: those that the program's trials would test]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',', add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) with: Vec<String>,

@@ -45,8 +45,6 @@ mod start;
 mod status;
 mod system;
 mod trace_args;
-mod tune;
-mod tune_args;
 mod unit;
 mod watch;
 mod wrapper;

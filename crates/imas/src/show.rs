@@ -102,23 +102,18 @@ pub(crate) fn next_line(state: &ProgramView) -> String {
 fn recording_words(state: &ProgramView) -> Option<String> {
     let recording = state.recording.as_ref()?;
     let number = state.known.program.id;
-    let is_own = matches!(state.known.program.domain, imas_store::domain::Domain::Own);
-    let (start, system, replays) = match is_own {
-        true => ("start by 'imas run'", "", format!("'imas learn {number}' replays it")),
-        false => ("start", "--system ", "imasd replays it when the machine is idle".to_owned()),
-    };
     let when = imas_view::when::when;
     Some(match (&recording.refused, &recording.begun) {
         (Some(refused), _) => format!(
-            "recording: nothing was learned from it ({}): {}; again: imas learn {system}{number}",
+            "recording: nothing was learned from it ({}): {}; again: imas learn {number}",
             when(refused.at_s),
             refused.why.trim_end().replace('\n', "; ")
         ),
         (None, None) => format!(
-            "recording: the next {start} is recorded instead; undo: imas learn {system}--cancel {number}"
+            "recording: the next start by 'imas run' is recorded instead; undo: imas learn --cancel {number}"
         ),
         (None, Some(begun)) => format!(
-            "recording: process {} was recorded from {} on; when it has ended, {replays}",
+            "recording: process {} was recorded from {} on; when it has ended, 'imas learn {number}' replays it",
             begun.pid,
             when(begun.at_s)
         ),

@@ -2,7 +2,6 @@
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
 mod fleet;
-mod replay;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -270,6 +269,5 @@ fn headline(status: &DaemonStatus) -> String {
         text.push_str(&format!("\nwork of {program} is not counted: {why}; its samples count without"));
     }
     text.extend(status.fleet.as_ref().map(fleet::lines));
-    text.extend(status.replay.as_ref().map(replay::lines));
     text
 }

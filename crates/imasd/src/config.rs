@@ -15,7 +15,6 @@ use imas_store::samples::StoredProgram;
 use serde::Deserialize;
 
 use crate::fleet::settings::FleetSettings;
-use crate::replay::settings::ReplaySettings;
 
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,8 +47,6 @@ pub(crate) struct Settings {
     pub(crate) most_pages: usize,
     /// Whether and how it takes part in a fleet.
     pub(crate) fleet: FleetSettings,
-    /// Whether and how it records and replays programs.
-    pub(crate) replay: ReplaySettings,
     /// Keys that neither part has.
     #[serde(flatten)]
     unknown: toml::Table,
@@ -66,7 +63,6 @@ impl Default for Settings {
             most_pages_of_user: 1_024,
             most_pages: 8_192,
             fleet: FleetSettings::default(),
-            replay: ReplaySettings::default(),
             unknown: toml::Table::new(),
         }
     }
@@ -81,7 +77,6 @@ impl Settings {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
         self.fleet.check()?;
-        self.replay.check()?;
         let durations = [
             ("worth_cpu_s", self.worth_cpu_s),
             ("worth_life_s", self.worth_life_s),
@@ -119,7 +114,10 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (rules, own) = Rules::parse_daemons(text)?;
+        let (rules, mut own) = Rules::parse_daemons(text)?;
+        if own.remove("replay").is_some() {
+            tracing::warn!("[replay] has no effect: imasd records and replays no programs; imas learn does");
+        }
         let own: Settings = own.try_into().map_err(|error| error.to_string())?;
         own.check()?;
         Ok(Self { rules, own })
@@ -159,8 +157,7 @@ mod tests {
         assert_eq!((config.rules.candidates.is_some(), config.rules.program.len()), (true, 1));
         let calls = Some(10_000_000);
         let fleet = FleetSettings { enabled: true, ..FleetSettings::default() };
-        let replay = ReplaySettings { enabled: true, ..ReplaySettings::default() };
-        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, replay, ..absent.own });
+        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, ..absent.own });
     }
 
     #[test]
@@ -188,13 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_replays_are_checked_and_a_mistake_is_named() {
-        let error = |text: &str| Config::parse(&format!("[replay]\n{text}")).unwrap_err();
-        assert!(!Config::default().own.replay.enabled);
-        assert!(error("most_pressure = 101").contains("most_pressure = 101"));
-        assert!(error("folder = 'cache'").contains("a whole path"));
-        assert!(error("limit_s = -1").contains("limit_s"));
-        assert!(error("most_byte = 1").contains("most_byte"));
+    fn a_section_of_an_earlier_version_has_no_effect() {
+        assert_eq!(Config::parse("[replay]\nenabled = true\nmost_bytes = 1"), Ok(Config::default()));
     }
 
     #[test]

@@ -7,12 +7,12 @@
 //! Each part owns its state. [`Pipeline`] passes the events on; the loop here waits for what wakes it.
 
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, ReplayState};
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
 use imas_engine::exclusions::Exclusions;
 use imas_store::fleet::FleetMember;
 
@@ -34,9 +34,6 @@ use crate::pipeline::Pipeline;
 use crate::process_info::{self, Identity};
 use crate::process_watcher::ProcessWatcher;
 use crate::publish::Publisher;
-use crate::replay::child::ChildPlaces;
-use crate::replay::offers::RecordingOffers;
-use crate::replay_runner::ReplayRunner;
 use crate::served_users::ServedUsers;
 use crate::status_file::{Reported, StatusFile};
 use crate::wakeup::{Wakeup, Woken};
@@ -57,8 +54,6 @@ pub(crate) struct Daemon {
     status: StatusFile,
     /// Where it takes part in a fleet.
     fleet: Option<Mailbox>,
-    /// Where it records and replays programs.
-    replays: Option<ReplayRunner>,
     times: Times,
 }
 
@@ -116,10 +111,8 @@ impl Daemon {
             processes,
             users,
             fleet: None,
-            replays: None,
         };
         daemon.join_fleet();
-        daemon.set_replays();
         Ok(daemon)
     }
 
@@ -166,7 +159,6 @@ impl Daemon {
         self.periodic(now);
         self.pipeline.look_at_lives(now);
         self.fleet_turn(now, woken.inbox);
-        self.replay_turn(now);
         self.pipeline.pass_on_events();
         self.pipeline.publish_if_due(now);
         if self.status.is_due(&self.reported(), now) {
@@ -181,7 +173,6 @@ impl Daemon {
             self.pipeline.next(),
             self.status.next(&self.reported()),
             self.fleet.as_ref().and_then(Mailbox::next),
-            self.replays.as_ref().filter(|_| self.replay_lib_dir().is_some()).map(ReplayRunner::next),
             notify::watchdog_interval().map(|interval| self.times.alive + interval),
         ];
         others.into_iter().flatten().fold(self.times.looked + LOOK_AROUND, Instant::min)
@@ -244,7 +235,6 @@ impl Daemon {
         }
         self.users.refresh();
         self.pipeline.look_around();
-        self.pipeline.learner.look_at_recordings();
         if self.pipeline.learner.renew_environment() {
             self.pipeline.learner.judge_all();
         }
@@ -284,7 +274,6 @@ impl Daemon {
                 self.processes.set_worth(worth(&config.own));
                 self.pipeline.set_config(config, exclusions);
                 self.join_fleet();
-                self.set_replays();
                 tracing::info!("configuration and exclusions were read again");
             }
             Err(error) => tracing::error!("the configuration stays as it was: {error:#}"),
@@ -322,48 +311,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Records and replays programs, or no longer, as the configuration says.
-    fn set_replays(&mut self) {
-        self.replays = None;
-        let settings = self.pipeline.learner.replay_settings().clone();
-        let folder = settings.folder(&self.options.store, self.options.user);
-        let offers = settings.enabled.then(|| RecordingOffers::open(folder, &self.pipeline.state));
-        let offers = offers.transpose().unwrap_or_else(|error| {
-            tracing::error!("nothing is recorded: the folder for it cannot be used: {error}");
-            None
-        });
-        self.replays = offers.is_some().then(|| ReplayRunner::new(settings));
-        self.pipeline.learner.set_recordings(offers);
-    }
-
-    /// The library folder for children; None before root has approved a catalogue.
-    fn replay_lib_dir(&self) -> Option<PathBuf> {
-        let hook = || Some(self.pipeline.learner.installation()?.table.libraries().hook);
-        self.options.lib_dir.clone().or_else(|| Some(hook()?.parent()?.to_owned()))
-    }
-
-    fn replay_turn(&mut self, now: Instant) {
-        let lib_dir = self.replay_lib_dir();
-        let learner = &mut self.pipeline.learner;
-        let scratch = learner.recording_offers().map(|offers| offers.folder().to_owned());
-        if let (Some(replays), Some(lib_dir), Some(scratch)) = (&mut self.replays, lib_dir, scratch) {
-            let run_dir = std::path::absolute(&self.options.run_dir).unwrap_or_default();
-            let priority = learner.replay_settings().priority;
-            let places = ChildPlaces { run_dir: &run_dir, lib_dir: &lib_dir, scratch: &scratch, priority };
-            replays.turn(now, learner, &places);
-        }
-    }
-
-    fn replay_state(&self) -> Option<ReplayState> {
-        let (replays, known) = self.replays.as_ref().zip(self.pipeline.learner.replay_state())?;
-        Some(ReplayState {
-            is_replaying: replays.is_replaying(),
-            stopped: replays.stopped,
-            obstacle: known.obstacle.clone().or_else(|| replays.obstacle.clone()),
-            ..known
-        })
-    }
-
     fn fleet_turn(&mut self, now: Instant, is_woken: bool) {
         if let Some(fleet) = &mut self.fleet {
             fleet.turn(now, is_woken, &mut self.pipeline.learner);
@@ -387,7 +334,7 @@ impl Daemon {
 
     fn reported(&self) -> Reported {
         let fleet = self.fleet.as_ref().map(|fleet| fleet.state().clone());
-        (self.counters(), fleet, self.pipeline.lives.troubles(), self.replay_state())
+        (self.counters(), fleet, self.pipeline.lives.troubles())
     }
 
     /// Writes the files that `imas status` reads, if they would say anything new.
@@ -396,7 +343,7 @@ impl Daemon {
         if !self.status.is_new(&reported) {
             return;
         }
-        let (counters, fleet, work_troubles, replay) = reported;
+        let (counters, fleet, work_troubles) = reported;
         let me = std::process::id();
         let config = std::path::absolute(&self.options.config).unwrap_or_default();
         let programs = self.pipeline.learner.programs();
@@ -419,7 +366,6 @@ impl Daemon {
             work_troubles,
             counters,
             fleet,
-            replay,
         };
         self.status.write(&status, self.pipeline.learner.ineligible());
     }

@@ -47,8 +47,6 @@ mod process_watcher;
 mod program_table;
 mod publish;
 mod reject_reason;
-mod replay;
-mod replay_runner;
 mod replicas;
 mod served_users;
 mod status_file;

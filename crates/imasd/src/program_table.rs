@@ -41,8 +41,6 @@ pub(crate) struct TrackedProgram {
     pub(crate) trial: TrialOffer,
     /// Its processes that live side by side.
     pub(crate) replicas: Replicas,
-    /// Token of the recording that its next start is offered.
-    pub(crate) recording: Option<u64>,
     /// Whose process of it was noticed last, in this process of the daemon.
     pub(crate) noticed_uid: Option<u32>,
     /// When a process of it was noticed last, in this process of the daemon.
@@ -66,7 +64,6 @@ impl TrackedProgram {
             plan: StartPlan::untouched(Reason::NoData, ""),
             trial: TrialOffer::default(),
             replicas: Replicas::default(),
-            recording: None,
             noticed_uid: None,
             seen: None,
             look_again_s: None,

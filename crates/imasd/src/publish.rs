@@ -148,10 +148,7 @@ fn entry(known: &TrackedProgram, table: &CatalogueTable) -> Option<Entry> {
     let trial = |offer: &Offer| {
         Some(OfferedTrial { candidate: table.id_of(&offer.candidate)?, token: number(&offer.token)? })
     };
-    let recording = known.recording.filter(|_| !is_shield(known)).zip(table.recorder());
-    let recording = recording.map(|(token, candidate)| OfferedTrial { candidate, token });
-    let trials: Vec<_> =
-        recording.into_iter().chain(known.trial.untaken().iter().filter_map(trial)).collect();
+    let trials: Vec<_> = known.trial.untaken().iter().filter_map(trial).collect();
     // A service without an entry would start as the executable does elsewhere.
     let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_));
     if candidate == CANDIDATE_SYSTEM && trials.is_empty() && !needed {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState, ReplayState, WorkTrouble};
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState, WorkTrouble};
 
 use crate::ineligible::Ineligible;
 
@@ -12,7 +12,7 @@ use crate::ineligible::Ineligible;
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// What is written as soon as it changes.
-pub(crate) type Reported = (DaemonCounters, Option<FleetState>, Vec<WorkTrouble>, Option<ReplayState>);
+pub(crate) type Reported = (DaemonCounters, Option<FleetState>, Vec<WorkTrouble>);
 
 /// The files, and what was written last.
 #[derive(Debug)]
@@ -45,12 +45,7 @@ impl StatusFile {
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {
-            self.reported = Some((
-                status.counters,
-                status.fleet.clone(),
-                status.work_troubles.clone(),
-                status.replay.clone(),
-            ));
+            self.reported = Some((status.counters, status.fleet.clone(), status.work_troubles.clone()));
         }
         if let Err(error) = ineligible.write(&self.state) {
             tracing::debug!("ineligible programs could not be written down: {error}"); // their number was

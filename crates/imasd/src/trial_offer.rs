@@ -13,8 +13,6 @@ use crate::folders::PageName;
 const PAUSE_S: f64 = 2.0;
 /// The longest.
 const LONGEST_PAUSE_S: f64 = 3600.0;
-/// No more trials than this are on offer at a time.
-const MOST_UNTAKEN: u64 = 64;
 /// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and
 /// its page is on its way.
 const STILL_VALID: Duration = Duration::from_secs(60);
@@ -126,12 +124,6 @@ impl TrialOffer {
     /// A token for the next offer: the one after the newest, else a random one.
     pub(crate) fn next_token(&self) -> u64 {
         self.newest.map_or_else(rand::random::<u64>, |newest| newest.wrapping_add(1)).max(1)
-    }
-
-    /// A token for a recording. It is offered before all trials of the program, whose tokens follow it closely.
-    pub(crate) fn token_before(&mut self) -> u64 {
-        let newest = *self.newest.get_or_insert_with(rand::random::<u64>);
-        newest.wrapping_sub(MOST_UNTAKEN).max(1)
     }
 
     /// Offers a trial, after those that are on offer.

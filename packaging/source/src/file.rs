@@ -11,14 +11,13 @@ use crate::tests_of;
 pub(crate) struct SourceFile {
     /// Where it is, from the folder.
     pub(crate) path: PathBuf,
-    pub(crate) text: String,
     pub(crate) syntax: syn::File,
 }
 
 impl SourceFile {
-    pub(crate) fn parse(path: PathBuf, text: String) -> Result<Self> {
-        let syntax = syn::parse_file(&text).with_context(|| path.display().to_string())?;
-        Ok(Self { path, text, syntax })
+    pub(crate) fn parse(path: PathBuf, text: &str) -> Result<Self> {
+        let syntax = syn::parse_file(text).with_context(|| path.display().to_string())?;
+        Ok(Self { path, syntax })
     }
 
     /// File and line, for a message.
@@ -34,7 +33,7 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<SourceFile>> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        SourceFile::parse(path.strip_prefix(folder).unwrap_or(&path).to_owned(), text)
+        SourceFile::parse(path.strip_prefix(folder).unwrap_or(&path).to_owned(), &text)
     };
     paths.into_iter().map(read).collect()
 }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Rust code below a folder with the `syn` parser. `figures FOLDER` prints its size as JSON; `check
-//! FOLDER` fails where a public type name stands for two types, or where a test returns early and does not
+//! Reads Rust code below a folder with the `syn` parser. `check FOLDER` fails where a public type name stands for two types, or where a test returns early and does not
 //! print that it was skipped.
 
-mod figures;
 mod file;
-mod lines;
 mod names;
 mod returns;
 mod tests_of;
@@ -25,17 +22,9 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["figures", folder] => figures(Path::new(folder)),
         ["check", folder] => check(Path::new(folder)),
-        _ => bail!("usage: imas-source figures|check FOLDER"),
+        _ => bail!("usage: imas-source check FOLDER"),
     }
-}
-
-#[expect(clippy::print_stdout, reason = "its one line of output")]
-fn figures(folder: &Path) -> Result<ExitCode> {
-    let figures = figures::of(&file::production(folder)?)?;
-    println!("{}", serde_json::to_string_pretty(&figures)?);
-    Ok(ExitCode::SUCCESS)
 }
 
 fn check(folder: &Path) -> Result<ExitCode> {
@@ -55,5 +44,5 @@ fn fail(why: &str) -> ExitCode {
 
 #[cfg(test)]
 fn parsed(text: &str) -> file::SourceFile {
-    file::SourceFile::parse("x/src/lib.rs".into(), text.to_owned()).unwrap()
+    file::SourceFile::parse("x/src/lib.rs".into(), text).unwrap()
 }

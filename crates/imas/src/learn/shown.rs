@@ -44,7 +44,7 @@ fn as_json(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome))
         }
         Outcome::Running(pid) => facts["pid"] = json!(pid),
         Outcome::Failed(error) => facts["why"] = json!(format!("{error:#}")),
-        Outcome::Asked(_) | Outcome::Cancelled(_) | Outcome::LeftToDaemon => {}
+        Outcome::Asked(_) | Outcome::Cancelled(_) => {}
     }
     Ok(facts)
 }
@@ -53,7 +53,6 @@ fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Asked(_) => "asked",
         Outcome::Running(_) => "running",
-        Outcome::LeftToDaemon => "recorded",
         Outcome::Learned(_) => "learned",
         Outcome::Failed(_) => "failed",
         Outcome::Cancelled(true) => "cancelled",
@@ -63,10 +62,7 @@ fn word(outcome: &Outcome) -> &'static str {
 
 fn as_text(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome)) -> Result<String> {
     let number = program.id;
-    let (start, then) = match learner.context.of_the_system {
-        true => ("start", "imasd replays it when the machine is idle"),
-        false => ("start by 'imas run'", "when it has ended, 'imas learn --pending' replays it"),
-    };
+    let (start, then) = ("start by 'imas run'", "when it has ended, 'imas learn --pending' replays it");
     let cancel = learner.context.on_this_store("imas learn --cancel");
     Ok(match outcome {
         Outcome::Asked(true) => {
@@ -78,7 +74,6 @@ fn as_text(learner: &Learner<'_>, (program, outcome): &(StoredProgram, Outcome))
         Outcome::Running(pid) => {
             format!("{program}: process {pid}, or one that it started, is being recorded; {then}")
         }
-        Outcome::LeftToDaemon => format!("{program}: it was recorded; {then}"),
         Outcome::Failed(error) => {
             format!(
                 "{program}: nothing could be learned from its recording: {error:#}\nagain: imas learn {number}"

@@ -8,7 +8,6 @@
 //! - `admission`: taking programs in
 //! - `decisions`: judging programs, offering their trials
 //! - `lives`: how processes live on
-//! - `recordings`: starts that are recorded, and their replays
 //! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
 //! - `room`: the limit on the number of programs, and whose share it is
 //! - `disabled`: allocators that no program is offered
@@ -19,7 +18,6 @@ mod decisions;
 mod disabled;
 pub(crate) mod fleet;
 mod lives;
-mod recordings;
 mod results;
 mod room;
 
@@ -48,7 +46,6 @@ use crate::served_users::ServedUsers;
 use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
-use recordings::Recordings;
 
 /// What the learner is made of.
 #[derive(Debug)]
@@ -75,8 +72,6 @@ pub(crate) struct Learner {
     /// As which host it takes part in a fleet, if it does.
     fleet: Option<Membership>,
     fleet_events: FleetEvents,
-    /// Where starts are recorded.
-    recordings: Option<Recordings>,
 }
 
 /// What others must know of.
@@ -105,7 +100,6 @@ impl Learner {
             counts: DaemonCounters::default(),
             fleet: None,
             fleet_events: FleetEvents::default(),
-            recordings: None,
         })
     }
 
@@ -275,7 +269,6 @@ impl Learner {
         known.replicas = before.map(|before| before.replicas.clone()).unwrap_or_default();
         known.fleet = before.and_then(|before| before.fleet.clone());
         known.noticed_uid = before.and_then(|before| before.noticed_uid);
-        known.recording = before.and_then(|before| before.recording);
         known
     }
 
