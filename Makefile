@@ -10,7 +10,7 @@ IMAS    := $(TARGET)/release/imas
 LAB     := $(TARGET)/release/imas-lab
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build need-cargo hook record tools allocators allocators-default textbook contract workloads rust demo test \
+.PHONY: help setup setup-test build need-cargo hook record tools allocators allocators-default textbook contract workloads rust demo test check \
         conformance lint fmt bench study study-mobile docs-allocators install uninstall clean
 
 help: ## this list
@@ -65,6 +65,10 @@ demo: setup hook record allocators-default contract rust ## build what it needs,
 
 test: setup-test build ## all tests
 	@tests/all $(IMAS)
+
+CRATE ?=
+check: need-cargo ## unit tests, without allocators (CRATE=imas-core: of one crate)
+	$(CARGO) test --profile checked --locked --bins $(if $(CRATE),-p $(CRATE) $(if $(wildcard crates/$(CRATE)/src/lib.rs),--lib),--workspace --lib)
 
 conformance: build ## every allocator against the malloc contract, in full
 	@tests/conformance/run --mode full
