@@ -100,8 +100,9 @@ impl ProgramSource {
             StoreKind::System => Some(Stamp::Connection(self.store.as_ref()?.foreign_changes().ok()?)),
             StoreKind::Own => {
                 let wal = self.context.store_path.with_extension("db-wal");
-                let pages = self.context.page_place();
-                Some(Stamp::Files([&self.context.store_path, &wal, &pages].map(|path| changed(path)).into()))
+                let pages = self.context.page_places();
+                let files = [&self.context.store_path, &wal].into_iter().chain(&pages);
+                Some(Stamp::Files(files.map(|path| changed(path)).collect()))
             }
         }
     }
