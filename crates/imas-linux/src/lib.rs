@@ -29,6 +29,7 @@
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`replace_file`]: replacing a file that others may be reading
 //! - [`standstill`]: whether a process is idle, waiting for a lock
+//! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`trust`]: whether others could change a file
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
@@ -71,5 +72,6 @@ pub mod resident;
 pub mod running;
 pub mod sampler;
 pub mod standstill;
+pub mod started_name;
 pub mod trust;
 pub mod work_counter;

@@ -40,9 +40,11 @@ use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
-use imas_linux::program::{Command, CommandError};
+use imas_linux::program::{Command, CommandError, Program};
+use imas_linux::started_name::name_of_detail;
 use imas_store::decisions::Decided;
 use imas_store::recordings::AskedRecording;
+use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use imas_view::profile;
 
@@ -295,7 +297,7 @@ fn decided_anew(
         crate::harvest::harvest_when_due(context, &store);
     }
     let basis = basis();
-    let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+    let program = started_program(&store, &command.program)?;
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
@@ -329,6 +331,11 @@ fn decided_anew(
         pid: std::process::id(),
     };
     prepare(request, context, &decision, &ticket)
+}
+
+fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
+    let is_by_name = name_of_detail(&program.detail).is_some();
+    Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
 }
 
 /// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
