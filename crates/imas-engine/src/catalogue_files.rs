@@ -30,6 +30,12 @@ pub fn folder_of_user() -> Option<PathBuf> {
     xdg("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("imas/catalogue.d"))
 }
 
+/// The folders in which files of the catalogue may be added.
+#[must_use]
+pub fn folders() -> Vec<PathBuf> {
+    std::iter::once(PathBuf::from(ADDED)).chain(folder_of_user()).collect()
+}
+
 fn added(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut added: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue_files;
 use crate::config::Config;
 use crate::flags::Places;
-use crate::folders::xdg;
+use crate::store_place;
 
 /// The store of the whole machine, which imasd keeps.
 const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
@@ -71,7 +71,7 @@ impl Context {
             store_path: if places.system {
                 SYSTEM_STORE.into()
             } else {
-                store_path(places.store.as_deref())?
+                store_place::path(places.store.as_deref())?
             },
             of_the_system: places.system,
             store_arguments: store_arguments(places),
@@ -115,28 +115,25 @@ impl Context {
     /// # Errors
     /// When it cannot be made, or is not this user's alone.
     pub fn page_folder(&self) -> Result<PathBuf, PageFileError> {
-        match self.store_beside_own() {
-            None => page::folder(),
-            Some(store) => page::folder_of_store(&store),
-        }
+        page::folder_of_store(&store_place::real(&self.store_path))
     }
 
     /// Where that folder is; nothing is made.
     #[must_use]
     pub fn page_place(&self) -> PathBuf {
-        self.store_beside_own().map_or_else(page::place, |store| page::place_of_store(&store))
+        page::place_of_store(&store_place::real(&self.store_path))
     }
 
-    /// The store's path, where it is another than the user's own.
-    fn store_beside_own(&self) -> Option<PathBuf> {
-        let real = |path: &Path| -> Option<PathBuf> {
-            Some(std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
-        };
-        let ours = real(&self.store_path).unwrap_or_else(|| self.store_path.clone());
-        match store_path(None) {
-            Ok(own) if real(&own).as_ref().unwrap_or(&own) == &ours => None,
-            _ => Some(ours),
-        }
+    /// Every folder with pages of this store: its own, and the one in which an earlier version left pages without the
+    /// mark of a store. Pages without a mark belong to the default store of the user's home folder, as the system's
+    /// list of users names it, whatever `HOME` is now.
+    #[must_use]
+    pub fn page_places(&self) -> Vec<PathBuf> {
+        let unmarked = page::place();
+        let has_pages = page::list(&unmarked).is_ok_and(|pages| !pages.is_empty());
+        let is_theirs = || store_place::of_the_users_home() == Some(store_place::real(&self.store_path));
+        let unmarked = Some(unmarked).filter(|_| has_pages && is_theirs());
+        std::iter::once(self.page_place()).chain(unmarked).collect()
     }
 
     /// What the store holds, in memory: for commands that only read. Empty where there is none.
@@ -349,15 +346,6 @@ const LEAST_VALID_S: f64 = 60.0;
 /// ...and for this multiple of the time that it took to find out, so that looking never costs more than a
 /// thousandth of the time.
 const VALID_FACTOR: f64 = 1000.0;
-
-fn store_path(flag: Option<&Path>) -> Result<PathBuf> {
-    if let Some(path) = flag {
-        return std::path::absolute(path).context("the store's path");
-    }
-    let folder = xdg("XDG_DATA_HOME", ".local/share")
-        .ok_or_else(|| Hinted::error("no home directory for the store", "name a file with --store FILE"))?;
-    Ok(folder.join("imas/imas.db"))
-}
 
 /// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`,
 /// `build/lib/imas/`).

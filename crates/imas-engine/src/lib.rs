@@ -21,6 +21,7 @@
 //! - [`flags`]: the flags that several commands share
 //! - [`manual`]: man pages and completions of a command line
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
+//! - [`store_place`]: where a user's store is
 //! - [`suggestion`]: which name a mistyped one may mean
 //! - [`folders`]: the user's folders
 //!
@@ -47,4 +48,5 @@ pub mod replay_knowledge;
 pub mod seconds;
 pub mod start_plan;
 pub mod state;
+pub mod store_place;
 pub mod suggestion;

@@ -12,6 +12,7 @@
 //! - [`conditions`]: the machine's CPU and memory pressure now
 //! - [`control_group`]: how near its limits this process' group is
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
+//! - [`file_stamp`]: whether a file is the same as before, unchanged
 //! - [`fnv`]: the hash that Rust and C code share
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
@@ -26,7 +27,9 @@
 //! - [`host`]: what machine this is
 //! - [`interpreter_target`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
+//! - [`replace_file`]: replacing a file that others may be reading
 //! - [`standstill`]: whether a process is idle, waiting for a lock
+//! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`trust`]: whether others could change a file
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
@@ -45,6 +48,7 @@ pub mod elf;
 pub mod environment;
 pub mod executable;
 mod field;
+pub mod file_stamp;
 mod file_time;
 pub mod fnv;
 pub mod footprint;
@@ -63,10 +67,11 @@ pub mod preload_folder;
 pub mod process;
 pub mod program;
 pub mod program_file;
-mod replace_file;
+pub mod replace_file;
 pub mod resident;
 pub mod running;
 pub mod sampler;
 pub mod standstill;
+pub mod started_name;
 pub mod trust;
 pub mod work_counter;

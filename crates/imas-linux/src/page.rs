@@ -51,7 +51,8 @@ pub enum PageFileError {
     Proc(#[from] procfs::ProcError),
 }
 
-/// The folder for the pages of this user, on tmpfs: `$XDG_RUNTIME_DIR/imas`, else `/dev/shm/imas-UID`.
+/// The folder of this user, on tmpfs: `$XDG_RUNTIME_DIR/imas`, else `/dev/shm/imas-UID`. Each store has a folder for
+/// its pages in it. An earlier version put the pages of the user's own store directly into it.
 ///
 /// # Errors
 /// When it cannot be made, or what is there is not this user's alone.
@@ -70,8 +71,7 @@ pub fn place() -> PathBuf {
     }
 }
 
-/// The folder in it for the pages of starts that another store than the user's own decided: no other store
-/// may take them.
+/// The folder in it for the pages of the starts that a store decided: no other store takes them.
 ///
 /// # Errors
 /// As [`folder`].
@@ -85,7 +85,13 @@ pub fn folder_of_store(store: &Path) -> Result<PathBuf, PageFileError> {
 /// Where that folder is; nothing is made.
 #[must_use]
 pub fn place_of_store(store: &Path) -> PathBuf {
-    place().join(format!("store-{:016x}", crate::fnv::fnv64(store.as_os_str().as_encoded_bytes())))
+    place().join(store_folder_name(store))
+}
+
+/// The name of that folder, made of the store's path.
+#[must_use]
+pub fn store_folder_name(store: &Path) -> String {
+    format!("store-{:016x}", crate::fnv::fnv64(store.as_os_str().as_encoded_bytes()))
 }
 
 /// The folder of this user's session, `$XDG_RUNTIME_DIR`. After sudo or su the variable may name another

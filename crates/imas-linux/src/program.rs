@@ -17,13 +17,15 @@ use crate::elf::{ElfError, ElfImage, Unfit};
 use crate::index::with_templates;
 use crate::interpreter_target::InterpreterTarget;
 use crate::program_file::ProgramFile;
+use crate::started_name;
 
 /// The program a command names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Program {
     /// Resolved path of the ELF executable that will run.
     pub path: PathBuf,
-    /// Script, jar, module or main class given to an interpreter; empty for everything else.
+    /// Script, jar, module or main class given to an interpreter; `as NAME` where the name by which it is started
+    /// counts ([`crate::started_name`]); empty for everything else.
     pub detail: String,
 }
 
@@ -126,8 +128,10 @@ impl Command {
             self.privileged |= is_privileged(&image);
             arguments = given;
         }
-        let path = std::fs::canonicalize(&image).unwrap_or(image);
-        self.program = Program { detail: InterpreterTarget::to(&path, &arguments).detail(), path };
+        let path = std::fs::canonicalize(&image).unwrap_or_else(|_| image.clone());
+        let given = InterpreterTarget::to(&path, &arguments).detail();
+        let detail = if given.is_empty() { started_name::detail(&path, &image) } else { given };
+        self.program = Program { detail, path };
         Ok(())
     }
 

@@ -7,7 +7,10 @@ use std::path::Path;
 
 /// Writes `bytes` to a new file in the same folder and renames it to `path`: readers see the old file or the
 /// new one. Everybody may read it.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// When the file cannot be written or renamed. The old one stays.
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let beside = path.with_file_name(name);

@@ -12,6 +12,7 @@ use crate::catalogue::{CatalogueCandidate, SYSTEM};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
 use crate::sampler::children;
+use crate::started_name;
 
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
@@ -104,7 +105,10 @@ fn program(process: &Process) -> Option<Program> {
             _ => word.clone(),
         })
         .collect();
-    Some(Program { detail: InterpreterTarget::to(&path, &arguments).detail(), path })
+    let given = InterpreterTarget::to(&path, &arguments).detail();
+    let named =
+        || words.first().map_or_else(String::new, |first| started_name::detail_of_running(&path, first));
+    Some(Program { detail: if given.is_empty() { named() } else { given }, path })
 }
 
 fn unit(process: &Process) -> Option<String> {

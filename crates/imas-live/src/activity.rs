@@ -25,16 +25,11 @@ pub struct ActivityLooks {
 impl ActivityLooks {
     /// Observes the running process of the page, unless that was done shortly before.
     pub fn at(&mut self, path: &Path, page: &ParsedPage) {
-        let age_s = age_s(page.process_start_ticks).unwrap_or(0.0);
-        // The file beside the page is read only for a process that is old enough.
-        if self.made >= MOST || !look_is_due(&page.candidate, age_s, FIRST, None) {
-            return;
-        }
-        let earlier = of(path);
-        if !look_is_due(&page.candidate, age_s, FIRST, earlier) {
+        if self.made >= MOST || !is_due(path, page) {
             return;
         }
         self.made += 1;
+        let earlier = of(path);
         let seen =
             look(page.pid, page.process_start_ticks).map(|now| ProcessActivity::following(earlier, now));
         let text = seen.and_then(|seen| serde_json::to_string(&seen).ok());
@@ -42,6 +37,13 @@ impl ActivityLooks {
             let _ = std::fs::write(beside(path), text); // without the file, it counts as never observed
         }
     }
+}
+
+/// Whether the running process of the page is to be observed now.
+pub(crate) fn is_due(path: &Path, page: &ParsedPage) -> bool {
+    let age_s = age_s(page.process_start_ticks).unwrap_or(0.0);
+    // The file beside the page is read only for a process that is old enough.
+    look_is_due(&page.candidate, age_s, FIRST, None) && look_is_due(&page.candidate, age_s, FIRST, of(path))
 }
 
 /// The last observation of the page's process, if any.

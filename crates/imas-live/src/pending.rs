@@ -2,15 +2,16 @@
 //! Pages of starts that have ended and are not stored yet. Commands that only read see them beside what the
 //! store holds, and leave them where they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::hang::ProcessActivity;
+use imas_core::sample::{Ended, PageKind};
 use imas_engine::context::Context;
 use imas_engine::harvest::{StartFacts, record};
 use imas_ingest::{ExpectedPage, ParsedPage, State};
-use imas_linux::page;
+use imas_linux::{page, process};
 use imas_store::Store;
 
 use crate::activity;
@@ -34,8 +35,8 @@ impl PendingView {
     /// When the store cannot be read.
     pub fn read(context: &Context) -> Result<Self> {
         // The pages first: what is stored meanwhile is then there twice, and counts once.
-        let pending =
-            if context.of_the_system { Pending::default() } else { Pending::of(&context.page_place()) };
+        let places = if context.of_the_system { vec![] } else { context.page_places() };
+        let pending = Pending::of(&places);
         let store = context.view_store()?;
         for (page, seen) in &pending.finished {
             keep(context, &store, page, *seen)?;
@@ -44,7 +45,7 @@ impl PendingView {
     }
 }
 
-/// The pages of a folder, as they are.
+/// The pages of a store, as they are.
 #[derive(Debug, Default)]
 pub struct Pending {
     /// Those whose process has ended, with what was seen of it.
@@ -56,28 +57,33 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Reads the pages and changes none. Without a folder of this user's alone there are none.
+    /// Reads the pages in these folders and changes none. A folder that is not this user's alone has none.
     #[must_use]
-    pub fn of(folder: &Path) -> Self {
+    pub fn of(folders: &[PathBuf]) -> Self {
         let mut pending = Self::default();
         let expected = expected();
-        let pages = page::check_private(folder).and_then(|()| page::list(folder)).unwrap_or_default();
-        for path in pages {
-            match imas_ingest::read_page_file(&path, &expected) {
-                Ok(page) if is_finished(&path, &page) => {
-                    let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
-                    pending.finished.push((page, activity::of(&path)));
-                }
-                Ok(_) => pending.running += 1,
-                Err(_) if !path.exists() => {}
-                Err(_) if is_young(&path) => pending.running += 1,
-                Err(error) => {
-                    let why = format!("{}: this trial page cannot be read ({error})", path.display());
-                    pending.damaged.push(why);
-                }
-            }
+        let list = |folder: &PathBuf| page::check_private(folder).and_then(|()| page::list(folder));
+        for path in folders.iter().flat_map(|folder| list(folder).unwrap_or_default()) {
+            pending.add(&path, &expected);
         }
         pending
+    }
+
+    fn add(&mut self, path: &Path, expected: &ExpectedPage) {
+        match imas_ingest::read_page_file(path, expected) {
+            Ok(page) if is_finished(path, &page) => {
+                // What the process wrote between the reading and its end counts too.
+                let Ok(page) = imas_ingest::read_page_file(path, expected) else { return };
+                self.finished.push((page, activity::of(path)));
+            }
+            Ok(_) => self.running += 1,
+            Err(_) if !path.exists() => {}
+            Err(_) if is_young(path) => self.running += 1,
+            Err(error) => {
+                let why = format!("{}: this trial page cannot be read ({error})", path.display());
+                self.damaged.push(why);
+            }
+        }
     }
 
     /// How many trials and starts are finished.
@@ -85,6 +91,28 @@ impl Pending {
     pub fn finished(&self) -> usize {
         self.finished.len()
     }
+}
+
+/// Pages of production starts that ended cleanly are stored when there are as many: they change no decision.
+const MOST_UNEVENTFUL: usize = 32;
+
+/// Whether pages of these folders are to be stored now: a trial, a crash or an unexplained death among them changes
+/// decisions, a running process is to be observed, or there are many.
+#[must_use]
+pub fn is_harvest_due(folders: &[PathBuf]) -> bool {
+    let expected = expected();
+    let mut uneventful = 0;
+    let pages = folders.iter().flat_map(|folder| page::list(folder).unwrap_or_default());
+    pages.into_iter().any(|path| match imas_ingest::read_page_file(&path, &expected) {
+        Ok(page) if page.kind == PageKind::Flight && matches!(page.ended, Ended::Clean { .. }) => {
+            uneventful += 1;
+            uneventful >= MOST_UNEVENTFUL
+        }
+        Ok(page) => {
+            !process::is_running(page.pid, page.process_start_ticks) || activity::is_due(&path, &page)
+        }
+        Err(_) => path.exists() && !is_young(&path),
+    })
 }
 
 /// What a page of this user must be.

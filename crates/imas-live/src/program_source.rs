@@ -12,6 +12,7 @@ use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::detail_of_unit;
+use imas_linux::started_name::name_of_detail;
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
 use imas_store::revision::ProgramRevision;
@@ -100,8 +101,9 @@ impl ProgramSource {
             StoreKind::System => Some(Stamp::Connection(self.store.as_ref()?.foreign_changes().ok()?)),
             StoreKind::Own => {
                 let wal = self.context.store_path.with_extension("db-wal");
-                let pages = self.context.page_place();
-                Some(Stamp::Files([&self.context.store_path, &wal, &pages].map(|path| changed(path)).into()))
+                let pages = self.context.page_places();
+                let files = [&self.context.store_path, &wal].into_iter().chain(&pages);
+                Some(Stamp::Files(files.map(|path| changed(path)).collect()))
             }
         }
     }
@@ -141,7 +143,10 @@ impl ProgramSource {
     pub(crate) fn program_of(&self, identity: &Identity) -> Option<&StoredProgram> {
         let path = identity.program.path.to_string_lossy();
         let unit = identity.unit.as_deref().map(detail_of_unit);
-        let details = unit.into_iter().chain([identity.program.detail.clone()]);
+        let detail = identity.program.detail.clone();
+        // imasd, and an earlier version, know it by its file alone.
+        let by_file = name_of_detail(&detail).map(|_| String::new());
+        let details = unit.into_iter().chain([detail]).chain(by_file);
         let mut found = details.filter_map(|detail| self.by_name.get(&(path.clone().into_owned(), detail)));
         let domains = found.next()?;
         let in_domain = |domain| domains.iter().find(|program| program.domain == domain);

@@ -5,7 +5,7 @@
 //! of them every few minutes, because trials grow old and the machine's load changes what is decided.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -254,7 +254,8 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
         name.push(ending);
         std::fs::metadata(name).map_or(0, |about| about.len())
     };
-    let pages = imas_linux::page::list(&context.page_place()).map_or(0, |pages| pages.len());
+    let count = |place: &PathBuf| imas_linux::page::list(place).map_or(0, |pages| pages.len());
+    let pages = context.page_places().iter().map(count).sum();
     let offers = store.and_then(|store| store.offers().ok()).map_or(0, |offers| offers.len());
     let witnesses = store.and_then(|store| store.witnesses().ok()).map_or(0, |witnesses| witnesses.len());
     let obstacle = store.is_none().then(|| match path.exists() {

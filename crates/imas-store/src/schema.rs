@@ -248,6 +248,12 @@ const FLEET_KNOWN: &str = "
 ALTER TABLE fleet_statistics ADD COLUMN known_s REAL NOT NULL DEFAULT 0; -- Unix time of the first of this subject
 ";
 
+/// Adds which programs an earlier version knew by their file alone, whatever the name by which they were started.
+const STARTED_NAMES: &str = "
+ALTER TABLE program ADD COLUMN by_file_alone INTEGER NOT NULL DEFAULT 0;
+UPDATE program SET by_file_alone = 1 WHERE detail = '';
+";
+
 fn migrations() -> Migrations<'static> {
     Migrations::new(vec![
         M::up(FIRST),
@@ -258,6 +264,7 @@ fn migrations() -> Migrations<'static> {
         M::up(LIVES),
         M::up(REFUSED_AND_CHECKED),
         M::up(FLEET_KNOWN),
+        M::up(STARTED_NAMES),
     ])
 }
 
@@ -383,6 +390,28 @@ mod tests {
         assert!(store.add_life_window(&process, &window).unwrap());
         let life = store.trials(7).unwrap().remove(0).sample.life.unwrap();
         assert_eq!(life.windows, [window]);
+    }
+
+    #[test]
+    fn the_first_name_takes_what_was_known_by_the_file_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("imas.db");
+        let mut old = Connection::open(&path).unwrap();
+        Migrations::new(vec![M::up(FIRST), M::up(DOMAINS)]).to_latest(&mut old).unwrap();
+        old.execute_batch(
+            "INSERT INTO program (id, path, detail) VALUES (7, '/bin/m', ''), (8, '/bin/n', ''), (9, '/bin/p', '/s');",
+        )
+        .unwrap();
+        drop(old);
+        let store = crate::Store::open(&path).unwrap();
+        let started =
+            |path, detail| store.started_program(path, detail, detail.starts_with("as ")).unwrap().id;
+        assert_eq!((started("/bin/m", "as one"), started("/bin/m", "as one")), (7, 7));
+        let (two, file) = (started("/bin/m", "as two"), started("/bin/m", ""));
+        assert!(two != 7 && file != 7 && two != file, "it is the first one's");
+        assert_eq!(started("/bin/n", ""), 8);
+        assert_ne!(started("/bin/n", "as one"), 8, "the file's own name came first");
+        assert_eq!(started("/bin/p", "/s"), 9);
     }
 
     #[test]

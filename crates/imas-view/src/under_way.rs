@@ -97,9 +97,9 @@ fn begun(
 
 /// The process of a trial, from its page. None if the process has ended.
 fn process_of(context: &Context, trial_id: &str) -> Option<u32> {
-    let file = context.page_place().join(format!("{trial_id}.page"));
     let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
-    let page = imas_ingest::read_page_file(&file, &expected).ok()?;
+    let files = context.page_places().into_iter().map(|place| place.join(format!("{trial_id}.page")));
+    let page = files.flat_map(|file| imas_ingest::read_page_file(&file, &expected)).next()?;
     process::is_running(page.pid, page.process_start_ticks).then_some(page.pid)
 }
 

@@ -11,6 +11,7 @@ use anyhow::Result;
 use imas_core::stats::Interval;
 use imas_linux::index::detail_of_unit;
 use imas_linux::running::{On, RealCandidates, Running};
+use imas_linux::started_name::is_meant;
 use imas_live::restart_gain::RestartGain;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
@@ -103,7 +104,8 @@ fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) 
     let its_service = |program: &StoredProgram| {
         process.unit.as_deref().is_some_and(|unit| detail_of_unit(unit) == program.detail) && of_file(program)
     };
-    let elsewhere = || process.program.detail == program.detail && !programs.iter().any(its_service);
+    let elsewhere =
+        || is_meant(&program.detail, &process.program.detail) && !programs.iter().any(its_service);
     of_file(program) && (its_service(program) || elsewhere())
 }
 

@@ -11,6 +11,7 @@ use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Libraries;
 use imas_linux::index::detail_of_unit;
 use imas_linux::program::Program;
+use imas_linux::started_name::name_of_detail;
 use imas_linux::trust;
 use imas_store::domain::Domain;
 
@@ -364,7 +365,15 @@ fn known(
     let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
     let path = program.path.to_string_lossy();
     let service = store.find_program_in(domain, &path, &detail_of_unit(&unit.name))?;
-    Ok(if service.is_some() { service } else { store.find_program_in(domain, &path, &program.detail)? })
+    let known = || store.find_program_in(domain, &path, &program.detail);
+    let by_file = || match name_of_detail(&program.detail) {
+        Some(_) => store.find_program_in(domain, &path, ""),
+        None => Ok(None),
+    };
+    Ok(match service {
+        Some(service) => Some(service),
+        None => known()?.map_or_else(by_file, |known| Ok(Some(known)))?,
+    })
 }
 
 /// What cannot be preloaded into is not given a drop-in that does nothing.

@@ -149,7 +149,7 @@ const WHAT_CAN_BE_SEEN: &str = "The program and its children get their environme
  /proc/PID/environ has LD_PRELOAD, IMAS_UNSET, IMAS_WAS_*, IMAS_PAGE and the candidate's settings, and /proc/PID/maps the \
  libraries, for the process itself, for other processes of the same user, and for root. docs/what-can-be-seen.md has the whole list.";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_long_help = WHAT_CAN_BE_SEEN)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -172,6 +172,9 @@ pub(crate) struct RunArgs {
     /// A wrapper has started this call: 'imas run -- nice PROG' becomes 'nice imas run -- PROG'
     #[arg(long = crate::wrapper::INSIDE, hide = true)]
     pub(crate) inside_wrapper: bool,
+    /// No option was given: a settled start will do.
+    #[arg(skip)]
+    pub(crate) is_plain: bool,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

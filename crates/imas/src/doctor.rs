@@ -113,7 +113,7 @@ fn pages(context: &Context) -> Finding {
         Err(_) => return Finding::ok("trial pages", format!("{says}: made by the first start")),
         Ok(()) => {}
     }
-    let pending = Pending::of(&folder);
+    let pending = Pending::of(&context.page_places());
     let damaged = damaged(&folder) + pending.damaged.len();
     if damaged > 0 {
         let says = format!("{says}: {damaged} damaged pages");

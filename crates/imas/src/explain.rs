@@ -11,6 +11,7 @@ use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
 use imas_linux::running::{Running, is_copy_of_its_parent};
+use imas_linux::started_name::is_meant;
 use imas_store::decisions::Decided;
 use serde_json::json;
 
@@ -139,7 +140,8 @@ fn confidence(state: &ProgramView) -> Option<String> {
 fn forked_workers(state: &ProgramView) -> Option<String> {
     let program = &state.known.program;
     let is_it = |process: &&Running| {
-        process.program.path.as_os_str() == program.path.as_str() && process.program.detail == program.detail
+        process.program.path.as_os_str() == program.path.as_str()
+            && is_meant(&program.detail, &process.program.detail)
     };
     let running = imas_linux::running::all();
     let own: Vec<_> = running.iter().filter(is_it).collect();

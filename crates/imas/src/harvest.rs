@@ -2,7 +2,7 @@
 //! Finished trial pages into the store. Every start harvests; nothing has to run in between. Commands that
 //! only read see the finished pages beside what the store holds, and leave them where they are.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -26,13 +26,13 @@ pub(crate) struct Harvest {
     pub(crate) damaged: Vec<String>,
 }
 
-/// Stores every finished page of the folder and removes it. A page leaves the folder only after its sample is
+/// Stores every finished page of the store and removes it. A page leaves its folder only after its sample is
 /// committed.
-pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result<Harvest> {
+pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
     let mut harvest = Harvest::default();
     let expected = expected();
     let mut looks = ActivityLooks::default();
-    for path in page::list(folder)? {
+    for path in pages(context)? {
         match imas_ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
@@ -55,12 +55,22 @@ pub(crate) fn harvest(context: &Context, store: &Store, folder: &Path) -> Result
     Ok(harvest)
 }
 
+/// The pages of this store. The folders above its own are checked as well.
+fn pages(context: &Context) -> Result<Vec<PathBuf>> {
+    context.page_folder()?;
+    let mut pages = vec![];
+    for place in context.page_places() {
+        pages.extend(page::list(&place)?);
+    }
+    Ok(pages)
+}
+
 /// `imas harvest`: what the next start would do.
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     let store = context.open_store()?;
     let harvest = match context.of_the_system {
         true => Harvest::default(), // imasd harvests
-        false => harvest(context, &store, &context.page_folder()?)?,
+        false => harvest(context, &store)?,
     };
     harvest.damaged.iter().for_each(|line| crate::message::warning(line));
     let Harvest { stored, running, damaged } = harvest;
@@ -83,16 +93,19 @@ pub(crate) fn view(context: &Context) -> Result<Store> {
     Ok(view.store)
 }
 
+/// The harvest before a start: what ended cleanly in production may wait, since it changes nothing.
+pub(crate) fn harvest_when_due(context: &Context, store: &Store) {
+    if imas_live::pending::is_harvest_due(&context.page_places()) {
+        harvest_quietly(context, store);
+    }
+}
+
 /// The same with the user's own folder; a failure is a warning and ends nothing.
 pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
     if context.of_the_system {
         return; // imasd harvests, and only pages whose process it has seen
     }
-    let harvested = context
-        .page_folder()
-        .map_err(anyhow::Error::from)
-        .and_then(|folder| harvest(context, store, &folder));
-    match harvested {
+    match harvest(context, store) {
         Ok(harvest) => harvest.damaged.iter().for_each(|line| crate::message::warning(line)),
         Err(error) => crate::message::warning(&format!("finished trials could not be stored: {error:#}")),
     }

@@ -32,6 +32,7 @@ mod list;
 mod man;
 mod noise;
 mod overrides;
+mod plain_run;
 mod process_memory;
 mod profile;
 mod program_names;
@@ -40,6 +41,7 @@ mod replay;
 mod report;
 mod server_args;
 mod service_args;
+mod settled;
 mod show;
 mod start;
 mod status;
@@ -58,6 +60,9 @@ fn main() -> ExitCode {
     if let Some(answer) = probe::answer() {
         return answer;
     }
+    if let Some((args, places)) = plain_run::read() {
+        return status_of(start::run(&args, &places), true);
+    }
     // The shell asks what may follow: in its environment is COMPLETE.
     clap_complete::CompleteEnv::with_factory(cli::Cli::definition).complete();
     let cli = match cli::Cli::read() {
@@ -65,7 +70,11 @@ fn main() -> ExitCode {
         Err(usage) => return usage_error(&usage),
     };
     let for_run = matches!(cli.command, cli::Command::Run(_));
-    match dispatch::dispatch(cli) {
+    status_of(dispatch::dispatch(cli), for_run)
+}
+
+fn status_of(done: anyhow::Result<ExitCode>, for_run: bool) -> ExitCode {
+    match done {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

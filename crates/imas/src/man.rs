@@ -11,7 +11,10 @@ const SETTINGS: &str = include_str!("../../../packaging/etc/imas.toml");
 
 const FILES: &[(&str, &str)] = &[
     ("~/.local/share/imas/imas.db", "what was learned of your programs (the store)"),
-    ("$XDG_RUNTIME_DIR/imas, else /dev/shm/imas-UID", "pages of running programs, in memory"),
+    (
+        "$XDG_RUNTIME_DIR/imas, else /dev/shm/imas-UID",
+        "pages of running programs and settled decisions, in memory",
+    ),
     ("/etc/imas/imas.toml, ~/.config/imas/imas.toml", "settings, see imas.toml(5); the user's win"),
     ("/etc/imas/catalogue.d/*.toml, ~/.config/imas/catalogue.d/*.toml", "allocators of your own"),
     ("/var/lib/imas, /run/imas", "the daemon's store; its decisions and pages"),

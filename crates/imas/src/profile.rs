@@ -2,9 +2,10 @@
 //! The program that the user means.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use imas_linux::started_name;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
@@ -53,7 +54,16 @@ fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<StoredProgram>> {
     if let Ok(number) = text.parse() {
         return Ok(store.program_numbered(number)?.into_iter().collect());
     }
-    let mut found = store.programs_at(&resolved(word)?)?;
+    let file = file_of(word)?;
+    let real = std::fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+    let mut found = store.programs_at(&real.to_string_lossy())?;
+    let named = started_name::detail(&real, &file);
+    // By the name alone; a program that is known by its file only is meant as well.
+    for detail in [named.as_str(), ""] {
+        if found.iter().any(|program| program.detail == detail) && is_multi_call(&found) {
+            found.retain(|program| program.detail == detail);
+        }
+    }
     if found.len() > 1 {
         // `imas show python3` with one plain python3 among its scripts still means several.
         found.sort_by_key(|program| program.id);
@@ -61,20 +71,30 @@ fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<StoredProgram>> {
     Ok(found)
 }
 
+/// Whether one of the programs is known by the name it is started by.
+fn is_multi_call(programs: &[StoredProgram]) -> bool {
+    programs.iter().any(|program| started_name::name_of_detail(&program.detail).is_some())
+}
+
 /// The path under which the store knows a program that is to be named by path or by name in PATH, installed
 /// or not.
 pub(crate) fn resolved(word: &OsStr) -> Result<String> {
+    let path = file_of(word)?;
+    let path = std::fs::canonicalize(&path).unwrap_or(path);
+    Ok(path.to_string_lossy().into_owned())
+}
+
+/// The file that the word names, links not followed.
+fn file_of(word: &OsStr) -> Result<PathBuf> {
     let found = imas_linux::program::find(word, std::env::var_os("PATH").as_deref());
-    let path = match found {
-        Ok(path) => path,
+    match found {
+        Ok(path) => Ok(path),
         // It may have been removed or lost its execute bit since; what is known of it can still be shown. A
         // script of this folder that an interpreter was given, as in `perl words.pl`, need not be in PATH or
         // executable.
         Err(_) if word.to_string_lossy().contains('/') || Path::new(word).is_file() => {
-            std::path::absolute(word)?
+            Ok(std::path::absolute(word)?)
         }
         Err(error) => bail!(error),
-    };
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
-    Ok(path.to_string_lossy().into_owned())
+    }
 }

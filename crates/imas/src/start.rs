@@ -6,6 +6,7 @@
 //!    with its script or main class.
 //! 2. [`imas_linux::elf`] checks whether anything may be preloaded: not if the program is static, has another
 //!    libc, a malloc of its own, a sanitizer, or privileges.
+//!    [`crate::settled`] has the decision of a program that is settled: steps 3 and 4 fall away.
 //! 3. [`crate::harvest`] moves the pages of ended processes into the store (commit, then unlink).
 //! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
 //!    candidate, trial or not, reason, evidence.
@@ -28,20 +29,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_abi::page_kind;
-use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
+use imas_engine::store_place;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
-use imas_linux::page::{self, Ticket};
-use imas_linux::program::{Command, CommandError};
+use imas_linux::page::{self, PageFileError, Ticket};
+use imas_linux::program::{Command, CommandError, Program};
+use imas_linux::started_name::name_of_detail;
 use imas_store::decisions::Decided;
 use imas_store::recordings::AskedRecording;
+use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use imas_view::profile;
 
@@ -49,6 +52,8 @@ use crate::cli::{Places, RunArgs};
 use crate::context::Context;
 use crate::learn::recordings;
 use crate::message;
+use crate::settled::basis::{Asked, Basis, Pressure};
+use crate::settled::{self, Kept, SettledStart};
 use crate::wrapper::{self, Unwrapped};
 use imas_view::under_way;
 
@@ -217,17 +222,71 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     if environment.get(OsStr::new("LD_AUDIT")).is_some_and(|auditors| !auditors.is_empty()) {
         return Ok(Start::untouched_because(request, "LD_AUDIT is set"));
     }
+    if let Some(settled) = settled::find(args, places, &command.program, environment) {
+        return settled_start(request, places, command, &settled);
+    }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {
         return forced(request, &context, command, name);
     }
+    decided_anew(request, places, &context, command)
+}
+
+/// A start that was decided before: no store is opened.
+fn settled_start(
+    request: Request<'_>,
+    places: &Places,
+    command: &Command,
+    settled: &SettledStart,
+) -> Result<Start> {
+    let candidate = settled.candidate();
+    let trial_id = page::new_trial_id()?;
+    let ticket = Ticket {
+        kind: page_kind::FLIGHT,
+        trial_id: &trial_id,
+        candidate: &candidate.name,
+        program: &command.program,
+        build_id: &settled.build_id,
+        pid: std::process::id(),
+    };
+    let store = store_place::real(&store_place::path(places.store.as_deref())?);
+    let watched = !candidate.is_system();
+    let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
+    let injection = Injection {
+        candidate: &candidate,
+        mode: Mode::Production,
+        reach: Reach::Program,
+        page: page.as_deref(),
+    };
+    let variables = injection.variables(request.environment, &settled.libraries())?;
+    Ok(Start { candidate: candidate.name, because: "settled".to_owned(), variables, page })
+}
+
+/// A start by the store: pages are harvested, the policy decides, and what is settled is kept for the next start.
+fn decided_anew(
+    request: Request<'_>,
+    places: &Places,
+    context: &Context,
+    command: &Command,
+) -> Result<Start> {
+    let args = request.args;
+    let basis = || args.is_plain.then(|| Basis::now(Asked::of(args, places), context, &command.program.path));
+    let basis_of_file = basis();
     // A dry run reads alone.
     let store = match args.dry_run {
-        true => crate::harvest::view(&context)?,
+        true => crate::harvest::view(context)?,
         false => context.open_store_within(STORE_TIMEOUT)?,
     };
     let executable = inspect::command(command, Some(&store))?;
-    if let Some(why) = executable.unfit {
+    let kept = |candidate, pressure| Kept {
+        program: &command.program,
+        executable: &executable,
+        candidate,
+        pressure,
+    };
+    if let Some(why) = &executable.unfit {
+        let system = context.candidate(SYSTEM)?;
+        settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
     }
     if let Some(why) = context.own_obstacle(Some(&store)) {
@@ -235,27 +294,33 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
         return Ok(Start::untouched_because(request, why));
     }
     if !args.dry_run {
-        crate::harvest::harvest_quietly(&context, &store);
+        crate::harvest::harvest_when_due(context, &store);
     }
-    let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+    let basis = basis();
+    let program = started_program(&store, &command.program)?;
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
-    let known = profile::state(&context, &store, program, &executable.build_id)?;
-    if let Some(start) = recorded(request, (&context, &store), &known) {
+    let known = profile::state(context, &store, program, &executable.build_id)?;
+    if let Some(start) = recorded(request, (context, &store), &known) {
         return Ok(start);
     }
     let conditions = imas_view::conditions::conditions()?;
-    let profile = profile::profile(&known, &context, &args.rules);
+    let profile = profile::profile(&known, context, &args.rules);
     if !args.dry_run {
         known.note_checks(&store, &profile)?;
     }
     let trial_id = page::new_trial_id()?;
     let decision = if args.dry_run {
-        under_way::next((&context, &store), (&known.program, seen), &profile, &conditions)?.0
+        under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
     } else {
         keep_weight(&conditions);
-        take(&store, (program_id, seen), &profile, &conditions, (trial_id.clone(), context.limits.retest_s))?
+        let plan = StartPlan::of(&profile, &conditions);
+        if let Some(pressure) = settled::pressure(&profile, &plan, &conditions) {
+            let candidate = context.candidate(&plan.production.candidate)?;
+            settled::keep(context, basis.map(|basis| basis.until(&profile)), &kept(candidate, pressure));
+        }
+        take(&store, (program_id, seen), &plan, (trial_id.clone(), context.limits.retest_s))?
     };
     let ticket = Ticket {
         kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
@@ -265,7 +330,12 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    prepare(request, &context, &decision, &ticket)
+    prepare(request, context, &decision, &ticket)
+}
+
+fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
+    let is_by_name = name_of_detail(&program.detail).is_some();
+    Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
 }
 
 /// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
@@ -362,21 +432,19 @@ fn keep_weight(conditions: &Conditions) {
     }
 }
 
-/// The decision, recorded. A trial that another start is making at this moment is not made twice: trials side
-/// by side share one run of `system`, and use up the rounds of their candidate.
+/// The decision of the plan, recorded. A trial that another start is making at this moment is not made twice: trials
+/// side by side share one run of `system`, and use up the rounds of their candidate.
 fn take(
     store: &Store,
     (program, seen): (RowId, RowId),
-    profile: &ProfileView,
-    conditions: &Conditions,
+    plan: &StartPlan,
     trial: (String, f64),
 ) -> Result<Decision> {
-    let plan = StartPlan::of(profile, conditions);
     if plan.decision.trial && store.begin(program, &decided(&plan.decision, Some(trial)), seen)? {
-        return Ok(plan.decision);
+        return Ok(plan.decision.clone());
     }
     store.record(program, &decided(&plan.production, None))?;
-    Ok(plan.production)
+    Ok(plan.production.clone())
 }
 
 fn prepare(
@@ -389,7 +457,8 @@ fn prepare(
     let candidate = context.candidate(&decision.candidate)?;
     let untouched = candidate.is_system() && !decision.trial;
     // Started untouched, there is nothing to watch; a dry run watches nothing.
-    let page = if untouched || args.dry_run { None } else { make_page(context, ticket) };
+    let folder = || context.page_folder();
+    let page = if untouched || args.dry_run { None } else { make_page(folder(), ticket) };
     if decision.trial && page.is_none() && !args.dry_run {
         return Ok(Start::untouched_because(request, "no trial page could be made"));
     }
@@ -411,7 +480,7 @@ fn variables(
 }
 
 /// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
-fn make_page(context: &Context, ticket: &Ticket<'_>) -> Option<PathBuf> {
-    let made = context.page_folder().and_then(|folder| page::create(&folder, ticket));
+fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
+    let made = folder.and_then(|folder| page::create(&folder, ticket));
     made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
 }

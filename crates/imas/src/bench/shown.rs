@@ -9,6 +9,7 @@ use imas_core::candidate::SYSTEM;
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
+use imas_linux::started_name::name_of_detail;
 use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, check_text, coloured};
 use imas_report::format::counted;
 
@@ -113,6 +114,9 @@ fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
 
 pub(super) fn pinnable(command: &Command) -> String {
     let program = &command.program;
+    if let Some(name) = name_of_detail(&program.detail) {
+        return name.to_owned();
+    }
     let script = Path::new(&program.detail);
     if script.is_absolute() { program.detail.clone() } else { program.path.to_string_lossy().into_owned() }
 }

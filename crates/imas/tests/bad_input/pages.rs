@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages that are damaged, belong to another user, or are not files.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -107,11 +107,17 @@ fn a_page_of_another_user_is_rejected() {
 fn a_folder_of_pages_that_others_reach_is_refused() {
     let world = World::new();
     let program = who(&world);
-    std::fs::create_dir(world.pages()).unwrap();
-    std::fs::set_permissions(world.pages(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let started = world.start([&program]);
-    assert_started_untouched(&started, "not a folder of this user with mode 0700");
-    std::fs::remove_dir(world.pages()).unwrap();
-    std::fs::write(world.pages(), "a file").unwrap();
-    assert_started_untouched(&world.start([&program]), "not a folder of this user");
+    let (of_user, of_store) = (world.runtime().join("imas"), world.pages());
+    for folder in [&of_user, &of_store] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let started = world.start([&program]);
+        assert_started_untouched(&started, "not a folder of this user with mode 0700");
+        std::fs::remove_dir(folder).unwrap();
+        std::fs::write(folder, "a file").unwrap();
+        assert_started_untouched(&world.start([&program]), "not a folder of this user");
+        std::fs::remove_file(folder).unwrap();
+        // The one for all stores, as it should be, for the next round.
+        let _ = std::fs::DirBuilder::new().mode(0o700).create(&of_user);
+    }
 }

@@ -137,9 +137,15 @@ impl World {
         self.runtime.path()
     }
 
-    /// Where the trial pages are.
+    /// Where the trial pages of its store are.
     pub(crate) fn pages(&self) -> PathBuf {
-        self.runtime.path().join("imas")
+        self.pages_of(&self.store_path())
+    }
+
+    /// Where the trial pages of that store are.
+    pub(crate) fn pages_of(&self, store: &Path) -> PathBuf {
+        let store = imas_engine::store_place::real(store);
+        self.runtime.path().join("imas").join(imas_linux::page::store_folder_name(&store))
     }
 
     /// Writes the user's `imas.toml`.

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where a user's store is, and by which path it is known.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use imas_report::message::Hinted;
+
+use crate::folders::xdg;
+
+/// The default store, below the folder for data.
+const FILE: &str = "imas/imas.db";
+
+/// The store that the user named, else the default one of this environment.
+///
+/// # Errors
+/// When there is no home folder, or a relative path cannot be completed.
+pub fn path(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return std::path::absolute(path).context("the store's path");
+    }
+    let folder = xdg("XDG_DATA_HOME", ".local/share")
+        .ok_or_else(|| Hinted::error("no home directory for the store", "name a file with --store FILE"))?;
+    Ok(folder.join(FILE))
+}
+
+/// The path by which a store is known: its folder is no link, for one store may be named in several ways.
+#[must_use]
+pub fn real(store: &Path) -> PathBuf {
+    let real = || Some(std::fs::canonicalize(store.parent()?).ok()?.join(store.file_name()?));
+    real().unwrap_or_else(|| store.to_owned())
+}
+
+/// The default store below the home folder that the system's list of users has for this user, whatever `HOME` is.
+#[must_use]
+pub fn of_the_users_home() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
+    Some(real(&user.dir.join(".local/share").join(FILE)))
+}

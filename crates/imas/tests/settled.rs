@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A settled start reads one small file and opens no store; every change of what it rests on is seen.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use support::{World, build, describe, lib_dir, output, stdout, wait_until};
+
+/// A program that is pinned to a candidate, in a world of its own.
+struct Pinned {
+    world: World,
+    program: PathBuf,
+    lib_dir: PathBuf,
+}
+
+impl Pinned {
+    fn new() -> Self {
+        Self::of("who")
+    }
+
+    fn of(source: &str) -> Self {
+        let world = World::new();
+        world.tests_six("");
+        let program = build::program(source, &world.work());
+        let lib_dir = own_installation(&world);
+        let pinned = Self { world, program, lib_dir };
+        assert!(output(pinned.run(&[]).arg("10")).status.success());
+        pinned.pin("mimalloc");
+        pinned
+    }
+
+    fn imas(&self, words: &[&str]) -> Command {
+        let mut imas = self.world.imas(words);
+        imas.env("IMAS_LIB_DIR", &self.lib_dir);
+        imas
+    }
+
+    fn run(&self, options: &[&str]) -> Command {
+        let program = self.program.to_str().unwrap();
+        self.imas(&[&["run"], options, &["--", program]].concat())
+    }
+
+    fn pin(&self, candidate: &str) {
+        let done = output(&mut self.imas(&["pin", self.program.to_str().unwrap(), candidate]));
+        assert!(done.status.success(), "{}", describe(&done));
+    }
+
+    fn settle(&self) {
+        wait_until("a settled start", || !self.opens_the_store(&mut self.run(&[])).0);
+    }
+
+    /// Whether the start opens the store, and what it printed.
+    fn opens_the_store(&self, start: &mut Command) -> (bool, Output) {
+        let watch = watch(&self.world.store_path());
+        let done = output(start);
+        assert!(done.status.success(), "{}", describe(&done));
+        (has_event(&watch), done)
+    }
+
+    /// How many pages wait.
+    fn pages(&self) -> usize {
+        imas_linux::page::list(&self.world.pages()).unwrap().len()
+    }
+
+    fn small_file(&self) -> PathBuf {
+        let files: Vec<_> =
+            std::fs::read_dir(self.world.pages().join("settled")).unwrap().flatten().collect();
+        assert_eq!(files.len(), 1);
+        files[0].path()
+    }
+}
+
+/// The built installation, with a catalogue and libraries that a test may change.
+fn own_installation(world: &World) -> PathBuf {
+    let folder = support::installation(world, "");
+    for file in ["catalogue.toml", "libimas-guard.so"] {
+        std::fs::remove_file(folder.join(file)).unwrap();
+        std::fs::copy(lib_dir().join(file), folder.join(file)).unwrap();
+    }
+    folder
+}
+
+fn watch(file: &std::path::Path) -> OwnedFd {
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, file, WatchFlags::OPEN).unwrap();
+    watch
+}
+
+fn has_event(watch: &OwnedFd) -> bool {
+    rustix::io::read(watch, &mut [0_u8; 4096]).is_ok()
+}
+
+#[test]
+fn a_settled_start_opens_no_store_and_is_watched_all_the_same() {
+    let pinned = Pinned::new();
+    pinned.settle();
+    let pages = || pinned.pages();
+    let before = pages();
+    let (opened, done) = pinned.opens_the_store(&mut pinned.run(&[]));
+    assert!(!opened && stdout(&done).starts_with("mimalloc "), "{}", describe(&done));
+    assert_eq!(pages(), before + 1, "its end is noted");
+    let (opened, done) = pinned.opens_the_store(pinned.run(&[]).env("IMAS_DISABLE", "1"));
+    assert!(!opened && stdout(&done).starts_with("libc"), "{}", describe(&done));
+}
+
+#[test]
+fn many_clean_ends_are_harvested_at_last() {
+    let pinned = Pinned::new();
+    let mut most = 0;
+    for _ in 0..80 {
+        assert!(output(&mut pinned.run(&[])).status.success());
+        most = most.max(pinned.pages());
+    }
+    assert!((10..60).contains(&most), "{most} pages");
+}
+
+/// Something that a decision rests on, and how it changes.
+type Change = (&'static str, fn(&Pinned));
+
+const CHANGES: [Change; 9] = [
+    ("the store", |pinned| pinned.pin("jemalloc")),
+    ("the executable", |pinned| {
+        let copy = pinned.program.with_extension("new");
+        std::fs::copy(&pinned.program, &copy).unwrap();
+        std::fs::rename(&copy, &pinned.program).unwrap();
+    }),
+    ("the configuration", |pinned| pinned.world.tests_six("max_tests = 7")),
+    ("an added catalogue", |pinned| pinned.world.add_catalogue("own.toml", "")),
+    ("the catalogue", |pinned| append(&pinned.lib_dir.join("catalogue.toml"))),
+    ("the guard", |pinned| {
+        let guard = pinned.lib_dir.join("libimas-guard.so");
+        std::fs::remove_file(&guard).unwrap();
+        std::fs::copy(lib_dir().join("libimas-guard.so"), &guard).unwrap();
+    }),
+    ("a damaged file", |pinned| {
+        let file = pinned.small_file();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+    }),
+    ("a file that others may write", |pinned| {
+        std::fs::set_permissions(pinned.small_file(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    }),
+    ("a file of another user", |pinned| {
+        // Only root can give a file away: for others there is none like it, and the file is missing instead.
+        let file = pinned.small_file();
+        if std::os::unix::fs::chown(&file, Some(12_345), None).is_err() {
+            std::fs::remove_file(&file).unwrap();
+        }
+    }),
+];
+
+fn append(file: &std::path::Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::options().append(true).open(file).unwrap();
+    file.write_all(b"\n# changed\n").unwrap();
+}
+
+#[test]
+fn every_change_of_what_a_decision_rests_on_is_seen() {
+    let pinned = Pinned::new();
+    for (what, change) in CHANGES {
+        pinned.settle();
+        change(&pinned);
+        let (opened, done) = pinned.opens_the_store(&mut pinned.run(&[]));
+        assert!(opened, "{what} has changed: {}", describe(&done));
+    }
+    pinned.settle();
+    assert!(stdout(&output(&mut pinned.run(&[]))).starts_with("jemalloc "), "the new pin is followed");
+}
+
+#[test]
+fn options_and_what_the_user_loads_go_the_long_way() {
+    let pinned = Pinned::new();
+    pinned.settle();
+    let long = |start: &mut Command| pinned.opens_the_store(start).0;
+    assert!(long(&mut pinned.run(&["--verbose"])));
+    assert!(long(&mut pinned.run(&["--retest", "0"])));
+    assert!(long(pinned.run(&[]).env("LD_LIBRARY_PATH", "/nowhere")));
+    assert!(long(pinned.run(&[]).env("XDG_CONFIG_HOME", pinned.world.work())));
+    pinned.settle();
+}
+
+#[test]
+fn a_crash_of_a_settled_start_counts_at_the_next_one() {
+    let pinned = Pinned::of("behave");
+    let act = |act: &str| {
+        let mut run = pinned.run(&[]);
+        run.args(["10", act]);
+        run
+    };
+    wait_until("a settled start", || !pinned.opens_the_store(&mut act("ok")).0);
+    assert!(!output(&mut act("segv")).status.success());
+    let (opened, _) = pinned.opens_the_store(&mut act("ok"));
+    assert!(opened, "the crash is stored");
+    let program = pinned.program.to_str().unwrap();
+    let explained = stdout(&output(&mut pinned.imas(&["explain", program])));
+    assert!(explained.contains("mimalloc is quarantined"), "{explained}");
+}

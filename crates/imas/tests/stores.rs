@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several stores of one user: a page belongs to the store that decided its start, and to no other.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Running, World, build, describe, json, list, output, real, wait_until};
+
+/// `imas` as a user with that home folder has it: nothing names a store but the home.
+fn at_home(world: &World, home: &str, words: &[&str]) -> Command {
+    let folder = world.work().join(home);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut imas = world.imas(words);
+    imas.env("HOME", folder).env_remove("IMAS_STORE").env_remove("XDG_DATA_HOME");
+    imas
+}
+
+fn known_to(imas: &mut Command) -> Vec<String> {
+    let shown = json(&output(imas));
+    let programs = list(&shown, "/programs").iter();
+    programs.map(|program| program["program"]["path"].as_str().unwrap().to_owned()).collect()
+}
+
+fn at_home_known(world: &World, home: &str) -> Vec<String> {
+    known_to(&mut at_home(world, home, &["show", "--json"]))
+}
+
+fn start(world: &World, home: &str, program: &str) {
+    let started = output(&mut at_home(world, home, &["run", "--retest", "0", "--", program]));
+    assert!(started.status.success(), "{}", describe(&started));
+}
+
+#[test]
+fn two_homes_keep_their_pages_apart() {
+    let world = World::new();
+    world.tests_six("");
+    let [one, other] = ["who", "plain"].map(|name| build::program(name, &world.work()).display().to_string());
+    start(&world, "a", &one);
+    start(&world, "b", &other);
+    assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
+    assert_eq!(at_home_known(&world, "b"), [other.as_str()]);
+    let harvested = json(&output(&mut at_home(&world, "b", &["harvest", "--json"])));
+    assert_eq!(harvested["stored"], 1, "its own page alone");
+    start(&world, "b", &other);
+    let harvested = json(&output(&mut at_home(&world, "a", &["harvest", "--json"])));
+    assert_eq!(harvested["stored"], 1, "nobody took it");
+    assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
+}
+
+#[test]
+fn a_trial_that_still_runs_is_no_other_stores_business() {
+    let world = World::new();
+    world.tests_six("");
+    let sleeper = real("sleep").display().to_string();
+    let mut imas = at_home(&world, "a", &["run", "--", &sleeper, "600"]);
+    let running = Running(imas.stdout(Stdio::null()).spawn().unwrap());
+    let counts = |home: &str| {
+        let harvested = json(&output(&mut at_home(&world, home, &["harvest", "--json"])));
+        (harvested["stored"].as_u64().unwrap(), harvested["running"].as_u64().unwrap())
+    };
+    wait_until("the page of the start", || counts("a") == (0, 1));
+    assert_eq!(counts("b"), (0, 0));
+    drop(running);
+    assert_eq!(counts("b"), (0, 0), "it ended");
+    assert_eq!(counts("a"), (1, 0));
+}
+
+#[test]
+fn a_store_that_is_named_has_pages_of_its_own_however_it_is_named() {
+    let world = World::new();
+    world.tests_six("");
+    let who = build::program("who", &world.work()).display().to_string();
+    let data = world.work().join("data-a");
+    let in_data = |words: &[&str]| {
+        let mut imas = at_home(&world, "a", words);
+        imas.env("XDG_DATA_HOME", &data);
+        imas
+    };
+    assert!(output(&mut in_data(&["run", "--", &who])).status.success());
+    assert!(at_home_known(&world, "a").is_empty(), "the store below XDG_DATA_HOME is another one");
+    let store = data.join("imas/imas.db");
+    let link = world.work().join("link");
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    for named in [store, link.join("imas/imas.db")] {
+        let named = named.display().to_string();
+        assert_eq!(
+            known_to(&mut at_home(&world, "b", &["show", "--json", "--store", &named])),
+            [who.as_str()]
+        );
+    }
+}
+
+/// The page that an earlier version left: in the folder above those of the stores.
+fn leave_unmarked_page(world: &World, home: &str) -> PathBuf {
+    let store = world.work().join(home).join(".local/share/imas/imas.db");
+    let page = std::fs::read_dir(world.pages_of(&store)).unwrap().flatten();
+    let page =
+        page.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "page")).unwrap();
+    let unmarked = world.runtime().join("imas").join(page.file_name().unwrap());
+    std::fs::rename(&page, &unmarked).unwrap();
+    unmarked
+}
+
+#[test]
+fn a_page_of_an_earlier_version_belongs_to_the_users_own_home() {
+    let world = World::new();
+    world.tests_six("");
+    let who = build::program("who", &world.work()).display().to_string();
+    start(&world, "a", &who);
+    let unmarked = leave_unmarked_page(&world, "a");
+    let harvested = json(&output(&mut at_home(&world, "b", &["harvest", "--json"])));
+    assert_eq!((&harvested["stored"], unmarked.exists()), (&0.into(), true), "any other home leaves it");
+    // Without HOME, the system's list of users names the home. This reads alone: nothing of the user's is changed.
+    let mut without_home = at_home(&world, "b", &["show", "--json"]);
+    let known = known_to(without_home.env_remove("HOME"));
+    assert!(known.contains(&who), "{known:?}");
+    assert!(Path::new(&unmarked).exists());
+}
