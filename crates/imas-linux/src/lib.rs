@@ -13,6 +13,8 @@
 //! - [`control_group`]: how near its limits this process' group is
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
 //! - [`fnv`]: the hash that Rust and C code share
+//! - [`foreground`]: the program before which this command stands
+//! - [`user_preloads`]: libraries with a malloc that a user preloads himself
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
@@ -27,6 +29,8 @@
 //! - [`interpreter_target`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`standstill`]: whether a process is idle, waiting for a lock
+//! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
+//! - [`variables`]: the environment of a process, entry by entry
 //! - [`trust`]: whether others could change a file
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
@@ -48,6 +52,7 @@ mod field;
 mod file_time;
 pub mod fnv;
 pub mod footprint;
+pub mod foreground;
 pub mod host;
 pub mod index;
 pub mod interpreter_target;
@@ -68,5 +73,8 @@ pub mod resident;
 pub mod running;
 pub mod sampler;
 pub mod standstill;
+pub mod start_program;
 pub mod trust;
+pub mod user_preloads;
+pub mod variables;
 pub mod work_counter;

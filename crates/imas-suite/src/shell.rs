@@ -52,7 +52,7 @@ impl Shell<'_> {
             .args(["-euc", line])
             .current_dir(self.folder)
             .env_clear()
-            .envs(self.variables)
+            .envs(self.variables.iter())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
