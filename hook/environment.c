@@ -33,22 +33,33 @@ static bool same_name(const char *a, const char *b) {
     return *a == '=' && *b == '=';
 }
 
-static char **find_same_name(char **environment, const char *entry) {
+/* The entry of that name that has `before` others of it before it, or NULL. */
+static char **find_same_name(char **environment, const char *entry, size_t before) {
     for (; *environment != NULL; environment++) {
-        if (same_name(*environment, entry))
+        if (same_name(*environment, entry) && before-- == 0)
             return environment;
     }
     return NULL;
 }
 
-/* Lets each changed name point into the IMAS_WAS_ entry again. A name that is gone takes the place of that
- * entry. */
+/* How many of the entries from `environment` to `end` are IMAS_WAS_ entries of the same name as `was`. */
+static size_t count_changed(char **environment, char **end, const char *was) {
+    size_t count = 0;
+    for (; environment != end; environment++) {
+        const char *other = text_after(*environment, IMAS_ENV_WAS);
+        count += other != NULL && same_name(other, was);
+    }
+    return count;
+}
+
+/* Lets each changed name point into its IMAS_WAS_ entry again. A name may be there twice; then it has two of
+ * those, in the order of its own. A name that is gone takes the place of that entry. */
 static void put_back_changed(char **environment) {
     for (char **entry = environment; *entry != NULL; entry++) {
         char *was = (char *)text_after(*entry, IMAS_ENV_WAS);
         if (was == NULL)
             continue;
-        char **changed = find_same_name(environment, was);
+        char **changed = find_same_name(environment, was, count_changed(environment, entry, was));
         *(changed != NULL ? changed : entry) = was;
     }
 }

@@ -76,7 +76,7 @@ fn run(
     limit: Duration,
 ) -> Result<Vec<Broken>, String> {
     let mut command = Command::new(program);
-    command.arg("short").env_clear().envs(variables);
+    command.arg("short").env_clear().envs(variables.iter());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     let unable = |error: std::io::Error| format!("{} cannot be run: {error}", program.display());
     let mut child = command.spawn().map_err(unable)?;

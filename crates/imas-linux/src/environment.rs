@@ -12,13 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::CatalogueCandidate;
 use crate::preload_folder;
-
-/// Variables of a process, in the order of their names.
-pub type Variables = BTreeMap<OsString, OsString>;
-
-/// Variable that the command's `sigpipe.c` sets if SIGPIPE was ignored at its start. It is removed before the
-/// program starts.
-pub const SIGPIPE_IGNORED: &str = "IMAS_SIGPIPE_IGNORED";
+pub use crate::variables::Variables;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
@@ -100,22 +94,20 @@ impl Injection<'_> {
     /// # Errors
     /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
     pub fn variables(&self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, UnusablePath> {
-        let mut changed = Variables::new();
+        let mut changes = BTreeMap::new();
         if self.mode == Mode::Trial || !self.candidate.is_system() {
-            changed
-                .insert(LD_PRELOAD.into(), self.preload(inherited.get(OsStr::new(LD_PRELOAD)), libraries)?);
+            changes.insert(LD_PRELOAD.into(), Change::Before(self.preload(libraries)?));
         }
         for (name, value) in &self.candidate.environment {
-            let value = match inherited.get(OsStr::new(name)) {
-                Some(old) if name == GLIBC_TUNABLES && !old.is_empty() => joined(old, OsStr::new(value)),
-                _ => OsString::from(value),
-            };
-            changed.insert(name.into(), value);
+            let value = OsString::from(value);
+            let change = if name == GLIBC_TUNABLES { Change::Behind(value) } else { Change::Instead(value) };
+            changes.insert(name.into(), change);
         }
-        Ok(self.with_undo(inherited, changed))
+        Ok(self.with_undo(inherited, changes))
     }
 
-    fn preload(&self, old: Option<&OsString>, libraries: &Libraries) -> Result<OsString, UnusablePath> {
+    /// Our entries of LD_PRELOAD.
+    fn preload(&self, libraries: &Libraries) -> Result<OsString, UnusablePath> {
         let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
         let mut list = OsString::new();
         // Order matters: the hook finds the allocator after it with RTLD_NEXT.
@@ -126,7 +118,7 @@ impl Injection<'_> {
             let entry = self.entry(path, libraries);
             list = if list.is_empty() { entry.into() } else { joined(&list, entry.as_os_str()) };
         }
-        Ok(old.filter(|old| !old.is_empty()).map_or_else(|| list.clone(), |old| joined(&list, old)))
+        Ok(list)
     }
 
     /// The entry of one library. Where children inherit it, programs of another libc or width must be able to
@@ -137,26 +129,27 @@ impl Injection<'_> {
         through.unwrap_or_else(|| library.to_owned())
     }
 
-    fn with_undo(&self, inherited: &Variables, changed: Variables) -> Variables {
+    fn with_undo(&self, inherited: &Variables, changes: BTreeMap<OsString, Change>) -> Variables {
         let mut variables = inherited.clone();
         variables.retain(|name, _| !is_ours(name));
-        if changed.is_empty() {
+        if changes.is_empty() {
             if stub_stands(inherited) {
                 leave_alone(&mut variables, self.reach);
             }
             return variables;
         }
         let mut unset = OsString::new();
-        for (name, value) in changed {
-            match variables.insert(name.clone(), value) {
-                Some(old) => {
-                    let mut was = OsString::from(imas_abi::env::WAS);
-                    was.push(&name);
-                    variables.insert(was, old);
-                }
-                None if unset.is_empty() => unset = name,
-                None => unset = joined(&unset, &name),
+        for (name, change) in changes {
+            let replaced = variables.replace_each(&name, |old| change.over(old));
+            if replaced.is_empty() {
+                unset = if unset.is_empty() { name.clone() } else { joined(&unset, &name) };
+                variables.insert(name, change.over(OsStr::new("")));
+                continue;
             }
+            let mut was = OsString::from(imas_abi::env::WAS);
+            was.push(&name);
+            // One for each entry of that name, in their order: so they are put back.
+            replaced.into_iter().for_each(|old| variables.push(was.clone(), old));
         }
         if !unset.is_empty() {
             variables.insert(imas_abi::env::UNSET.into(), unset);
@@ -181,7 +174,7 @@ impl Injection<'_> {
     fn pad(&self, inherited: &Variables, variables: &mut Variables) {
         let kept = inherited.keys().filter(|name| !is_ours(name)).count();
         let taken_away = match self.reach {
-            Reach::Program => variables.len() - kept,
+            Reach::Program => variables.iter().count() - kept,
             Reach::Children => usize::from(self.page.is_some()),
             Reach::Tree => 0,
         };
@@ -191,10 +184,31 @@ impl Injection<'_> {
     }
 }
 
+/// What becomes of a variable's value.
+enum Change {
+    /// Ours is put before it.
+    Before(OsString),
+    /// Ours is put behind it.
+    Behind(OsString),
+    /// Ours takes its place.
+    Instead(OsString),
+}
+
+impl Change {
+    /// The new value; `old` is empty where there was none.
+    fn over(&self, old: &OsStr) -> OsString {
+        match self {
+            Self::Before(ours) if !old.is_empty() => joined(ours, old),
+            Self::Behind(ours) if !old.is_empty() => joined(old, ours),
+            Self::Before(ours) | Self::Behind(ours) | Self::Instead(ours) => ours.clone(),
+        }
+    }
+}
+
 /// Whether the stub is loaded into new processes. It would place a program that is to start untouched.
 fn stub_stands(inherited: &Variables) -> bool {
     let names_it = |text: &[u8]| text.windows(STUB.len()).any(|part| part == STUB.as_bytes());
-    inherited.get(OsStr::new(LD_PRELOAD)).is_some_and(|value| names_it(value.as_bytes()))
+    inherited.values(OsStr::new(LD_PRELOAD)).any(|value| names_it(value.as_bytes()))
         || std::fs::read("/etc/ld.so.preload").is_ok_and(|text| names_it(&text))
 }
 
@@ -212,7 +226,7 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
 fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     use imas_abi::env::{FOLLOW, PAD, PAGE, TREE, UNSET};
-    let exact = [PAGE, FOLLOW, TREE, UNSET, PAD, SIGPIPE_IGNORED];
+    let exact = [PAGE, FOLLOW, TREE, UNSET, PAD];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
 }
 
@@ -264,13 +278,32 @@ mod tests {
             &variables(&[("LD_PRELOAD", "/x.so"), ("HOME", "/h")]),
         );
         let want = variables(&[
-            ("CONF", "a"),
-            ("HOME", "/h"),
-            ("IMAS_PAD", ""),
-            ("IMAS_UNSET", "CONF"),
-            ("IMAS_WAS_LD_PRELOAD", "/x.so"),
             ("LD_PRELOAD", "/l/guard.so:/l/je.so:/x.so"),
+            ("HOME", "/h"),
+            ("CONF", "a"),
+            ("IMAS_WAS_LD_PRELOAD", "/x.so"),
+            ("IMAS_UNSET", "CONF"),
+            ("IMAS_PAD", ""),
         ]);
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn entries_keep_their_order_and_every_one_of_a_name_is_changed() {
+        let mut inherited = variables(&[("Z", "1"), ("LD_PRELOAD", "/x.so"), ("A", "2")]);
+        inherited.push("LD_PRELOAD".into(), "/y.so".into());
+        let je = candidate("je", Some("/l/je.so"), &[]);
+        let got = start(&je, Mode::Production, Reach::Program, &inherited);
+        let got: Vec<String> =
+            got.array().unwrap().into_iter().map(|text| text.into_string().unwrap()).collect();
+        let want = [
+            "Z=1",
+            "LD_PRELOAD=/l/guard.so:/l/je.so:/x.so",
+            "A=2",
+            "LD_PRELOAD=/l/guard.so:/l/je.so:/y.so",
+            "IMAS_WAS_LD_PRELOAD=/x.so",
+            "IMAS_WAS_LD_PRELOAD=/y.so",
+        ];
         assert_eq!(got, want);
     }
 
@@ -278,10 +311,10 @@ mod tests {
     fn a_trial_of_system_preloads_the_hook_alone() {
         let got = start(&candidate("system", None, &[]), Mode::Trial, Reach::Tree, &Variables::new());
         let want = variables(&[
+            ("LD_PRELOAD", "/l/hook.so"),
+            ("IMAS_UNSET", "LD_PRELOAD"),
             ("IMAS_FOLLOW", "1"),
             ("IMAS_TREE", "1"),
-            ("IMAS_UNSET", "LD_PRELOAD"),
-            ("LD_PRELOAD", "/l/hook.so"),
         ]);
         assert_eq!(got, want);
     }
@@ -361,12 +394,7 @@ mod tests {
 
     #[test]
     fn variables_of_a_launcher_above_are_dropped() {
-        let left = variables(&[
-            ("IMAS_PAGE", "/p"),
-            ("IMAS_SIGPIPE_IGNORED", "1"),
-            ("IMAS_WAS_X", "1"),
-            ("IMAS_LIB_DIR", "/keep"),
-        ]);
+        let left = variables(&[("IMAS_PAGE", "/p"), ("IMAS_WAS_X", "1"), ("IMAS_LIB_DIR", "/keep")]);
         let got = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &left);
         assert_eq!(got, variables(&[("IMAS_LIB_DIR", "/keep")]));
     }

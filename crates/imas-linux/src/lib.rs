@@ -14,6 +14,8 @@
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
 //! - [`file_stamp`]: whether a file is the same as before, unchanged
 //! - [`fnv`]: the hash that Rust and C code share
+//! - [`foreground`]: the program before which this command stands
+//! - [`user_preloads`]: libraries with a malloc that a user preloads himself
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
@@ -30,6 +32,8 @@
 //! - [`replace_file`]: replacing a file that others may be reading
 //! - [`standstill`]: whether a process is idle, waiting for a lock
 //! - [`started_name`]: the name by which a file was started, where it makes another program of it
+//! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
+//! - [`variables`]: the environment of a process, entry by entry
 //! - [`trust`]: whether others could change a file
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
@@ -52,6 +56,7 @@ pub mod file_stamp;
 mod file_time;
 pub mod fnv;
 pub mod footprint;
+pub mod foreground;
 pub mod host;
 pub mod index;
 pub mod interpreter_target;
@@ -72,6 +77,9 @@ pub mod resident;
 pub mod running;
 pub mod sampler;
 pub mod standstill;
+pub mod start_program;
 pub mod started_name;
 pub mod trust;
+pub mod user_preloads;
+pub mod variables;
 pub mod work_counter;

@@ -21,6 +21,7 @@ use wait4::Wait4;
 
 use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
+use crate::foreground;
 use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::prefault::{Touch, prefault};
@@ -218,6 +219,7 @@ impl RunRequest<'_> {
         // On a busy machine the child may be far on before we are back from its start.
         let began = Instant::now();
         let mut child = self.spawn()?;
+        foreground::begin(child.id());
         let output = hash_output(&mut child, self.show_output);
         let errors = keep_tail(&mut child, self.show_output);
         Ok(StartedRun { child, began, output, errors })
@@ -240,7 +242,7 @@ impl RunRequest<'_> {
             .arg0(arg0)
             .args(self.argv.get(1..).unwrap_or_default())
             .env_clear()
-            .envs(self.variables)
+            .envs(self.variables.iter())
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -260,7 +262,9 @@ struct StartedRun {
 impl StartedRun {
     /// Waits for the first process alone.
     fn wait(&mut self) -> Result<ExitStatus, RunError> {
-        self.child.wait4().map(|ended| ended.status).map_err(RunError::Wait)
+        let ended = self.child.wait4();
+        foreground::end();
+        ended.map(|ended| ended.status).map_err(RunError::Wait)
     }
 
     /// What is known once the whole tree has ended: usage since `before`, output and exit status.

@@ -179,7 +179,7 @@ pub fn probe(injection: &Injection<'_>, libraries: &Libraries, library: &Path) -
     let variables = injection.variables(&Variables::new(), libraries).map_err(|error| error.to_string())?;
     let library = std::fs::canonicalize(library).map_err(|error| error.to_string())?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg(PROBE_ARGUMENT).arg(library).env_clear().envs(variables).stdin(Stdio::null());
+    command.arg(PROBE_ARGUMENT).arg(library).env_clear().envs(variables.iter()).stdin(Stdio::null());
     let output = command.output().map_err(|error| error.to_string())?;
     let message = String::from_utf8_lossy(&output.stderr);
     let message = message.lines().next().unwrap_or_default();

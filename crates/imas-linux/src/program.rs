@@ -209,7 +209,10 @@ impl Shebang {
     }
 }
 
-/// The `#!` line of a script; `None` for anything else. The kernel reads 256 bytes and takes one argument.
+/// How much of a file the kernel reads for its `#!` line.
+const SCRIPT_LINE_BYTES: u64 = 256;
+
+/// The `#!` line of a script; `None` for anything else. The kernel takes one argument.
 fn shebang(file: &Path) -> Result<Option<Shebang>, CommandError> {
     let unreadable = |error: &std::io::Error| CommandError::NotExecutable {
         file: file.to_owned(),
@@ -218,12 +221,19 @@ fn shebang(file: &Path) -> Result<Option<Shebang>, CommandError> {
     let mut start = Vec::new();
     let opened = match ProgramFile::open(file) {
         Ok(opened) => opened,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(CommandError::NotFound(file.to_owned())); // the interpreter of a script
+        }
         // An execute-only binary cannot be read, but it can run.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(unreadable(&error)),
     };
-    opened.file().take(256).read_to_end(&mut start).map_err(|error| unreadable(&error))?;
+    opened.file().take(SCRIPT_LINE_BYTES).read_to_end(&mut start).map_err(|error| unreadable(&error))?;
     let Some(rest) = start.strip_prefix(b"#!") else { return Ok(None) };
+    let is_cut = start.len() as u64 == SCRIPT_LINE_BYTES && !rest.contains(&b'\n');
+    if is_cut && !rest.trim_ascii_start().iter().any(u8::is_ascii_whitespace) {
+        return Ok(None); // the interpreter's name is not all there: the kernel leaves the file to a shell
+    }
     let line = rest.split(|&b| b == b'\n').next().unwrap_or_default().trim_ascii();
     let mut parts = line.splitn(2, |b| matches!(b, b' ' | b'\t'));
     let interpreter = parts.next().unwrap_or_default();
@@ -300,6 +310,29 @@ mod tests {
         assert_eq!(command.file, file);
         assert_eq!(command.program.path, std::fs::canonicalize("/bin/sh").unwrap());
         assert_eq!(command.program.detail, std::fs::canonicalize(file).unwrap().to_string_lossy());
+    }
+
+    #[test]
+    fn a_line_that_is_cut_inside_the_name_is_no_script_of_the_kernels() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = script(folder.path(), "long", &format!("#!/{}\nexit\n", "x".repeat(300)));
+        let command = Command::resolve(&[long.clone().into_os_string()], None).unwrap();
+        assert_eq!((command.file, command.program.path.ends_with("long")), (long, true));
+        let with_argument =
+            script(folder.path(), "argument", &format!("#!/bin/sh {}\nexit\n", "x".repeat(300)));
+        let command = Command::resolve(&[with_argument.into_os_string()], None).unwrap();
+        assert_eq!(command.program.path, std::fs::canonicalize("/bin/sh").unwrap());
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let lost = script(folder.path(), "lost", "#!/no/such/interpreter\n");
+        let resolved = Command::resolve(&[lost.into_os_string()], None);
+        assert!(
+            matches!(&resolved, Err(CommandError::NotFound(file)) if file == Path::new("/no/such/interpreter")),
+            "{resolved:?}"
+        );
     }
 
     #[test]

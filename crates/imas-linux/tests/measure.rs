@@ -21,7 +21,7 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> RunOutcome {
 fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> RunOutcome {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
-    let variables: Variables = std::env::vars_os().collect();
+    let variables = Variables::inherited();
     RunRequest {
         file: Path::new("/bin/sh"),
         argv: &argv,

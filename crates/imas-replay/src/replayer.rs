@@ -77,7 +77,7 @@ impl<'a> Replayer<'a> {
     pub fn replay(&self, candidate: &CatalogueCandidate) -> Result<Result<Replay, String>> {
         let file = self.context.lib_dir.join(FILE);
         let result = self.folder.path().join("result");
-        let inherited: Variables = std::env::vars_os().collect();
+        let inherited = Variables::inherited();
         let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
         let variables = injection.variables(&inherited, &self.context.libraries)?;
         let run = RunRequest {
@@ -114,14 +114,14 @@ impl<'a> Replayer<'a> {
         interruption: &Interruption,
     ) -> Result<Result<Replay, String>> {
         let result = self.folder.path().join(format!("result-{job}"));
-        let inherited: Variables = std::env::vars_os().collect();
+        let inherited = Variables::inherited();
         let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
         let words = self.words(&result);
         let mut child = Command::new(self.context.lib_dir.join(FILE))
             .arg0(FILE)
             .args(&words[1..])
             .env_clear()
-            .envs(injection.variables(&inherited, &self.context.libraries)?)
+            .envs(injection.variables(&inherited, &self.context.libraries)?.iter())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

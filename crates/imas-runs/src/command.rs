@@ -175,7 +175,7 @@ impl<'a> CommandExecutor<'a> {
 }
 
 fn inherited() -> Variables {
-    std::env::vars_os().collect()
+    Variables::inherited()
 }
 
 impl Executor for CommandExecutor<'_> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SIGINT, SIGTERM and SIGHUP in the middle of a run: the processes of the run die, what was measured is
-//! kept.
+//! SIGINT, SIGTERM, SIGQUIT and SIGHUP in the middle of a run: the processes of the run die, what was measured
+//! is kept. Other signals are handed on to the program ([`HandingOn`]).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_linux::measure;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
+
+use crate::handing_on::{HandingOn, ignored};
 
 /// Knows whether a signal asked this program to end. While it lives, such a signal ends the run that is being
 /// made and not this program.
@@ -29,6 +31,8 @@ struct Watching {
     handle: Handle,
     thread: JoinHandle<()>,
     flags: Vec<SigId>,
+    /// The other signals.
+    _handing_on: HandingOn,
 }
 
 /// Whether signals do what they do by default. A handler stays installed for good, so that this has to say
@@ -37,7 +41,7 @@ static BY_DEFAULT: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static DEFAULTS: Once = Once::new();
 
 /// The signals that ask a program to end.
-const ENDING: [i32; 3] = [SIGHUP, SIGINT, SIGTERM];
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// A signal of the terminal's reaches the run and this program at the same time; ours is noticed so much
 /// later at most.
 const NOTICED_WITHIN: Duration = Duration::from_millis(200);
@@ -72,7 +76,8 @@ impl Interruption {
                 kill_until(&over);
             }
         });
-        interruption.watch = Some(Watching { handle, thread, flags });
+        let _handing_on = HandingOn::begin(&ENDING)?;
+        interruption.watch = Some(Watching { handle, thread, flags, _handing_on });
         Ok(interruption)
     }
 
@@ -128,7 +133,7 @@ fn kill_until(over: &AtomicBool) {
 impl Drop for Interruption {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        if let Some(Watching { handle, thread, flags }) = self.watch.take() {
+        if let Some(Watching { handle, thread, flags, .. }) = self.watch.take() {
             BY_DEFAULT.store(true, Ordering::SeqCst);
             handle.close();
             flags.into_iter().for_each(|flag| {
@@ -146,11 +151,4 @@ fn restore_defaults_with(signals: &[i32]) -> Result<()> {
         flag::register_conditional_default(signal, Arc::clone(&BY_DEFAULT))?;
     }
     Ok(())
-}
-
-/// Signals that this process ignores, as a mask; none where that cannot be read.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

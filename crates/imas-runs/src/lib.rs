@@ -6,6 +6,7 @@
 //! - [`around`]: shell lines before and after each run
 //! - [`runner`]: makes them all, with limits, failing runs, output check and interruption; [`subject`]: a
 //!   program in it
+//! - [`handing_on`]: signals that are meant for the program
 //! - [`interruption`]: a signal ends the run, and keeps what was measured
 //! - [`record`]: the one record of a run; [`journal`]: a file of such lines; [`session`]: what a journal of
 //!   records says
@@ -19,6 +20,7 @@ pub mod command;
 pub mod counted;
 pub mod data;
 pub mod executor;
+pub mod handing_on;
 pub mod interruption;
 pub mod journal;
 pub mod packed;

@@ -95,7 +95,7 @@ impl ShellLine<'_> {
             .args(["-euc", self.line])
             .current_dir(self.folder)
             .env_clear()
-            .envs(self.variables)
+            .envs(self.variables.iter())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(errors.try_clone()?)

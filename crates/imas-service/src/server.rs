@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use imas_core::sample::is_crash_signal;
 use imas_linux::arenas::ArenaHeaps;
 use imas_linux::environment::Variables;
+use imas_linux::foreground;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
 use imas_linux::sampler;
@@ -75,7 +76,7 @@ impl Server {
                 .args(command.argv.get(1..).unwrap_or_default())
                 .current_dir(folder)
                 .env_clear()
-                .envs(environment)
+                .envs(environment.iter())
                 .stdin(Stdio::null())
                 .stdout(log.try_clone()?)
                 .stderr(log.try_clone()?)
@@ -86,6 +87,7 @@ impl Server {
             Some((Ok(child), group)) => (child?, Some(group)),
             _ => (spawn()?, None),
         };
+        foreground::begin(child.id());
         let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
         Ok(Self { child, status: None, tree, began, log, is_on_libc: *is_on_libc })
     }
@@ -186,6 +188,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        foreground::end();
         let _ = self.end(); // the run may have ended at any point
     }
 }

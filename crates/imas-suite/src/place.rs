@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The folder with everything: inputs, tools, and the work folder of the current run.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use imas_linux::environment::Variables;
 use siphasher::sip::SipHasher13;
 
 use crate::definition::{Suite, SuiteProgram};
@@ -96,11 +96,7 @@ impl Place {
 
     /// The whole environment of a program. No variable of the user is in it.
     #[must_use]
-    pub fn variables(
-        &self,
-        program: Option<&SuiteProgram>,
-        port: Option<u16>,
-    ) -> BTreeMap<OsString, OsString> {
+    pub fn variables(&self, program: Option<&SuiteProgram>, port: Option<u16>) -> Variables {
         let tools = self.tools();
         let mut path = OsString::from(PATH);
         let folders = ["cargo/bin", "npm/node_modules/.bin", "pip/bin"].map(|below| tools.join(below));
@@ -109,7 +105,7 @@ impl Place {
             path.push(folder);
         }
         let work = self.work();
-        let mut variables: BTreeMap<OsString, OsString> = [
+        let mut variables: Variables = [
             ("PATH", path),
             ("SUITE", self.generators.clone().into()),
             ("HOME", work.clone().into()),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shell lines that are not measured: set-ups, checks, loads.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use imas_linux::environment::Variables;
 
 /// Where and how lines run.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct Shell<'a> {
     /// Working folder.
     pub folder: &'a Path,
     /// The whole environment.
-    pub variables: &'a BTreeMap<OsString, OsString>,
+    pub variables: &'a Variables,
 }
 
 /// How a line ended.
@@ -52,7 +52,7 @@ impl Shell<'_> {
             .args(["-euc", line])
             .current_dir(self.folder)
             .env_clear()
-            .envs(self.variables)
+            .envs(self.variables.iter())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?)
@@ -109,7 +109,7 @@ mod tests {
 
     fn run(line: &str, timeout: Duration) -> ShellOutput {
         let folder = tempfile::tempdir().unwrap();
-        let variables = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
+        let variables = Variables::from([("PATH".into(), "/usr/bin:/bin".into())]);
         let shell = Shell { folder: folder.path(), variables: &variables };
         shell.run(line, timeout).unwrap()
     }

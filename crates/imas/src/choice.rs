@@ -52,7 +52,7 @@ pub(crate) fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate
 }
 
 /// The variables that differ from those inherited when a program is started in production under the
-/// candidate, in order.
+/// candidate, in the order of their names.
 pub(crate) fn changes(
     libraries: &Libraries,
     candidate: &CatalogueCandidate,
@@ -62,9 +62,11 @@ pub(crate) fn changes(
     let reach = if follow { Reach::Children } else { Reach::Program };
     let injection = Injection { candidate, mode: Mode::Production, reach, page: None };
     let wanted = injection.variables(inherited, libraries)?;
-    let changed = wanted.into_iter().filter(|(name, value)| inherited.get(name) != Some(value));
-    let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
-    Ok(changed.map(|(name, value)| (text(name), text(value))).collect())
+    let changed = wanted.iter().filter(|(name, value)| inherited.get(name) != Some(value));
+    let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+    let mut changed: Vec<_> = changed.map(|(name, value)| (text(name), text(value))).collect();
+    changed.sort();
+    Ok(changed)
 }
 
 /// What has to be there for those variables to work: the guard and the allocator, and what the distribution

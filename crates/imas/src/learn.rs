@@ -155,7 +155,7 @@ impl Learner<'_> {
     /// The command is recorded now.
     fn command(&self) -> Result<(StoredProgram, Outcome)> {
         let words = &self.args.command;
-        if wrapper::unwrap(words, std::env::vars_os().collect()).inner.is_some() {
+        if wrapper::unwrap(words, imas_linux::variables::Variables::inherited()).inner.is_some() {
             return Err(Hinted::error(
                 format!("{} starts another program", words[0].to_string_lossy()),
                 "put 'imas learn --' before the program that it starts",

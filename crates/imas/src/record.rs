@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas record`: runs a command under `system` and writes its malloc calls into a trace.
 
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,15 +9,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::Variables;
+use imas_linux::foreground;
 use imas_linux::program::Command;
+use imas_linux::start_program::{ProgramStart, Streams};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_report::format::counted;
 use imas_runs::command::Recorder;
+use imas_runs::handing_on::HandingOn;
 use imas_trace::file::{TraceHeader, TraceProcess};
 use imas_trace::raw::Stop;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::context::Context;
 use crate::message::{self, Hinted};
@@ -35,7 +37,10 @@ pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     }
     let limits = RecordingLimits { bytes: args.limit, duration: args.duration };
     let recording = Recording::begin(folder_of(&args.out), limits)?;
+    // imas does not end by them, because it still has to write the trace.
+    let handing_on = HandingOn::begin(&[])?;
     let header = recorded(&command, &recording, &args.out, context)?;
+    drop(handing_on);
     show(args, &header)?;
     Ok(ExitCode::from(u8::try_from(header.exit & 0xFF).unwrap_or(1)))
 }
@@ -47,8 +52,8 @@ pub(crate) fn recorded(
     trace: &Path,
     context: &Context,
 ) -> Result<TraceHeader> {
-    let inherited: Variables = std::env::vars_os().collect();
-    let run = watch(command, variables(&recording.recorder(context)?, &inherited, context)?)?;
+    let inherited = Variables::inherited();
+    let run = watch(command, &variables(&recording.recorder(context)?, &inherited, context)?)?;
     recording.write(trace, run)
 }
 
@@ -63,18 +68,14 @@ pub(crate) fn variables(recorder: &Recorder, inherited: &Variables, context: &Co
 }
 
 /// Runs the command to its end. It inherits standard input and outputs.
-fn watch(command: &Command, variables: Variables) -> Result<RecordedRun> {
-    let arg0 = command.argv.first().map_or(command.file.as_os_str(), |word| word);
+fn watch(command: &Command, variables: &Variables) -> Result<RecordedRun> {
     let begun = Instant::now();
-    let mut child = std::process::Command::new(&command.file)
-        .arg0(arg0)
-        .args(command.argv.get(1..).unwrap_or_default())
-        .env_clear()
-        .envs(variables)
-        .spawn()
-        .with_context(|| command.file.display().to_string())?;
-    pass_on_signals(child.id())?;
-    let status = child.wait()?;
+    let start = ProgramStart { file: &command.file, argv: &command.argv, variables };
+    let child = start.spawn(&Streams::default()).with_context(|| command.file.display().to_string())?;
+    pass_on_signals(u32::try_from(child.id().as_raw())?)?;
+    let status = child.wait();
+    foreground::end();
+    let status = status?;
     Ok(RecordedRun {
         cpu_s: cpu_of_children()?,
         wall_s: begun.elapsed().as_secs_f64(),
@@ -82,18 +83,9 @@ fn watch(command: &Command, variables: Variables) -> Result<RecordedRun> {
     })
 }
 
-/// The terminal sends its signals to the command, too. Signals to imas alone are passed on. imas does not end
-/// by them, because it still has to write the trace.
+/// Signals that are handed on are for that child.
 pub(crate) fn pass_on_signals(child: u32) -> Result<()> {
-    let child = nix::unistd::Pid::from_raw(i32::try_from(child)?);
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-    std::thread::spawn(move || {
-        for signal in signals.forever().filter(|signal| [SIGTERM, SIGHUP].contains(signal)) {
-            if let Ok(signal) = nix::sys::signal::Signal::try_from(signal) {
-                let _ = nix::sys::signal::kill(child, signal); // it may have ended in the meantime
-            }
-        }
-    });
+    foreground::begin(child);
     Ok(())
 }
 

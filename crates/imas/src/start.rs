@@ -20,9 +20,7 @@
 //! 127, as with env(1).
 
 use std::convert::Infallible;
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,10 +36,12 @@ use imas_engine::state::ProgramState;
 use imas_engine::store_place;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
-use imas_linux::environment::{Injection, Mode, Reach, SIGPIPE_IGNORED, Variables};
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
 use imas_linux::program::{Command, CommandError, Program};
+use imas_linux::start_program::ProgramStart;
 use imas_linux::started_name::name_of_detail;
+use imas_linux::user_preloads;
 use imas_store::decisions::Decided;
 use imas_store::recordings::AskedRecording;
 use imas_store::samples::StoredProgram;
@@ -75,7 +75,7 @@ struct Request<'a> {
 
 /// Decides and execs; returns only when nothing could be started, or for a dry run.
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
-    let mut unwrapped = wrapper::unwrap(&args.command, std::env::vars_os().collect());
+    let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
     if let Some(error) = start_wrapper(args, &unwrapped) {
         return Ok(cannot_start(error));
     }
@@ -105,8 +105,14 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         start.discard();
         return Ok(ExitCode::SUCCESS);
     }
-    let Err(error) = start.exec(&command);
-    Ok(cannot_start(error))
+    let Err(mut error) = start.exec(&command);
+    if error.lacks_room() && start.variables != environment {
+        message::warning(
+            "the program is started untouched: its arguments leave no room for IMAS's variables",
+        );
+        Err(error) = Start::untouched(request).exec(&command);
+    }
+    Ok(cannot_start(error.into()))
 }
 
 /// Starts a wrapper with `imas run` before the command inside it, and does not return then. None when there
@@ -124,7 +130,9 @@ fn start_wrapper(args: &RunArgs, unwrapped: &Unwrapped) -> Option<CommandError> 
         Err(error) => return Some(error),
     };
     let start = Start { candidate: SYSTEM.to_owned(), because: String::new(), variables, page: None };
-    start.exec(&command).err()
+    let Err(error) = start.exec(&command);
+    // Then the wrapper is started as it is.
+    if error.lacks_room() { None } else { Some(error.into()) }
 }
 
 fn is_disabled(environment: &Variables) -> bool {
@@ -137,6 +145,28 @@ fn cannot_start(error: CommandError) -> ExitCode {
     let code = if matches!(error, CommandError::NotFound(_)) { NOT_FOUND } else { NOT_EXECUTABLE };
     message::error(&error.into());
     ExitCode::from(code)
+}
+
+/// Why exec failed.
+struct ExecError {
+    file: PathBuf,
+    error: std::io::Error,
+}
+
+impl ExecError {
+    /// Whether arguments and environment together are too long.
+    fn lacks_room(&self) -> bool {
+        self.error.kind() == std::io::ErrorKind::ArgumentListTooLong
+    }
+}
+
+impl From<ExecError> for CommandError {
+    fn from(ExecError { file, error }: ExecError) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Self::NotFound(file),
+            _ => Self::NotExecutable { file, why: error.to_string() },
+        }
+    }
 }
 
 /// All that exec needs.
@@ -161,43 +191,12 @@ impl Start {
         Self { because: because.into(), ..Self::untouched(request) }
     }
 
-    fn exec(mut self, command: &Command) -> Result<Infallible, CommandError> {
-        self.variables.remove(OsStr::new(SIGPIPE_IGNORED));
-        let error = match std::env::var_os(SIGPIPE_IGNORED).is_some() {
-            true => self.exec_as_we_are(command),
-            false => self.exec_with_sigpipe(command),
-        };
+    /// Returns only when that fails.
+    fn exec(&self, command: &Command) -> Result<Infallible, ExecError> {
+        let start = ProgramStart { file: &command.file, argv: &command.argv, variables: &self.variables };
+        let error = start.exec();
         self.discard();
-        let file = command.file.clone();
-        Err(match error.kind() {
-            std::io::ErrorKind::NotFound => CommandError::NotFound(file),
-            _ => CommandError::NotExecutable { file, why: error.to_string() },
-        })
-    }
-
-    /// The usual start: std gives SIGPIPE back its default, which Rust's start-up took away.
-    fn exec_with_sigpipe(&self, command: &Command) -> std::io::Error {
-        let arg0 = command.argv.first().map_or(command.file.as_os_str(), |word| word);
-        std::process::Command::new(&command.file)
-            .arg0(arg0)
-            .args(command.argv.get(1..).unwrap_or_default())
-            .env_clear()
-            .envs(&self.variables)
-            .exec()
-    }
-
-    /// SIGPIPE stays ignored, as it was when we began.
-    fn exec_as_we_are(&self, command: &Command) -> std::io::Error {
-        let pairs = self.variables.iter().map(|(name, value)| {
-            [name.as_os_str(), OsStr::new("="), value].into_iter().collect::<OsString>()
-        });
-        let exec = || -> Result<Infallible, std::io::Error> {
-            let file = CString::new(command.file.as_os_str().as_bytes())?;
-            let argv = words(command.argv.iter().cloned())?;
-            Ok(nix::unistd::execvpe(&file, &argv, &words(pairs)?)?)
-        };
-        let Err(error) = exec();
-        error
+        Err(ExecError { file: command.file.clone(), error })
     }
 
     /// The start does not happen: its page must not look like a crash.
@@ -206,10 +205,6 @@ impl Start {
             let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
         }
     }
-}
-
-fn words(texts: impl Iterator<Item = OsString>) -> Result<Vec<CString>, std::io::Error> {
-    Ok(texts.map(|text| CString::new(text.into_vec())).collect::<Result<_, _>>()?)
 }
 
 fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Start> {
@@ -224,6 +219,10 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     }
     if let Some(settled) = settled::find(args, places, &command.program, environment) {
         return settled_start(request, places, command, &settled);
+    }
+    if let Some(why) = user_preloads::own_malloc(environment) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(request, why));
     }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {

@@ -156,7 +156,7 @@ impl Unit {
         for name in text(imas_abi::env::UNSET).unwrap_or_default().split(':') {
             clean.remove(std::ffi::OsStr::new(name));
         }
-        for (name, value) in &self.environment {
+        for (name, value) in self.environment.iter() {
             if let Some(was) = name.to_str().and_then(|name| name.strip_prefix(imas_abi::env::WAS)) {
                 clean.insert(was.into(), value.clone());
             }

@@ -15,7 +15,7 @@ use imas_engine::context::Context;
 /// The environment of a start: what the paper's machine had for every process, here for a program and its
 /// children.
 pub(super) fn variables(context: &Context, candidate: &CatalogueCandidate) -> Result<Variables> {
-    let mut inherited: Variables = std::env::vars_os().collect();
+    let mut inherited = Variables::inherited();
     // Another allocator's settings or preload would be measured with it.
     inherited.retain(|name, _| name != "LD_PRELOAD" && name != "GLIBC_TUNABLES");
     let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Children, page: None };
@@ -28,7 +28,7 @@ pub(super) fn command(file: &Path, variables: &Variables, folder: &Path) -> Comm
     command
         .current_dir(folder)
         .env_clear()
-        .envs(variables)
+        .envs(variables.iter())
         .env("HOME", folder)
         .env("TMPDIR", folder)
         .stdin(Stdio::null())

@@ -172,7 +172,7 @@ impl ServiceSession for LabRounds<'_> {
     }
 
     fn prepare(&mut self, service: usize) -> Result<(), ServiceError> {
-        let inherited: Variables = std::env::vars_os().collect();
+        let inherited = Variables::inherited();
         let service = self.services[service].clone();
         self.executor = Some(ServiceExecutor::new(service, self.context.libraries.clone(), inherited)?);
         Ok(())

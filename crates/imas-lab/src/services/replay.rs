@@ -128,7 +128,7 @@ impl Session<'_> {
             Recording::begin(folder.path(), RecordingLimits { bytes: TRACE_LIMIT, duration: None })?;
         // A server that gives up root's rights must reach the recording in it.
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
-        let inherited: Variables = std::env::vars_os().collect();
+        let inherited = Variables::inherited();
         let executor = ServiceExecutor::new(service.clone(), self.context.libraries.clone(), inherited)?;
         let recorder = recording.recorder(self.context)?;
         let run = executor.run_recorded(self.context.candidate(SYSTEM)?, &recorder, self.interruption)?;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One run of one program under one candidate.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::hash::Hasher;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -10,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Injection, Mode, Reach};
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::{self, RunOutcome};
 use imas_linux::one_cpu::steady_cpu;
 use imas_suite::{Place, Server, Shell, ShellOutput, SuiteProgram, words};
@@ -127,9 +125,9 @@ impl Once<'_> {
     fn injected(
         &self,
         candidate: &CatalogueCandidate,
-        variables: &BTreeMap<OsString, OsString>,
+        variables: &Variables,
         page: Option<&Path>,
-    ) -> Result<BTreeMap<OsString, OsString>> {
+    ) -> Result<Variables> {
         let (mode, reach) = match page {
             Some(_) => (Mode::Trial, Reach::Tree),
             None => (Mode::Production, Reach::Children),

@@ -27,6 +27,7 @@ use imas_store::Store;
 
 use super::service_report::ServiceReport;
 use super::service_rounds::BenchRounds;
+use super::session::refuse_own_malloc;
 use super::shown::pinnable;
 use crate::bench_args::{BenchArgs, OneCpuName};
 use crate::context::Context;
@@ -175,7 +176,8 @@ impl<'a> Session<'a> {
         words: &[String],
         chosen: &'a [ComparedCandidate<'a>],
     ) -> Result<Self> {
-        let inherited: Variables = std::env::vars_os().collect();
+        refuse_own_malloc()?;
+        let inherited = Variables::inherited();
         let executor = ServiceExecutor::with_words(
             service,
             words.to_vec(),

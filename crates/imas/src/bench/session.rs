@@ -15,6 +15,8 @@ use imas_engine::inline_candidate::has_settings;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
+use imas_linux::user_preloads::own_malloc;
+use imas_linux::variables::Variables;
 use imas_linux::{conditions, page};
 use imas_report::bench::{BenchReport, QuickReport, RoundsEnd, RoundsMade};
 use imas_runs::around::{Around, ShellLine};
@@ -90,6 +92,17 @@ pub(super) struct CommandSession<'a> {
     conditions: Option<Conditions>,
 }
 
+/// A candidate would switch off a malloc that the user preloads.
+pub(super) fn refuse_own_malloc() -> Result<()> {
+    match own_malloc(&Variables::inherited()) {
+        None => Ok(()),
+        Some(why) => Err(Hinted::error(
+            format!("nothing can be compared: {why}"),
+            "measure without that library: env -u LD_PRELOAD imas bench ...",
+        )),
+    }
+}
+
 impl<'a> CommandSession<'a> {
     pub(super) fn new(
         args: &'a BenchArgs,
@@ -106,6 +119,7 @@ impl<'a> CommandSession<'a> {
                 "measure another program, or the program that this one starts",
             ));
         }
+        refuse_own_malloc()?;
         let (build_id, began_unix_s, began) = (executable.build_id, now_unix_s(), Instant::now());
         let conditions = conditions::now().ok();
         Ok(Self { args, context, store, input, variant, command, build_id, began_unix_s, began, conditions })

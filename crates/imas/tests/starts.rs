@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program that is started by `imas run` or `imas record` finds what it would find without: its environment
+//! entry by entry, its signals, a start under tight limits, and the malloc that its user preloads.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::build::program;
+use support::{World, built, describe, output, printed, real, stdout};
+
+fn imas() -> String {
+    built("imas").display().to_string()
+}
+
+fn compile_source(world: &World, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
+    let file = world.work().join(name);
+    let made = output(Command::new("cc").args(flags).arg("-o").arg(&file).arg(source));
+    assert!(made.status.success(), "{}", describe(&made));
+    file
+}
+
+fn script(world: &World, name: &str, text: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = world.work().join(name);
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+#[test]
+fn the_environment_is_as_it_was() {
+    let world = World::new();
+    let show = program("start_environment", &world.work()).display().to_string();
+    let imas = imas();
+    let started = |words: &[&str]| printed(&output(world.command(&show).args(words).arg(&show)));
+    let untouched = started(&[]);
+    assert!(untouched.ends_with("\nno_equals_sign\nALPHA=2\nMODE=second\n=nameless\n\n"), "{untouched}");
+    for how in [
+        &["run", "--candidate", "system", "--"][..],
+        &["run", "--candidate", "mimalloc", "--"],
+        &["run", "--candidate", "glibc:arena1", "--"],
+        &["run", "--"],
+        &["run", "--", "/usr/bin/nice", "-n", "0"],
+        &["record", "-o", "trace", "--"],
+    ] {
+        let words: Vec<&str> = std::iter::once(imas.as_str()).chain(how.iter().copied()).collect();
+        let under = started(&words);
+        let ours = |line: &&str| !line.starts_with("IMAS_") && !line.starts_with("LD_PRELOAD=");
+        let (under, is): (Vec<_>, Vec<_>) = match how[0] {
+            // Children of a recorded program are recorded too: its environment has what they need.
+            "record" => (under.lines().filter(ours).collect(), untouched.lines().filter(ours).collect()),
+            _ => (under.lines().collect(), untouched.lines().collect()),
+        };
+        assert_eq!(under, is, "{how:?}");
+    }
+}
+
+#[test]
+fn a_program_starts_under_a_limit_for_the_size_of_files() {
+    for limit in [0, 4096, 65536, 262_144] {
+        for how in ["run --", "run --candidate mimalloc --"] {
+            let world = World::new();
+            let text = format!("exec prlimit --fsize={limit} {} {how} /bin/echo hello", imas());
+            let started = output(world.command("/bin/sh").args(["-c", &text]));
+            assert_eq!(stdout(&started), "hello\n", "{limit} {how}: {}", describe(&started));
+            assert!(started.status.success(), "{limit} {how}: {}", describe(&started));
+        }
+    }
+}
+
+#[test]
+fn the_signal_of_that_limit_still_kills_the_program() {
+    let world = World::new();
+    let write = "exec dd if=/dev/zero of=file bs=1M count=1 2>&1";
+    let text = format!("exec prlimit --fsize=1000 {} run --candidate mimalloc -- sh -c '{write}'", imas());
+    let started = output(world.command("/bin/sh").args(["-c", &text]));
+    let untouched =
+        output(world.command("/bin/sh").args(["-c", &format!("exec prlimit --fsize=1000 sh -c '{write}'")]));
+    assert_eq!(started.status, untouched.status, "{}", describe(&started));
+}
+
+/// The longest last argument with which the command starts.
+fn longest(start: impl Fn(usize) -> bool) -> usize {
+    let (mut fits, mut too_long) = (0, 130_000);
+    while too_long - fits > 1 {
+        let middle = usize::midpoint(fits, too_long);
+        if start(middle) { fits = middle } else { too_long = middle }
+    }
+    fits
+}
+
+#[test]
+fn arguments_that_just_fit_start_the_program_untouched() {
+    let world = World::new();
+    let long = "x".repeat(100_000);
+    let start = |before: &[&str], last: usize| {
+        let mut command = Command::new(imas());
+        command.env_clear().env("PATH", support::PATH).env("HOME", world.work());
+        command.env("IMAS_LIB_DIR", support::lib_dir()).env("IMAS_STORE", world.store_path());
+        command.args(before).arg("/bin/true").args(std::iter::repeat_n(&long, 20)).arg("y".repeat(last));
+        command.output()
+    };
+    let plain = ["run", "--candidate", "system", "--"];
+    let most = longest(|last| start(&plain, last).is_ok_and(|made| made.status.success()));
+    for how in [
+        &["run", "--candidate", "mimalloc", "--"][..],
+        &["run", "--follow", "--candidate", "mimalloc", "--"],
+        &["run", "--"],
+    ] {
+        let room = plain.iter().map(|word| word.len() + 9).sum::<usize>();
+        let used = how.iter().map(|word| word.len() + 9).sum::<usize>();
+        for less in [20, 120, 200] {
+            let made = start(how, most + room - used - less).unwrap();
+            assert!(made.status.success(), "{less} bytes less, {how:?}: {}", describe(&made));
+        }
+    }
+}
+
+#[test]
+fn scripts_that_the_kernel_does_not_take_end_as_env_ends_them() {
+    let world = World::new();
+    let long = script(&world, "long", &format!("#!/{}\necho by sh\n", "x".repeat(300)));
+    let plain = script(&world, "plain", "echo by sh\nexit 3\n");
+    let empty = script(&world, "empty", "");
+    let lost = script(&world, "lost", "#!/no/such/interpreter\necho never\n");
+    for file in [long, plain, empty, lost] {
+        let by_env = output(world.command("/usr/bin/env").arg(&file));
+        for how in [&["run", "--"][..], &["run", "--candidate", "mimalloc", "--"]] {
+            let by_imas = output(world.imas(how).arg(&file));
+            let is = (by_imas.status.code(), stdout(&by_imas));
+            assert_eq!(is, (by_env.status.code(), stdout(&by_env)), "{how:?} {}", describe(&by_imas));
+        }
+    }
+}
+
+const CHECKER: &str = r#"
+#include <stddef.h>
+#include <unistd.h>
+extern void *__libc_malloc(size_t);
+void *malloc(size_t size) {
+    static int once;
+    if (once++ == 0)
+        write(2, "checker\n", 8);
+    return __libc_malloc(size);
+}
+"#;
+
+#[test]
+fn a_malloc_that_the_user_preloads_is_left_alone() {
+    let world = World::new();
+    let source = world.work().join("checker.c");
+    std::fs::write(&source, CHECKER).unwrap();
+    let checker = compile_source(&world, "checker.so", &source, &["-shared", "-fPIC"]);
+    let preload = format!("LD_PRELOAD={}", checker.display());
+    for how in [&["run", "--"][..], &["run", "--"], &["run", "--candidate", "mimalloc", "--"]] {
+        let made = output(world.imas(how).args(["env", &preload, "/bin/ls", "/"]));
+        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(made.status.success() && said.contains("checker\n"), "{how:?} {}", describe(&made));
+        assert!(said.contains("checker.so in LD_PRELOAD defines malloc"), "{how:?} {said}");
+    }
+    let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "env", &preload, "/bin/ls", "/"]));
+    assert!(String::from_utf8_lossy(&recorded.stderr).contains("checker\n"), "{}", describe(&recorded));
+    let bench = output(world.imas(["bench", "--runs", "1", "--", "/bin/ls"]).env("LD_PRELOAD", &checker));
+    let said = String::from_utf8_lossy(&bench.stderr).into_owned();
+    assert!(!bench.status.success() && said.contains("env -u LD_PRELOAD"), "{}", describe(&bench));
+}
+
+/// Notes each signal that a user may send, and ends at the first with 7.
+const LISTENER: &str = r#"
+$| = 1;
+for my $name (qw(TERM HUP INT QUIT USR1 USR2 WINCH ALRM NUM40)) {
+    $SIG{$name} = sub { print "got $name\n"; exit 7 };
+}
+print "ready\n";
+sleep 1 for 1 .. 120;
+print "nobody told me\n";
+"#;
+
+/// Starts the words, sends `imas` the signal once the listener is ready, and returns its exit status and what
+/// it printed then.
+fn signalled(world: &World, words: &[&str], signal: &str) -> (Option<i32>, String) {
+    let mut child = world.imas(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let pid = child.id().to_string();
+    assert!(Command::new("/bin/kill").args(["-s", signal, &pid]).status().unwrap().success());
+    let mut said = String::new();
+    lines.read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn a_signal_to_record_reaches_the_program() {
+    let perl = real("perl").display().to_string();
+    for (signal, name) in [
+        ("TERM", "TERM"),
+        ("HUP", "HUP"),
+        ("INT", "INT"),
+        ("QUIT", "QUIT"),
+        ("USR1", "USR1"),
+        ("USR2", "USR2"),
+        ("WINCH", "WINCH"),
+        ("ALRM", "ALRM"),
+        ("40", "NUM40"),
+    ] {
+        let world = World::new();
+        let words = ["record", "-o", "trace", "--", &perl, "-e", LISTENER];
+        let (status, said) = signalled(&world, &words, signal);
+        assert_eq!((status, said.as_str()), (Some(7), format!("got {name}\n").as_str()), "{signal}");
+        let left: Vec<_> =
+            std::fs::read_dir(world.work()).unwrap().flatten().map(|one| one.file_name()).collect();
+        assert_eq!(left, ["trace"], "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_to_bench_reaches_the_program_that_runs() {
+    let world = World::new();
+    let perl = real("perl").display().to_string();
+    let words = [
+        "bench",
+        "--show-output",
+        "--runs",
+        "1",
+        "--warmup",
+        "0",
+        "--ignore-failure",
+        "--",
+        &perl,
+        "-e",
+        LISTENER,
+    ];
+    let mut child = world.imas(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let mut got = 0;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        match line.unwrap().as_str() {
+            "ready" => {
+                assert!(Command::new("/bin/kill").args(["-s", "USR1", &pid]).status().unwrap().success())
+            }
+            "got USR1" => got += 1,
+            _ => {}
+        }
+    }
+    let status = child.wait().unwrap();
+    assert!(got > 0 && status.code().is_some(), "{got} {status}");
+}
