@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from selenium.webdriver.common.action_chains import ActionChains
-from chromium import NARROW, WIDE, browser
+from chromium import NARROW, WIDE, browser, until
 from selenium.webdriver.common.by import By
 from tally import check, finish
 
@@ -45,6 +45,8 @@ def offline(dark):
 
 def opened(driver, page):
     driver.get(page.as_uri())
+    ready = until(lambda: driver.execute_script("return document.readyState") == "complete")
+    check(f"{page.name}: it is loaded", ready)
     complaints = [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
     check(f"{page.name}: no errors in the browser", not complaints, complaints)
     loaded = driver.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
@@ -174,19 +176,19 @@ def choosing(driver, section):
     reading = section.find_element(By.CSS_SELECTOR, ".reading")
     shape = dot.find_element(By.TAG_NAME, "path")
     ActionChains(driver).move_to_element(shape).perform()
-    check("hovering shows the name", reading.text.startswith(name), reading.text)
+    check("hovering shows the name", until(lambda: reading.text.startswith(name)), reading.text)
 
     def chosen():
         return {row.get_attribute("data-candidate") for row in section.find_elements(By.CSS_SELECTOR, "tr.chosen")}
 
-    check("its rows are marked", chosen() == {name}, chosen())
+    check("its rows are marked", until(lambda: chosen() == {name}), chosen())
     ActionChains(driver).click(shape).move_to_element(reading).perform()
-    check("a click holds it", chosen() == {name}, chosen())
+    check("a click holds it", until(lambda: chosen() == {name}), chosen())
     other = dots[0].get_attribute("data-candidate")
     rows = section.find_elements(By.CSS_SELECTOR, "tr[data-candidate]")
     next(row for row in rows if row.get_attribute("data-candidate") == other).click()
-    dots = [dot.get_attribute("data-candidate") for dot in section.find_elements(By.CSS_SELECTOR, ".dot.chosen")]
-    check("a row chooses its dot", dots == [other], dots)
+    marked = lambda: [dot.get_attribute("data-candidate") for dot in section.find_elements(By.CSS_SELECTOR, ".dot.chosen")]
+    check("a row chooses its dot", until(lambda: marked() == [other]), marked())
 
 
 # Pairs of labels in a chart that overlap, and labels outside of it.
@@ -265,7 +267,7 @@ def from_runs(command, work, folder):
             target = link.get_attribute("href").split("#")[1]
             link.click()
             section = driver.find_element(By.ID, target)
-            check("a link opens its program", section.get_attribute("open") is not None)
+            check("a link opens its program", until(lambda: section.get_attribute("open") is not None))
             numbers(driver, section)
             legible(driver, section)
             choosing(driver, section)
@@ -297,7 +299,9 @@ def from_counted(command, work, folder):
                 check(drawing, len(svg) == 1, len(svg))
                 drawn = svg[0].find_elements(By.CSS_SELECTOR, "[data-candidate]")
                 named = {part.get_attribute("data-candidate") for part in drawn}
-                caption = svg[0].find_element(By.XPATH, "../../figcaption").text.partition("Not drawn")[2]
+                # A drawing that leaves nothing out may have no caption.
+                captions = svg[0].find_elements(By.XPATH, "ancestor::figure/figcaption")
+                caption = "".join(one.get_attribute("textContent") for one in captions).partition("Not drawn")[2]
                 named |= {candidate for candidate in everybody if f"{candidate} (" in caption}
                 check(f"{drawing}: every candidate is drawn or named", named == everybody, named)
             check("live blocks", len(section.find_elements(By.CSS_SELECTOR, "polyline.live")) == 2)
@@ -306,8 +310,9 @@ def from_counted(command, work, folder):
             row = section.find_element(By.CSS_SELECTOR, "div[aria-label^='Latency'] tr[data-candidate='mimalloc']")
             driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", row)
             row.click()
-            curves = section.find_elements(By.CSS_SELECTOR, "svg[aria-label^='Resident'] polyline.curve.chosen")
-            check("a row chooses its curve", [c.get_attribute("data-candidate") for c in curves] == ["mimalloc"])
+            place = "svg[aria-label^='Resident'] polyline.curve.chosen"
+            curves = lambda: [c.get_attribute("data-candidate") for c in section.find_elements(By.CSS_SELECTOR, place)]
+            check("a row chooses its curve", until(lambda: curves() == ["mimalloc"]), curves())
             photo(driver, folder, "report-counted" + ("-dark" if dark else ""))
         finally:
             driver.quit()

@@ -15,10 +15,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import urllib.request
 
-from chromium import NARROW, WIDE, browser
+from chromium import NARROW, WIDE, browser, until
 from selenium.webdriver.common.by import By
 from tally import check, finish
 
@@ -130,15 +129,6 @@ def photo(driver, folder, name):
     driver.set_window_size(WIDE, 1000)
 
 
-def until(holds, limit=90):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if holds():
-            return True
-        time.sleep(0.2)
-    return False
-
-
 def live(driver, base, command, store):
     """A trial that is stored appears without loading the page again; what was unfolded stays so."""
     driver.get(base + "/?q=perl")
@@ -164,8 +154,8 @@ def keyboard(driver, base):
     driver.get(base + "/")
     body = driver.find_element(By.TAG_NAME, "body")
     body.send_keys("\ue004")
-    focused = driver.execute_script("return document.activeElement.className")
-    check("keyboard: first the way to the contents", focused == "skip", focused)
+    focused = lambda: driver.execute_script("return document.activeElement.className")
+    check("keyboard: first the way to the contents", until(lambda: focused() == "skip"), focused())
 
 
 def main():
@@ -185,7 +175,6 @@ def main():
             pages["filtered"] = "/?q=script&sort=name"
             for dark in (False, True):
                 driver = browser(dark)
-                driver.set_page_load_timeout(180)
                 try:
                     for name, path in pages.items():
                         shown = name + ("-dark" if dark else "")

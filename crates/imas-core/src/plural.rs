@@ -14,12 +14,26 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> Strin
     format!("{count} {noun}{ending}")
 }
 
+/// The count with its noun and the verb that goes with it: `1 program runs`, `2 programs run`.
+#[must_use]
+pub fn counted_verb<N: Display + PartialEq + From<u8> + Copy>(
+    count: N,
+    noun: &str,
+    one: &str,
+    several: &str,
+) -> String {
+    let verb = if count == N::from(1) { one } else { several };
+    format!("{} {verb}", counted(count, noun))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn one_is_singular() {
+        let of = |n: usize| counted_verb(n, "program", "runs", "run");
+        assert_eq!([of(1), of(2)], ["1 program runs", "2 programs run"]);
         assert_eq!(
             [0usize, 1, 2].map(|n| counted(n, "more run")),
             ["0 more runs", "1 more run", "2 more runs"]

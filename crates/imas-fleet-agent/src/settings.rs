@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use imas_report::message::Hinted;
 use serde::Deserialize;
 
 use crate::names;
@@ -74,7 +75,10 @@ impl FleetSettings {
     /// When it cannot be read, or has a value that cannot be.
     pub fn read(file: &Path) -> Result<Self> {
         let place = || file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(place)?;
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_fleet(file)),
+            read => read.with_context(place)?,
+        };
         let mut settings = Self::parse(&text).with_context(place)?;
         settings.begin_at(file.parent().unwrap_or_else(|| Path::new("")));
         Ok(settings)
@@ -139,9 +143,24 @@ fn is_of_this_machine(server: &str) -> bool {
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
+/// A host without settings is in no fleet.
+fn no_fleet(file: &Path) -> anyhow::Error {
+    Hinted::error(
+        format!("this host is in no fleet: there is no {}", file.display()),
+        "'imas fleet init' makes one or joins one (docs/fleet.md); --settings FILE names other settings",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_settings_is_told_how_to_join() {
+        let error = FleetSettings::read(Path::new("/nowhere/fleet.toml")).unwrap_err();
+        assert!(error.to_string().contains("in no fleet"), "{error}");
+        assert!(imas_report::message::hint(&error).is_some_and(|hint| hint.contains("imas fleet init")));
+    }
 
     #[test]
     fn few_words_are_enough_and_wrong_ones_are_named() {

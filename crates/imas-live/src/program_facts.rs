@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use imas_core::adaptive::AdaptiveState;
+use imas_core::sample::PageKind;
 use imas_core::{Reason, SYSTEM};
 use imas_store::Store;
 use imas_view::program_view::ProgramView;
@@ -98,8 +99,13 @@ fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState
             ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() }
         }
         _ if settled(state).is_some() => ProcessState::Settled { candidate, since_unix_s },
-        _ => ProcessState::Testing { trials: state.known.records.len(), next: candidate },
+        _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
     }
+}
+
+/// Stored trials; other starts, in which nothing was counted, are none.
+fn trials_made(state: &ProgramView) -> usize {
+    state.known.records.iter().filter(|record| record.sample.kind == PageKind::Trial).count()
 }
 
 /// The pinned candidate, else the first that is quarantined.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures as people read them.
 
-pub use imas_core::plural::counted;
+pub use imas_core::plural::{counted, counted_verb};
 use imas_core::stats::Interval;
 
 /// Bytes as MiB with one decimal, two below 10 MiB.

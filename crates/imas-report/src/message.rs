@@ -45,7 +45,9 @@ pub fn error(error: &anyhow::Error) {
     }
 }
 
-fn hint(error: &anyhow::Error) -> Option<&str> {
+/// The way out of an error, if it names one.
+#[must_use]
+pub fn hint(error: &anyhow::Error) -> Option<&str> {
     let hinted = error.downcast_ref::<Hinted>().map(|hinted| hinted.hint.as_str());
     let store = || {
         let is_damage = error.chain().any(|cause| cause.downcast_ref().is_some_and(StoreError::is_damage));

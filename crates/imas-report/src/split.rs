@@ -17,8 +17,12 @@ pub const HEAD: [&str; 8] = [
     "other %",
 ];
 
-/// The title of the table.
-pub const TITLE: &str = "Where the resident memory was, mean over the time of the counted runs:";
+/// The same for a terminal of 80 columns; [`TITLE`] says what each is.
+const TEXT_HEAD: [&str; 8] = ["candidate", "MiB", "asked", "round", "blocks", "pages", "own", "other"];
+
+/// The title of the table on a terminal.
+const TITLE: &str = "Where the resident memory was, mean over the time of the counted runs, in %: asked\n\
+     for by the program, rounding, free blocks, free pages, the allocator's own, other:";
 
 /// One candidate as a line of text; the figures are per cent of the resident memory.
 #[must_use]
@@ -49,7 +53,7 @@ pub fn text(rows: &[(&str, Split)]) -> String {
         return String::new();
     }
     let lines = rows.iter().map(|(name, split)| cells(name, split));
-    let mut text = format!("{TITLE}\n{}", table::plain(&HEAD, lines));
+    let mut text = format!("{TITLE}\n{}", table::plain(&TEXT_HEAD, lines));
     let silent: Vec<&str> =
         rows.iter().filter(|(_, split)| split.reported.is_none()).map(|(name, _)| *name).collect();
     if !silent.is_empty() {
@@ -90,6 +94,8 @@ mod tests {
         let silent = Split { reported: None, ..split };
         let text = text(&[("glibc", split), ("hoard", silent)]);
         let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        let table = text.lines().take_while(|line| !line.starts_with("Not reported"));
+        assert!(table.into_iter().all(|line| line.chars().count() <= 80), "{text}");
         let words: Vec<&str> = line("glibc").split_whitespace().collect();
         assert_eq!(words, ["glibc", "1000.0", "50", "10", "10", "6", "0", "24"]);
         assert!(line("hoard").split_whitespace().eq(["hoard", "1000.0", "50", "10", "-", "-", "-", "40"]));

@@ -84,6 +84,20 @@ pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     wrapped(head, rows, None)
 }
 
+/// The same in lines of at most that width, as far as wrapping the last column makes them fit.
+#[must_use]
+pub fn fitted(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
+    const LEAST: u16 = 16;
+    let whole = plain(head, rows.iter().cloned());
+    let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let Some(width) = width.filter(|width| longest(&whole) > *width) else { return whole };
+    let most = u16::try_from(width).unwrap_or(u16::MAX).max(LEAST);
+    let mut tries = (LEAST..=most).rev().map(|last| wrapped(head, rows.iter().cloned(), Some(last)));
+    tries
+        .find(|text| longest(text) <= width)
+        .unwrap_or_else(|| wrapped(head, rows.iter().cloned(), Some(LEAST)))
+}
+
 /// The same with the last column wrapped to that number of characters.
 pub(crate) fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Option<u16>) -> String {
     let mut table = comfy_table::Table::new();

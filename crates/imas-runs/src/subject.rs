@@ -20,6 +20,9 @@ pub enum Timeout {
     After(Duration),
     /// Twenty times as long as the first run, a minute at least; that one a day.
     ByFirstRun,
+    /// The first run so long; later ones twenty times as long as the first, and at least as long as this, or
+    /// as a minute where this is longer.
+    FirstWithin(Duration),
 }
 
 /// A run may take at least this long whatever the first one took.
@@ -76,11 +79,16 @@ impl Subject {
 
     /// The limits of the next run under that candidate.
     pub(crate) fn limits(&self, candidate: &str) -> RunLimits {
-        let by_first = |wall_s| SHORTEST_TIMEOUT.max(Duration::from_secs_f64(wall_s) * TIMEOUT_FACTOR);
-        let timeout = match self.timeout {
-            Timeout::After(timeout) => timeout,
-            Timeout::ByFirstRun => self.first_wall_s.map_or(FIRST_TIMEOUT, by_first),
+        let (first, shortest) = match self.timeout {
+            Timeout::After(timeout) => (timeout, None),
+            Timeout::ByFirstRun => (FIRST_TIMEOUT, Some(SHORTEST_TIMEOUT)),
+            Timeout::FirstWithin(first) => (first, Some(first.min(SHORTEST_TIMEOUT))),
         };
+        let by_first = |(shortest, wall_s)| {
+            let times: Duration = Duration::from_secs_f64(wall_s) * TIMEOUT_FACTOR;
+            times.max(shortest)
+        };
+        let timeout = shortest.zip(self.first_wall_s).map_or(first, by_first);
         // How long the program takes is known from system alone, and so is how long it is idle by
         // itself.
         let still = self.slowest_s.filter(|_| self.watches_standstill && candidate != SYSTEM);

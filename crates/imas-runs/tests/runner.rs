@@ -164,6 +164,17 @@ fn the_first_run_sets_the_limit_of_the_others() {
 }
 
 #[test]
+fn the_first_run_can_have_a_limit_that_later_ones_scale_from_their_own() {
+    let interruption = Interruption::default();
+    let mut runner = runner(&interruption, Elimination::Never);
+    runner.subjects[0].timeout = Timeout::FirstWithin(Duration::from_secs(12));
+    let mut fake = Fake::always(&[&[output(1), output(1)]]);
+    runner.run(rounds(1), &mut fake, &mut Log::default()).unwrap();
+    let timeouts: Vec<u64> = fake.asked.iter().map(|(_, limits)| limits.timeout.as_secs()).collect();
+    assert_eq!(timeouts, [12, 20], "twenty times the first run, which took a second");
+}
+
+#[test]
 fn a_candidate_may_be_idle_for_the_hang_threshold_of_system() {
     let interruption = Interruption::default();
     let mut runner = runner(&interruption, Elimination::Never);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures and states as people read them, short enough for a column. Names of programs are escaped here.
 
+use imas_core::plural::counted;
 use imas_core::printable;
 use imas_core::stats::Interval;
 use imas_live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
@@ -47,7 +48,7 @@ pub(crate) fn state(process: &LiveProcess) -> String {
             Some(since) => format!("settled: {candidate} since {}", day(*since)),
             None => format!("settled: {candidate}"),
         },
-        ProcessState::Testing { trials, .. } => format!("testing: {trials} trials"),
+        ProcessState::Testing { trials, .. } => format!("testing: {}", counted(*trials, "trial")),
         ProcessState::Pinned { candidate } => format!("pinned: {candidate}"),
         ProcessState::Excluded => "excluded".to_owned(),
         ProcessState::Quarantined { candidate, instead } => format!("quarantined: {candidate}, {instead}"),

@@ -20,9 +20,12 @@ pub struct StoredPick {
 }
 
 /// The picks by the policy in force: the fastest, the leanest and the balanced one. Empty as long as nothing
-/// is known.
+/// is compared: trials of `system` alone choose nothing.
 #[must_use]
 pub fn picks(profile: &ProfileView) -> Vec<StoredPick> {
+    if !is_compared(profile) {
+        return vec![];
+    }
     let name = |index: usize| profile.candidates[index].name.clone();
     match (&profile.adaptive, &profile.picks) {
         (Some(known), _) => adaptive::expected(known)
@@ -35,6 +38,11 @@ pub fn picks(profile: &ProfileView) -> Vec<StoredPick> {
         }
         (None, None) => vec![],
     }
+}
+
+/// Whether a trial of another candidate than `system` counts.
+fn is_compared(profile: &ProfileView) -> bool {
+    profile.candidates.iter().any(|view| view.name != SYSTEM && view.summary.count > 0)
 }
 
 /// The picks that a candidate is.
@@ -78,7 +86,7 @@ pub fn gain_lines(picks: &[StoredPick]) -> Vec<String> {
 #[must_use]
 pub fn sentence(picks: &[StoredPick]) -> String {
     let [fastest, leanest, balanced] = picks else {
-        return "Nothing is known yet.".to_owned();
+        return "Nothing is compared with system yet.".to_owned();
     };
     let mut sentence = match balanced.candidate.as_str() {
         SYSTEM => "No candidate is proven better than system in CPU and memory together".to_owned(),

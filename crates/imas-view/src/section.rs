@@ -49,9 +49,9 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
     let mut remarks = vec![];
     if counted < state.known.records.len() {
         remarks.push(format!(
-            "{} of {} trials are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
+            "{} of {} are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
             state.known.records.len() - counted,
-            state.known.records.len()
+            imas_report::format::counted(state.known.records.len(), "start")
         ));
     }
     let next = if state.decision.trial { "a trial of" } else { "under" };

@@ -13,6 +13,7 @@ use imas_linux::index::detail_of_unit;
 use imas_linux::running::{On, RealCandidates, Running};
 use imas_linux::started_name::is_meant;
 use imas_live::restart_gain::RestartGain;
+use imas_report::format::{counted, counted_verb};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde::Serialize;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     } else {
         output::text(&(page(&advice) + &arena_advice::page(&advice.arenas)))?;
     }
-    let any = advice.processes.iter().any(|row| row.gain);
+    let any = advice.processes.iter().any(|row| row.gain) || !advice.arenas.is_empty();
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
 }
 
@@ -142,9 +143,11 @@ fn how(process: &Running, pick: &str, number: i64) -> String {
 
 fn page(advice: &Advice) -> String {
     if advice.processes.is_empty() {
+        let by_trials = if advice.arenas.is_empty() { "" } else { "by trials, " };
         return format!(
-            "no running process would gain from a restart: {} programs run as decided or not at all, of {} the tests are not done\n",
-            advice.as_decided, advice.not_settled
+            "{by_trials}no running process would gain from a restart: {} as decided or not at all, of {} the tests are not done\n",
+            counted_verb(advice.as_decided, "program", "runs", "run"),
+            counted(advice.not_settled, "program")
         );
     }
     let rows = advice.processes.iter().map(|row| {

@@ -10,6 +10,7 @@ use imas_core::SYSTEM;
 use imas_linux::arena_estimate::{CANDIDATE, KEPT, LEAST_BYTES, saving};
 use imas_linux::arenas::Arenas;
 use imas_linux::running::{On, RealCandidates, Running};
+use imas_report::format::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -94,12 +95,12 @@ pub(crate) fn page(rows: &[ArenaRow]) -> String {
     let mib = |bytes: f64| format!("{:.0} MiB", bytes / f64::from(1 << 20));
     let line = |row: &ArenaRow| {
         format!(
-            "{} (pid {}): {} arenas, {} in them, {} threads{}; {CANDIDATE} may save about {}: {}\n",
+            "{} (pid {}): {}, {} in them, {}{}; {CANDIDATE} may save about {}: {}\n",
             row.unit.as_deref().unwrap_or(&row.program),
             row.pid,
-            row.arenas,
+            counted(row.arenas, "arena"),
             mib(row.arena_bytes as f64),
-            row.threads,
+            counted(row.threads, "thread"),
             row.growth.map_or_else(String::new, grown),
             mib(row.estimate_bytes),
             row.how

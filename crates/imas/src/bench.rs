@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: runs a command under every candidate, interleaved, and compares the runs.
 
+mod caller_folder;
 mod checks;
 mod collected;
 mod input;
@@ -15,6 +16,7 @@ mod service_rounds;
 mod session;
 mod shown;
 mod stop;
+mod typed;
 mod variant;
 
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ const NO: u8 = 1;
 
 pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     args.look.style.choose_colours();
+    typed::refuse_late_options(args)?;
     quick::refuse(args)?;
     if args.server.is_given() {
         return service::run(args, context);

@@ -19,7 +19,8 @@ pub(crate) struct BenchArgs {
     /// Measured runs per candidate; auto: 5 to 30, until the answer is settled; of a server 6
     #[arg(short = 'n', long, default_value = "auto", value_name = "N|auto", value_parser = RunCount::parse)]
     pub(crate) runs: RunCount,
-    /// Begin no further run after this number of seconds, once there is one of each candidate
+    /// Begin no further run after this number of seconds, once there is one of each candidate. Without
+    /// --timeout the first run may take no longer either, but always 10 seconds
     #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
     pub(crate) max_time: Option<f64>,
     /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation); not for a
@@ -71,8 +72,8 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
-    /// The command and its arguments; with --shell each word is a command
-    #[arg(last = true, required_unless_present = "service", value_name = "COMMAND")]
+    /// The command and its arguments; with --shell each word is a command. All options of bench come before it
+    #[arg(trailing_var_arg = true, required_unless_present = "service", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -175,6 +176,9 @@ pub(crate) struct LookArgs {
     /// mean-change, ns-per-op, fragmentation, faults, verdict [default: those that fit the terminal]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) columns: Vec<BenchColumn>,
+    /// Print a second table: where the resident memory was, from the counted runs (as many as --trials)
+    #[arg(long)]
+    pub(crate) where_memory_was: bool,
     /// Sort the candidates by this column, least first
     #[arg(long, value_name = "COLUMN")]
     pub(crate) sort: Option<BenchColumn>,

@@ -19,6 +19,8 @@ use crate::{choice, output};
 const LICENCE: &str = include_str!("../../../LICENSE");
 /// File with the licences of the allocators, written by the build.
 const LICENCES: &str = "licences.txt";
+/// Name of a bundle that is not whole yet, up to its random end.
+const STAGED: &str = ".imas-bundle-";
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
 
@@ -31,9 +33,9 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         pack(folder.path(), &args.out)?;
     } else {
         check_out(&args.out)?;
-        bundle.write(&args.out)?;
+        bundle.place(&args.out)?;
     }
-    warn(&candidate);
+    warn(args.follow);
     let out = args.out.display();
     if args.json.json {
         let variables: std::collections::BTreeMap<_, _> = bundle.variables.iter().cloned().collect();
@@ -46,6 +48,10 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a container's settings without --follow do not reach.
+pub(crate) const REACH: &str = "this reaches the program that the container starts, and not what that program executes: where the entry point is \
+     a script, add --follow, or the server behind it runs untouched\nhint: imas explain --pid PID says whether it is active";
+
 /// The contents of a bundle.
 struct Bundle<'a> {
     candidate: &'a CatalogueCandidate,
@@ -54,6 +60,7 @@ struct Bundle<'a> {
     files: Vec<PathBuf>,
     licences: String,
     variables: Vec<(String, String)>,
+    follows: bool,
 }
 
 impl<'a> Bundle<'a> {
@@ -82,11 +89,41 @@ impl<'a> Bundle<'a> {
             )?,
             files,
             candidate,
+            follows: args.follow,
         })
     }
 
+    fn reach(&self) -> &'static str {
+        match self.follows {
+            true => "It reaches what the container starts, and everything that executes in turn.",
+            false => {
+                "It reaches the program that the container starts, and not what that executes: for an entry point that is a script, \
+                 make the bundle with --follow."
+            }
+        }
+    }
+
+    /// Writes it whole or not at all, also on a disk that gets full: first into a folder beside, then renamed.
+    fn place(&self, out: &Path) -> Result<()> {
+        let named = || out.display().to_string();
+        let parent = if out.is_dir() { out } else { parent_of(out) };
+        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        let staged = tempfile::Builder::new().prefix(STAGED).tempdir_in(parent).with_context(named)?;
+        self.write(staged.path())?;
+        if parent != out {
+            std::fs::rename(staged.path(), out).with_context(named)?;
+            let _ = staged.keep(); // it has another name now
+            return Ok(());
+        }
+        // The folder may be a mount point, which cannot be renamed.
+        for entry in std::fs::read_dir(staged.path())? {
+            let entry = entry?;
+            std::fs::rename(entry.path(), out.join(entry.file_name())).with_context(named)?;
+        }
+        readable_by_all(out, 0o755)
+    }
+
     fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         for file in &self.files {
             let to = folder.join(file.file_name().unwrap_or_default());
             std::fs::copy(file, &to).with_context(|| format!("{} to {}", file.display(), to.display()))?;
@@ -101,7 +138,7 @@ impl<'a> Bundle<'a> {
         readable_by_all(folder, 0o755)
     }
 
-    /// Three lines: the contents, how to add them to an image, and how to use them without one.
+    /// The contents, how to add them to an image, how to use them without one, and what they reach.
     fn readme(&self) -> String {
         let (name, at) = (&self.candidate.name, self.at.display());
         let set: Vec<_> = self
@@ -112,7 +149,8 @@ impl<'a> Bundle<'a> {
         format!(
             "{name}, for programs of x86-64 Linux with {} or later, at {at} (licences: LICENCES).\n\
              In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
-             Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n",
+             Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
+             {}\n",
             imas_linux::host::libc_version(),
             self.variables
                 .iter()
@@ -120,6 +158,7 @@ impl<'a> Bundle<'a> {
                 .collect::<Vec<_>>()
                 .join(" "),
             set.join(" "),
+            self.reach()
         )
     }
 }
@@ -181,19 +220,31 @@ fn readable_by_all(file: &Path, mode: u32) -> Result<()> {
     std::fs::set_permissions(file, permissions).with_context(|| file.display().to_string())
 }
 
-/// Packs the folder. The same bundle always gives the same archive.
+/// The folder that holds it.
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// Packs the folder: a whole archive or none. The same bundle always gives the same archive.
 fn pack(folder: &Path, file: &Path) -> Result<()> {
+    let named = || file.display().to_string();
+    let staged = tempfile::Builder::new().prefix(STAGED).tempfile_in(parent_of(file)).with_context(named)?;
     let mut tar = std::process::Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-cf"]);
-    let status = tar.arg(file).arg("-C").arg(folder).arg(".").status().context("tar cannot be run")?;
+    let status =
+        tar.arg(staged.path()).arg("-C").arg(folder).arg(".").status().context("tar cannot be run")?;
     if !status.success() {
         bail!("{}: tar failed", file.display());
     }
+    readable_by_all(staged.path(), 0o644)?;
+    staged.persist(file).map_err(|error| error.error).with_context(named)?;
     Ok(())
 }
 
-fn warn(candidate: &CatalogueCandidate) {
-    let _ = candidate;
+fn warn(follows: bool) {
+    if !follows {
+        message::warning(REACH);
+    }
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",
         imas_linux::host::libc_version()

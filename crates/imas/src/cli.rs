@@ -299,7 +299,8 @@ pub(crate) struct ExplainArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
     #[arg(value_name = "PROGRAM", required_unless_present = "pid", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
-    /// Explain where the memory of a running process is, and whether it is a leak or fragmentation
+    /// Say whether IMAS is active in a running process and which allocator serves it, where its memory is, and
+    /// whether it is a leak or fragmentation
     #[arg(long, value_name = "PID", conflicts_with = "program")]
     pub(crate) pid: Option<u32>,
     #[command(flatten)]

@@ -5,16 +5,18 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::config::Config;
 use imas_linux::counters::Counters;
 use imas_linux::{host, page};
 use imas_live::pending::Pending;
+use imas_report::format::counted;
 use imas_store::Store;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli::{JsonArgs, Places};
 use crate::context::Context;
-use crate::output;
+use crate::{message, output};
 
 /// Exit status when something does not work.
 const NOT_WELL: u8 = 1;
@@ -47,9 +49,7 @@ impl Finding {
 pub(crate) fn run(args: JsonArgs, places: &Places) -> Result<ExitCode> {
     let findings = match Context::new(places) {
         Ok(context) => findings(&context),
-        Err(error) => {
-            vec![Finding::broken("installation", format!("{error:#}"), "run 'make build' or 'make install'")]
-        }
+        Err(error) => vec![nothing_works(&error)],
     };
     if args.json {
         output::json(&json!({ "schema": 1, "host": host::Host::now(), "findings": findings }))?;
@@ -58,6 +58,20 @@ pub(crate) fn run(args: JsonArgs, places: &Places) -> Result<ExitCode> {
     }
     let broken = findings.iter().any(|finding| finding.state == "broken");
     Ok(if broken { ExitCode::from(NOT_WELL) } else { ExitCode::SUCCESS })
+}
+
+/// The reason why no command works here: a configuration that cannot be read, or the installation.
+fn nothing_works(error: &anyhow::Error) -> Finding {
+    match Config::read() {
+        Ok(_) => {
+            let hint = message::hint(error).unwrap_or("run 'make build' or 'make install'");
+            Finding::broken("installation", format!("{error:#}"), hint)
+        }
+        Err(error) => {
+            let hint = message::hint(&error).unwrap_or("correct the file, or move it away");
+            Finding::broken("configuration", format!("{error:#}"), hint)
+        }
+    }
 }
 
 fn findings(context: &Context) -> Vec<Finding> {
@@ -116,7 +130,7 @@ fn pages(context: &Context) -> Finding {
     let pending = Pending::of(&context.page_places());
     let damaged = damaged(&folder) + pending.damaged.len();
     if damaged > 0 {
-        let says = format!("{says}: {damaged} damaged pages");
+        let says = format!("{says}: {}", counted(damaged, "damaged page"));
         return Finding::note("trial pages", says, "remove the *.damaged files once you have looked at them");
     }
     let (finished, running) = (pending.finished(), pending.running);
@@ -150,7 +164,7 @@ fn candidates(context: &Context, store: Option<&Store>, findings: &mut Vec<Findi
         .filter_map(|c| context.obstacle(c, store).map(|why| format!("{}: {why}", c.name)))
         .collect();
     let usable = set.len() - obstacles.len();
-    let says = format!("{usable} of {} candidates of the test set can be used", set.len());
+    let says = format!("{usable} of {} of the test set can be used", counted(set.len(), "candidate"));
     findings.push(if obstacles.is_empty() {
         Finding::ok("candidates", says)
     } else {
@@ -178,9 +192,9 @@ fn conditions() -> Finding {
         Ok(now) => Finding::ok(
             "conditions",
             format!(
-                "load {:.2} on {} CPUs, {} MiB of memory available",
+                "load {:.2} on {}, {} MiB of memory available",
                 now.load5,
-                now.cpus,
+                counted(now.cpus, "CPU"),
                 now.mem_available_bytes >> 20
             ),
         ),

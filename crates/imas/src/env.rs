@@ -230,6 +230,9 @@ impl Setting<'_> {
         if let Some(needs) = &self.candidate.needs {
             message::warning(&format!("{} has to be in the image", needs.display()));
         }
+        if !self.args.follow {
+            message::warning(bundle::REACH);
+        }
         message::warning("an LD_PRELOAD that the image sets is replaced: append it to ours, after a colon");
     }
 }

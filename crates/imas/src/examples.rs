@@ -111,13 +111,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "apply",
         &[
-            ("imas apply redis-server --candidate jemalloc", "shows the drop-in, writes nothing"),
+            ("imas apply puma --candidate jemalloc", "shows the drop-in, writes nothing"),
+            ("sudo imas apply puma --candidate jemalloc --write --now", "writes it, restarts the service"),
             (
-                "sudo imas apply redis-server --candidate jemalloc --write --now",
-                "writes it, restarts the service",
-            ),
-            (
-                "sudo imas apply redis-server --candidate jemalloc --watch 24h",
+                "sudo imas apply puma --candidate jemalloc --watch 24h",
                 "the same, and takes it back if the service crashes or grows",
             ),
             ("sudo imas apply --auto --write", "every service for which a better candidate is known"),

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
     if args.json.json {
         output::json(&listing)?;
     } else {
-        output::text(&table(&listing))?;
+        output::text(&table(&listing, width()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,12 +102,25 @@ fn full_version(candidate: &CatalogueCandidate) -> String {
     }
 }
 
-fn table(listing: &Listing) -> String {
-    let rows = listing.candidates.iter().map(|row| {
-        let state =
-            row.reason.clone().map_or_else(|| row.summary.clone(), |reason| format!("not usable: {reason}"));
-        let used = if row.default { "yes" } else { "" };
-        vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
-    });
-    imas_report::table::plain(&["candidate", "version", "origin", "tested", "what it is"], rows)
+/// Of the terminal, or what COLUMNS says; elsewhere a row is a line, which other programs can read.
+fn width() -> Option<usize> {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.filter(|width| *width > 0).or_else(told)
+}
+
+fn table(listing: &Listing, width: Option<usize>) -> String {
+    let rows: Vec<Vec<String>> = listing
+        .candidates
+        .iter()
+        .map(|row| {
+            let state = row
+                .reason
+                .clone()
+                .map_or_else(|| row.summary.clone(), |reason| format!("not usable: {reason}"));
+            let used = if row.default { "yes" } else { "" };
+            vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
+        })
+        .collect();
+    imas_report::table::fitted(&["candidate", "version", "origin", "tested", "what it is"], &rows, width)
 }

@@ -4,6 +4,7 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it
 //! is only put together.
 
+mod active;
 mod advise;
 mod again;
 mod applied;
@@ -46,6 +47,7 @@ mod show;
 mod start;
 mod status;
 mod system;
+mod ticker;
 mod trace_args;
 mod unit;
 mod watch;

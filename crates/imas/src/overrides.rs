@@ -105,7 +105,7 @@ pub(crate) fn forget(args: &ForgetArgs, context: &Context) -> Result<ExitCode> {
     let (mut trials, mut lines) = (0, vec![]);
     for program in &programs {
         let its = store.forget(program.id)?;
-        lines.push(format!("{program} is forgotten, with {}", counted(its, "trial")));
+        lines.push(format!("{program} is forgotten, with {}", counted(its, "start")));
         trials += its;
     }
     if programs.is_empty() {

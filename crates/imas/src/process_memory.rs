@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas explain --pid`: the memory of a running process by its use, and whether a large heap is a leak or
-//! fragmentation.
+//! `imas explain --pid`: whether IMAS is active in a running process, its memory by its use, and whether a large
+//! heap is a leak or fragmentation.
 //!
 //! The process is only read from outside: it is neither attached to nor signalled. Live blocks of its heap
 //! are known only in a trial, in which the hook counts them.
@@ -14,9 +14,11 @@ use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, RealCandidates, Running};
 use imas_live::trial_page;
+use imas_report::format::counted;
 use imas_report::table;
 use serde::Serialize;
 
+use crate::active::Active;
 use crate::cli::JsonArgs;
 use crate::context::Context;
 use crate::message::Hinted;
@@ -33,6 +35,8 @@ struct ProcessMemory {
     pid: u32,
     program: String,
     unit: Option<String>,
+    /// Whether IMAS is active in it, and who set its allocator.
+    active: Active,
     /// The candidate that the process runs under, by its mappings and its environment; absent if these do not
     /// show it.
     candidate: Option<String>,
@@ -91,6 +95,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         pid: running.pid,
         program: running.program.to_string(),
         unit: running.unit.clone(),
+        active: Active::of(running, &candidates),
         candidate: running.name_of_candidate(&candidates).map(str::to_owned),
         threads: process::threads(running.pid).unwrap_or(0),
         resident,
@@ -163,12 +168,12 @@ fn size(bytes: u64) -> String {
 }
 
 fn text(memory: &ProcessMemory) -> Result<String> {
-    let mut text = format!("{} (pid {}", memory.program, memory.pid);
+    let mut text = format!("{}\n{} (pid {}", memory.active.sentence, memory.program, memory.pid);
     if let Some(unit) = &memory.unit {
         write!(text, ", {unit}")?;
     }
     let on = memory.candidate.as_deref().unwrap_or("an allocator that cannot be identified");
-    writeln!(text, ") on {on}, {} threads\n{}\n", memory.threads, memory.sentence)?;
+    writeln!(text, ") on {on}, {}\n{}\n", counted(memory.threads, "thread"), memory.sentence)?;
     text.push_str(&table::plain(&["MiB", "resident memory"], rows(memory).into_iter()));
     Ok(text)
 }

@@ -156,7 +156,7 @@ fn warnings(header: &TraceHeader) -> Vec<String> {
         );
     }
     if lost > 0 {
-        all.push(format!("{lost} calls from signal handlers are not in the trace"));
+        all.push(format!("not in the trace: {} from signal handlers", counted(lost, "call")));
     }
     all
 }

@@ -14,6 +14,7 @@ use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::fleet_turn::TrialSharing;
 use imas_linux::clock::now_unix_s;
 use imas_linux::process;
+use imas_report::format::counted;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 use serde::Serialize;
@@ -249,8 +250,12 @@ fn ineligible_table(ineligible: &[IneligibleProgram]) -> String {
 
 fn headline(status: &DaemonStatus) -> String {
     let mut text = format!(
-        "imasd runs (process {}): {} programs, {} trials on offer, {} under way, {} placed processes watched.",
-        status.pid, status.programs, status.trials_offered, status.trials_running, status.flights_watched
+        "imasd runs (process {}): {}, {} on offer, {} under way, {} watched.",
+        status.pid,
+        counted(status.programs, "program"),
+        counted(status.trials_offered, "trial"),
+        status.trials_running,
+        counted(status.flights_watched, "placed process")
     );
     if let Some(why) = &status.emergency {
         text.push_str(&format!(
@@ -258,11 +263,11 @@ fn headline(status: &DaemonStatus) -> String {
             why.trim_end()
         ));
     }
-    let counted = status.counters.counted().into_iter();
-    let counted: Vec<_> =
-        counted.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
-    if !counted.is_empty() {
-        text.push_str(&format!("\nsince its start: {}", counted.join(", ")));
+    let numbers = status.counters.counted().into_iter();
+    let numbers: Vec<_> =
+        numbers.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+    if !numbers.is_empty() {
+        text.push_str(&format!("\nsince its start: {}", numbers.join(", ")));
     }
     for trouble in &status.work_troubles {
         let (program, why) = (printable::name(&trouble.program), printable::name(&trouble.why));

@@ -91,6 +91,44 @@ fn the_table_fits_the_terminal_and_is_coloured_only_there() {
     assert_eq!(stdout(&none), "", "{}", describe(&none));
 }
 
+// ---- how a command is typed -------------------------------------------------------------------------------
+
+#[test]
+fn a_command_needs_no_dashes() {
+    let world = World::new();
+    let made = output(
+        &mut world
+            .imas(["bench", "--json", "-n", "1", "--trials", "0", "--with", "hoard", "perl", "-e", "1"]),
+    );
+    assert_eq!(json(&made)["command"], serde_json::json!(["perl", "-e", "1"]), "{}", describe(&made));
+    let late = output(&mut world.imas(["bench", "perl", "--with", "hoard"]));
+    assert_eq!(late.status.code(), Some(2), "{}", describe(&late));
+    assert_hinted(&late, "--with comes after the command");
+}
+
+#[test]
+fn a_line_in_one_word_is_sent_to_a_shell() {
+    let world = World::new();
+    for (line, shell) in [("sort x | uniq", "--shell sh"), ("sort x", "--shell none")] {
+        let made = output(&mut world.imas(["bench", line]));
+        assert_hinted(&made, line);
+        assert!(stderr(&made).contains(shell), "{}", describe(&made));
+    }
+}
+
+#[test]
+fn the_second_table_is_printed_when_it_is_asked_for() {
+    let world = World::new();
+    let table = "Where the resident memory was";
+    for (flag, is_there) in [("--ignore-failure", false), ("--where-memory-was", true)] {
+        let flags = ["bench", "-n", "1", "--with", "hoard", flag, "--"];
+        let made = output(world.imas(flags).args(["perl", "-e", WORK]));
+        assert_eq!(stdout(&made).contains(table), is_there, "{}", describe(&made));
+        assert_eq!(stdout(&made).contains("From 1 counted run of each"), is_there, "{}", describe(&made));
+        assert!(stdout(&made).lines().all(|line| line.chars().count() <= 200), "{}", describe(&made));
+    }
+}
+
 // ---- how many runs ----------------------------------------------------------------------------------------
 
 #[test]

@@ -74,7 +74,7 @@ fn the_table_has_both() {
     let output = quick(&world, &["--objective", "memory"], &[&behave(&world), "200000"]);
     assert!(output.status.success(), "{}", describe(&output));
     let text = support::stdout(&output);
-    assert!(text.contains("CPU predicted") && text.contains("CPU measured"), "{text}");
+    assert!(text.contains("beside each prediction the live figure"), "{text}");
     assert!(text.contains("the predicted score (memory)"), "{text}");
     assert_eq!(std::fs::read_dir(world.work()).unwrap().count(), 1, "only the program itself");
 }

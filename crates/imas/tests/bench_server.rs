@@ -106,6 +106,27 @@ fn nothing_runs(script: &str) -> bool {
     !running.success()
 }
 
+/// The server runs in a fresh folder. A file of the caller's is found all the same, and a line says what it
+/// lacks.
+#[test]
+fn files_of_the_callers_folder_are_named_in_full() {
+    let place = Place::new();
+    let python = real("python3");
+    let bench = |load: &str| {
+        let mut imas =
+            place.world.imas(["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1", "--ready"]);
+        imas.args(["tcp:$PORT", "--load", load, "--with", "glibc:arena1", "--"]);
+        output(imas.arg(&python).args(["server.py", "$PORT"]))
+    };
+    let found = bench(&place.load(2, "/"));
+    assert!(found.status.success(), "{}", describe(&found));
+    assert!(stderr(&found).contains("as paths of this one: server.py"), "{}", describe(&found));
+    let lost = bench(&format!("{} load.py $PORT 2 /", python.display()));
+    assert_eq!(lost.status.code(), Some(1), "{}", describe(&lost));
+    assert_hinted(&lost, "load.py");
+    assert!(stderr(&lost).contains("\"$PWD/load.py\" names load.py in full"), "{}", describe(&lost));
+}
+
 #[test]
 fn a_server_is_measured_and_no_process_or_file_remains() {
     let place = Place::new();

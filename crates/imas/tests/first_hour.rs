@@ -270,7 +270,7 @@ fn a_bundle_is_all_that_is_needed() {
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         std::fs::rename(&out, &at).unwrap();
         assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
-        assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 3);
+        assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");
         assert_eq!(licences.contains("jemalloc"), candidate == "jemalloc");
@@ -286,6 +286,23 @@ fn a_bundle_is_all_that_is_needed() {
     std::fs::write(world.work().join("mine"), "").unwrap();
     let full = output(world.imas(["bundle", "mimalloc", "--out"]).arg(world.work()));
     support::assert_hinted(&full, "other files");
+}
+
+/// An entry point that is a script executes the server: without --follow that runs untouched.
+#[test]
+fn settings_for_containers_say_what_they_reach() {
+    let world = World::new();
+    let env = ["env", "--candidate", "jemalloc", "--bundle", "/opt/imas", "--format"];
+    for format in ["dockerfile", "compose", "kubernetes"] {
+        let plain = output(world.imas(env).arg(format));
+        assert!(stderr(&plain).contains("add --follow"), "{format}: {}", describe(&plain));
+        let follows = output(world.imas(env).args([format, "--follow"]));
+        assert!(!stderr(&follows).contains("add --follow"), "{format}: {}", describe(&follows));
+    }
+    let out = world.work().join("bundle");
+    let made = output(world.imas(["bundle", "jemalloc", "--out"]).arg(&out));
+    assert!(stderr(&made).contains("add --follow"), "{}", describe(&made));
+    assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("--follow"));
 }
 
 #[test]

@@ -78,3 +78,34 @@ fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     let none = output(&mut world.imas(["explain"]));
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
 }
+
+/// The first line answers the question of whoever has set it up.
+#[test]
+fn the_first_line_says_whether_imas_is_active_and_by_what() {
+    let world = World::new();
+    world.tests_six("");
+    let python = real("python3");
+    let python = python.to_str().unwrap();
+    let waits = ["-c", "import sys; print('x', flush=True); sys.stdin.read()"];
+    let library = support::lib_dir().join("allocators/libmimalloc.so");
+    let preloaded = format!("LD_PRELOAD={}", library.display());
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["env", python], "no, glibc's malloc serves", "c-library"),
+        (&["env", &preloaded, python], "preloaded by LD_PRELOAD and not by IMAS", "preload"),
+        (
+            &["IMAS", "run", "--candidate", "mimalloc", "--", python],
+            "yes, mimalloc serves, set by IMAS for production",
+            "guard",
+        ),
+        (&["IMAS", "run", "--retest", "0", "--", python], "in a trial", "trial"),
+    ];
+    for (words, says, by) in cases {
+        let program = if words[0] == "IMAS" { support::built("imas") } else { words[0].into() };
+        let child = piped::start(world.command(program).args(&words[1..]).args(waits));
+        let (json, page) = explained(&world, child.id());
+        piped::end(child);
+        let first = page.lines().next().unwrap_or_default();
+        assert!(first.starts_with("is IMAS active here: ") && first.contains(says), "{words:?}: {page}");
+        assert_eq!(json["active"]["by"], by, "{json:#}");
+    }
+}

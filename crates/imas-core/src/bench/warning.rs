@@ -140,6 +140,75 @@ impl Warning {
         }
     }
 
+    /// What was seen, with its hint, a line for each kind: the candidates of one are named together.
+    #[must_use]
+    pub fn lines(all: &[Self]) -> Vec<(String, &'static str)> {
+        let mut groups: Vec<Vec<&Self>> = vec![];
+        for warning in all {
+            match groups.iter_mut().find(|group| group[0].kind() == warning.kind()) {
+                Some(group) => group.push(warning),
+                None => groups.push(vec![warning]),
+            }
+        }
+        groups.into_iter().map(|group| (Self::together(&group), group[0].hint())).collect()
+    }
+
+    /// Warnings that differ in this are of different kinds.
+    fn kind(&self) -> String {
+        match self {
+            Self::Outliers { .. } => String::new(),
+            other => other.of("").what(),
+        }
+    }
+
+    fn together(group: &[&Self]) -> String {
+        if let [one] = group {
+            return one.what();
+        }
+        if let Self::Outliers { .. } = group[0] {
+            let under: Vec<String> = group.iter().filter_map(|one| one.odd_runs()).collect();
+            return format!("runs that took an odd time: {}", under.join(", "));
+        }
+        let names: Vec<&str> = group.iter().filter_map(|one| one.candidate()).collect();
+        group[0].of(&names.join(", ")).what()
+    }
+
+    fn odd_runs(&self) -> Option<String> {
+        match self {
+            Self::Outliers { candidate, outliers, runs } => {
+                Some(format!("{outliers} of {runs} under {candidate}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn candidate(&self) -> Option<&str> {
+        match self {
+            Self::Outliers { candidate, .. }
+            | Self::ExitDiffers { candidate, .. }
+            | Self::OutputDiffers { candidate }
+            | Self::CrashUnder { candidate, .. }
+            | Self::HangsUnder { candidate }
+            | Self::TimesOutUnder { candidate } => Some(candidate),
+            _ => None,
+        }
+    }
+
+    /// The same of another candidate.
+    fn of(&self, name: &str) -> Self {
+        let mut other = self.clone();
+        match &mut other {
+            Self::Outliers { candidate, .. }
+            | Self::ExitDiffers { candidate, .. }
+            | Self::OutputDiffers { candidate }
+            | Self::CrashUnder { candidate, .. }
+            | Self::HangsUnder { candidate }
+            | Self::TimesOutUnder { candidate } => name.clone_into(candidate),
+            _ => {}
+        }
+        other
+    }
+
     /// Whether it is the reason why that candidate is not picked.
     pub(super) fn is_objection_to(&self, name: &str) -> bool {
         match self {
@@ -217,6 +286,23 @@ mod tests {
             Warning::CrashUnder { candidate: "hoard".into(), signal: 11 }.what(),
             "under hoard the program crashes by SIGSEGV"
         );
+    }
+
+    #[test]
+    fn warnings_of_one_kind_are_one_line() {
+        let output = |name: &str| Warning::OutputDiffers { candidate: name.into() };
+        let odd = |name: &str, outliers| Warning::Outliers { candidate: name.into(), outliers, runs: 9 };
+        let all = [odd("a", 1), output("a"), odd("b", 2), output("b"), output("c"), Warning::NoMemory];
+        let lines: Vec<String> = Warning::lines(&all).into_iter().map(|(what, _)| what).collect();
+        assert_eq!(
+            lines,
+            [
+                "runs that took an odd time: 1 of 9 under a, 2 of 9 under b",
+                "under a, b, c the program writes something else than under system",
+                "no memory figures: the runs end before memory can be read",
+            ]
+        );
+        assert_eq!(Warning::lines(&[output("a")])[0].0, output("a").what());
     }
 
     #[test]

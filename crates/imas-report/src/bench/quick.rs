@@ -58,13 +58,20 @@ const HEADS: [&str; 7] = [
     "peak measured",
 ];
 
+/// The same for a terminal of 80 columns.
+const TEXT_HEADS: [&str; 7] = ["candidate", "CPU", "live", "mean", "live", "peak", "live"];
+const BESIDE: &str = "(beside each prediction the live figure)";
+
 impl QuickReport {
     /// Predictions beside what was measured, and what they rest on.
     #[must_use]
     pub fn text(&self, candidates: &[CandidateReport]) -> String {
         match &self.fallback {
             Some(why) => format!("{}.\n", fallback_text(why)),
-            None => format!("{}\n\n{}", self.heading(), table::plain(&HEADS, self.rows(candidates))),
+            None => {
+                let table = table::plain(&TEXT_HEADS, self.rows(candidates));
+                format!("{}\n{BESIDE}\n\n{table}", self.heading())
+            }
         }
     }
 
@@ -145,6 +152,8 @@ mod tests {
         assert!(line("a").contains("-20.0 %") && line("a").contains("-10.0 %"), "{text}");
         assert!(line("b").contains("2.5 x"), "{text}");
         assert!(!line("c").contains('%'), "{text}");
+        let table = text.lines().skip_while(|line| !line.contains("candidate"));
+        assert!(table.into_iter().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

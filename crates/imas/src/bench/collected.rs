@@ -204,6 +204,7 @@ impl Observer for Collector<'_> {
     }
 
     fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        self.progress.ended();
         let candidate = self.compared[step.candidate].candidate;
         self.failure = Some(&run).filter(|_| candidate.is_system()).and_then(|run| self.failure_of(run));
         if self.failure.is_some() {

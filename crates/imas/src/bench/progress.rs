@@ -1,25 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The live line of `imas bench`: on a terminal only, on standard error.
+//! The progress of `imas bench` on standard error: a live line on a terminal, a line now and then elsewhere,
+//! and a hint while the first run does not end.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use imas_core::bench::{Comparison, Outlook};
 use imas_core::candidate::SYSTEM;
 use imas_core::stats::Interval;
 use imas_runs::schedule::RoundKind;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::message;
+use crate::ticker::Ticker;
+
+/// Between two lines where there is no terminal, and before the hint.
+const NOW_AND_THEN: Duration = Duration::from_secs(10);
 
 pub(super) struct Progress {
     bar: ProgressBar,
     estimate: String,
+    first_run: FirstRun,
+    _told: Option<Ticker>,
 }
 
 impl Progress {
     /// The number of steps; fewer are made if the answer is settled before.
     pub(super) fn start(steps: usize, may_end_sooner: bool, is_shown: bool) -> Self {
-        let bar = if is_shown { ProgressBar::new(steps as u64) } else { ProgressBar::hidden() };
+        let bar = bar(steps, is_shown);
         let left = if may_end_sooner { "at most {eta} left" } else { "about {eta} left" };
         let style = ProgressStyle::with_template(&format!("{{bar:20}} {{pos}}/{{len}} {{msg}} ({left})"));
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, estimate: String::new() }
+        let told = is_shown.then(|| told(&bar)).flatten();
+        Self { first_run: FirstRun::begins(&bar), bar, estimate: String::new(), _told: told }
+    }
+
+    /// A run has ended, however it did.
+    pub(super) fn ended(&self) {
+        self.first_run.ended();
     }
 
     pub(super) fn step(&self, candidate: &str, kind: RoundKind) {
@@ -40,6 +60,53 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// A bar for that number of runs, drawn on a terminal only.
+pub(super) fn bar(runs: usize, is_shown: bool) -> ProgressBar {
+    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    ProgressBar::with_draw_target(Some(runs as u64), target)
+}
+
+/// Where standard error is no terminal, a line now and then says how far the bar is.
+pub(super) fn told(bar: &ProgressBar) -> Option<Ticker> {
+    let bar = bar.clone();
+    let tell = move || {
+        let (at, of) = (bar.position(), bar.length().unwrap_or(0));
+        message::say(&format!("imas: run {at} of {of}: {}", bar.message()));
+    };
+    (!std::io::stderr().is_terminal()).then(|| Ticker::every(NOW_AND_THEN, tell))
+}
+
+/// Gives a hint, once, while the first run of a command does not end: it may be a server.
+pub(super) struct FirstRun {
+    has_ended: Arc<AtomicBool>,
+    _hint: Ticker,
+}
+
+impl FirstRun {
+    pub(super) fn begins(bar: &ProgressBar) -> Self {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (is_done, bar) = (Arc::clone(&has_ended), bar.clone());
+        let hint = move || {
+            if !is_done.swap(true, Ordering::SeqCst) {
+                bar.suspend(|| message::say(&does_not_end()));
+            }
+        };
+        Self { has_ended, _hint: Ticker::every(NOW_AND_THEN, hint) }
+    }
+
+    fn ended(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+}
+
+fn does_not_end() -> String {
+    format!(
+        "hint: the first run has not ended after {} s; does not end? --ready and --load measure a server \
+         (docs/services.md)",
+        NOW_AND_THEN.as_secs()
+    )
 }
 
 /// The candidate that looks best, and by how much.

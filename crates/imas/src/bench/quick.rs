@@ -24,7 +24,9 @@ use imas_runs::runner::{NextStep, Observer, SessionEnd};
 use imas_runs::schedule::{self, Step};
 use imas_trace::file::Trace;
 use imas_trace::prediction::Figures;
+use indicatif::ProgressBar;
 
+use super::progress::FirstRun;
 use super::session::{CommandSession, QuickPlan, SessionOutcome, Warm};
 use crate::bench_args::{BenchArgs, QuickObjective};
 use crate::message::{self, Hinted};
@@ -152,6 +154,7 @@ impl CommandSession<'_> {
         executor.recorder = Some(recording.recorder(self.context)?);
         let mut runner = self.runner(&system, self.subject(), interruption);
         let steps = schedule::steps(&[0], 0, 0, 1, self.args.seed);
+        let _hint = FirstRun::begins(&ProgressBar::hidden());
         let mut seen = LastRun::default();
         let ended = runner.run(steps, &mut self.around(&mut executor), &mut seen)?;
         if let SessionEnd::Interrupted(signal) = ended {

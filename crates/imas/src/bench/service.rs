@@ -25,6 +25,7 @@ use imas_service::{
 };
 use imas_store::Store;
 
+use super::caller_folder::CallerFolder;
 use super::service_report::ServiceReport;
 use super::service_rounds::BenchRounds;
 use super::session::refuse_own_malloc;
@@ -43,9 +44,11 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     refuse(args)?;
     let store = context.open_store().inspect_err(message::error).ok();
     let (service, words) = definition(args)?;
+    let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
+    let words = in_full(caller.as_ref(), words);
     let inline = inline_candidates(&args.with(), context)?;
     let chosen = chosen(args, &inline, context, store.as_ref())?;
-    let session = Session::new(args, context, service, &words, &chosen)?;
+    let session = Session::new(args, context, service, &words, &chosen, caller.as_ref())?;
     let build_id = session.build_id(store.as_ref())?;
     let interruption = Interruption::watch()?;
     let (runs, end) = session.measure(&interruption)?;
@@ -58,6 +61,26 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         session.remember_crashes(store, &runs, &build_id)?;
     }
     session.finish(runs, words)
+}
+
+/// The shell lines of a server.
+fn lines(service: &Service) -> Vec<String> {
+    let once = [&service.setup, &service.prepare, &service.cleanup].into_iter().flatten();
+    let ready = std::iter::once(&service.ready);
+    once.chain(ready).chain(&service.load).cloned().collect()
+}
+
+/// The words of the server's command with the files of the caller's folder in full. What changed is said.
+fn in_full(caller: Option<&CallerFolder>, words: Vec<String>) -> Vec<String> {
+    let Some(caller) = caller else { return words };
+    let (words, changed) = caller.in_full(words);
+    if !changed.is_empty() {
+        message::say(&format!(
+            "imas: note: the server runs in a fresh folder, $WORK; named in full, as paths of this one: {}",
+            changed.join(", ")
+        ));
+    }
+    words
 }
 
 /// Options that have no meaning for a server must not look as if they had.
@@ -162,6 +185,7 @@ fn chosen<'a>(
 
 struct Session<'a> {
     args: &'a BenchArgs,
+    caller: Option<&'a CallerFolder>,
     chosen: &'a [ComparedCandidate<'a>],
     executor: ServiceExecutor,
     began_unix_s: f64,
@@ -175,6 +199,7 @@ impl<'a> Session<'a> {
         service: Service,
         words: &[String],
         chosen: &'a [ComparedCandidate<'a>],
+        caller: Option<&'a CallerFolder>,
     ) -> Result<Self> {
         refuse_own_malloc()?;
         let inherited = Variables::inherited();
@@ -187,7 +212,7 @@ impl<'a> Session<'a> {
         )
         .map_err(hinted)?;
         let busy = conditions::load1().filter(|load| *load > 0.5 * f64::from(conditions::cpus()));
-        Ok(Self { args, chosen, executor, began_unix_s: now_unix_s(), busy })
+        Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), busy })
     }
 
     fn command(&self) -> Result<Command> {
@@ -220,8 +245,10 @@ impl<'a> Session<'a> {
             interruption,
         };
         let raw = self.args.exports.export_runs.as_deref();
+        let is_shown = self.args.look.style.has_live_line();
         let mut session =
-            BenchRounds::new(&self.executor, &usable, rounds.rounds, raw, interruption, hinted)?;
+            BenchRounds::new(&self.executor, &usable, rounds.rounds, is_shown, raw, interruption, hinted)?;
+        session.caller = self.caller;
         let mut runs = Vec::new();
         let end = rounds.run(&mut runs, &mut session)?;
         session.finish();

@@ -11,7 +11,10 @@ use imas_runs::schedule::Step;
 use imas_service::{ServiceError, ServiceExecutor, ServiceRun, ServiceSession};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::caller_folder::CallerFolder;
+use super::progress;
 use crate::message;
+use crate::ticker::Ticker;
 
 /// Of one server under its candidates.
 pub(super) struct BenchRounds<'a> {
@@ -19,24 +22,29 @@ pub(super) struct BenchRounds<'a> {
     pub(super) candidates: &'a [&'a CatalogueCandidate],
     pub(super) interruption: &'a Interruption,
     bar: ProgressBar,
+    _told: Option<Ticker>,
     raw: Option<Journal>,
+    /// Knows why a run failed that did not find its files. It says so once.
+    pub(super) caller: Option<&'a CallerFolder>,
     /// What a run that cannot be made ends the command with.
     hinted: fn(ServiceError) -> anyhow::Error,
 }
 
 impl<'a> BenchRounds<'a> {
-    /// `raw`: the file of raw runs, if one was named.
+    /// `is_shown`: progress is; `raw`: the file of raw runs, if one was named.
     pub(super) fn new(
         executor: &'a ServiceExecutor,
         candidates: &'a [&'a CatalogueCandidate],
         rounds: u32,
+        is_shown: bool,
         raw: Option<&Path>,
         interruption: &'a Interruption,
         hinted: fn(ServiceError) -> anyhow::Error,
     ) -> Result<Self> {
-        let bar = progress(candidates.len() * rounds as usize);
+        let bar = progress(candidates.len() * rounds as usize, is_shown);
+        let told = is_shown.then(|| progress::told(&bar)).flatten();
         let raw = raw.map(crate::export::journal).transpose()?;
-        Ok(Self { executor, candidates, interruption, bar, raw, hinted })
+        Ok(Self { executor, candidates, interruption, bar, _told: told, raw, caller: None, hinted })
     }
 
     /// Takes the bar away.
@@ -44,13 +52,17 @@ impl<'a> BenchRounds<'a> {
         self.bar.finish_and_clear();
     }
 
-    fn warn(&self, run: &ServiceRun) {
+    fn warn(&mut self, run: &ServiceRun) {
         let Some(failure) = &run.failure else { return };
+        let text = format!("{}\n{}", failure.what, failure.server);
+        let hint = self.caller.and_then(|caller| caller.hint(&text));
+        self.caller = self.caller.filter(|_| hint.is_none());
         self.bar.suspend(|| {
             message::warning(&format!("{}: round {}: {}", run.candidate, run.round + 1, failure.what));
             if failure.server.lines().count() > 1 {
                 message::say(&indented(&failure.server));
             }
+            hint.iter().for_each(|hint| message::say(hint));
         });
     }
 }
@@ -90,9 +102,9 @@ impl ServiceSession for BenchRounds<'_> {
 }
 
 /// The bar: on a terminal only, on standard error.
-fn progress(runs: usize) -> ProgressBar {
+fn progress(runs: usize, is_shown: bool) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
-    ProgressBar::new(runs as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(runs, is_shown).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn indented(text: &str) -> String {

@@ -34,6 +34,7 @@ use super::input::Input;
 use super::progress::Progress;
 use super::result::{self, Context as AroundRuns};
 use super::stop::StopRule;
+use super::typed;
 use super::variant::Variant;
 use crate::bench_args::{BenchArgs, OneCpuName};
 use crate::context::Context;
@@ -43,6 +44,9 @@ use crate::message::{self, Hinted};
 const PROGRAM_FAILED: u8 = 1;
 /// Exit status when it does not end in time.
 const TIMED_OUT: u8 = 2;
+
+/// `--max-time` lets one run take at least this long: a command that ends is measured once in any case.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What came of a session.
 pub(super) enum SessionOutcome {
@@ -111,7 +115,7 @@ impl<'a> CommandSession<'a> {
         variant: &'a Variant,
         input: &'a Input,
     ) -> Result<Self> {
-        let command = Command::resolve(&variant.words, std::env::var_os("PATH").as_deref())?;
+        let command = typed::command(&variant.words)?;
         let executable = imas_engine::inspect::command(&command, store)?;
         if let Some(why) = &executable.unfit {
             return Err(Hinted::error(
@@ -255,7 +259,8 @@ impl<'a> CommandSession<'a> {
                         "{command} did not end within {} s",
                         self.args.timeout.unwrap_or_else(|| wall_s.ceil())
                     ),
-                    "allow it more time with --timeout SECONDS, or give it less to do",
+                    "allow it more time with --timeout SECONDS, or give it less to do; does not end? --ready and \
+                     --load measure a server (docs/services.md)",
                 ),
                 TIMED_OUT,
             ),
@@ -287,8 +292,12 @@ impl<'a> CommandSession<'a> {
 
     /// The command before its first run.
     pub(super) fn subject(&self) -> Subject {
-        let after = |seconds| Timeout::After(Duration::from_secs_f64(seconds));
-        let mut subject = Subject::new(&self.name(), self.args.timeout.map_or(Timeout::ByFirstRun, after));
+        let timeout = match (self.args.timeout, self.args.max_time) {
+            (Some(seconds), _) => Timeout::After(Duration::from_secs_f64(seconds)),
+            (None, Some(all)) => Timeout::FirstWithin(Duration::from_secs_f64(all).max(LEAST_TIMEOUT)),
+            (None, None) => Timeout::ByFirstRun,
+        };
+        let mut subject = Subject::new(&self.name(), timeout);
         subject.watches_standstill = true;
         subject
     }

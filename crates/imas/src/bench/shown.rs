@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use imas_core::bench::Outlook;
+use imas_core::bench::{Outlook, Warning};
 use imas_core::candidate::SYSTEM;
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::host::Host;
@@ -26,8 +26,8 @@ pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &Comma
     if args.look.style != StyleName::None {
         text(args, report, &session.command)?;
     }
-    for warning in &report.warnings {
-        message::warning(&format!("{}\nhint: {}", warning.what(), warning.hint()));
+    for (what, hint) in Warning::lines(&report.warnings) {
+        message::warning(&format!("{what}\nhint: {hint}"));
     }
     report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
     open_questions(report);
@@ -44,11 +44,22 @@ fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Resu
         print_for_people(args, &format!("\n{}", quick.text(&report.candidates)))?;
     }
     print_for_people(args, &format!("\n{}", report.sentence()))?;
-    if args.counted_runs() > 0 && !report.splits().is_empty() {
-        print_for_people(args, &format!("\n{}", report.splits()))?;
+    if args.look.where_memory_was {
+        print_for_people(args, &format!("\n{}", where_memory_was(args, report)))?;
     }
     report.checks.iter().try_for_each(|check| print_for_people(args, &check_text(check)))?;
     print_for_people(args, &how_to_use(report, command))
+}
+
+/// The table of the counted runs, which are not those of the first table.
+fn where_memory_was(args: &BenchArgs, report: &BenchReport<Host>) -> String {
+    let splits = report.splits();
+    if splits.is_empty() {
+        return "Where the resident memory was is not known: there was no counted run (--trials), or it was too short.\n"
+            .to_owned();
+    }
+    let runs = counted(args.counted_runs(), "counted run");
+    format!("From {runs} of each candidate, beside the measured runs of the first table:\n{splits}")
 }
 
 /// All results side by side.

@@ -102,3 +102,25 @@ fn no_sample_is_lost_to_a_full_disk() {
     assert_eq!(world.trials().len(), 1);
     assert!(!kept.exists());
 }
+
+/// What is there afterwards is a whole bundle or nothing.
+#[test]
+fn a_full_disk_leaves_no_partial_bundle() {
+    let world = World::new();
+    let disk = world.work().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let imas = crate::support::built("imas");
+    for out in ["disk/bundle", "disk", "disk/bundle.tar"] {
+        let line = format!("{} bundle jemalloc --out {out}; echo $?; ls -A disk", imas.display());
+        let mut shell = world.command("sh");
+        shell.args(["-c", &format!("cd '{}' && {line}", world.work().display())]);
+        let Some(made) = with_mount("size=64k", &disk, &shell) else { return skipped(NO_MOUNT) };
+        assert_eq!(stdout(&made), "2\n", "{out}: {}", describe(&made));
+        let told = stderr(&made);
+        assert!(
+            ["No space left", "tar failed"].iter().any(|why| told.contains(why)),
+            "{out}: {}",
+            describe(&made)
+        );
+    }
+}

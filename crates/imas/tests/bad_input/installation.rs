@@ -244,3 +244,19 @@ fn a_killed_imas_leaves_no_lock() {
         "a killed start must not count as a crash: {explained:#}"
     );
 }
+
+/// The way out of a broken setting is not a new installation.
+#[test]
+fn doctor_names_the_line_of_a_broken_configuration() {
+    let world = World::new();
+    world.configure("policy = 'adaptive'\nretest_s = = 5\n");
+    let doctor = output(&mut world.imas(["doctor"]));
+    assert_eq!(doctor.status.code(), Some(1), "{}", describe(&doctor));
+    let says = crate::support::stdout(&doctor);
+    for part in
+        ["configuration: ", "config/imas/imas.toml", "line 2", "hint: correct the file, or move it away"]
+    {
+        assert!(says.contains(part), "{part}: {}", describe(&doctor));
+    }
+    assert!(!says.contains("make build"), "{}", describe(&doctor));
+}

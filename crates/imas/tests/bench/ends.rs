@@ -19,6 +19,29 @@ fn a_run_that_hangs_is_ended() {
     assert_eq!(list(candidate(&result, "mimalloc"), "/runs").len(), 2);
 }
 
+/// A server in the place of a command: the first run is limited, too, and the user learns what to do.
+#[test]
+fn a_command_that_never_ends_is_ended_by_the_time_of_all() {
+    let world = World::new();
+    for flags in [&["--max-time", "1"][..], &["--max-time", "1", "--quick"]] {
+        let mut imas = world.imas(["bench", "-n", "1", "--trials", "0"]);
+        let ended = crate::support::output(imas.args(flags).args(["--", "sleep", "100000"]));
+        assert_eq!(ended.status.code(), Some(2), "{flags:?}: {}", describe(&ended));
+        assert_hinted(&ended, "did not end within ");
+        assert!(crate::support::stderr(&ended).contains("--ready and --load measure a server"));
+    }
+}
+
+#[test]
+fn a_long_first_run_has_a_hint_and_a_pipe_a_line_of_progress() {
+    let world = World::new();
+    let mut imas = world.imas(["bench", "-n", "1", "--trials", "0", "--timeout", "15", "--with", "hoard"]);
+    let ended = crate::support::output(imas.args(["--", "sleep", "100000"]));
+    let told = crate::support::stderr(&ended);
+    assert!(told.contains("hint: the first run has not ended after 10 s"), "{}", describe(&ended));
+    assert!(told.contains("imas: run 1 of 3: system, warm-up"), "{}", describe(&ended));
+}
+
 /// A candidate that hangs is not given the time limit in each of its runs. The others go on.
 #[test]
 fn a_candidate_under_which_it_hangs_is_named() {
