@@ -2,12 +2,15 @@
 //! `imas bundle`: an allocator and all files that it needs in one folder, for an image or a read-only volume.
 //! The rest of IMAS is not needed there.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
+use imas_report::output_file::{self, OutputFolder};
+use rustix::fs::Mode;
 use serde_json::json;
 
 use crate::cli::BundleArgs;
@@ -86,19 +89,21 @@ impl<'a> Bundle<'a> {
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let within = |path: &Path| path.display().to_string();
+        let bundle = OutputFolder::make(folder).with_context(|| within(folder))?;
+        let put = |name: &OsStr, bytes: &[u8], mode: u32| {
+            let written = bundle.write(name, bytes, Some(Mode::from_raw_mode(mode)));
+            written.with_context(|| within(&folder.join(name)))
+        };
         for file in &self.files {
-            let to = folder.join(file.file_name().unwrap_or_default());
-            std::fs::copy(file, &to).with_context(|| format!("{} to {}", file.display(), to.display()))?;
-            readable_by_all(&to, 0o755)?;
+            let bytes = std::fs::read(file).with_context(|| within(file))?;
+            put(file.file_name().unwrap_or_default(), &bytes, 0o755)?;
         }
         let lines: String = self.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
         for (name, text) in [("LICENCES", &self.licences), (ENV_FILE, &lines), ("README", &self.readme())] {
-            let to = folder.join(name);
-            std::fs::write(&to, text).with_context(|| to.display().to_string())?;
-            readable_by_all(&to, 0o644)?;
+            put(OsStr::new(name), text.as_bytes(), 0o644)?;
         }
-        readable_by_all(folder, 0o755)
+        bundle.set_mode(Mode::from_raw_mode(0o755)).with_context(|| within(folder))
     }
 
     /// Three lines: the contents, how to add them to an image, and how to use them without one.
@@ -175,21 +180,16 @@ fn check_out(out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn readable_by_all(file: &Path, mode: u32) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(file, permissions).with_context(|| file.display().to_string())
-}
-
 /// Packs the folder. The same bundle always gives the same archive.
 fn pack(folder: &Path, file: &Path) -> Result<()> {
     let mut tar = std::process::Command::new("tar");
-    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-cf"]);
-    let status = tar.arg(file).arg("-C").arg(folder).arg(".").status().context("tar cannot be run")?;
-    if !status.success() {
+    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-c", "-f", "-"]);
+    let tar =
+        tar.arg("-C").arg(folder).arg(".").stderr(Stdio::inherit()).output().context("tar cannot be run")?;
+    if !tar.status.success() {
         bail!("{}: tar failed", file.display());
     }
-    Ok(())
+    output_file::write(file, &tar.stdout).with_context(|| file.display().to_string())
 }
 
 fn warn(candidate: &CatalogueCandidate) {
