@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use async_nats::Event;
+use imas_core::printable;
 use imas_fleet::exchange::Exchange;
 use imas_report::message;
 use imas_report::message::Hinted;
@@ -138,7 +139,10 @@ impl Agent {
                 Event::Closed => break,
                 Event::ServerError(error) => self.journal.error(&format!("server: {error}")),
                 Event::ClientError(error) => self.journal.error(&format!("connection: {error}")),
-                Event::SlowConsumer(_) => self.journal.error("messages came faster than they were read"),
+                Event::SlowConsumer(_) => {
+                    self.journal.error("messages came faster than they were read");
+                    stale.merger.notify_one();
+                }
                 Event::LameDuckMode | Event::Draining => {}
             }
         }
@@ -157,7 +161,8 @@ impl Agent {
             record.server_version.clone_from(&server.version);
         });
         if is_first {
-            message::say(&format!("imas fleet: connected with {} {}", server.server_name, server.version));
+            let name = format!("{} {}", server.server_name, server.version);
+            message::say(&format!("imas fleet: connected with {}", printable::name(&name)));
         }
     }
 }

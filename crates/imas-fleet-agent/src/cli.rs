@@ -141,6 +141,9 @@ pub(crate) struct InitArgs {
     /// Days that the stream keeps an aggregate
     #[arg(long, default_value = "30", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=365))]
     pub(crate) keep_days: u32,
+    /// Aggregates that the stream keeps, the newest: each may take 1 kB of memory on each server
+    #[arg(long, default_value = "300000", value_name = "N", value_parser = clap::value_parser!(i64).range(1000..=100_000_000))]
+    pub(crate) most_aggregates: i64,
     /// Disk space on each server, GiB: four fifths for the stream, the rest for the bucket
     #[arg(long, default_value = "5", value_name = "GIB", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) disk_gib: u16,

@@ -53,6 +53,7 @@ async fn make_streams(args: &InitArgs, file: &Path) -> Result<()> {
         replicas: settings.replicas,
         days: args.keep_days,
         stream_bytes: bytes / 5 * 4,
+        most_aggregates: args.most_aggregates,
         bucket_bytes: bytes / 5 - (64 << 20),
     };
     setup::make(&connection.jetstream(), sizes).await?;

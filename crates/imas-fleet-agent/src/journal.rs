@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use imas_core::printable;
 use imas_fleet::AgentRecord;
 use imas_report::message;
 
@@ -33,8 +34,10 @@ impl AgentJournal {
         change(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// An error: kept, and logged once as long as it stays the same.
+    /// An error: kept, and logged once as long as it stays the same. It may contain words of the server, which
+    /// must not begin a line of the log: it is one line.
     pub fn error(&self, what: &str) {
+        let what = &*printable::name(what);
         let mut is_new = false;
         self.note(|record| {
             is_new = record.last_error.as_deref() != Some(what);
@@ -81,4 +84,18 @@ impl AgentJournal {
 #[must_use]
 pub fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_server_begin_no_line_of_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = AgentJournal::new(folder.path().join("agent.json"));
+        journal.error("server: no\n<4>imasd: everything is well\u{1b}[2J");
+        let kept = journal.now().last_error.unwrap();
+        assert_eq!(kept, "server: no\\n<4>imasd: everything is well\\u{1b}[2J");
+    }
 }

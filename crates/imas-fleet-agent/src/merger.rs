@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Folds aggregates into statistics: any number of mergers, none of which leads. They publish that they
 //! live, and each takes the programs that fall to it by rendezvous hashing. That only saves work: the fold is
-//! right by whichever merger does it, and a sweep over all programs finds what was missed.
+//! right by whichever merger does it, and a sweep over all programs finds what was missed. Hosts take turns,
+//! and a host that reports more programs than [`imas_fleet::quota`] allows is left with them.
 
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use async_nats::{Client, Message};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use imas_fleet::{MergeCounts, merge_counting};
+use futures_util::StreamExt as _;
+use imas_fleet::quota::{MOST_PROGRAMS, ProgramQuota};
+use imas_fleet::{FleetMergeError, MergeCounts, merge_counting};
 use tokio::sync::Notify;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::inbox::between;
 use crate::jetstream::JetStreamBus;
-use crate::journal::AgentJournal;
+use crate::journal::{AgentJournal, now_unix_s};
+use crate::listing::Listing;
 use crate::names;
+use crate::waiting::{WaitingProgram, WaitingPrograms};
 
 /// How often a merger publishes that it lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
@@ -31,12 +36,14 @@ const LOOKS: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(3)
 /// Announcements are lost while the connection is. All mergers of a server that is lost come back at once:
 /// each sweeps within this time, seconds.
 const AFTER_RECONNECT_S: [f64; 2] = [1.0, 5.0];
+/// A listing of everything costs the server time: there are no two within this time.
+const BETWEEN_LISTINGS: Duration = Duration::from_secs(15);
 /// Programs that are folded at the same time.
 const AT_ONCE: usize = 16;
-/// Most programs that wait for their turn; the sweep finds the others.
-const MOST_WAITING: usize = 100_000;
+/// Of these, places that only programs found by a sweep take: announcements never stop a sweep.
+const OF_SWEEP: usize = 4;
 
-/// One merger.
+/// One merger. Its loop only takes messages: folds and listings run beside it.
 #[derive(Debug)]
 pub struct Merger {
     bus: JetStreamBus,
@@ -44,13 +51,34 @@ pub struct Merger {
     journal: AgentJournal,
     /// When each merger was last seen alive.
     seen: BTreeMap<String, Instant>,
-    /// Programs to look at: when, and how often they were looked at already.
-    waiting: BTreeMap<String, (Instant, usize)>,
+    quota: ProgramQuota,
+    /// Programs that were announced.
+    waiting: WaitingPrograms,
+    /// Programs that the last sweep found, with the number of their aggregates.
+    found: VecDeque<(String, usize)>,
     /// By program: what the last sweep found.
-    swept: BTreeMap<String, Swept>,
+    swept: SweptPrograms,
+    folding: JoinSet<Folded>,
+    /// Those of `folding` that were announced.
+    announced_folding: usize,
     /// Announcements may have been lost.
     reconnected: Arc<Notify>,
 }
+
+/// Why a program is folded.
+#[derive(Debug)]
+enum FoldCause {
+    Announced(WaitingProgram),
+    /// A sweep found so many aggregates.
+    Swept(String, usize),
+}
+
+/// A fold that has ended.
+type Folded = (FoldCause, Result<(), FleetMergeError>);
+
+/// The state of each program after sweeps, by a hash that no host can foresee.
+#[derive(Default, Debug)]
+struct SweptPrograms(HashMap<u64, Swept>, RandomState);
 
 /// What a sweep found of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,12 +102,46 @@ impl Swept {
     }
 }
 
+impl SweptPrograms {
+    fn get(&self, subject: &str) -> Option<Swept> {
+        self.0.get(&self.1.hash_one(subject)).copied()
+    }
+
+    /// After a fold of so many aggregates.
+    fn fold(&mut self, subject: &str, count: usize) {
+        let after = Swept::after(self.get(subject), count);
+        self.0.insert(self.1.hash_one(subject), after);
+    }
+
+    fn forget(&mut self, subject: &str) {
+        self.0.remove(&self.1.hash_one(subject));
+    }
+
+    /// Forgets all but these.
+    fn keep(&mut self, programs: &[(&str, usize)]) {
+        let before = std::mem::take(&mut self.0);
+        let hashes = programs.iter().map(|(subject, _)| self.1.hash_one(subject));
+        self.0 = hashes.filter_map(|hash| Some((hash, *before.get(&hash)?))).collect();
+    }
+}
+
 impl Merger {
     /// A merger, as the host with this token.
     #[must_use]
     pub fn new(bus: JetStreamBus, host: &str, journal: AgentJournal) -> Self {
-        let (seen, waiting, swept, reconnected) = Default::default();
-        Self { bus, host: host.to_owned(), journal, seen, waiting, swept, reconnected }
+        Self {
+            bus,
+            host: host.to_owned(),
+            journal,
+            seen: BTreeMap::new(),
+            quota: ProgramQuota::default(),
+            waiting: WaitingPrograms::default(),
+            found: VecDeque::new(),
+            swept: SweptPrograms::default(),
+            folding: JoinSet::new(),
+            announced_folding: 0,
+            reconnected: Arc::default(),
+        }
     }
 
     /// Where it is to be notified of each further connection.
@@ -98,75 +160,127 @@ impl Merger {
         let mut sign = tokio::time::interval(SIGN_OF_LIFE);
         let mut turn = tokio::time::interval(LOOKS[0] / 2);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut sweep = Instant::now();
+        let mut listing = JoinSet::new();
+        let [mut sweep, mut least] = [Instant::now(); 2];
         loop {
             tokio::select! {
                 Some(message) = mergers.next() => self.note_live(&message),
                 Some(message) = announced.next() => self.announce(&message),
-                _ = sign.tick() => {
-                    let subject = format!("{}.{}", names::MERGERS, self.host);
-                    if let Err(error) = client.publish(subject, "".into()).await {
-                        self.journal.error(&format!("no sign of life could be given: {error}"));
-                    }
+                _ = sign.tick() => self.give_sign(client).await,
+                _ = turn.tick() => self.start_folds(),
+                Some(folded) = self.folding.join_next() => {
+                    self.end_fold(folded);
+                    self.start_folds();
                 }
-                _ = turn.tick() => self.fold_due().await,
+                Some(listed) = listing.join_next() => {
+                    self.take_listing(listed.map_err(|error| anyhow!(error)).flatten());
+                    sweep = Instant::now() + Duration::from_secs_f64(between(sweep_s)).max(BETWEEN_LISTINGS);
+                    least = Instant::now() + BETWEEN_LISTINGS;
+                }
                 () = self.reconnected.notified() => {
-                    sweep = sweep.min(Instant::now() + Duration::from_secs_f64(between(AFTER_RECONNECT_S)));
+                    let soon = Instant::now() + Duration::from_secs_f64(between(AFTER_RECONNECT_S));
+                    sweep = sweep.min(soon.max(least));
                 }
-                () = tokio::time::sleep_until(sweep) => {
-                    self.sweep().await;
-                    sweep = Instant::now() + Duration::from_secs_f64(between(sweep_s));
+                () = tokio::time::sleep_until(sweep), if listing.is_empty() => {
+                    let bus = self.bus.clone();
+                    listing.spawn(async move { Listing::read(&bus).await });
                 }
             }
         }
     }
 
-    /// Folds every program that may have aggregates which no sweep found twice.
+    /// Folds every program that may have aggregates which no sweep found twice, once.
     pub async fn sweep(&mut self) {
-        let counted = match subjects(&self.bus).await {
-            Ok(counted) => counted,
+        let listed = Listing::read(&self.bus).await;
+        self.take_listing(listed);
+        self.start_folds();
+        while let Some(folded) = self.folding.join_next().await {
+            self.end_fold(folded);
+            self.start_folds();
+        }
+    }
+
+    async fn give_sign(&self, client: &Client) {
+        let subject = format!("{}.{}", names::MERGERS, self.host);
+        if let Err(error) = client.publish(subject, "".into()).await {
+            self.journal.error(&format!("no sign of life could be given: {error}"));
+        }
+    }
+
+    /// Programs that the listing shows to be open are folded next.
+    fn take_listing(&mut self, listed: Result<Listing>) {
+        let listing = match listed {
+            Ok(listing) => listing,
             Err(error) => return self.journal.error(&format!("programs cannot be listed: {error:#}")),
         };
-        let before = |subject: &str| self.swept.get(subject).copied();
-        let is_open = |(subject, count): &(&String, &usize)| {
-            !before(subject).is_some_and(|swept| swept.is_done(**count))
-        };
-        let open: Vec<String> = counted.iter().filter(is_open).map(|(subject, _)| subject.clone()).collect();
-        let failed = self.fold_all(open).await;
-        let after = |(subject, count): (String, usize)| {
-            let swept = Swept::after(before(&subject), count);
-            (subject, swept)
-        };
-        let mut swept: BTreeMap<String, Swept> = counted.into_iter().map(after).collect();
-        swept.retain(|subject, _| !failed.contains(subject));
-        self.swept = swept;
-    }
-
-    /// Folds these programs; those that could not be folded.
-    async fn fold_all(&self, subjects: Vec<String>) -> Vec<String> {
-        let one = |subject: String| async move {
-            let result = merge_counting(&self.bus, &subject, |new| self.count(new)).await;
-            (subject, result)
-        };
-        let mut results = stream::iter(subjects).map(one).buffer_unordered(AT_ONCE);
-        let mut failed = vec![];
-        while let Some((subject, result)) = results.next().await {
-            if let Err(error) = result {
-                self.journal.error(&format!("{subject} cannot be folded: {error}"));
-                failed.push(subject);
-            }
+        if let Some((host, programs)) = listing.beyond_quota().max_by_key(|(_, programs)| *programs) {
+            self.journal.error(&format!(
+                "host {host} reported {programs} programs, more than {MOST_PROGRAMS}: those that no other host reports \
+                 are not folded"
+            ));
         }
-        failed
+        let programs = listing.programs();
+        self.swept.keep(&programs);
+        let is_open = |(subject, count): &(&str, usize)| {
+            !self.swept.get(subject).is_some_and(|one| one.is_done(*count))
+        };
+        self.found = programs
+            .into_iter()
+            .filter(is_open)
+            .map(|(subject, count)| (subject.to_owned(), count))
+            .collect();
     }
 
-    /// At once: what a merge wrote before the connection ended must not be lost.
-    fn count(&self, counts: MergeCounts) {
-        self.journal.note(|record| {
-            record.folded += counts.folds.folded;
-            record.conflicts += counts.conflicts;
-            record.rejected += counts.folds.rejected;
-            record.excessive += counts.folds.excessive;
+    /// Starts folds in all places that are free.
+    fn start_folds(&mut self) {
+        let now = Instant::now();
+        while self.announced_folding < AT_ONCE - OF_SWEEP
+            && self.folding.len() < AT_ONCE
+            && let Some(program) = self.waiting.next(now)
+        {
+            self.announced_folding += 1;
+            self.fold(FoldCause::Announced(program));
+        }
+        while self.folding.len() < AT_ONCE
+            && let Some((subject, count)) = self.found.pop_front()
+        {
+            self.fold(FoldCause::Swept(subject, count));
+        }
+    }
+
+    fn fold(&mut self, cause: FoldCause) {
+        let (bus, journal) = (self.bus.clone(), self.journal.clone());
+        self.folding.spawn(async move {
+            let result = merge_counting(&bus, cause.subject(), |new| count(&journal, new)).await;
+            (cause, result)
         });
+    }
+
+    fn end_fold(&mut self, folded: Result<Folded, JoinError>) {
+        let (cause, result) = match folded {
+            Ok(folded) => folded,
+            // A fold does not panic and is not aborted; its program is found by the next sweep.
+            Err(error) => return self.journal.error(&format!("a fold ended early: {error}")),
+        };
+        let is_done = result.is_ok();
+        if let Err(error) = result {
+            self.journal.error(&format!("{} cannot be folded: {error}", cause.subject()));
+        }
+        match cause {
+            FoldCause::Announced(program) => self.look_again(program, is_done),
+            FoldCause::Swept(subject, count) if is_done => self.swept.fold(&subject, count),
+            FoldCause::Swept(subject, _) => self.swept.forget(&subject),
+        }
+    }
+
+    /// After the last look the sweep is left.
+    fn look_again(&mut self, program: WaitingProgram, is_done: bool) {
+        self.announced_folding -= 1;
+        let looks = if is_done { program.looks + 1 } else { 0 };
+        if let Some(pause) = LOOKS.get(looks.max(1)) {
+            let again = WaitingProgram { looks, ..program };
+            self.waiting.add(again, Instant::now() + *pause, MOST_PROGRAMS);
+        }
     }
 
     fn note_live(&mut self, message: &Message) {
@@ -178,40 +292,26 @@ impl Merger {
     }
 
     fn announce(&mut self, message: &Message) {
-        let Some(subject) = names::program_and_environment(names::AGGREGATES, &message.subject) else {
-            return;
-        };
-        if self.waiting.len() < MOST_WAITING && self.is_mine(&subject) {
-            let due = self.waiting.get(&subject).map_or_else(|| Instant::now() + LOOKS[0], |(due, _)| *due);
-            self.waiting.insert(subject, (due.min(Instant::now() + LOOKS[0]), 0));
+        let Some((subject, host)) = names::program_and_host(&message.subject) else { return };
+        if self.quota.allows(&host, &subject, now_unix_s()) && self.is_mine(&subject) {
+            let new = WaitingProgram { subject, host, looks: 0 };
+            self.waiting.add(new, Instant::now() + LOOKS[0], MOST_PROGRAMS);
         }
-    }
-
-    async fn fold_due(&mut self) {
-        let now = Instant::now();
-        let is_due = |(_, (due, _)): &(&String, &(Instant, usize))| *due <= now;
-        let due: Vec<(String, usize)> = self
-            .waiting
-            .iter()
-            .filter(is_due)
-            .map(|(subject, (_, looks))| (subject.clone(), *looks))
-            .take(16 * AT_ONCE)
-            .collect();
-        for (subject, looks) in &due {
-            self.waiting.remove(subject);
-            if let Some(pause) = LOOKS.get(looks + 1) {
-                self.waiting.insert(subject.clone(), (now + *pause, looks + 1));
-            }
-        }
-        let failed = self.fold_all(due.into_iter().map(|(subject, _)| subject).collect()).await;
-        let again = Instant::now() + LOOKS[1];
-        self.waiting.extend(failed.into_iter().map(|subject| (subject, (again, 0))));
     }
 
     fn is_mine(&self, subject: &str) -> bool {
         let live = self.seen.iter().filter(|(_, seen)| seen.elapsed() < SILENCE).map(|(host, _)| host);
         let own = weight(&self.host, subject);
         live.filter(|host| **host != self.host).all(|host| weight(host, subject) < own)
+    }
+}
+
+impl FoldCause {
+    fn subject(&self) -> &str {
+        match self {
+            Self::Announced(program) => &program.subject,
+            Self::Swept(subject, _) => subject,
+        }
     }
 }
 
@@ -222,20 +322,14 @@ fn weight(host: &str, subject: &str) -> u64 {
     hash.finish()
 }
 
-/// The number of aggregates in the stream, by program and environment.
-///
-/// # Errors
-/// When the server does not list them.
-pub async fn subjects(bus: &JetStreamBus) -> Result<BTreeMap<String, usize>> {
-    let stream = bus.context().get_stream_no_info(names::STREAM).await?;
-    let mut listed = stream.info_with_subjects(format!("{}.>", names::AGGREGATES)).await?;
-    let mut counted = BTreeMap::new();
-    while let Some((subject, count)) = listed.try_next().await? {
-        if let Some(subject) = names::program_and_environment(names::AGGREGATES, &subject) {
-            *counted.entry(subject).or_insert(0) += count;
-        }
-    }
-    Ok(counted)
+/// At once: what a merge wrote before the connection ended must not be lost.
+fn count(journal: &AgentJournal, counts: MergeCounts) {
+    journal.note(|record| {
+        record.folded += counts.folds.folded;
+        record.conflicts += counts.conflicts;
+        record.rejected += counts.folds.rejected;
+        record.excessive += counts.folds.excessive;
+    });
 }
 
 #[cfg(test)]

@@ -48,6 +48,12 @@ pub fn program_and_environment(begin: &str, subject: &str) -> Option<String> {
     is_subject(program, environment).then(|| format!("{program}.{environment}"))
 }
 
+/// `PROGRAM.ENVIRONMENT` and the host of an aggregate's subject; `None` where it is none of ours.
+pub fn program_and_host(subject: &str) -> Option<(String, String)> {
+    let host = subject.rsplit_once('.').map(|(_, host)| host).filter(|host| is_host_token(host))?;
+    Some((program_and_environment(AGGREGATES, subject)?, host.to_owned()))
+}
+
 /// Whether the text is a subject as [`imas_fleet::key::subject`] makes it.
 pub fn is_plain_subject(text: &str) -> bool {
     text.split_once('.').is_some_and(|(program, environment)| is_subject(program, environment))
@@ -71,6 +77,8 @@ mod tests {
         assert!(is_plain_subject(&plain));
         let sent = aggregate_subject(&plain, &key);
         assert_eq!(program_and_environment(AGGREGATES, &sent), Some(plain.clone()));
+        assert_eq!(program_and_host(&sent), Some((plain.clone(), key.clone())));
+        assert_eq!(program_and_host(&format!("{AGGREGATES}.{plain}.h1")), None);
         assert_eq!(program_and_environment(DECISIONS, &format!("imas.d.1.{plain}")), Some(plain.clone()));
         for wrong in ["imas.t.1.a.b.3", "imas.t.10.a.b", "", "imas.t.1"] {
             assert_eq!(program_and_environment(AGGREGATES, wrong), None, "{wrong}");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages to systemd. Without it, nothing happens here.
 
+use imas_core::printable;
 use sd_notify::NotifyState;
 
 /// The agent works, whether or not the fleet can be reached.
@@ -18,9 +19,10 @@ pub(crate) fn alive() {
     send(NotifyState::Watchdog);
 }
 
-/// What `systemctl status` shows.
+/// What `systemctl status` shows. A server's words in it must not begin a line, which would be another message
+/// to systemd.
 pub(crate) fn status(text: &str) {
-    send(NotifyState::Status(text));
+    send(NotifyState::Status(&printable::name(text)));
 }
 
 fn send(state: NotifyState<'_>) {

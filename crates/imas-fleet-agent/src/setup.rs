@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The server knows a message's id for this time: an acknowledgement that was lost is asked for again long
 /// before.
 const KNOWN_IDS: Duration = Duration::from_secs(2 * 3600);
-/// Most aggregates of one host and program: as many as wait in an outbox. A flood displaces its own only.
+/// Most aggregates of one host and program: as many as wait in an outbox.
 const MOST_OF_HOST: i64 = 4096;
 /// Beside the payload: subject, headers.
 const HEADERS: usize = 1024;
@@ -29,6 +29,8 @@ pub struct StreamSizes {
     pub days: u32,
     /// Most bytes of the stream; the oldest aggregates go first.
     pub stream_bytes: i64,
+    /// Most aggregates of the stream; the oldest go first.
+    pub most_aggregates: i64,
     /// Most bytes of the bucket; what is beyond is refused.
     pub bucket_bytes: i64,
 }
@@ -54,6 +56,7 @@ fn aggregates(sizes: StreamSizes) -> Config {
         num_replicas: sizes.replicas,
         max_age: DAY * sizes.days,
         max_bytes: sizes.stream_bytes,
+        max_messages: sizes.most_aggregates,
         max_messages_per_subject: MOST_OF_HOST,
         max_message_size: i32::try_from(aggregate::MAX_BYTES + HEADERS).unwrap_or(i32::MAX),
         discard: DiscardPolicy::Old,

@@ -21,6 +21,7 @@ pub mod memory_bus;
 pub mod merge;
 pub mod payload;
 pub mod prior;
+pub mod quota;
 pub mod rate;
 pub mod record;
 pub mod seats;

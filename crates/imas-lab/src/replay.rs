@@ -59,7 +59,8 @@ pub(crate) fn study(args: &StudyArgs, places: &Places) -> Result<Study> {
 
 fn write_reliability(judgement: &ReplayJudgement, file: &Path) -> Result<()> {
     let table = serde_json::to_string_pretty(&judgement.reliability())?;
-    std::fs::write(file, table + "\n").with_context(|| file.display().to_string())
+    imas_report::output_file::write(file, (table + "\n").as_bytes())
+        .with_context(|| file.display().to_string())
 }
 
 /// Live rounds of the programs that have predictions, by the runner of `suite run`; the file of raw runs.

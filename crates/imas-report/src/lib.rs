@@ -10,6 +10,7 @@
 //! - [`table`]: tables on a terminal, as CSV and Markdown
 //! - [`mod@format`]: figures with their units
 //! - [`output`]: standard output
+//! - [`output_file`]: files that a user named
 //! - [`message`]: errors with their hints, warnings and notes on standard error
 //!
 //! ```text
@@ -26,6 +27,7 @@ mod look;
 pub mod measure;
 pub mod message;
 pub mod output;
+pub mod output_file;
 pub mod page;
 pub mod split;
 pub mod table;

@@ -5,7 +5,6 @@
 //! through time, rounded and the last thinned; the others would fill the file and change no drawing.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::path::Path;
 
@@ -15,6 +14,7 @@ use flate2::write::GzEncoder;
 use imas_core::curve::Curve;
 use imas_core::latency::Latency;
 use imas_core::split::Split;
+use imas_report::output_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -61,8 +61,7 @@ pub struct Packed {
 /// # Errors
 /// When a file cannot be read or the packed one not be written.
 pub fn write(texts: &[String], path: &Path) -> Result<Packed> {
-    let partial = path.with_extension("partial");
-    let mut gzip = GzEncoder::new(File::create(&partial)?, Compression::best());
+    let mut gzip = GzEncoder::new(vec![], Compression::best());
     let mut packed = Packed::default();
     let lines = || texts.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty());
     let mut shown = Shown::of(lines());
@@ -77,10 +76,9 @@ pub fn write(texts: &[String], path: &Path) -> Result<Packed> {
         gzip.write_all(b"\n")?;
         packed.lines += 1;
     }
-    let file = gzip.finish()?;
-    file.sync_all()?;
-    packed.bytes = file.metadata()?.len();
-    std::fs::rename(&partial, path)?;
+    let bytes = gzip.finish()?;
+    packed.bytes = bytes.len() as u64;
+    output_file::write(path, &bytes)?;
     Ok(packed)
 }
 

@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
+use crate::pages::PAGES;
 use crate::peer::Peer;
 use crate::token::Token;
 
@@ -76,7 +77,7 @@ impl Admission {
         if !self.is_own_host(headers) {
             return Some(refusal(StatusCode::MISDIRECTED_REQUEST, WRONG_HOST));
         }
-        if !self.is_own_origin(headers) {
+        if !self.is_own_origin(headers, request.uri().path()) {
             return Some(refusal(StatusCode::FORBIDDEN, "pages of other sites get no answer"));
         }
         (!peer.is_trusted() && !self.has_token(headers)).then(|| self.unauthorized())
@@ -106,14 +107,20 @@ impl Admission {
         self.hosts.iter().any(|own| own == host || Some(own) == any_port.as_ref())
     }
 
-    /// Whether the request comes from a page of ours. A followed link comes from none.
-    fn is_own_origin(&self, headers: &HeaderMap) -> bool {
+    /// Whether the request comes from a page of ours. A followed link comes from none: it opens a page, and not
+    /// in a frame of another site.
+    fn is_own_origin(&self, headers: &HeaderMap, path: &str) -> bool {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_lowercase());
         let is_own = |origin: String| {
             let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             host.is_some_and(|host| self.is_own_name(host))
         };
-        let is_followed = || text("sec-fetch-mode").as_deref() == Some("navigate");
+        let is_page = PAGES.iter().any(|(page, ..)| *page == path);
+        let is_followed = || {
+            is_page
+                && text("sec-fetch-mode").as_deref() == Some("navigate")
+                && text("sec-fetch-dest").as_deref() == Some("document")
+        };
         let is_near = |site: String| matches!(site.as_str(), "same-origin" | "none") || is_followed();
         text("origin").is_none_or(is_own) && text("sec-fetch-site").is_none_or(is_near)
     }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use axum::{Extension, Router};
+use governor::{Quota, RateLimiter};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -21,11 +23,20 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::address::Address;
 use crate::peer::Peer;
+use crate::peer_lookup::{Ends, PeerLookup};
 
 /// Connections of all peers.
 const MOST: usize = 128;
+/// Of these, connections of all peers that need a token. The others are kept for our own user and root.
+const MOST_OF_OTHERS: usize = 80;
 /// Connections of one peer.
 const MOST_OF_ONE: usize = 48;
+/// Connections that are taken in a second, of whomever. More wait in the kernel.
+const ACCEPTS: NonZeroU32 = NonZeroU32::new(2000).unwrap();
+/// Connections taken at once.
+const ACCEPTS_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
+/// While more are wanted, this is waited.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(2);
 /// A request must have come within this time, and the next one of the same connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// A client must take a part of the answer within this time.
@@ -77,18 +88,18 @@ impl Listener {
         })
     }
 
-    async fn accept(&self) -> std::io::Result<(Stream, Peer)> {
+    async fn accept(&self) -> std::io::Result<(Stream, Ends)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, remote) = listener.accept().await?;
-                let peer = Peer::of_connection(stream.local_addr()?, remote);
+                let ends = Ends::Tcp { local: stream.local_addr()?, remote };
                 stream.set_nodelay(true)?;
-                Ok((Box::new(stream), peer))
+                Ok((Box::new(stream), ends))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 let peer = Peer::User(stream.peer_cred()?.uid());
-                Ok((Box::new(stream), peer))
+                Ok((Box::new(stream), Ends::Unix(peer)))
             }
         }
     }
@@ -139,10 +150,13 @@ impl Counts {
     fn place(self: &Arc<Self>, peer: Peer) -> Option<Place> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = counts.values().sum();
-        let of_peer = counts.entry(peer).or_default();
-        let is_free = all < MOST && *of_peer < MOST_OF_ONE;
+        let others: usize =
+            counts.iter().filter(|(peer, _)| !peer.is_trusted()).map(|(_, count)| count).sum();
+        let is_admitted = peer.is_trusted() || others < MOST_OF_OTHERS;
+        let of_peer = counts.get(&peer).copied().unwrap_or(0);
+        let is_free = all < MOST && of_peer < MOST_OF_ONE && is_admitted;
         if is_free {
-            *of_peer += 1;
+            *counts.entry(peer).or_default() += 1;
         }
         is_free.then(|| Place { counts: Arc::clone(self), peer })
     }
@@ -161,20 +175,35 @@ impl Drop for Place {
 }
 
 /// Answers connections until `end`.
-pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<Output = ()>) {
-    let counts = Arc::new(Counts::default());
+///
+/// # Errors
+/// When the thread that asks for owners of sockets cannot be started.
+pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<Output = ()>) -> Result<()> {
+    let (counts, peers) = (Arc::new(Counts::default()), PeerLookup::start()?);
+    let pace = RateLimiter::direct(Quota::per_second(ACCEPTS).allow_burst(ACCEPTS_AT_ONCE));
     let mut end = pin!(end);
     loop {
+        let next = async {
+            while pace.check().is_err() {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            let (stream, ends) = listener.accept().await?;
+            Ok::<_, std::io::Error>((stream, peers.ask(ends).await))
+        };
         let accepted = tokio::select! {
-            () = &mut end => return,
-            accepted = listener.accept() => accepted,
+            () = &mut end => return Ok(()),
+            accepted = next => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                // Without a place it is closed at once.
-                if let Some(place) = counts.place(peer) {
-                    tokio::spawn(connection(stream, peer, router.clone(), place));
-                }
+                let (router, counts) = (router.clone(), Arc::clone(&counts));
+                tokio::spawn(async move {
+                    let peer = peer.await;
+                    // Without a place it is closed at once.
+                    if let Some(place) = counts.place(peer) {
+                        connection(stream, peer, router, place).await;
+                    }
+                });
             }
             // Out of file descriptors, or the client is gone.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -200,6 +229,19 @@ async fn connection(stream: Stream, peer: Peer, router: Router, place: Place) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_users_together_leave_places_for_our_own_user() {
+        let counts = Arc::new(Counts::default());
+        let others = (1..9).map(|more| Peer::User(nix::unistd::geteuid().as_raw() + more));
+        let taken: Vec<Place> = others
+            .flat_map(|peer| (0..MOST_OF_ONE).filter_map(|_| counts.place(peer)).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(taken.len(), MOST_OF_OTHERS);
+        let own = Peer::User(nix::unistd::geteuid().as_raw());
+        let own: Vec<Place> = (0..MOST).filter_map(|_| counts.place(own)).collect();
+        assert_eq!(own.len(), MOST_OF_ONE.min(MOST - MOST_OF_OTHERS));
+    }
 
     #[test]
     fn a_peer_has_so_many_connections_and_others_keep_theirs() {

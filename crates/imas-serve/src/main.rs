@@ -23,9 +23,11 @@ mod live;
 mod metrics;
 mod pages;
 mod peer;
+mod peer_lookup;
 mod served_state;
 mod shared;
 mod site;
+mod socket_owner;
 mod suite_runs;
 mod token;
 
@@ -92,8 +94,7 @@ async fn run(options: Options) -> Result<()> {
     let ended = async {
         tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
     };
-    connections::serve(listener, site::router(shared, Arc::clone(&admission)), ended).await;
-    Ok(())
+    connections::serve(listener, site::router(shared, Arc::clone(&admission)), ended).await
 }
 
 async fn tidy(admission: Arc<Admission>) {

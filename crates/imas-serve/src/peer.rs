@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use procfs::net::{TcpNetEntry, TcpState};
+use crate::socket_owner::uid_of;
 
 /// The process, or the machine, that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,8 +15,8 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// The user of a connection from `remote` to `local`. For a loopback connection the kernel's table of
-    /// sockets names the user of the other end.
+    /// The user of a connection from `remote` to `local`. For a loopback connection the kernel names
+    /// the user of the other end.
     pub(crate) fn of_connection(local: SocketAddr, remote: SocketAddr) -> Self {
         let (local, remote) = (plain(local), plain(remote));
         let uid = remote.ip().is_loopback().then(|| uid_of(local, remote)).flatten();
@@ -27,22 +27,6 @@ impl Peer {
     pub(crate) fn is_trusted(self) -> bool {
         matches!(self, Self::User(uid) if uid == 0 || uid == nix::unistd::geteuid().as_raw())
     }
-}
-
-fn uid_of(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
-    // A client of IPv6 may reach a listener of IPv4: its socket is then in the other table.
-    let tables = [procfs::net::tcp(), procfs::net::tcp6()];
-    let mut entries = tables.into_iter().flatten().flatten();
-    entries.find(|entry| is_other_end(entry, local, remote)).map(|entry| entry.uid)
-}
-
-/// Whether this is the client's socket. One that was closed belongs to nobody any more and shows as root's.
-fn is_other_end(entry: &TcpNetEntry, local: SocketAddr, remote: SocketAddr) -> bool {
-    let is_open = matches!(entry.state, TcpState::Established | TcpState::CloseWait | TcpState::FinWait1);
-    is_open
-        && entry.inode != 0
-        && plain(entry.local_address) == remote
-        && plain(entry.remote_address) == local
 }
 
 /// IPv4 addresses that are written as IPv6, as IPv4.
@@ -66,6 +50,19 @@ mod tests {
         drop(client);
         drop(server);
         assert_eq!(Peer::of_connection(local, remote), Peer::Unknown(remote.ip()), "it is closed");
+    }
+
+    #[test]
+    fn a_client_of_a_listener_of_ipv6_is_found_and_a_socket_that_listens_is_nobodys() {
+        let Ok(listener) = TcpListener::bind("[::]:0") else { return };
+        let address = ("127.0.0.1", listener.local_addr().unwrap().port());
+        let _client = TcpStream::connect(address).unwrap();
+        let (server, remote) = listener.accept().unwrap();
+        let own = Peer::User(nix::unistd::geteuid().as_raw());
+        assert_eq!(Peer::of_connection(server.local_addr().unwrap(), remote), own);
+        let unconnected = SocketAddr::new(remote.ip(), listener.local_addr().unwrap().port());
+        let nobody = Peer::of_connection(server.local_addr().unwrap(), unconnected);
+        assert_eq!(nobody, Peer::Unknown(remote.ip().to_canonical()), "a socket that listens");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::json;
 use tower_http::compression::CompressionLayer;
 
 use crate::admission::{Admission, admit};
-use crate::pages::{Answer, Failure, View, machine, overview, program, suite, what_if};
+use crate::pages::{Answer, Failure, PAGES, View};
 use crate::served_state::ServedState;
 use crate::shared::Shared;
 use crate::{answer, assets, events, metrics};
@@ -43,14 +43,7 @@ fn site(shared: &Shared, path: &str, known: Option<&ServedState>) -> Site {
 
 /// Everything that is answered.
 pub(crate) fn router(shared: Arc<Shared>, admission: Arc<Admission>) -> Router {
-    let pages: [(&'static str, &'static str, View); 5] = [
-        ("/", "/api/overview", overview::answer),
-        ("/program", "/api/program", program::answer),
-        ("/machine", "/api/machine", machine::answer),
-        ("/suite", "/api/suite", suite::answer),
-        ("/what-if", "/api/what-if", what_if::answer),
-    ];
-    let router = pages.into_iter().fold(Router::new(), |router, (path, api, view)| {
+    let router = PAGES.into_iter().fold(Router::new(), |router, (path, api, view)| {
         router.route(path, page(path, view)).route(api, data(view))
     });
     router

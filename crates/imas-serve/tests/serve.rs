@@ -17,6 +17,48 @@ use imas_testing::skipped;
 
 const HOSTILE: &str = "/opt/</script><img src=x onerror=alert(1)>\"'&\u{1b}[31m\n{a=\"b\"}";
 
+/// Connections of a user that are held open and ask for nothing.
+const IDLE: &str = "
+import encodings.idna, os, socket, sys, time
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
+host, port = sys.argv[1].rsplit(':', 1)
+held = [socket.create_connection((host, int(port))) for _ in range(48)]
+print('held', flush=True)
+time.sleep(600)
+";
+
+/// Ends it with it.
+struct Idle(Child);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Idle {
+    /// None where no process of another user can be started.
+    fn of(uid: u32, address: &str) -> Option<Self> {
+        let mut python = Command::new("python3");
+        python.args(["-c", IDLE, address, &uid.to_string()]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut idle = Self(python.spawn().ok()?);
+        let mut line = String::new();
+        BufReader::new(idle.0.stdout.take()?).read_line(&mut line).ok()?;
+        (line == "held\n").then_some(idle)
+    }
+}
+
+#[test]
+fn idle_connections_of_other_users_leave_places_for_our_own() {
+    let server = start(&["/bin/p"]);
+    let others: Option<Vec<Idle>> = (65_101..65_105).map(|uid| Idle::of(uid, &server.address)).collect();
+    let Some(_others) = others else { return skipped("no process of another user can be started") };
+    for round in 0..20 {
+        assert_eq!(server.get("/metrics").status, 200, "{round}");
+    }
+}
+
 /// A server with a store of its own; ended with it.
 struct Server {
     child: Child,
@@ -233,7 +275,17 @@ fn what_is_not_for_us_is_refused() {
         assert_eq!(status(&[("Origin", origin)]), 403, "{origin}");
     }
     assert_eq!(status(&[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors")]), 403);
-    assert_eq!(status(&[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")]), 200);
+    let followed = |path: &str, dest: &str| {
+        let headers =
+            [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", dest)];
+        server.asked("HEAD", path, &headers).status
+    };
+    for page in ["/", "/what-if", "/machine"] {
+        assert_eq!([followed(page, "document"), followed(page, "iframe")], [200, 403], "{page}");
+    }
+    for data in ["/events", "/metrics", "/api/overview", "/api/what-if", "/static/nothing"] {
+        assert_eq!(followed(data, "document"), 403, "{data}: nobody follows a link to it");
+    }
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"] {
         assert_eq!(server.asked(method, "/", &[]).status, 405, "{method}");
     }

@@ -4,6 +4,7 @@
 use crate::error::{StudyError, StudyResult};
 use crate::page;
 use crate::study::Study;
+use imas_report::output_file;
 use imas_report::table::Table;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ impl Study {
             .map_err(|source| StudyError::Write { path: folder.to_owned(), source })?;
         let put = |name: String, bytes: &[u8]| {
             let path = folder.join(format!("{}{name}", self.id));
-            std::fs::write(&path, bytes)
+            output_file::write(&path, bytes)
                 .map(|()| path.clone())
                 .map_err(|source| StudyError::Write { path, source })
         };

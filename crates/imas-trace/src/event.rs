@@ -86,6 +86,9 @@ pub enum EventError {
     /// More blocks are alive than any machine can hold.
     #[error("too many blocks are alive at once")]
     Live,
+    /// The events are far more than any program's events that fit into so small a file.
+    #[error("so few bytes unpack to too many events")]
+    Unpacked,
     /// The frame cannot be unpacked.
     #[error("the events cannot be unpacked")]
     Packed,

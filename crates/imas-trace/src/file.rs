@@ -19,6 +19,14 @@ const HEADER_MOST: u32 = 16 << 20;
 /// Limit for the number of live blocks. It is the range of the replayer's numbers, and no machine holds so
 /// many.
 pub const LIVE_MOST: usize = 1 << 26;
+/// A small compressed frame may unpack to any length. What is read of it depends on its length in the file:
+/// at most this many events, and [`EVENTS_OF_BYTE`] more for each byte of the frame. Recorded programs have
+/// fewer than ten events for each byte.
+const EVENTS_OF_ANY: u64 = 1 << 24;
+const EVENTS_OF_BYTE: u64 = 256;
+/// The same for blocks that are alive at once. A reader holds at most 64 bytes for each.
+const LIVE_OF_ANY: u64 = 1 << 22;
+const LIVE_OF_BYTE: u64 = 8;
 /// Higher levels save a tenth of the bytes and take several times as long.
 const LEVEL: i32 = 6;
 
@@ -232,6 +240,9 @@ pub struct Events<'a> {
     bytes: Bytes<BufReader<zstd::Decoder<'static, Packed<'a>>>>,
     position: Position,
     live: HashSet<u64>,
+    /// Events that may still come.
+    left: u64,
+    live_most: usize,
     is_over: bool,
 }
 
@@ -246,10 +257,14 @@ const WINDOW_LOG_MOST: u32 = 27;
 
 impl<'a> Events<'a> {
     fn new(packed: Take<&'a mut dyn Read>) -> Result<Self, TraceError> {
+        let most = |any: u64, of_byte: u64| any.saturating_add(packed.limit().saturating_mul(of_byte));
+        let left = most(EVENTS_OF_ANY, EVENTS_OF_BYTE);
+        let live_most = usize::try_from(most(LIVE_OF_ANY, LIVE_OF_BYTE)).unwrap_or(LIVE_MOST).min(LIVE_MOST);
         let mut decoder = zstd::Decoder::new(packed)?.single_frame();
         decoder.window_log_max(WINDOW_LOG_MOST)?;
         let bytes = BufReader::with_capacity(1 << 16, decoder).bytes();
-        Ok(Self { bytes, position: Position::default(), live: HashSet::new(), is_over: false })
+        let (position, live) = Default::default();
+        Ok(Self { bytes, position, live, left, live_most, is_over: false })
     }
 
     fn read(&mut self) -> Result<Option<Event>, EventError> {
@@ -260,6 +275,7 @@ impl<'a> Events<'a> {
             return Err(EventError::Packed);
         }
         if let Some(event) = event? {
+            self.left = self.left.checked_sub(1).ok_or(EventError::Unpacked)?;
             self.check(&event)?;
             return Ok(Some(event));
         }
@@ -273,7 +289,7 @@ impl<'a> Events<'a> {
             Event::Resized { block, .. } => self.live.contains(block),
             _ => true,
         };
-        if self.live.len() > LIVE_MOST {
+        if self.live.len() > self.live_most {
             return Err(EventError::Live);
         }
         if is_there { Ok(()) } else { Err(EventError::Block) }

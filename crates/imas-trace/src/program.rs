@@ -2,7 +2,7 @@
 //! The input of `imas-replayer`: the events as fixed words, and blocks as indices into the shortest possible
 //! table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
 
 use crate::event::{ALIGNED, Event, EventError, Function};
@@ -12,6 +12,8 @@ const MAGIC: u64 = 0x3147_5250_5241_4D49;
 const PLACES_MOST: u64 = 1 << 28;
 /// Limit: 16 GiB. A small compressed frame of a hostile trace may expand to any length.
 const WORDS_MOST: u64 = 1 << 31;
+/// Limit for the number of looks: those that [`LOOKS`] and [`HIGHER`] let through in an honest trace are fewer.
+const LOOKS_MOST: usize = 4096;
 const SIZE_BITS: u32 = 32;
 const THREADS_MOST: u32 = 1 << 16;
 /// A size that no allocator grants. A larger one in a hostile trace could overflow in the replayer.
@@ -158,8 +160,9 @@ impl<W: Write + Seek> Writer<W> {
     }
 
     fn look(&mut self, look: Look) -> std::io::Result<()> {
+        let is_full = self.looks.len() >= LOOKS_MOST;
         let is_higher = look.bytes > self.highest_bytes.saturating_add(self.highest_bytes / HIGHER);
-        if look.ns < self.next_look_ns && !is_higher {
+        if is_full || (look.ns < self.next_look_ns && !is_higher) {
             self.left_out = Some(look);
             return Ok(());
         }
@@ -194,18 +197,23 @@ impl<W: Write + Seek> Writer<W> {
 /// after the event of its end.
 ///
 /// # Errors
-/// When an event is damaged.
+/// When an event is damaged, or there are more threads than can be replayed.
 pub fn last_events(
     events: impl Iterator<Item = Result<Event, EventError>>,
-) -> Result<HashMap<u32, u64>, EventError> {
-    let (mut thread, mut last, mut ended) = (1, HashMap::new(), Vec::new());
+) -> Result<HashMap<u32, u64>, ProgramError> {
+    let (mut thread, mut last, mut ended) = (1, HashMap::new(), HashSet::new());
     for (index, event) in events.enumerate() {
         match event? {
             Event::Thread(number) => thread = number,
-            Event::ThreadEnded(number) => ended.push(number),
+            Event::ThreadEnded(number) => {
+                ended.insert(number);
+            }
             _ => {}
         }
         last.insert(thread, index as u64);
+        if last.len().max(ended.len()) > THREADS_MOST as usize {
+            return Err(ProgramError::Threads);
+        }
     }
     // The first thread ends with the program itself.
     Ok(ended
@@ -279,5 +287,21 @@ mod tests {
     fn a_program_that_grows_in_small_steps_has_few_looks_too() {
         let looks = looks_of(|ms| 1_000_000 + ms * 1000);
         assert!(looks.len() < 200, "{}", looks.len());
+    }
+
+    #[test]
+    fn a_trace_that_lasted_no_time_has_few_looks_too_and_the_last() {
+        let look = |n: u64| Ok(Event::Resident { bytes: 1000, cpu_ns: n });
+        let out = Cursor::new(Vec::new());
+        let looks = write((1..=100_000).map(look), &HashMap::new(), 0, out).unwrap().looks;
+        assert_eq!((looks.len(), looks.last().unwrap().cpu_ns), (LOOKS_MOST + 1, 100_000));
+    }
+
+    #[test]
+    fn a_thread_that_ends_again_and_again_takes_no_memory_and_too_many_threads_are_refused() {
+        let ends = last_events((0..1_000_000).map(|_| Ok(Event::ThreadEnded(7)))).unwrap();
+        assert!(ends.is_empty(), "it made no call");
+        let many = |event: fn(u32) -> Event| last_events((2..u32::MAX).map(move |n| Ok(event(n)))).is_err();
+        assert!(many(Event::ThreadEnded) && many(Event::Thread));
     }
 }

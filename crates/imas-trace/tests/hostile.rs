@@ -117,6 +117,44 @@ fn a_torn_or_foreign_trace_is_rejected_with_the_reason() {
     assert!(why(&newer).contains("version 2"));
 }
 
+/// A trace whose one process has these events again and again.
+fn repeated(events: &[Event], times: usize) -> Vec<u8> {
+    let (mut position, mut bytes) = (Position::default(), vec![]);
+    for _ in 0..times {
+        events.iter().for_each(|event| position.encode(event, &mut bytes));
+    }
+    let packed = zstd::encode_all(Cursor::new(bytes), 6).unwrap();
+    let mut trace = trace_of(&raw_file(0, &[], &[]));
+    let mut header = Trace::open(Cursor::new(&trace)).unwrap().header;
+    header.processes[0].bytes = packed.len() as u64;
+    let json = serde_json::to_vec(&header).unwrap();
+    trace.truncate(12);
+    trace.extend(u32::try_from(json.len()).unwrap().to_le_bytes());
+    trace.extend(json);
+    trace.extend(packed);
+    trace
+}
+
+/// The replay program of a trace, and its bytes.
+fn prepared(trace: &[u8]) -> Result<Vec<u8>, String> {
+    let mut trace = Trace::open(Cursor::new(trace)).map_err(|error| error.to_string())?;
+    let ends = program::last_events(trace.events(0).map_err(|error| error.to_string())?);
+    let mut out = Cursor::new(Vec::new());
+    let events = trace.events(0).map_err(|error| error.to_string())?;
+    program::write(events, &ends.map_err(|error| error.to_string())?, 0, &mut out)
+        .map_err(|error| error.to_string())?;
+    Ok(out.into_inner())
+}
+
+#[test]
+fn a_small_trace_that_unpacks_to_very_many_events_is_refused() {
+    let ended = repeated(&[Event::ThreadEnded(7)], 20_000_000);
+    let made = repeated(&[Event::Made { function: Function::Malloc, size: 8, alignment: 0 }], 5_000_000);
+    assert!(ended.len().max(made.len()) < 20_000, "{} {}", ended.len(), made.len());
+    assert!(prepared(&ended).unwrap_err().contains("too many events"));
+    assert!(prepared(&made).unwrap_err().contains("alive at once"));
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         (any::<u64>(), any::<bool>()).prop_map(|(size, zeroed)| Event::Made {
@@ -168,6 +206,14 @@ proptest! {
             && let Ok(events) = trace.events(0)
         {
             prop_assert!(events.take(1000).count() <= 1000);
+        }
+    }
+
+    #[test]
+    fn a_replay_program_is_bounded_by_the_trace(events in proptest::collection::vec(any_event(), 1..6), times in 1..20_000_usize) {
+        let trace = repeated(&events, times);
+        if let Ok(program) = prepared(&trace) {
+            prop_assert!(program.len() as u64 <= 24 * ((1 << 24) + 256 * trace.len() as u64));
         }
     }
 

@@ -2,12 +2,15 @@
 //! `imas bundle`: an allocator and all files that it needs in one folder, for an image or a read-only volume.
 //! The rest of IMAS is not needed there.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
+use imas_report::output_file::{self, NewFile, OutputFolder};
+use rustix::fs::Mode;
 use serde_json::json;
 
 use crate::cli::BundleArgs;
@@ -19,8 +22,6 @@ use crate::{choice, output};
 const LICENCE: &str = include_str!("../../../LICENSE");
 /// File with the licences of the allocators, written by the build.
 const LICENCES: &str = "licences.txt";
-/// Name of a bundle that is not whole yet, up to its random end.
-const STAGED: &str = ".imas-bundle-";
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
 
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         pack(folder.path(), &args.out)?;
     } else {
         check_out(&args.out)?;
-        bundle.place(&args.out)?;
+        bundle.write(&args.out)?;
     }
     warn(args.follow);
     let out = args.out.display();
@@ -103,39 +104,34 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// Writes it whole or not at all, also on a disk that gets full: first into a folder beside, then renamed.
-    fn place(&self, out: &Path) -> Result<()> {
-        let named = || out.display().to_string();
-        let parent = if out.is_dir() { out } else { parent_of(out) };
-        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        let staged = tempfile::Builder::new().prefix(STAGED).tempdir_in(parent).with_context(named)?;
-        self.write(staged.path())?;
-        if parent != out {
-            std::fs::rename(staged.path(), out).with_context(named)?;
-            let _ = staged.keep(); // it has another name now
-            return Ok(());
+    /// Writes all of its files or none, also on a disk that gets full.
+    fn write(&self, folder: &Path) -> Result<()> {
+        let named = || folder.display().to_string();
+        let is_new = !folder.exists();
+        let bundle = OutputFolder::make(folder).with_context(named)?;
+        let written = self.fill(&bundle).with_context(named);
+        if written.is_err() && is_new {
+            let _ = std::fs::remove_dir(folder); // empty; the first error is reported
         }
-        // The folder may be a mount point, which cannot be renamed.
-        for entry in std::fs::read_dir(staged.path())? {
-            let entry = entry?;
-            std::fs::rename(entry.path(), out.join(entry.file_name())).with_context(named)?;
-        }
-        readable_by_all(out, 0o755)
+        written
     }
 
-    fn write(&self, folder: &Path) -> Result<()> {
-        for file in &self.files {
-            let to = folder.join(file.file_name().unwrap_or_default());
-            std::fs::copy(file, &to).with_context(|| format!("{} to {}", file.display(), to.display()))?;
-            readable_by_all(&to, 0o755)?;
-        }
+    fn fill(&self, folder: &OutputFolder) -> Result<()> {
         let lines: String = self.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-        for (name, text) in [("LICENCES", &self.licences), (ENV_FILE, &lines), ("README", &self.readme())] {
-            let to = folder.join(name);
-            std::fs::write(&to, text).with_context(|| to.display().to_string())?;
-            readable_by_all(&to, 0o644)?;
+        let mut contents: Vec<(&OsStr, Vec<u8>, u32)> = vec![];
+        for file in &self.files {
+            let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+            contents.push((file.file_name().unwrap_or_default(), bytes, 0o755));
         }
-        readable_by_all(folder, 0o755)
+        let texts = [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme())];
+        contents.extend(texts.map(|(name, text)| (OsStr::new(name), text.into_bytes(), 0o644)));
+        let files = contents.iter().map(|(name, bytes, mode)| NewFile {
+            name,
+            bytes,
+            mode: Some(Mode::from_raw_mode(*mode)),
+        });
+        folder.write_all(&files.collect::<Vec<_>>())?;
+        Ok(folder.set_mode(Mode::from_raw_mode(0o755))?)
     }
 
     /// The contents, how to add them to an image, how to use them without one, and what they reach.
@@ -214,31 +210,16 @@ fn check_out(out: &Path) -> Result<()> {
     Ok(())
 }
 
-fn readable_by_all(file: &Path, mode: u32) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(file, permissions).with_context(|| file.display().to_string())
-}
-
-/// The folder that holds it.
-fn parent_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
-}
-
 /// Packs the folder: a whole archive or none. The same bundle always gives the same archive.
 fn pack(folder: &Path, file: &Path) -> Result<()> {
-    let named = || file.display().to_string();
-    let staged = tempfile::Builder::new().prefix(STAGED).tempfile_in(parent_of(file)).with_context(named)?;
     let mut tar = std::process::Command::new("tar");
-    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-cf"]);
-    let status =
-        tar.arg(staged.path()).arg("-C").arg(folder).arg(".").status().context("tar cannot be run")?;
-    if !status.success() {
+    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-c", "-f", "-"]);
+    let tar =
+        tar.arg("-C").arg(folder).arg(".").stderr(Stdio::inherit()).output().context("tar cannot be run")?;
+    if !tar.status.success() {
         bail!("{}: tar failed", file.display());
     }
-    readable_by_all(staged.path(), 0o644)?;
-    staged.persist(file).map_err(|error| error.error).with_context(named)?;
-    Ok(())
+    output_file::write(file, &tar.stdout).with_context(|| file.display().to_string())
 }
 
 fn warn(follows: bool) {

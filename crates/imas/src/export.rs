@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of `imas bench` into files; `-` is standard output.
 
-use std::fs::Permissions;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_linux::host::Host;
 use imas_report::bench::{BenchLayout, BenchReport};
 use imas_report::output::is_stdout;
+use imas_report::output_file;
 use imas_runs::journal::Journal;
 
 use crate::bench_args::BenchArgs;
@@ -62,7 +60,7 @@ pub(crate) fn check(args: &BenchArgs) -> Result<()> {
         // A file that is there is opened; beside one that is not, nothing is left should the measuring be
         // interrupted.
         let tried = match std::fs::metadata(file) {
-            Ok(_) => std::fs::OpenOptions::new().append(true).open(file).map(drop),
+            Ok(_) => output_file::open_to_append(file).map(drop),
             Err(_) => tempfile::tempfile_in(folder_of(file)).map(drop),
         };
         tried.map_err(|error| cannot_write(file, &error))?;
@@ -126,28 +124,6 @@ pub(crate) fn to(file: &Path, text: &str) -> Result<()> {
     if is_stdout(file) {
         return output::text(text);
     }
-    whole(file, text).map_err(|error| cannot_write(file, &error))
-}
-
-/// Writes a file whole or not at all; what is no plain file, such as a pipe or a device, is written to as it
-/// is.
-fn whole(file: &Path, text: &str) -> std::io::Result<()> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    if std::fs::symlink_metadata(file).is_ok_and(|about| !about.is_file()) {
-        return std::fs::write(file, format!("{text}{end}"));
-    }
-    let mode = std::fs::metadata(file)
-        .map_or_else(|_| Permissions::from_mode(0o666 & !umask()), |about| about.permissions());
-    let mut partial = tempfile::Builder::new().prefix(".imas-").tempfile_in(folder_of(file))?;
-    partial.write_all(text.as_bytes())?;
-    partial.write_all(end.as_bytes())?;
-    partial.as_file().set_permissions(mode)?;
-    partial.persist(file).map(drop).map_err(|error| error.error)
-}
-
-/// The file mode mask of this process, from /proc: umask(2) cannot read it without changing it.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
+    output_file::write(file, format!("{text}{end}").as_bytes()).map_err(|error| cannot_write(file, &error))
 }

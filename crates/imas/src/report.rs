@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_report::format::counted;
-use imas_report::html;
+use imas_report::{html, output_file};
 use serde_json::json;
 
 use crate::cli::{Places, ReportArgs};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ReportArgs, places: &Places) -> Result<ExitCode> {
         ));
     }
     let page = html::render(&report);
-    std::fs::write(&args.html, &page).map_err(|error| {
+    output_file::write(&args.html, page.as_bytes()).map_err(|error| {
         Hinted::error(
             format!("{}: cannot be written: {error}", args.html.display()),
             "--html names the file to write; its folder must exist",

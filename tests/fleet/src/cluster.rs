@@ -24,8 +24,13 @@ use crate::network::Place;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Sizes that no test fills by accident.
-pub(crate) const SIZES: StreamSizes =
-    StreamSizes { replicas: 3, days: 30, stream_bytes: 512 << 20, bucket_bytes: 128 << 20 };
+pub(crate) const SIZES: StreamSizes = StreamSizes {
+    replicas: 3,
+    days: 30,
+    stream_bytes: 512 << 20,
+    most_aggregates: 300_000,
+    bucket_bytes: 128 << 20,
+};
 
 /// The servers.
 pub(crate) struct Cluster {
@@ -168,6 +173,12 @@ impl Cluster {
     pub(crate) fn resident_bytes(&self, at: usize) -> Result<u64> {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
         cost::resident_bytes(node.id())
+    }
+
+    /// The highest resident memory of a server so far.
+    pub(crate) fn peak_bytes(&self, at: usize) -> Result<u64> {
+        let node = self.nodes[at].as_ref().context("that server does not run")?;
+        cost::peak_bytes(node.id())
     }
 
     /// Waits until stream and bucket are whole on every server.

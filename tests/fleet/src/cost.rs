@@ -7,8 +7,18 @@ use anyhow::{Context as _, Result};
 
 /// Resident memory in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The highest resident memory so far, in bytes.
+pub(crate) fn peak_bytes(pid: u32) -> Result<u64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: u32, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| format!("no {name} in /proc/{pid}/status"))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib << 10)
 }

@@ -13,6 +13,7 @@ mod credentials_case;
 mod disk;
 mod end_to_end;
 mod fan_out;
+mod flood;
 mod folds;
 mod full;
 mod imas_host;
@@ -31,7 +32,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-const CASES: [&str; 17] = [
+const CASES: [&str; 18] = [
     "end-to-end",
     "commands",
     "folds",
@@ -44,6 +45,7 @@ const CASES: [&str; 17] = [
     "disk",
     "partition",
     "empty",
+    "flood",
     "hosts",
     "agent",
     "connections-1000",
@@ -112,6 +114,7 @@ async fn run_here(case: &str, server: &Path, old: &Path, program: &Path) -> Resu
         "credentials" => credentials_case::credentials(server, program).await,
         "versions" => security::versions(old, program).await,
         "full" => full::full(server).await,
+        "flood" => flood::flood(server, program).await,
         "hosts" => fan_out::hosts(server, program).await,
         "agent" => agent_cost::agent(server, program).await,
         "connections-1000" => fan_out::connections(server, 1000).await,

@@ -25,7 +25,8 @@ const LOOKS: u64 = 1_000;
 
 /// One aggregate and statistics of so many programs; then one server is killed and started again with its data.
 pub(crate) async fn programs(server: &Path, number: u64) -> Result<String> {
-    let large = StreamSizes { stream_bytes: 2 << 30, bucket_bytes: 1 << 30, ..SIZES };
+    let large =
+        StreamSizes { stream_bytes: 2 << 30, most_aggregates: 1_000_000, bucket_bytes: 1 << 30, ..SIZES };
     let mut cluster = Cluster::start(server, &["h1"], &["m1"], large).await?;
     let (bus, merger) = (cluster.bus("h1").await?, cluster.bus("m1").await?);
     let host = cluster.settings("h1")?.host;

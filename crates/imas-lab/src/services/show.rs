@@ -57,7 +57,8 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         if services.len() > 1 {
             page.sections.insert(1, for_all(&JournalJudgement::of(&runs, &options)));
         }
-        std::fs::write(file, page.render()).with_context(|| file.display().to_string())?;
+        imas_report::output_file::write(file, page.render().as_bytes())
+            .with_context(|| file.display().to_string())?;
     }
     if args.json {
         output::json(&compared)?;

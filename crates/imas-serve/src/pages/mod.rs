@@ -52,6 +52,15 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+/// Each page: its address, that of its data, and what answers.
+pub(crate) const PAGES: [(&str, &str, View); 5] = [
+    ("/", "/api/overview", overview::answer),
+    ("/program", "/api/program", program::answer),
+    ("/machine", "/api/machine", machine::answer),
+    ("/suite", "/api/suite", suite::answer),
+    ("/what-if", "/api/what-if", what_if::answer),
+];
+
 /// A fraction that is saved, as a change with a sign: 0.123 is `-12.3 %`.
 fn saved(fraction: f64) -> String {
     format!("{:+.1} %", -fraction * 100.0 + 0.0)

@@ -317,7 +317,8 @@ impl<'a> Session<'a> {
     fn write(&self, report: &ServiceReport) -> Result<()> {
         crate::export::json(self.args, report)?;
         if let Some(file) = &self.args.server.html {
-            std::fs::write(file, report.html()).with_context(|| file.display().to_string())?;
+            imas_report::output_file::write(file, report.html().as_bytes())
+                .with_context(|| file.display().to_string())?;
         }
         if self.args.json {
             return output::json(report);
