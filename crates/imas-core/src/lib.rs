@@ -8,7 +8,7 @@
 //! paper::fold -> Summary -> paper::analyse        bench::compare -> ratios, words, picks, warnings
 //! quarantine::quarantined                              ^
 //!      |                                               |
-//!      v                                             stats
+//!      v                                        compare, stats
 //! profile::ProfileView --- decision::decide(Conditions) -> Decision
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod activity;
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
+pub mod compare;
 pub mod conditions;
 pub mod cost;
 pub mod curve;

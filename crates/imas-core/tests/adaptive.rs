@@ -99,6 +99,41 @@ fn memory_is_proven_by_itself_and_cpu_still_counts() {
     assert_eq!(judged(0.0, -0.30, 0.001).standings[1].proof, Some(Proof::Score));
 }
 
+/// Rounds of candidates with these differences of ln CPU and ln memory, on a quiet machine.
+fn quiet(candidates: &[(f64, f64)]) -> Board {
+    let trial = |round: usize, candidate: usize, (cpu, memory): (f64, f64)| {
+        let off = 0.002 * ((round * 7 + candidate * 3) % 5) as f64;
+        JudgedTrial { candidate, point: Some(Point { cpu: cpu + off, memory: memory + off }) }
+    };
+    let of = |round: usize| {
+        let others = candidates.iter().enumerate().map(move |(at, one)| trial(round, at + 1, *one));
+        std::iter::once(trial(round, 0, (0.0, 0.0))).chain(others).collect::<Vec<_>>()
+    };
+    Board::new(&(0..6).flat_map(of).collect::<Vec<_>>(), candidates.len() + 1, 0)
+}
+
+/// 43 % less CPU for 237 % more memory, where another candidate has 40 % less for 5 % more.
+#[test]
+fn cpu_is_not_bought_with_any_amount_of_memory() {
+    let board = quiet(&[(0.57_f64.ln(), 3.37_f64.ln()), (0.60_f64.ln(), 1.05_f64.ln())]);
+    let judged = |settings: &Settings| judge(&board, &[Role::Tested; 3], 0, 1.0, settings);
+    let found = judged(&Settings::default());
+    assert_eq!((found.pick, found.standings[1].status), (2, Status::TooCostly), "{found:?}");
+    assert_eq!(judged(&Settings { max_memory: 1e3, ..Settings::default() }).pick, 1);
+    let alone = quiet(&[(0.57_f64.ln(), 3.37_f64.ln())]);
+    assert_eq!(judge(&alone, &[Role::Tested; 2], 0, 1.0, &Settings::default()).pick, 0);
+    let slow = quiet(&[(1.4_f64.ln(), 0.4_f64.ln()), (1.1_f64.ln(), 0.5_f64.ln())]);
+    assert_eq!(judge(&slow, &[Role::Tested; 3], 0, 0.0, &Settings::default()).pick, 2);
+}
+
+/// Of two that are as fast as each other, the one that takes less memory.
+#[test]
+fn the_other_axis_decides_between_equals() {
+    let board = quiet(&[(-0.300, 0.2), (-0.298, 0.0), (-0.1, -0.5)]);
+    let at = |w: f64| judge(&board, &[Role::Tested; 4], 0, w, &Settings::default()).pick;
+    assert_eq!((at(1.0), at(0.0)), (2, 3));
+}
+
 #[test]
 fn adaptive_needs_fewer_trials_than_paper_and_harms_less() {
     let programs = World { programs: 120, ..World::default() }.programs(5);

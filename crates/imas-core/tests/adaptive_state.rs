@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use imas_core::ReplayPrior;
 use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
+use imas_core::compare::Answer;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
 use imas_core::replay_prior::{CandidateForecast, Forecast, PredictedDifference};
@@ -150,6 +151,31 @@ impl Life {
     fn pick(&self) -> usize {
         self.known().judge(W).pick
     }
+}
+
+/// What `advise`, `top` and `serve` say of a change is what the policy decided: they ask the same judge.
+#[test]
+fn a_change_is_proven_where_the_policy_picks_it() {
+    let mut life = Life::new();
+    let mut before = 0;
+    while let Some(next) = life.next() {
+        life.trial(next, [100.0, 80.0, 130.0][next]);
+        let known = life.known();
+        for w in [0.0, W, 1.0] {
+            let pick = known.judge(w).pick;
+            let proven = |to: usize| known.change(0, to, w).answer == Answer::Better;
+            assert_eq!((1..3).any(proven), pick != 0, "{} trials, weight {w}", life.records.len());
+            assert!(pick == 0 || proven(pick));
+        }
+        before += 1;
+        assert!(before < 30, "no answer");
+    }
+    let change = life.known().change(0, 1, W);
+    let memory = change.memory.unwrap();
+    assert!(memory.lo < 0.8 && memory.hi > 0.79 && memory.hi < 1.0, "{change:?}");
+    assert_eq!(life.known().change(1, 0, W).answer, Answer::NotShown, "back to system is no gain");
+    let back = life.known().change(1, 0, W).memory.unwrap();
+    assert!((back.mid * memory.mid - 1.0).abs() < 1e-9);
 }
 
 #[test]

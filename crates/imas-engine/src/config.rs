@@ -15,7 +15,7 @@ use imas_report::message::{self, Hinted};
 use serde::Deserialize;
 
 use crate::daemon_status::DaemonStatus;
-use crate::flags::{PolicyName, RulesArgs};
+use crate::flags::{MemoryLimit, PolicyName, RulesArgs};
 use crate::folders::xdg;
 use crate::seconds;
 
@@ -57,7 +57,9 @@ impl Config {
         let configured = overrides::of_program(self.overrides, &self.program, path, detail);
         let flagged = Overrides {
             objective: flags.objective.map(Objective::from),
-            max_memory_mib: flags.max_memory,
+            max_memory_mib: flags.max_memory.and_then(MemoryLimit::mebibytes),
+            max_memory: flags.max_memory.and_then(MemoryLimit::more),
+            max_cpu: flags.max_cpu,
             ..Overrides::default()
         };
         match flags.policy.or(self.policy).unwrap_or(PolicyName::Adaptive) {

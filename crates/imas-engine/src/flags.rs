@@ -79,6 +79,55 @@ impl From<ObjectiveName> for Objective {
     }
 }
 
+/// How much memory a candidate may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MemoryLimit {
+    /// At its peak, MiB.
+    Mebibytes(u64),
+    /// More than `system`, as a part of 1.
+    More(f64),
+}
+
+impl MemoryLimit {
+    /// The limit of the peak, MiB.
+    #[must_use]
+    pub fn mebibytes(self) -> Option<u64> {
+        match self {
+            Self::Mebibytes(mib) => Some(mib),
+            Self::More(_) => None,
+        }
+    }
+
+    /// The limit of what it costs beside `system`.
+    #[must_use]
+    pub fn more(self) -> Option<f64> {
+        match self {
+            Self::Mebibytes(_) => None,
+            Self::More(share) => Some(share),
+        }
+    }
+}
+
+fn memory_limit(text: &str) -> Result<MemoryLimit, String> {
+    match text.starts_with('+') {
+        true => more_share(text).map(MemoryLimit::More),
+        false => {
+            mebibytes(text).map(MemoryLimit::Mebibytes).map_err(|why| format!("{why}, or a share as +25%"))
+        }
+    }
+}
+
+/// `+25%` as 0.25.
+///
+/// # Errors
+/// The form that is wanted.
+pub fn more_share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_prefix('+').and_then(|rest| rest.strip_suffix('%'));
+    let percent: Option<f64> = percent.and_then(|number| number.trim().parse().ok());
+    let share = percent.filter(|percent| (0.0..=100_000.0).contains(percent)).map(|percent| percent / 100.0);
+    share.ok_or_else(|| "write '+' and per cent, such as +25%".to_owned())
+}
+
 /// The rules by which a start is decided.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct RulesArgs {
@@ -88,9 +137,13 @@ pub struct RulesArgs {
     /// What matters [default: what the machine is short of]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub objective: Option<ObjectiveName>,
-    /// Use no candidate under which the program's resident memory peaked above this
-    #[arg(long, value_name = "MIB", value_parser = mebibytes)]
-    pub max_memory: Option<u64>,
+    /// Use no candidate under which the program's resident memory peaked above this number of MiB; or, as +25%, none
+    /// that takes so much more memory than system [default: +25%]
+    #[arg(long, value_name = "MIB|+N%", value_parser = memory_limit)]
+    pub max_memory: Option<MemoryLimit>,
+    /// Use no candidate that takes so much more CPU time than system [default: +25%]
+    #[arg(long, value_name = "+N%", value_parser = more_share)]
+    pub max_cpu: Option<f64>,
 }
 
 impl RulesArgs {

@@ -32,13 +32,13 @@
 //! - `program_source`, `program_facts`: a store with its programs, and what is decided of one
 //! - `unfit_files`: executables that cannot be served
 //! - [`machine`]: the machine's pressure
-//! - [`restart_gain`]: what a restart would save, by trials
+//! - [`restart`]: what a restart would change, by trials
 //! - [`pending`], [`activity`]: pages that are not stored yet, and what was seen of their processes
 //! - [`trial_page`]: the page of a running trial
 //!
 //! ```text
 //! reading, identity -> tracked ------------+
-//! restart_gain -> program_facts -> program_source -> observer -> snapshot
+//! restart -> program_facts -> program_source -> observer -> snapshot
 //! pending ------------------------^        unfit_files, machine, memory_point --^
 //! ```
 
@@ -52,7 +52,7 @@ pub mod pending;
 mod program_facts;
 mod program_source;
 mod reading;
-pub mod restart_gain;
+pub mod restart;
 pub mod snapshot;
 mod tracked;
 pub mod trial_page;

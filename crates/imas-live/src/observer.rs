@@ -288,7 +288,7 @@ fn gain(tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) ->
             candidate: pick.to_owned(),
             memory_bytes: gain.memory.map(|ratio| saved(ratio, tracked.now.resident_bytes as f64)),
             cpu_percent: gain.cpu.map(|ratio| saved(ratio, 100.0)),
-            certainty: if gain.is_proven() { Certainty::Proven } else { Certainty::NotProven },
+            certainty: if gain.is_proven { Certainty::Proven } else { Certainty::NotProven },
             trials: gain.trials,
         });
     }

@@ -11,7 +11,7 @@ use imas_store::Store;
 use imas_view::program_view::ProgramView;
 use imas_view::settled::settled;
 
-use crate::restart_gain::RestartGain;
+use crate::restart::Restart;
 use crate::snapshot::ProcessState;
 
 /// Decisions looked through for the first one of the present answer.
@@ -28,14 +28,14 @@ pub(crate) struct ProgramFacts {
     /// By candidate: the number of the next trial, and the most there are.
     trials: BTreeMap<String, (u32, u32)>,
     /// By the candidate that a process is on.
-    gains: BTreeMap<String, RestartGain>,
+    gains: BTreeMap<String, Restart>,
 }
 
 impl ProgramFacts {
     /// From the state of the program; `on` are the candidates of its processes.
     pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
         let pick = settled(state).map(str::to_owned);
-        let gain = |on: &&str| Some(((*on).to_owned(), RestartGain::of(state, on, pick.as_deref()?)));
+        let gain = |on: &&str| Some(((*on).to_owned(), Restart::of(state, on, pick.as_deref()?)));
         let is_other = |on: &&&str| pick.as_deref().is_some_and(|pick| pick != **on);
         let views = &state.profile.candidates;
         Ok(Self {
@@ -58,7 +58,7 @@ impl ProgramFacts {
     }
 
     /// From that candidate to the pick; None on the pick itself, and where none is settled.
-    pub(crate) fn gain(&self, on: &str) -> Option<(&RestartGain, &str)> {
+    pub(crate) fn gain(&self, on: &str) -> Option<(&Restart, &str)> {
         Some((self.gains.get(on)?, self.pick.as_deref()?))
     }
 }

@@ -155,9 +155,9 @@ pub enum ProcessState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// By the program's own trials, beyond the noise and the margin.
+    /// The policy takes it for proven, by the program's trials.
     Proven,
-    /// By the program's own trials, but the interval includes none, or the gain is below the margin.
+    /// There are trials, and the policy does not take it for proven.
     NotProven,
     /// By the state of this process alone; nothing was measured.
     Estimate,

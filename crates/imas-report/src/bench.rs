@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 
 use imas_core::bench::{
     BaselineCheck, BenchPicks, CandidateResult, IneligibleCandidate, MeasuredRun, MedianRun, MoreRuns,
-    Options, Outlook, Ratios, Verdict, Warning,
+    Outlook, PassedOver, Ratios, Verdict, Warning, WhyPassedOver,
 };
+use imas_core::compare::{Answer, Margins};
+use imas_core::paper::Pick;
 use imas_core::split::Split;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,9 @@ pub use rounds::{RoundsEnd, RoundsMade};
 
 use crate::{format, split, table};
 use layout::Attempt;
+
+/// More rounds than this are not named: it is too close to tell.
+const MOST_ROUNDS_NAMED: u32 = 100;
 
 /// Figures of the paper, from runs in which every call was counted.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -136,6 +141,9 @@ pub struct BenchReport<Host> {
     pub candidates: Vec<CandidateReport>,
     /// What suits when CPU is short, when memory is short, and otherwise.
     pub picks: BenchPicks,
+    /// Candidates with better figures than the picks, and why they are not picked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<PassedOver>,
     /// What the runs say as a whole; None in results from before it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<Outlook>,
@@ -288,55 +296,104 @@ impl<Host: Serialize> BenchReport<Host> {
             return self.without_picks();
         }
         let mut sentence = match picks.balanced.as_str() {
-            "system" => "No candidate is better than system in both CPU and memory".to_owned(),
-            balanced => format!("Use {balanced} ({})", self.gain(balanced)),
+            "system" => "No candidate is proven better than system in both CPU and memory".to_owned(),
+            balanced => format!("Use {balanced} ({})", self.change(balanced)),
         };
         for (pick, when) in [(&picks.fastest, "CPU is short"), (&picks.leanest, "memory is short")] {
-            if *pick != picks.balanced {
-                sentence.push_str(&format!("; {pick} when {when} ({})", self.gain(pick)));
+            if *pick != picks.balanced && pick != "system" {
+                sentence.push_str(&format!("; {pick} when {when} ({})", self.change(pick)));
             }
         }
-        sentence + "."
+        sentence + "." + &self.not_picked()
     }
 
     /// Nothing is proven: what these runs say all the same, and what would prove it.
     fn without_picks(&self) -> String {
-        match &self.outlook {
-            Some(Outlook::LooksBetter { candidate, rounds, confidence, more_rounds }) => {
-                let give = if *rounds == 1 { "run gives" } else { "runs give" };
+        let what = match &self.outlook {
+            Some(Outlook::TooFewRounds { rounds, least }) => {
+                let made = format::counted(*rounds, "round");
                 format!(
-                    "{candidate} looks better: {}; {rounds} {give} {:.0} % confidence{}.",
-                    self.gain(candidate),
-                    confidence * 100.0,
-                    would_settle(*more_rounds)
+                    "Nothing can be said after {made}: a proof takes at least {least} (-n {least}, or more)."
                 )
             }
-            Some(Outlook::Open { more_rounds }) => format!(
-                "Not settled: no candidate is shown to be better than system, and some may be{}.",
-                would_settle(*more_rounds)
-            ),
+            Some(Outlook::LooksBetter { candidate, rounds, more_rounds, .. }) => {
+                let settles = match more_rounds.filter(|more| *more <= MOST_ROUNDS_NAMED) {
+                    Some(more) => format!("about {} would settle it", format::counted(more, "more round")),
+                    None => "it is too close to tell".to_owned(),
+                };
+                format!(
+                    "{candidate} looks better ({}), and {} not prove it; {settles}.",
+                    self.change(candidate),
+                    if *rounds == 1 { "1 round does".to_owned() } else { format!("{rounds} rounds do") }
+                )
+            }
+            Some(Outlook::Open { more_rounds, less_than }) => {
+                let few = more_rounds.filter(|more| *more <= MOST_ROUNDS_NAMED);
+                match (few, less_than) {
+                    (Some(more), _) => format!(
+                        "Not settled: no candidate is shown to be better than system, and some may be; about {} would \
+                         settle it.",
+                        format::counted(more, "more round")
+                    ),
+                    (None, Some(less_than)) => format!(
+                        "Too close to tell: if a candidate is better than system, then by less than {:.0} %.",
+                        (less_than * 100.0).ceil()
+                    ),
+                    (None, None) => {
+                        "Too close to tell: no candidate is shown to be better than system.".to_owned()
+                    }
+                }
+            }
             Some(Outlook::NoneBetter) => {
                 "Nothing here is better than system for this program: leave it as it is.".to_owned()
             }
             _ => "Nothing could be compared with system.".to_owned(),
-        }
+        };
+        what + &self.not_picked()
     }
 
-    /// `12 % less CPU, 5 % less memory`; figures only where the interval excludes none at all.
-    fn gain(&self, name: &str) -> String {
+    /// Why candidates with better figures than the picks are not picked.
+    fn not_picked(&self) -> String {
+        let of = |one: &PassedOver| {
+            let (axis, other, picked) = match one.pick {
+                Pick::Leanest => ("least memory", "--max-cpu", &self.picks.leanest),
+                _ => ("least CPU", "--max-memory", &self.picks.fastest),
+            };
+            let why = match one.why {
+                WhyPassedOver::NotProven => "it is not proven".to_owned(),
+                WhyPassedOver::CostsTooMuch => format!("it costs more than {other} allows"),
+                WhyPassedOver::Tied => {
+                    format!("{picked} is as good within the noise, and better in the other figure")
+                }
+            };
+            format!(" {} shows the {axis} ({}); {why}.", one.candidate, self.change(&one.candidate))
+        };
+        self.passed_over.iter().map(of).collect()
+    }
+
+    /// `memory +24 %, for CPU -43 %`: what it costs beyond the margin comes first. A gain is named only where its
+    /// interval excludes none at all.
+    fn change(&self, name: &str) -> String {
         let found = self.candidates.iter().find(|candidate| candidate.name == name);
         let Some(candidate) = found else { return "as it is".to_owned() };
-        let options = Options::default();
-        let of = [
-            (candidate.ratio.cpu, options.cpu_margin, "CPU", ["faster", "slower"]),
-            (candidate.ratio.memory, options.memory_margin, "memory", ["less memory", "more memory"]),
+        let axes = [
+            (candidate.ratio.cpu, Margins::USUAL.cpu, "CPU"),
+            (candidate.ratio.memory, Margins::USUAL.memory, "memory"),
         ];
-        let parts = of.into_iter().filter_map(|(ratio, margin, what, words)| {
-            let ratio = ratio.filter(|ratio| is_shown(ratio, margin))?;
-            Some(format::change_in_words(ratio.mid, what, words))
-        });
-        let parts: Vec<String> = parts.collect();
-        if parts.is_empty() { "as it is".to_owned() } else { parts.join(", ") }
+        let of = |is: &dyn Fn(Interval, f64) -> bool| -> Vec<String> {
+            let is_it = |(ratio, margin, what): &(Option<Interval>, f64, &str)| {
+                let ratio = ratio.filter(|ratio| is(*ratio, *margin))?;
+                Some(format!("{what} {}", format::percent(ratio.mid)))
+            };
+            axes.iter().filter_map(is_it).collect()
+        };
+        let costs = of(&|ratio, margin| ratio.mid > 1.0 + margin);
+        let gains = of(&|ratio, margin| Answer::by_interval(ratio, margin) == Answer::Better);
+        match (costs.is_empty(), gains.is_empty()) {
+            (true, true) => "as it is".to_owned(),
+            (false, false) => format!("{}, for {}", costs.join(", "), gains.join(", ")),
+            _ => [costs, gains].concat().join(", "),
+        }
     }
 
     fn row(&self, candidate: &CandidateReport, attempt: &Attempt) -> Vec<String> {
@@ -350,13 +407,4 @@ impl<Host: Serialize> BenchReport<Host> {
 
 fn heads(columns: &[BenchColumn]) -> Vec<&'static str> {
     std::iter::once("candidate").chain(columns.iter().map(|column| column.head())).collect()
-}
-
-/// The interval excludes that it is as `system`, and the difference is worth reporting.
-fn is_shown(ratio: &Interval, margin: f64) -> bool {
-    (ratio.hi < 1.0 || ratio.lo > 1.0) && (ratio.mid - 1.0).abs() > margin
-}
-
-fn would_settle(more_rounds: Option<u32>) -> String {
-    more_rounds.map_or_else(String::new, |more| format!("; about {more} more would settle it"))
 }

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Better;
 use crate::run::Failure;
-
-/// Fewest common rounds for a verdict: with one or two, the interval is meaningless.
-pub(crate) const FEWEST_ROUNDS: usize = 3;
 
 /// One figure of a candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -53,7 +51,7 @@ pub struct CandidateFigures {
     /// The guard rails that it violates.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub exceeds: Vec<String>,
-    /// Proven better than `system` at the goal.
+    /// Proven better than `system` at the goal, as one of all candidates.
     pub is_better: bool,
 }
 
@@ -66,12 +64,7 @@ impl CandidateFigures {
 /// Smallest difference that is reported.
 pub(crate) fn margin(figure: &str) -> f64 {
     match figure {
-        "cpu" | "rate" | "cycle" | "balance" => 0.02,
-        _ => 0.05,
+        "cpu" | "rate" | "cycle" | "balance" => Margins::USUAL.cpu,
+        _ => Margins::USUAL.memory,
     }
-}
-
-/// Better by more than the margin, and the whole interval is on the better side.
-pub(crate) fn proven(worse: Interval, margin: f64) -> bool {
-    worse.hi < 1.0 && worse.mid < 1.0 - margin
 }

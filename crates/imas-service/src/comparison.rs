@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::SYSTEM;
 use imas_core::bench::{CandidateRuns, MeasuredRun, prepare};
+use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread};
 use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, median};
 use serde::{Deserialize, Serialize};
 
-use crate::candidate_figures::{CandidateFigures, ComparedFigure, FEWEST_ROUNDS, margin, proven};
+use crate::candidate_figures::{CandidateFigures, ComparedFigure, margin};
 use crate::guard_rail::GuardRail;
 use crate::run::ServiceRun;
 use crate::verdict;
@@ -58,6 +59,7 @@ pub fn compare_services(
         runs.iter().filter(|run| run.candidate == name && run.is_ok()).collect()
     };
     let system = of(SYSTEM);
+    let goal_figures = GoalFigures::new((goal, by_clock), names, runs, &even, seed);
     let mut candidates: Vec<CandidateFigures> = Vec::new();
     for name in names {
         let failures = runs.iter().filter(|run| run.candidate == *name).filter_map(|run| run.failure.clone());
@@ -66,15 +68,11 @@ pub fn compare_services(
         if by_clock && let Some(cpu) = figures.get_mut("cpu") {
             cpu.ratio = None;
         }
-        let is_reference = name == SYSTEM;
         let one = CandidateFigures {
             name: name.clone(),
             rounds: own.len(),
             failures: failures.collect(),
-            is_better: !is_reference
-                && own.len() >= FEWEST_ROUNDS
-                && goal_ratio(goal, &own, &system, &even, &figures, seed)
-                    .is_some_and(|ratio| proven(ratio, margin(goal_figure(goal)))),
+            is_better: name != SYSTEM && goal_figures.answer(&own, &system) == Answer::Better,
             figures,
             verdict: String::new(),
             exceeds: Vec::new(),
@@ -182,20 +180,56 @@ fn goal_figure(goal: ServiceGoal) -> &'static str {
     }
 }
 
-fn goal_ratio(
+/// The figure by which a candidate is picked, of all candidates.
+struct GoalFigures<'a> {
     goal: ServiceGoal,
-    own: &[&ServiceRun],
-    system: &[&ServiceRun],
-    even: &EvenCpu,
-    figures: &BTreeMap<String, ComparedFigure>,
+    /// CPU time is not comparable.
+    by_clock: bool,
+    even: &'a EvenCpu,
     seed: u64,
-) -> Option<Interval> {
-    match goal {
-        ServiceGoal::Balanced => {
-            let value = |run: &ServiceRun| Some((compared(run, "cpu", even)? * run.value("memory")?).sqrt());
-            ratio(&pairs(own, system, value), seed)
+    /// What a proof has to withstand.
+    demand: Demand,
+    /// How far one difference scatters, by the runs of all candidates.
+    spread: Spread,
+}
+
+impl<'a> GoalFigures<'a> {
+    fn new(
+        (goal, by_clock): (ServiceGoal, bool),
+        names: &[String],
+        runs: &[ServiceRun],
+        even: &'a EvenCpu,
+        seed: u64,
+    ) -> Self {
+        let ran = |name: &&String| runs.iter().any(|run| run.candidate == **name && run.is_ok());
+        let candidates: Vec<&String> = names.iter().filter(ran).collect();
+        let demand = Demand::of(candidates.len().saturating_sub(1));
+        let mut found = Self { goal, by_clock, even, seed, demand, spread: Spread::default() };
+        let mut all = PairedRuns::default();
+        for run in runs.iter().filter(|run| run.is_ok()) {
+            let candidate = candidates.iter().position(|name| **name == run.candidate);
+            let figure = candidate.zip(found.value(run));
+            figure.into_iter().for_each(|(candidate, value)| all.push(candidate, run.round as usize, value));
         }
-        other => figures.get(goal_figure(other))?.worse(),
+        found.spread = all.spread();
+        found
+    }
+
+    fn value(&self, run: &ServiceRun) -> Option<f64> {
+        let of = |name| compared(run, name, self.even).filter(|_| !(self.by_clock && name == "cpu"));
+        match self.goal {
+            ServiceGoal::Balanced => Some((of("cpu")? * of("memory")?).sqrt()),
+            goal => of(goal_figure(goal)),
+        }
+    }
+
+    /// Whether these runs prove a candidate better.
+    fn answer(&self, own: &[&ServiceRun], system: &[&ServiceRun]) -> Answer {
+        let pairs = pairs(own, system, |run| self.value(run));
+        let ratios: Vec<f64> = pairs.iter().map(|(one, other)| one / other).collect();
+        let how = Resampling { seed: self.seed, resamples: RESAMPLES };
+        let ratio = PairedRatio::of(&ratios, self.spread, how);
+        ratio.map_or(Answer::NotShown, |ratio| ratio.answer(margin(goal_figure(self.goal)), &self.demand))
     }
 }
 

@@ -5,7 +5,8 @@
 //! the rounds that made it the best.
 
 use imas_core::SYSTEM;
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median, p_below_zero};
+use imas_core::compare::{ERROR, Spread};
+use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median};
 use imas_report::format;
 use imas_report::table::Table;
 use serde::Serialize;
@@ -16,8 +17,6 @@ use crate::round_changes::RoundChanges;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 3] = ["memory", "cpu", "p99"];
-/// Largest probability of an error where a pick is called proven worse.
-const ERROR: f64 = 0.05;
 /// "At least 25 % less memory".
 const QUARTER: f64 = 0.75;
 
@@ -107,8 +106,9 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     let beyond = |at: usize| (1.0 + margin(JUDGED[at])).ln();
     let worse = |at: usize| !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > beyond(at);
     let is_proven = |at: usize| {
-        let below: Vec<f64> = logs[at].iter().map(|log| beyond(at) - log).collect();
-        p_below_zero(&below) < ERROR
+        let ((mean, sigma), rounds) = (mean_and_deviation(&logs[at]), logs[at].len());
+        let spread = Spread { sigma, freedom: rounds as f64 - 1.0 };
+        spread.estimate(mean - beyond(at), u32::try_from(rounds).unwrap_or(u32::MAX)).proves(0.0, ERROR)
     };
     Some(HeldOutPicks {
         candidates: by_frequency(picks),

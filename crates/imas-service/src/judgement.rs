@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::Serialize;
 
@@ -14,8 +15,6 @@ use crate::pick_rule::PickRule;
 use crate::round_changes::RoundChanges;
 use crate::run::ServiceRun;
 
-/// Least gain of memory of a pick, as for `imas bench`.
-const LEAST_GAIN: f64 = 0.05;
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
 
@@ -165,7 +164,7 @@ impl ServiceJudgement {
         let rule = |needs_proof| PickRule {
             goal: ServiceGoal::Memory,
             rails: options.rails.clone(),
-            least_gain: LEAST_GAIN,
+            least_gain: Margins::USUAL.memory,
             needs_proof,
         };
         let is_small = changes.memory_bytes.is_none_or(|bytes| bytes < options.least_bytes);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which candidate some rounds of a service call the best.
 
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, median};
+use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread};
+use imas_core::stats::{RESAMPLES, median};
 
-use crate::candidate_figures::{FEWEST_ROUNDS, proven};
 use crate::comparison::ServiceGoal;
 use crate::guard_rail::GuardRail;
 use crate::round_changes::RoundChanges;
@@ -38,12 +38,26 @@ impl PickRule {
         let score = median(&costs)?;
         let is_enough = score < 0.0 && -score.exp_m1() >= self.least_gain;
         let is_proof = || {
-            let interval = bootstrap(&costs, RESAMPLES, 1, median);
-            let ratio =
-                interval.map(|log| Interval { lo: log.lo.exp(), mid: log.mid.exp(), hi: log.hi.exp() });
-            costs.len() >= FEWEST_ROUNDS && ratio.is_some_and(|ratio| proven(ratio, self.least_gain))
+            let ratios: Vec<f64> = costs.iter().map(|cost| cost.exp()).collect();
+            let how = Resampling { seed: 1, resamples: RESAMPLES };
+            let ratio = PairedRatio::of(&ratios, self.spread(changes, rounds), how);
+            let demand = Demand::of(changes.candidates.len());
+            ratio.is_some_and(|ratio| ratio.answer(self.least_gain, &demand) == Answer::Better)
         };
         (is_enough && (!self.needs_proof || is_proof())).then_some(score)
+    }
+
+    /// How far one change scatters, by these rounds of all candidates.
+    fn spread(&self, changes: &RoundChanges, rounds: &[u32]) -> Spread {
+        let mut all = PairedRuns::default();
+        for &round in rounds {
+            all.push(changes.candidates.len(), round as usize, 1.0); // `system`
+            for candidate in 0..changes.candidates.len() {
+                let cost = cost(self.goal, changes, candidate, round);
+                cost.into_iter().for_each(|cost| all.push(candidate, round as usize, cost.exp()));
+            }
+        }
+        all.spread()
     }
 
     /// The best candidate by these rounds; None is `system`.

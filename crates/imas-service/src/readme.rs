@@ -3,11 +3,11 @@
 //! one candidate for all would have done.
 
 use imas_core::SYSTEM;
+use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::stats::Interval;
 use imas_report::format::counted;
 use imas_report::table::Table;
 
-use crate::candidate_figures::FEWEST_ROUNDS;
 use crate::judge::CandidateForAll;
 use crate::judgement::JournalJudgement;
 use crate::page::{MeasuredService, best, named};

@@ -2,9 +2,10 @@
 //! Verdicts of a comparison, as sentences for operators of services.
 
 use imas_core::SYSTEM;
+use imas_core::compare::{Answer, FEWEST_ROUNDS};
 use imas_core::stats::Interval;
 
-use crate::candidate_figures::{CandidateFigures, FEWEST_ROUNDS, margin, proven};
+use crate::candidate_figures::{CandidateFigures, margin};
 use crate::guard_rail::GuardRail;
 
 /// Figures of a verdict and their names. Of latency and rate, the first that was measured is used.
@@ -36,12 +37,10 @@ pub(crate) fn of(one: &CandidateFigures, by_clock: bool) -> String {
 
 /// "31 % less memory", "same CPU", or that the difference is open.
 fn words(ratio: Interval, margin: f64, what: &str) -> String {
-    let above = Interval { lo: 1.0 / ratio.hi, mid: 1.0 / ratio.mid, hi: 1.0 / ratio.lo };
-    if proven(ratio, margin) {
-        return format!("{:.0} % less {what}", (1.0 - ratio.mid) * 100.0);
-    }
-    if proven(above, 1.0 - 1.0 / (1.0 + margin)) {
-        return format!("{:.0} % more {what}", (ratio.mid - 1.0) * 100.0);
+    match Answer::by_interval(ratio, margin) {
+        Answer::Better => return format!("{:.0} % less {what}", (1.0 - ratio.mid) * 100.0),
+        Answer::Worse => return format!("{:.0} % more {what}", (ratio.mid - 1.0) * 100.0),
+        Answer::NotShown => {}
     }
     let is_within = ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin;
     let is_small = (ratio.mid - 1.0).abs() <= margin;
@@ -59,11 +58,16 @@ pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[Gua
     if named(SYSTEM).is_none_or(|system| system.rounds == 0) {
         return "No run under system counts: nothing can be compared.".to_owned();
     }
-    match named(pick).filter(|one| one.name != SYSTEM) {
-        Some(one) => format!("`{pick}`: {}.", one.verdict),
+    let nothing = match named(pick).filter(|one| one.name != SYSTEM) {
+        Some(one) => return format!("`{pick}`: {}.", one.verdict),
         None if rails.is_empty() => "Nothing here is proven better than system.".to_owned(),
         None => format!("Nothing here is proven better than system within {}.", within()),
-    }
+    };
+    let broken = candidates.iter().find(|one| one.is_better && !one.exceeds.is_empty());
+    broken.map_or_else(
+        || nothing.clone(),
+        |one| format!("{nothing} `{}` breaks {}: {}.", one.name, one.exceeds.join(" and "), one.verdict),
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use imas_core::adaptive::{self, AdaptiveState, ExpectedGain};
 use imas_core::paper::{Pick, Picks};
 use imas_core::stats::Interval;
 use imas_core::{ProfileView, SYSTEM};
-use imas_report::format::counted;
+use imas_report::format::{self, counted};
 use serde_json::{Value, json};
 
 /// One of the three picks.
@@ -76,10 +76,10 @@ pub fn gains_json(picks: &[StoredPick]) -> Vec<Value> {
     picks.iter().filter_map(of).collect()
 }
 
-/// A line for each pick with an expected gain.
+/// A line for each pick with its expected change.
 #[must_use]
-pub fn gain_lines(picks: &[StoredPick]) -> Vec<String> {
-    picks.iter().filter_map(StoredPick::gain_line).collect()
+pub fn change_lines(picks: &[StoredPick]) -> Vec<String> {
+    picks.iter().filter_map(StoredPick::change_line).collect()
 }
 
 /// The picks in one sentence.
@@ -90,11 +90,11 @@ pub fn sentence(picks: &[StoredPick]) -> String {
     };
     let mut sentence = match balanced.candidate.as_str() {
         SYSTEM => "No candidate is proven better than system in CPU and memory together".to_owned(),
-        name => format!("Use {name} ({})", balanced.gain_words()),
+        name => format!("Use {name} ({})", balanced.change_words()),
     };
     for (pick, when) in [(fastest, "CPU is short"), (leanest, "memory is short")] {
         if pick.candidate != balanced.candidate && pick.candidate != SYSTEM {
-            sentence.push_str(&format!("; {} when {when} ({})", pick.candidate, pick.gain_words()));
+            sentence.push_str(&format!("; {} when {when} ({})", pick.candidate, pick.change_words()));
         }
     }
     sentence + "."
@@ -119,30 +119,22 @@ impl StoredPick {
         }
     }
 
-    /// What it gains, in words: `+8.3 % [+5.1, +11.4] of CPU, over 12 rounds`; the rules of the paper only
-    /// name it.
+    /// What it changes, in words: `CPU -8.3 % [-11.4, -5.1], over 12 rounds`; the rules of the paper only name it.
     #[must_use]
-    pub fn gain_words(&self) -> String {
+    pub fn change_words(&self) -> String {
         let Some(ExpectedGain { gain, interval: Some((lo, hi)), rounds, .. }) = self.gain else {
             return format!("the {} by the rules of the paper", self.word());
         };
-        let percent = |fraction: f64| format!("{:+.1}", fraction * 100.0);
-        format!(
-            "{} % [{}, {}] of {}, over {}",
-            percent(gain),
-            percent(lo),
-            percent(hi),
-            self.what(),
-            counted(rounds, "round")
-        )
+        let ratio = Interval { lo: 1.0 - hi, mid: 1.0 - gain, hi: 1.0 - lo };
+        format!("{} {}, over {}", self.what(), format::change(&ratio), counted(rounds, "round"))
     }
 
-    fn gain_line(&self) -> Option<String> {
+    fn change_line(&self) -> Option<String> {
         let gain = self.gain?;
         let (word, name) = (self.word(), &self.candidate);
         Some(match gain.interval {
-            Some(_) => format!("expected gain of the {word}, {name}: {}", self.gain_words()),
-            None => format!("expected gain of the {word}, {name}: none, as no candidate is proven better"),
+            Some(_) => format!("expected under the {word}, {name}: {}", self.change_words()),
+            None => format!("expected under the {word}, {name}: no change, as no candidate is proven better"),
         })
     }
 }

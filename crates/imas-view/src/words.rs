@@ -40,6 +40,7 @@ fn words(view: &CandidateView, status: Status) -> &'static str {
         Status::Open => "open",
         Status::Proven => "proven better",
         Status::Worse => "worse than the best",
+        Status::TooCostly => "costs more than a pick may",
         Status::NoBetter => "no better than the best",
         Status::NotProvable => "cannot be proven better",
         Status::Regressed => "was better, now worse",

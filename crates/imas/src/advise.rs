@@ -2,8 +2,8 @@
 //! `imas advise`: running processes that would run under their pick after a restart, and the saving in the
 //! program's own trials.
 //!
-//! A saving is never guessed. With too few trials on either side, the output states that. If the interval of
-//! a saving includes none, there is no advice.
+//! A saving is never guessed. There is advice where the policy takes the pick for proven better than the candidate of
+//! the process: the same judge that made the pick.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use imas_core::stats::Interval;
 use imas_linux::index::detail_of_unit;
 use imas_linux::running::{On, RealCandidates, Running};
 use imas_linux::started_name::is_meant;
-use imas_live::restart_gain::RestartGain;
+use imas_live::restart::Restart;
 use imas_report::format::{counted, counted_verb};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
@@ -38,7 +38,7 @@ struct Row {
     on: String,
     /// Its pick.
     pick: String,
-    /// Ratio of CPU seconds per operation, pick to present candidate, with its 95 % interval; absent without
+    /// Ratio of CPU time, pick to present candidate, with its 95 % interval; absent without
     /// enough trials.
     cpu: Option<Interval>,
     /// The same for resident memory.
@@ -117,13 +117,12 @@ fn row(candidates: &RealCandidates, state: &ProgramView, pick: &str, process: &R
         return None;
     }
     let on = process.name_of_candidate(candidates)?;
-    let gain = RestartGain::of(state, on, pick);
-    let RestartGain { cpu, memory, memory_bytes, trials } = gain;
+    let Restart { cpu, memory, memory_bytes, trials, is_proven } = Restart::of(state, on, pick);
     Some(Row {
         pid: process.pid,
         program: program.to_string(),
         unit: process.unit.clone(),
-        gain: gain.is_proven(),
+        gain: is_proven,
         memory_bytes,
         trials,
         how: how(process, pick, program.id),

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use imas_core::bench::{FailRule, Looks};
+use imas_core::compare::CostLimits;
 use imas_report::bench::BenchColumn;
 
 use crate::complete;
@@ -56,6 +57,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
     pub(crate) timeout: Option<f64>,
     #[command(flatten)]
+    pub(crate) cost: CostArgs,
+    #[command(flatten)]
     pub(crate) quick: QuickArgs,
     #[command(flatten)]
     pub(crate) commands: CommandsArgs,
@@ -99,6 +102,24 @@ fn names(list: &str) -> Vec<String> {
     };
     let plain = plain.split(',').filter(|name| !name.is_empty() || list.is_empty()).map(str::to_owned);
     plain.chain(inline).collect()
+}
+
+/// What a pick may cost.
+#[derive(Debug, Args)]
+pub(crate) struct CostArgs {
+    /// Pick no candidate that takes so much more memory than system [default: +25%]; of a server --at-most says it
+    #[arg(long, value_name = "+N%", value_parser = imas_engine::flags::more_share)]
+    pub(crate) max_memory: Option<f64>,
+    /// Pick no candidate that takes so much more CPU time than system [default: +25%]
+    #[arg(long, value_name = "+N%", value_parser = imas_engine::flags::more_share)]
+    pub(crate) max_cpu: Option<f64>,
+}
+
+impl CostArgs {
+    pub(crate) fn limits(&self) -> CostLimits {
+        let usual = CostLimits::USUAL;
+        CostLimits { cpu: self.max_cpu.unwrap_or(usual.cpu), memory: self.max_memory.unwrap_or(usual.memory) }
+    }
 }
 
 /// The answer after fewer runs.

@@ -79,7 +79,7 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
     }
-    for line in picks::gain_lines(&picks::picks(&state.profile)) {
+    for line in picks::change_lines(&picks::picks(&state.profile)) {
         writeln!(text, "  {line}")?;
     }
     if let Some(confidence) = confidence(state) {

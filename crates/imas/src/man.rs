@@ -112,6 +112,8 @@ mod tests {
             "candidates",
             "objective",
             "max_memory_mib",
+            "max_cpu",
+            "max_memory",
             "cpu_margin",
             "memory_margin",
         ] {

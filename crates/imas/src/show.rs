@@ -41,7 +41,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
     let mut text = format!("{program} (number {})\n\n", program.id);
     text.push_str(&table(&state));
     text.push('\n');
-    picks::gain_lines(&picks::picks(&state.profile))
+    picks::change_lines(&picks::picks(&state.profile))
         .iter()
         .for_each(|line| text.push_str(&format!("{line}\n")));
     text.push_str(&splits(&state));

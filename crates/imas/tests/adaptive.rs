@@ -43,7 +43,7 @@ fn a_program_settles_and_the_answer_is_explained() {
         if let Some([lo, hi]) = interval.map(Vec::as_slice) {
             assert!(lo.as_f64() < one["gain"].as_f64() && one["gain"].as_f64() < hi.as_f64(), "{one}");
         }
-        assert!(page.contains(&format!("expected gain of the {}", one["pick"].as_str().unwrap())), "{page}");
+        assert!(page.contains(&format!("expected under the {}", one["pick"].as_str().unwrap())), "{page}");
     }
     assert!(page.contains("looked at again") && page.contains("together"), "{page}");
 }

@@ -156,9 +156,9 @@ fn show_explain_and_the_page_name_the_same_picks() {
                 assert!(row.iter().any(|cell| cell.starts_with(change)), "{verb}: {line}\n{row:?}");
             }
             assert!(line.contains(pick), "{verb}: {line}");
-            assert!(printed.contains(&format!("expected gain of the {pick}, {name}: ")), "{printed}");
+            assert!(printed.contains(&format!("expected under the {pick}, {name}: ")), "{printed}");
         }
     }
     let gain = &list(&shown, "/expected_gain")[0]["gain"].as_f64().unwrap() * 100.0;
-    assert!(plain(&format!(">{page}")).contains(&format!("{gain:+.1} % [")), "{gain}: {page}");
+    assert!(plain(&format!(">{page}")).contains(&format!("{:+.1} % [", -gain)), "{gain}: {page}");
 }

@@ -8,6 +8,7 @@ use crate::record::TrialRecord;
 
 use super::board::{JudgedTrial, RECENT};
 use super::judge::{Asked, side_by_side};
+use super::judge::{CandidateChange, change};
 use super::lives::{self, MemoryUnit};
 use super::round::{Division, Round, Span, divided};
 use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, Untouched, judge};
@@ -98,6 +99,11 @@ impl AdaptiveState {
         let mut judgement = self.judge_at_leisure(w);
         judgement.next = self.due(&judgement, w).filter(|due| due.is_now).map(|due| due.candidate);
         judgement
+    }
+
+    /// What a change from candidate `from` to candidate `to` brings at weight `w`, by the judge that makes the pick.
+    pub fn change(&self, from: usize, to: usize, w: f64) -> CandidateChange {
+        change(&self.board, &self.roles, (from, to), w, &self.settings)
     }
 
     /// What the trials say of the predictions, at equal weights ([`super::checked_predictions`]).

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trials in order of time, divided into rounds and paired with `system`.
 
+use crate::compare::Residue;
+use crate::compare::residue::ResidueRun;
 use crate::fleet_prior::FleetEvidence;
 use crate::replay_prior::ReplayEvidence;
 use crate::stats::Moments;
 
 use super::Point;
-pub use super::residue::Residue;
 use super::round::{Round, in_sequence};
 use super::steady::steady;
 pub use super::trial::JudgedTrial;
@@ -75,7 +76,7 @@ impl Board {
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
             came_after: came_after(&rounds, len),
             system,
-            residue: Residue::of(&rounds, len),
+            residue: residue(&rounds),
             fleet: None,
             untouched: None,
             replay: None,
@@ -172,6 +173,18 @@ fn references(rounds: &[&[JudgedTrial]], apart: &[bool], system: usize) -> Vec<O
     let is_waiting = |at: usize| at + 1 == rounds.len() && rounds[at].iter().all(|t| t.candidate != system);
     let of = |at: usize| if apart[at] { own[at] } else { nearest(at).filter(|_| !is_waiting(at)) };
     (0..own.len()).map(of).collect()
+}
+
+/// Scatter of the trials of these rounds.
+pub(super) fn residue(rounds: &[&[JudgedTrial]]) -> Residue {
+    let of_round = |(round, trials): (usize, &&[JudgedTrial])| {
+        let run = move |trial: &JudgedTrial| {
+            let Point { cpu, memory } = trial.point?;
+            Some(ResidueRun { round, candidate: trial.candidate, figures: [cpu, memory] })
+        };
+        trials.iter().filter_map(run).collect::<Vec<_>>()
+    };
+    Residue::of_runs(rounds.iter().enumerate().flat_map(of_round).collect())
 }
 
 #[cfg(test)]

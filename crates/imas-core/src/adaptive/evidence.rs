@@ -6,10 +6,11 @@ use crate::history::History;
 use crate::quarantine::crashed_starts;
 
 use super::adaptive_state::{NumberedTrial, numbered_rounds};
-use super::board::Residue;
+use super::board::residue;
 use super::steady::steady;
 use super::trial::JudgedTrial;
 use super::{Point, Settings};
+use crate::compare::Residue;
 
 /// What the trials of one host show.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -69,7 +70,7 @@ pub fn host_evidence(history: &History<'_>, settings: &Settings, is_last_complet
     let of_start = |(candidate, trial_id)| TrialEvidence { trial_id, candidate, shows: Shown::Crash };
     trials.extend(crashes.into_iter().map(of_start));
     trials.retain(|trial| trial.candidate != system);
-    HostEvidence { trials, residue: Residue::of(&judged, history.candidates.len()) }
+    HostEvidence { trials, residue: residue(&judged) }
 }
 
 fn pairs(round: &[NumberedTrial], steadied: &[JudgedTrial], system: usize) -> Vec<TrialEvidence> {

@@ -10,13 +10,15 @@ mod promise;
 mod proof;
 
 use self::promise::{ErrorShares, misprediction};
-use self::proof::{Direction, directions};
+use self::proof::{Direction, SURE, directions};
 use super::board::RECENT;
 use super::noise::{Noise, Spread};
 use super::worth::Belief;
 use super::{Board, Settings};
+use crate::compare::Answer;
 use crate::fleet_prior::FleetCandidate;
 use crate::replay_prior::Forecast;
+use crate::stats::Interval;
 
 pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
@@ -58,6 +60,8 @@ pub enum Status {
     Worse,
     /// It was better, but each of its newest three rounds was worse than `system`: the pick steps back.
     Regressed,
+    /// It costs more CPU time or more memory than a pick may.
+    TooCostly,
     /// Equal to the best to within the cost of a trial.
     NoBetter,
     /// Its expected gain is below the cost of the rounds that could still prove it better than the incumbent.
@@ -113,6 +117,35 @@ pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: 
         let pick = judge.pick(&standings);
         let next = judge.next(&standings, pick);
         Judgement { next, pick, standings: judge.with_pick(standings, pick) }
+    })
+}
+
+/// A change from one candidate to another.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CandidateChange {
+    /// Ratio of CPU time, the later candidate to the earlier, with its 95 % interval; None without trials of both.
+    pub cpu: Option<Interval>,
+    /// The same ratio of memory.
+    pub memory: Option<Interval>,
+    /// Number of trials with figures, of the earlier candidate and of the later.
+    pub trials: [u32; 2],
+    /// Whether the later candidate is proven better.
+    pub answer: Answer,
+}
+
+/// What a change from one candidate to another brings.
+pub(crate) fn change(
+    board: &Board,
+    roles: &[Role],
+    (from, to): (usize, usize),
+    w: f64,
+    settings: &Settings,
+) -> CandidateChange {
+    with_judge(board, roles, from, w, settings, |judge| CandidateChange {
+        cpu: judge.ratio(to, from, 0),
+        memory: judge.ratio(to, from, 1),
+        trials: [board.counted[from], board.counted[to]],
+        answer: if judge.may_replace(to) { Answer::Better } else { Answer::NotShown },
     })
 }
 
@@ -234,7 +267,8 @@ impl<'a> Judge<'a> {
     }
 
     fn find_best(&self) -> usize {
-        let known = (0..self.board.pairs.len()).filter(|&i| self.may(i) && self.rounds(i) > 0);
+        let is_known = |i: &usize| self.may(*i) && self.rounds(*i) > 0 && self.is_affordable(*i);
+        let known = (0..self.board.pairs.len()).filter(is_known);
         known.fold(self.incumbent, |best, i| if self.worth(i) > self.worth(best) { i } else { best })
     }
 
@@ -339,6 +373,9 @@ impl<'a> Judge<'a> {
         if let Some(out) = self.out(i) {
             return out;
         }
+        if self.is_too_costly(i) {
+            return Status::TooCostly;
+        }
         match self.is_proven(i) {
             true => Status::Proven,
             false if self.is_regressed(i) => Status::Regressed,
@@ -383,6 +420,69 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Whether it is proven to beat the incumbent, at a cost that a pick may have.
+    fn may_replace(&self, i: usize) -> bool {
+        self.may(i) && i != self.incumbent && self.is_affordable(i) && self.is_proven(i)
+    }
+
+    /// Ratio of CPU time (axis 0) or memory (axis 1) of a candidate to another, with its 95 % interval; None without
+    /// rounds that inform it.
+    fn ratio(&self, i: usize, other: usize, axis: usize) -> Option<Interval> {
+        let rounds = self.common_rounds(i, other);
+        let measured = if i == self.board.system { other } else { i };
+        let noise = self.axes[axis];
+        let [shown, expected] = [Noise::shown, Noise::expected]
+            .map(|spread| spread(&noise, &self.board.pairs[measured]).bound(0.025, rounds));
+        let within = if shown.is_finite() { shown } else { expected };
+        let difference = self.cost(i)[axis] - self.cost(other)[axis];
+        let at = |off: f64| (difference + off).exp();
+        let is_known = rounds > 0 && within.is_finite() && i != other;
+        is_known.then(|| Interval { lo: at(-within), mid: at(0.0), hi: at(within) })
+    }
+
+    /// Of the candidates that are as good as the best within the noise, the one that costs least on the other axis,
+    /// where one axis alone is wanted.
+    fn best_of_tied(&self, best: usize, proven: &[usize]) -> usize {
+        let Some(other) = other_axis(self.w) else { return best };
+        let is_tied = |&i: &usize| {
+            let ahead = self.belief(best, i);
+            i == best
+                || ahead.mean <= self.settings.margin(self.w)
+                || ahead.mean <= SURE * ahead.variance.sqrt()
+        };
+        let cost = |i: usize| self.cost(i)[other];
+        let tied = proven.iter().copied().filter(is_tied);
+        tied.min_by(|&a, &b| cost(a).total_cmp(&cost(b))).unwrap_or(best)
+    }
+
+    /// Mean differences of ln CPU and ln memory to `system`.
+    fn cost(&self, i: usize) -> [f64; 2] {
+        if i == self.board.system {
+            [0.0; 2]
+        } else {
+            [self.board.pairs[i].mean_x, self.board.pairs[i].mean_y]
+        }
+    }
+
+    fn most_cost(&self) -> [f64; 2] {
+        [self.settings.max_cpu, self.settings.max_memory].map(f64::ln_1p)
+    }
+
+    /// Whether its rounds cost no more on either axis than a pick may.
+    fn is_affordable(&self, i: usize) -> bool {
+        self.cost(i).iter().zip(self.most_cost()).all(|(cost, most)| *cost <= most)
+    }
+
+    /// Whether it costs too much beyond the noise: further trials would not change that.
+    fn is_too_costly(&self, i: usize) -> bool {
+        let beyond = |axis: usize| {
+            let pairs = &self.board.pairs[i];
+            let sigma = self.axes[axis].expected(pairs).sigma;
+            self.cost(i)[axis] - SURE * sigma / f64::from(pairs.count.max(1)).sqrt() > self.most_cost()[axis]
+        };
+        i != self.board.system && (0..2).any(beyond)
+    }
+
     /// Noise from the program's own trials as soon as they give a spread.
     fn within(&self, i: usize, rounds: u32) -> f64 {
         let shown = self.noise.shown(&self.board.pairs[i]).bound(0.025, rounds);
@@ -394,9 +494,9 @@ impl<'a> Judge<'a> {
     fn pick(&self, standings: &[Standing]) -> usize {
         // A candidate that is eliminated against a better one, but proven against the incumbent, still beats
         // the incumbent.
-        let proven =
-            (0..standings.len()).filter(|&i| self.may(i) && i != self.incumbent && self.is_proven(i));
-        proven.max_by(|&a, &b| self.worth(a).total_cmp(&self.worth(b))).unwrap_or(self.incumbent)
+        let proven: Vec<usize> = (0..standings.len()).filter(|&i| self.may_replace(i)).collect();
+        let best = proven.iter().copied().max_by(|&a, &b| self.worth(a).total_cmp(&self.worth(b)));
+        best.map_or(self.incumbent, |best| self.best_of_tied(best, &proven))
     }
 
     /// The standings as they are reported. Another candidate may be expected to be better than the pick and
@@ -445,6 +545,15 @@ impl<'a> Judge<'a> {
         i != self.board.system
             && self.roles[i] == Role::Tested
             && matches!(standings[i].status, Status::Open | Status::Proven)
+    }
+}
+
+/// The axis that is not wanted, where only one is; 0 is CPU, 1 is memory.
+fn other_axis(w: f64) -> Option<usize> {
+    match w {
+        w if w > 0.75 => Some(1),
+        w if w < 0.25 => Some(0),
+        _ => None,
     }
 }
 

@@ -42,7 +42,6 @@
 //! - `lives`: figures of trials whose processes lived on
 //! - [`untouched`]: how much replicas under one allocator differ
 //! - `checked`: what the trials say of predictions
-//! - `residue`: scatter of single runs
 //! - [`steady`]: outlying runs, limited
 //! - [`noise`]: error of a mean of pairs
 //! - [`worth`]: what further trials of a candidate are worth
@@ -61,7 +60,6 @@ mod lives;
 pub mod noise;
 pub mod overrides;
 pub mod point;
-mod residue;
 mod round;
 pub mod settings;
 pub mod steady;
@@ -71,12 +69,13 @@ pub mod untouched;
 pub mod weight;
 pub mod worth;
 
+pub use crate::compare::Residue;
 pub use adaptive_state::{AdaptiveState, Due, Expired};
-pub use board::{Board, Residue};
+pub use board::Board;
 pub use checked::checked_predictions;
 pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
-pub use judge::{Judgement, Proof, Role, Standing, Status, judge};
+pub use judge::{CandidateChange, Judgement, Proof, Role, Standing, Status, judge};
 pub use overrides::Overrides;
 pub use point::Point;
 pub use settings::{Objective, Settings};

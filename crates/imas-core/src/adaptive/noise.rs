@@ -2,7 +2,8 @@
 //! Error of a mean of paired differences.
 
 use super::Board;
-use crate::stats::{Moments, t_quantile};
+pub use crate::compare::Spread;
+use crate::stats::Moments;
 
 /// Prior standard deviation of one paired difference of ln CPU. It lies between that of docs/measuring.md and
 /// what remains with normalised CPU time. A higher value eliminates good candidates of quiet programs after
@@ -15,9 +16,6 @@ const PRIOR_MEMORY: f64 = 0.03;
 /// The prior is used to eliminate candidates, never to prove a difference. This constant and those below were
 /// set on synthetic programs (`imas-lab simulate`).
 const PRIOR_FREEDOM: f64 = 2.0;
-/// Degrees of freedom of the program's common variance against a candidate's own variance.
-const COMMON_FREEDOM: f64 = 20.0;
-
 /// Share of the prior's variance that a proof always assumes, however alike the first trials are.
 const LEAST: f64 = 1.0 / 16.0;
 
@@ -25,28 +23,12 @@ const LEAST: f64 = 1.0 / 16.0;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Noise {
     w: f64,
-    /// Variance of the program's own trials.
-    seen: Common,
-    /// Variance of the trials, those of other hosts and the prior together.
-    expected: Common,
+    /// Spread of the program's own trials.
+    seen: Spread,
+    /// Spread of the trials, those of other hosts and the prior together.
+    expected: Spread,
     /// Least variance that a proof assumes.
     least: f64,
-}
-
-/// Variance of one difference, common to all candidates.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Common {
-    variance: f64,
-    freedom: f64,
-}
-
-/// Precision of a mean.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Spread {
-    /// Standard deviation of one difference.
-    pub sigma: f64,
-    /// Its degrees of freedom.
-    pub freedom: f64,
 }
 
 impl Noise {
@@ -62,8 +44,8 @@ impl Noise {
         let (others, of_others) = board.fleet.as_ref().map_or((0.0, 0.0), |fleet| fleet.squares(w));
         Self {
             w,
-            seen: Common::new(squares, freedom),
-            expected: Common::new(worth * prior + squares + 2.0 * others, worth + freedom + of_others),
+            seen: Spread::common(squares, freedom),
+            expected: Spread::common(worth * prior + squares + 2.0 * others, worth + freedom + of_others),
             least: LEAST * prior,
         }
     }
@@ -71,25 +53,19 @@ impl Noise {
     /// A candidate's own spread, moderated towards the expected one. For decisions where an error costs only
     /// trials or a missed gain.
     pub fn expected(&self, pairs: &Moments) -> Spread {
-        let (sigma, freedom) = self.moderated(self.expected, pairs);
+        let Spread { sigma, freedom } = self.moderated(self.expected, pairs);
         Spread { sigma, freedom: self.expected.freedom.max(freedom) }
     }
 
     /// The same from the program's own trials alone, for proofs. With the prior, a noisy program whose first
     /// rounds happen to look quiet would be changed without reason; the noisier it is, the more often.
     pub fn shown(&self, pairs: &Moments) -> Spread {
-        let (sigma, _) = self.moderated(self.seen, pairs);
+        let Spread { sigma, .. } = self.moderated(self.seen, pairs);
         Spread { sigma: sigma.max(self.least.sqrt()), freedom: self.seen.freedom }
     }
 
-    /// Standard deviation, and its degrees of freedom where candidates differ in theirs.
-    fn moderated(&self, common: Common, pairs: &Moments) -> (f64, f64) {
-        let weight = common.freedom.min(COMMON_FREEDOM);
-        let own = f64::from(pairs.count.saturating_sub(1));
-        let squares = weight * common.variance + pairs.squares(self.w, 1.0 - self.w);
-        let freedom = weight + own;
-        let variance = if freedom > 0.0 { squares / freedom } else { 0.0 };
-        (variance.sqrt(), freedom)
+    fn moderated(&self, common: Spread, pairs: &Moments) -> Spread {
+        common.moderated(pairs.squares(self.w, 1.0 - self.w), pairs.count)
     }
 }
 
@@ -99,27 +75,11 @@ fn of_untouched(board: &Board, w: f64) -> (f64, f64) {
     known.map_or((0.0, 0.0), |known| (known.squares, known.freedom))
 }
 
-impl Common {
-    /// 0 where nothing is known. No bound follows from it: the degrees of freedom are 0 as well.
-    fn new(squares: f64, freedom: f64) -> Self {
-        Self { variance: if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom }
-    }
-}
-
-impl Spread {
-    /// One-sided bound of the error of the mean of `count` differences, with error probability `tail`.
-    pub fn bound(&self, tail: f64, count: u32) -> f64 {
-        if count == 0 {
-            return f64::INFINITY;
-        }
-        t_quantile(tail, self.freedom) * self.sigma / f64::from(count).sqrt()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::adaptive::board::JudgedTrial;
+    use crate::stats::t_quantile;
 
     #[test]
     fn nothing_known_means_the_prior() {

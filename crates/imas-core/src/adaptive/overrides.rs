@@ -16,6 +16,10 @@ pub struct Overrides {
     pub objective: Option<Objective>,
     /// Most resident memory in MiB.
     pub max_memory_mib: Option<u64>,
+    /// What a pick may cost in CPU time beside `system`: 0.25 is 25 % more.
+    pub max_cpu: Option<f64>,
+    /// What a pick may cost in memory beside `system`.
+    pub max_memory: Option<f64>,
     /// Smallest gain in CPU worth a change, a fraction.
     pub cpu_margin: Option<f64>,
     /// Smallest gain in memory worth a change, a fraction.
@@ -29,6 +33,8 @@ impl Overrides {
         Self {
             objective: self.objective.or(other.objective),
             max_memory_mib: self.max_memory_mib.or(other.max_memory_mib),
+            max_cpu: self.max_cpu.or(other.max_cpu),
+            max_memory: self.max_memory.or(other.max_memory),
             cpu_margin: self.cpu_margin.or(other.cpu_margin),
             memory_margin: self.memory_margin.or(other.memory_margin),
         }
@@ -40,6 +46,8 @@ impl Overrides {
         Settings {
             objective: self.objective.unwrap_or(usual.objective),
             max_memory_bytes: self.max_memory_mib.map(|mib| mib.saturating_mul(1 << 20)),
+            max_cpu: self.max_cpu.unwrap_or(usual.max_cpu),
+            max_memory: self.max_memory.unwrap_or(usual.max_memory),
             cpu_margin: self.cpu_margin.unwrap_or(usual.cpu_margin),
             memory_margin: self.memory_margin.unwrap_or(usual.memory_margin),
             ..usual
@@ -55,6 +63,11 @@ impl Overrides {
         for (name, margin) in margins {
             if margin.is_some_and(|margin| !(0.0..1.0).contains(&margin)) {
                 return Err(format!("{name}: must be from 0 to below 1 (0.02 is 2 %)"));
+            }
+        }
+        for (name, most) in [("max_cpu", self.max_cpu), ("max_memory", self.max_memory)] {
+            if most.is_some_and(|most| !(0.0..=1000.0).contains(&most)) {
+                return Err(format!("{name}: must be from 0 to 1000 (0.25 is 25 % more than system)"));
             }
         }
         match self.max_memory_mib {
@@ -125,6 +138,7 @@ mod tests {
             assert_eq!(named(good, memory(1)), Ok(()));
         }
         assert!(named("/bin/x", memory(0)).unwrap_err().contains("[program.'/bin/x']: max_memory_mib"));
+        assert!(check(Overrides { max_cpu: Some(-0.1), ..memory(1) }, &ByProgram::new()).is_err());
         assert!(check(Overrides { cpu_margin: Some(f64::NAN), ..memory(1) }, &ByProgram::new()).is_err());
         assert!(check(Overrides { memory_margin: Some(2.0), ..memory(1) }, &ByProgram::new()).is_err());
     }

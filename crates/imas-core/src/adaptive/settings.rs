@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::{CostLimits, Margins};
+
 /// What the user optimises for.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
@@ -27,6 +29,10 @@ pub struct Settings {
     pub cpu_margin: f64,
     /// Smallest gain in memory worth a change.
     pub memory_margin: f64,
+    /// What a pick may cost in CPU time: 0.25 is 25 % more than `system`.
+    pub max_cpu: f64,
+    /// What it may cost in memory.
+    pub max_memory: f64,
     /// Confidence with which the incumbent must be beaten, over all candidates and all looks.
     pub confidence: f64,
     /// Least number of rounds before a candidate may replace the incumbent.
@@ -50,8 +56,10 @@ impl Default for Settings {
     fn default() -> Self {
         const DAY_S: f64 = 24.0 * 3600.0;
         Self {
-            cpu_margin: 0.02,
-            memory_margin: 0.05,
+            cpu_margin: Margins::USUAL.cpu,
+            memory_margin: Margins::USUAL.memory,
+            max_cpu: CostLimits::USUAL.cpu,
+            max_memory: CostLimits::USUAL.memory,
             confidence: 0.95,
             min_rounds: 2,
             max_rounds: 8,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs against those of an earlier benchmark of the same command, for a check in CI.
 //!
-//! The two were not made side by side, so runs cannot be paired: the interval is Welch's, of the difference
-//! of the means of logarithms (B. L. Welch, "The generalization of 'Student's' problem when several different
-//! population variances are involved", Biometrika 34, 1947). A rule fails where the whole interval lies
-//! beyond its limit. All checks of one benchmark share the error of 5 % (Bonferroni).
+//! A rule fails where the whole interval ([`ratio_after`]) lies beyond its limit. All checks of one benchmark share
+//! the error of 5 %.
 
 use std::str::FromStr;
 
@@ -12,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::prepare::prepare;
 use super::run::{CandidateRuns, MeasuredRun};
-use crate::stats::{CONFIDENCE, Interval, mean_and_deviation, t_quantile};
+use crate::compare::ratio_after;
+use crate::stats::Interval;
 
 /// What a rule is about.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +123,7 @@ pub fn check_against(
     };
     let check = |name: &str, rule: FailRule| {
         let may_compare = is_same_machine || !rule.figure.is_time();
-        let ratio = welch(&of(&before, name, rule.figure), &of(&now, name, rule.figure), checks);
+        let ratio = ratio_after(&of(&before, name, rule.figure), &of(&now, name, rule.figure), checks);
         let ratio = ratio.filter(|_| may_compare);
         let status = match ratio {
             None => CheckStatus::NotComparable,
@@ -154,24 +153,6 @@ fn prepared_together(
 fn logarithms(runs: &CandidateRuns, figure: BaselineFigure) -> Vec<f64> {
     let succeeded = runs.runs.iter().filter(|run| run.exit == 0);
     succeeded.map(|run| figure.of(run)).filter(|figure| *figure > 0.0).map(f64::ln).collect()
-}
-
-/// The later by the earlier; None with fewer than three runs of either.
-fn welch(before: &[f64], now: &[f64], checks: usize) -> Option<Interval> {
-    const FEWEST: usize = 3;
-    if before.len().min(now.len()) < FEWEST {
-        return None;
-    }
-    let part = |values: &[f64]| {
-        let ((mean, deviation), n) = (mean_and_deviation(values), values.len() as f64);
-        (mean, deviation * deviation / n, n)
-    };
-    let ((mean_0, error_0, n_0), (mean_1, error_1, n_1)) = (part(before), part(now));
-    let (difference, variance) = (mean_1 - mean_0, error_0 + error_1);
-    let freedom = variance.powi(2) / (error_0.powi(2) / (n_0 - 1.0) + error_1.powi(2) / (n_1 - 1.0));
-    let tail = (1.0 - CONFIDENCE) / 2.0 / checks.max(1) as f64;
-    let half = if variance > 0.0 { t_quantile(tail, freedom) * variance.sqrt() } else { 0.0 };
-    Some(Interval { lo: (difference - half).exp(), mid: difference.exp(), hi: (difference + half).exp() })
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use super::eligibility::{IneligibleCandidate, Reference};
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::outlook::{Outlook, outlook};
-use super::pairs::{Criterion, Ratio, more_runs, pairs, ratio};
-use super::picks::{BenchPicks, Entrant, picks};
+use super::pairs::{Criterion, common_spread, more_runs, pairs, ratio};
+use super::picks::{BenchPicks, Entrant, PassedOver, passed_over, picks};
 use super::quick_goal::QuickGoal;
 use super::run::{CandidateRuns, MeasuredRun, MedianRun};
 use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
+use crate::compare::{PairedRatio, Spread};
 use crate::stats::{Interval, attainable_confidence, relative_spread};
 
 /// Ratios to `system`, medians over the rounds; None where there is nothing to compare.
@@ -68,6 +69,8 @@ pub struct Comparison {
     pub candidates: Vec<CandidateResult>,
     /// The three picks.
     pub picks: BenchPicks,
+    /// Candidates with better figures than the picks, and why they are not picked.
+    pub passed_over: Vec<PassedOver>,
     /// What the runs say as a whole.
     pub outlook: Outlook,
     /// What to beware of.
@@ -102,13 +105,14 @@ impl Comparison {
                 SYSTEM.clone_into(pick);
             }
         }
+        self.passed_over.retain(|one| !names.contains(&one.candidate.as_str()));
         let picks = [&self.picks.fastest, &self.picks.leanest, &self.picks.balanced];
         let is_settled = picks.into_iter().any(|pick| pick != SYSTEM);
         self.outlook = match self.outlook {
             Outlook::LooksBetter { candidate, .. } if names.contains(&candidate.as_str()) => {
-                Outlook::Open { more_rounds: None }
+                Outlook::Open { more_rounds: None, less_than: None }
             }
-            Outlook::Settled if !is_settled => Outlook::Open { more_rounds: None },
+            Outlook::Settled if !is_settled => Outlook::Open { more_rounds: None, less_than: None },
             outlook => outlook,
         };
         self
@@ -144,23 +148,55 @@ pub fn look(
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
     let reference = Reference::of(system, exits(SYSTEM)).with_varying_output(options.output_varies);
+    let common = CommonSpreads::of(candidates, &reference);
     let judged: Vec<Judged<'_>> = candidates
         .iter()
-        .map(|candidate| Judged::new(candidate, exits(&candidate.name), system, &reference, options))
+        .map(|candidate| {
+            Judged::new(candidate, exits(&candidate.name), system, (&reference, &common), options)
+        })
         .collect();
     let entrants: Vec<Entrant<'_>> = judged.iter().filter_map(Judged::entrant).collect();
     let proven: Vec<Entrant<'_>> = entrants.iter().map(|entrant| entrant.with_enough(options)).collect();
     let picks = picks(&proven, options);
+    let passed_over = passed_over(&proven, &picks, options);
     let outlook = outlook(&entrants, &picks, options);
     let general = LookOutcome::of(&entrants, &outlook, system.len(), options);
     let outcome = goal.map_or(general, |goal| goal.outcome(&entrants, &picks, general, options));
     let comparison = Comparison {
         outlook,
         picks,
+        passed_over,
         warnings: warnings(&judged, system, &reference, options),
         candidates: judged.iter().map(|j| j.result(options)).collect(),
     };
     (comparison, outcome)
+}
+
+/// The spread of a difference by the runs of all candidates that ended as under `system`.
+struct CommonSpreads {
+    cpu: Spread,
+    memory: Spread,
+    balance: Spread,
+}
+
+impl CommonSpreads {
+    fn of(candidates: &[CandidateRuns], reference: &Reference) -> Self {
+        let of = |criterion| {
+            let runs = candidates.iter().map(|one| one.runs.iter().filter(|run| reference.is_expected(run)));
+            common_spread(runs, criterion)
+        };
+        Self { cpu: of(Criterion::Cpu), memory: of(Criterion::Memory), balance: of(Criterion::Balance) }
+    }
+
+    fn get(&self, criterion: Criterion) -> Spread {
+        match criterion {
+            Criterion::Cpu => self.cpu,
+            Criterion::Memory => self.memory,
+            Criterion::Balance => self.balance,
+            // Nothing is decided by these.
+            Criterion::Wall | Criterion::Peak => Spread::default(),
+        }
+    }
 }
 
 /// A candidate against `system`.
@@ -168,11 +204,11 @@ struct Judged<'a> {
     candidate: &'a CandidateRuns,
     /// Runs that ended as under `system`.
     runs: Vec<&'a MeasuredRun>,
-    cpu: Option<Ratio>,
-    memory: Option<Ratio>,
-    balance: Option<Ratio>,
-    wall: Option<Ratio>,
-    peak: Option<Ratio>,
+    cpu: Option<PairedRatio>,
+    memory: Option<PairedRatio>,
+    balance: Option<PairedRatio>,
+    wall: Option<PairedRatio>,
+    peak: Option<PairedRatio>,
     ineligible: Option<IneligibleCandidate>,
 }
 
@@ -181,7 +217,7 @@ impl<'a> Judged<'a> {
         candidate: &'a CandidateRuns,
         counted: &[i32],
         system: &[MeasuredRun],
-        reference: &Reference,
+        (reference, common): (&Reference, &CommonSpreads),
         options: &Options,
     ) -> Self {
         let runs: Vec<&MeasuredRun> =
@@ -192,7 +228,9 @@ impl<'a> Judged<'a> {
         let is_wanted = |criterion| options.wall_and_peak || !is_further(criterion);
         let is_shown = |criterion| above.has(criterion) || candidate.name == SYSTEM;
         let of = |criterion| {
-            let ratio = is_wanted(criterion).then(|| ratio(&pairs, criterion, options)).flatten();
+            let ratio = is_wanted(criterion)
+                .then(|| ratio(&pairs, criterion, common.get(criterion), options))
+                .flatten();
             ratio.filter(|_| is_shown(criterion))
         };
         Self {
@@ -230,16 +268,20 @@ impl<'a> Judged<'a> {
             let enough = enough(ratio, options);
             let word = word(enough.map(|r| r.interval), margin, better, worse);
             let is_change = word == better || word == worse;
-            if is_change && !enough.is_some_and(|r| r.is_shown(options)) { Word::WithinNoise } else { word }
+            if is_change && !enough.is_some_and(|r| r.is_shown(&options.demand(1))) {
+                Word::WithinNoise
+            } else {
+                word
+            }
         };
         Verdict {
-            cpu: of(self.cpu, options.cpu_margin, Word::Faster, Word::Slower),
-            memory: of(self.memory, options.memory_margin, Word::LessMemory, Word::MoreMemory),
+            cpu: of(self.cpu, options.margins.cpu, Word::Faster, Word::Slower),
+            memory: of(self.memory, options.margins.memory, Word::LessMemory, Word::MoreMemory),
         }
     }
 
     fn result(&self, options: &Options) -> CandidateResult {
-        let settle = |ratio: Option<Ratio>, margin| {
+        let settle = |ratio: Option<PairedRatio>, margin| {
             ratio.and_then(|r| more_runs(r.interval, r.rounds, margin, options.min_runs))
         };
         CandidateResult {
@@ -254,15 +296,15 @@ impl<'a> Judged<'a> {
             verdict: self.verdict(options),
             ineligible: self.ineligible,
             more_runs: MoreRuns {
-                cpu: settle(self.cpu, options.cpu_margin),
-                memory: settle(self.memory, options.memory_margin),
+                cpu: settle(self.cpu, options.margins.cpu),
+                memory: settle(self.memory, options.margins.memory),
             },
         }
     }
 }
 
 /// The ratio, when it rests on enough rounds for a word.
-fn enough(ratio: Option<Ratio>, options: &Options) -> Option<Ratio> {
+fn enough(ratio: Option<PairedRatio>, options: &Options) -> Option<PairedRatio> {
     ratio.filter(|r| r.rounds >= options.min_runs)
 }
 

@@ -29,7 +29,8 @@ impl LookOutcome {
     pub(super) fn of(entrants: &[Entrant<'_>], outlook: &Outlook, rounds: usize, options: &Options) -> Self {
         match outlook {
             Outlook::Unknown | Outlook::NoneBetter => Self::Settled,
-            Outlook::LooksBetter { more_rounds, .. } | Outlook::Open { more_rounds } => {
+            Outlook::TooFewRounds { .. } => Self::unless_hopeless(None, rounds, options),
+            Outlook::LooksBetter { more_rounds, .. } | Outlook::Open { more_rounds, .. } => {
                 Self::unless_hopeless(*more_rounds, rounds, options)
             }
             Outlook::Settled if has_unproven_leader(entrants, options) => Self::Open,

@@ -11,7 +11,6 @@ mod comparison;
 mod eligibility;
 mod floor;
 mod look_outcome;
-mod looks;
 mod observed;
 mod options;
 mod outlook;
@@ -24,6 +23,7 @@ mod run;
 mod verdict;
 mod warning;
 
+pub use crate::compare::Looks;
 pub use baseline::{BaselineCheck, BaselineFigure, CheckStatus, FailRule, check_against};
 pub use comparison::{
     CandidateResult, Comparison, CountedExits, MoreRuns, Ratios, compare, compare_counted, look,
@@ -31,11 +31,10 @@ pub use comparison::{
 pub use eligibility::IneligibleCandidate;
 pub use floor::Floor;
 pub use look_outcome::LookOutcome;
-pub use looks::Looks;
 pub use observed::Observed;
 pub use options::Options;
 pub use outlook::Outlook;
-pub use picks::BenchPicks;
+pub use picks::{BenchPicks, PassedOver, WhyPassedOver};
 pub use prepare::prepare;
 pub use promising::{PredictedRatios, WORTHWHILE, promising};
 pub use quick_goal::QuickGoal;

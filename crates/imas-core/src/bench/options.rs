@@ -2,7 +2,7 @@
 //! What a comparison may assume.
 
 use super::floor::Floor;
-use super::looks::Looks;
+use crate::compare::{CostLimits, Demand, FEWEST_ROUNDS, Looks, Margins, Resampling};
 use crate::conditions::Conditions;
 use crate::stats::RESAMPLES;
 
@@ -13,10 +13,10 @@ pub struct Options {
     pub seed: u64,
     /// Bootstrap resamples per interval.
     pub resamples: usize,
-    /// Smallest difference in CPU time worth reporting (0.02 = 2 %).
-    pub cpu_margin: f64,
-    /// Smallest difference in memory worth reporting.
-    pub memory_margin: f64,
+    /// Smallest differences worth reporting.
+    pub margins: Margins,
+    /// What a pick may cost on the axis that it is not picked for.
+    pub most_cost: CostLimits,
     /// How much a program must take for its candidates to be compared.
     pub floor: Floor,
     /// The runs are looked at while they are made, and end when they are settled; None: their number is
@@ -37,25 +37,28 @@ impl Default for Options {
         Self {
             seed: 0,
             resamples: RESAMPLES,
-            cpu_margin: 0.02,
-            memory_margin: 0.05,
+            margins: Margins::USUAL,
+            most_cost: CostLimits::USUAL,
             floor: Floor::NONE,
             looks: None,
             wall_and_peak: false,
-            min_runs: 3,
+            min_runs: FEWEST_ROUNDS,
             output_varies: false,
             conditions: None,
         }
     }
 }
 
-/// Probability that some candidate is taken for better than `system` although none is.
-const CHANCE: f64 = 0.05;
+/// A candidate may be picked for its CPU time, and for its memory; for both only where it is better in one of them.
+const FIGURES: usize = 2;
 
 impl Options {
-    /// The error that a test after this number of rounds may have: all of it, or its share where there are
-    /// more looks.
-    pub(super) fn chance(&self, rounds: usize) -> f64 {
-        self.looks.map_or(CHANCE, |looks| CHANCE * looks.share(rounds))
+    /// What a proof for one of so many candidates has to withstand.
+    pub(super) fn demand(&self, candidates: usize) -> Demand {
+        Demand { candidates, figures: FIGURES, looks: self.looks, fewest: self.min_runs }
+    }
+
+    pub(super) fn resampling(&self) -> Resampling {
+        Resampling { seed: self.seed, resamples: self.resamples }
     }
 }

@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use super::pairs::{Criterion, Ratio, more_runs};
+use super::pairs::{Criterion, more_runs};
 use super::picks::{BenchPicks, Entrant};
-use super::verdict::is_better;
 use crate::candidate::SYSTEM;
-use crate::stats::{attainable_confidence, rounds_to_prove};
+use crate::compare::{Answer, PairedRatio};
+use crate::stats::attainable_confidence;
 
 /// What the runs say as a whole.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -31,6 +31,16 @@ pub enum Outlook {
     Open {
         /// Rough number of further rounds that would settle it; None where it is too close to call.
         more_rounds: Option<u32>,
+        /// Where there is a gain, it is smaller than this part, by the intervals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        less_than: Option<f64>,
+    },
+    /// There are too few rounds to prove anything.
+    TooFewRounds {
+        /// Rounds that were compared.
+        rounds: usize,
+        /// Fewest rounds for a proof.
+        least: usize,
     },
     /// The runs show that none is better by more than the margin.
     NoneBetter,
@@ -47,6 +57,11 @@ pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Op
     if entrants.iter().all(|entrant| entrant.cpu.is_none() && entrant.memory.is_none()) {
         return Outlook::Unknown;
     }
+    let rounds =
+        entrants.iter().flat_map(|one| [one.cpu, one.memory]).flatten().map(|ratio| ratio.rounds).max();
+    if let Some(rounds) = rounds.filter(|rounds| *rounds < options.min_runs) {
+        return Outlook::TooFewRounds { rounds, least: options.min_runs };
+    }
     if let Some((entrant, ratio)) = best_of_better(entrants, options) {
         return Outlook::LooksBetter {
             candidate: entrant.name.to_owned(),
@@ -58,8 +73,7 @@ pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Op
     let open: Vec<Option<u32>> = entrants.iter().filter_map(|entrant| open(entrant, options)).collect();
     match open.iter().flatten().max() {
         _ if open.is_empty() => Outlook::NoneBetter,
-        Some(&more) => Outlook::Open { more_rounds: Some(more) },
-        None => Outlook::Open { more_rounds: None },
+        more => Outlook::Open { more_rounds: more.copied(), less_than: largest_gain(entrants) },
     }
 }
 
@@ -68,16 +82,19 @@ pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Op
 fn best_of_better<'a, 'b>(
     entrants: &'a [Entrant<'b>],
     options: &Options,
-) -> Option<(&'a Entrant<'b>, Ratio)> {
-    let within = |ratio: Option<Ratio>, margin| ratio.is_none_or(|ratio| ratio.interval.mid <= 1.0 + margin);
+) -> Option<(&'a Entrant<'b>, PairedRatio)> {
+    let within =
+        |ratio: Option<PairedRatio>, margin| ratio.is_none_or(|ratio| ratio.interval.mid <= 1.0 + margin);
     let is_balanced = |entrant: &&Entrant<'b>| {
-        within(entrant.cpu, options.cpu_margin) && within(entrant.memory, options.memory_margin)
+        within(entrant.cpu, options.margins.cpu) && within(entrant.memory, options.margins.memory)
     };
     let better = |criterion: Criterion, all: bool| {
         let those = entrants.iter().filter(move |entrant| all || is_balanced(entrant));
         let ratios = those.filter_map(move |entrant| Some((entrant, entrant.ratio(criterion)?)));
         ratios
-            .filter(move |(_, ratio)| is_better(ratio.interval, criterion.margin(options)))
+            .filter(move |(_, ratio)| {
+                Answer::by_interval(ratio.interval, criterion.margin(options)) == Answer::Better
+            })
             .min_by(|(_, a), (_, b)| a.interval.mid.total_cmp(&b.interval.mid))
     };
     let both = [Criterion::Balance, Criterion::Cpu, Criterion::Memory].map(|criterion| (criterion, false));
@@ -85,26 +102,31 @@ fn best_of_better<'a, 'b>(
     both.into_iter().chain(one).find_map(|(criterion, all)| better(criterion, all))
 }
 
+/// The largest gain that an interval leaves open.
+fn largest_gain(entrants: &[Entrant<'_>]) -> Option<f64> {
+    let ratios = entrants.iter().flat_map(|one| [one.cpu, one.memory]).flatten();
+    ratios.map(|ratio| 1.0 - ratio.interval.lo).max_by(f64::total_cmp)
+}
+
 /// At least as many as the full confidence takes.
-pub(super) fn rounds_to_be_sure(ratio: Ratio, of: usize, options: &Options) -> Option<u32> {
+pub(super) fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options) -> Option<u32> {
     const FULL_CONFIDENCE: usize = 6;
     let missing = FULL_CONFIDENCE.max(options.min_runs).saturating_sub(ratio.rounds);
     let missing = u32::try_from(missing).unwrap_or(u32::MAX);
     if ratio.rounds < 2 {
         return Some(missing); // nothing is known of the noise yet
     }
-    let last = options.looks.map_or(ratio.rounds, |looks| looks.most as usize);
-    let proof = rounds_to_prove(ratio.log, ratio.rounds, options.chance(last) / of.max(1) as f64)?;
+    let proof = ratio.rounds_to_prove(&options.demand(of))?;
     Some(proof.max(missing).max(1))
 }
 
 /// Whether it may be better than `system` although the runs do not show it, and how many further rounds would
 /// settle that.
 fn open(entrant: &Entrant<'_>, options: &Options) -> Option<Option<u32>> {
-    let axes = [(entrant.cpu, options.cpu_margin), (entrant.memory, options.memory_margin)];
+    let axes = [(entrant.cpu, options.margins.cpu), (entrant.memory, options.margins.memory)];
     let may_be = axes.into_iter().filter_map(|(ratio, margin)| {
         let ratio = ratio?;
-        let cannot_be_better = ratio.is_above(1.0 - margin, options);
+        let cannot_be_better = ratio.is_above(1.0 - margin, &options.demand(1));
         (!cannot_be_better).then(|| more_runs(ratio.interval, ratio.rounds, margin, options.min_runs))
     });
     let more: Vec<Option<u32>> = may_be.collect();

@@ -1,18 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The three picks of a benchmark.
 //!
-//! A pick must be proven to beat `system`. Among those that do, the best estimate is not simply taken:
-//! between near equals chance decides, and the pick would change from one invocation to the next. A candidate
-//! whose difference to the best is not proven counts as tied with it. Ties are decided by the other criterion
-//! in the same way, then by the catalogue's order.
+//! A pick must be proven to beat `system`, and may cost no more than a limit on the other axis. Among those that do,
+//! the best estimate is not simply taken: between near equals chance decides, and the pick would change from one
+//! invocation to the next. A candidate whose difference to the best is not proven counts as tied with it. Ties are
+//! decided by the other criterion in the same way, then by the catalogue's order. Where the table shows a better figure
+//! than that of the pick, [`PassedOver`] says why it is not the pick.
 
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use super::pairs::{Criterion, Ratio, pairs, ratio};
+use super::pairs::{Criterion, pairs, ratio};
 use super::run::MeasuredRun;
-use super::verdict::is_better;
 use crate::candidate::SYSTEM;
+use crate::compare::{Answer, PairedRatio, Spread};
+use crate::paper::Pick;
+
+/// Why the best figure of the table is not the pick.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhyPassedOver {
+    /// It is not proven to be better than `system`.
+    NotProven,
+    /// It costs more on the other axis than a pick may.
+    CostsTooMuch,
+    /// The pick is as good within the noise, and better on the other axis or earlier in the catalogue.
+    Tied,
+}
+
+/// A candidate whose figure is better than that of the pick.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct PassedOver {
+    /// Fastest or leanest.
+    pub pick: Pick,
+    /// Its name.
+    pub candidate: String,
+    /// Why it is not the pick.
+    pub why: WhyPassedOver,
+}
 
 /// Names of the picks; `system` where nothing beats it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
@@ -31,9 +56,9 @@ pub struct BenchPicks {
 pub(super) struct Entrant<'a> {
     pub(super) name: &'a str,
     pub(super) runs: Vec<&'a MeasuredRun>,
-    pub(super) cpu: Option<Ratio>,
-    pub(super) memory: Option<Ratio>,
-    pub(super) balance: Option<Ratio>,
+    pub(super) cpu: Option<PairedRatio>,
+    pub(super) memory: Option<PairedRatio>,
+    pub(super) balance: Option<PairedRatio>,
 }
 
 impl Entrant<'_> {
@@ -44,7 +69,7 @@ impl Entrant<'_> {
         Self { name: self.name, runs: self.runs.clone(), cpu, memory, balance }
     }
 
-    pub(super) fn ratio(&self, criterion: Criterion) -> Option<Ratio> {
+    pub(super) fn ratio(&self, criterion: Criterion) -> Option<PairedRatio> {
         match criterion {
             Criterion::Cpu => self.cpu,
             Criterion::Memory => self.memory,
@@ -54,14 +79,21 @@ impl Entrant<'_> {
         }
     }
 
-    /// Beyond the margin, beyond its own interval, and beyond what the luckiest of `of` equal candidates
-    /// would reach (Bonferroni). The last matters with few runs: five of them are all below 1 once in 32
-    /// times by chance, and there are several candidates.
+    /// Whether it is proven to be better than `system`, as one of `of` candidates.
     pub(super) fn beats_system(&self, criterion: Criterion, of: usize, options: &Options) -> bool {
-        self.ratio(criterion).is_some_and(|ratio| {
-            is_better(ratio.interval, criterion.margin(options))
-                && ratio.p_below_1 < options.chance(ratio.rounds) / of as f64
-        })
+        let answer =
+            self.ratio(criterion).map(|ratio| ratio.answer(criterion.margin(options), &options.demand(of)));
+        answer == Some(Answer::Better)
+    }
+
+    /// Whether it costs no more on the other axis than a pick by this criterion may.
+    pub(super) fn is_affordable(&self, criterion: Criterion, options: &Options) -> bool {
+        let (other, most) = match criterion {
+            Criterion::Cpu => (self.memory, options.most_cost.memory),
+            Criterion::Memory => (self.cpu, options.most_cost.cpu),
+            _ => return true,
+        };
+        other.is_none_or(|ratio| ratio.interval.mid <= 1.0 + most)
     }
 
     /// Better than `system` on at least one axis (two gains within the noise do not add up to one outside it)
@@ -74,9 +106,10 @@ impl Entrant<'_> {
 
     /// Worse by more than the margin in neither CPU time nor memory.
     pub(super) fn is_nowhere_worse(&self, options: &Options) -> bool {
-        let within =
-            |ratio: Option<Ratio>, margin| ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin);
-        within(self.cpu, options.cpu_margin) && within(self.memory, options.memory_margin)
+        let within = |ratio: Option<PairedRatio>, margin| {
+            ratio.is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin)
+        };
+        within(self.cpu, options.margins.cpu) && within(self.memory, options.margins.memory)
     }
 }
 
@@ -99,8 +132,35 @@ pub(super) fn picks(entrants: &[Entrant<'_>], options: &Options) -> BenchPicks {
     }
 }
 
+/// The candidates with the best figures of the table that are not the picks. Of one that is not proven only where
+/// another is.
+pub(super) fn passed_over(
+    entrants: &[Entrant<'_>],
+    picks: &BenchPicks,
+    options: &Options,
+) -> Vec<PassedOver> {
+    let axes =
+        [(Pick::Fastest, Criterion::Cpu, &picks.fastest), (Pick::Leanest, Criterion::Memory, &picks.leanest)];
+    let of = |(pick, axis, picked): (Pick, Criterion, &String)| {
+        let mid =
+            |entrant: &&Entrant<'_>| entrant.ratio(axis).map_or(f64::INFINITY, |ratio| ratio.interval.mid);
+        let best = entrants.iter().min_by(|a, b| mid(a).total_cmp(&mid(b)))?;
+        let is_gain = mid(&best) < 1.0 - axis.margin(options) && best.name != picked;
+        let why = match () {
+            () if !is_gain => return None,
+            () if !best.beats_system(axis, entrants.len(), options) => WhyPassedOver::NotProven,
+            () if !best.is_affordable(axis, options) => WhyPassedOver::CostsTooMuch,
+            () => WhyPassedOver::Tied,
+        };
+        let is_told = why != WhyPassedOver::NotProven || picked != SYSTEM;
+        is_told.then(|| PassedOver { pick, candidate: best.name.to_owned(), why })
+    };
+    axes.into_iter().filter_map(of).collect()
+}
+
 fn qualifies(entrant: &Entrant<'_>, criterion: Criterion, of: usize, options: &Options) -> bool {
     entrant.beats_system(criterion, of, options)
+        && entrant.is_affordable(criterion, options)
         && (criterion != Criterion::Balance || entrant.is_balanced(of, options))
 }
 
@@ -124,6 +184,6 @@ fn near_best<'a, 'b>(
 fn is_tied(entrant: &Entrant<'_>, best: &Entrant<'_>, criterion: Criterion, options: &Options) -> bool {
     let against = pairs(entrant.runs.iter().copied(), best.runs.iter().copied());
     std::ptr::eq(entrant, best)
-        || ratio(&against, criterion, options)
+        || ratio(&against, criterion, Spread::default(), options)
             .is_some_and(|r| r.interval.lo <= 1.0 || r.interval.mid <= 1.0 + criterion.margin(options))
 }

@@ -10,9 +10,10 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::outlook::rounds_to_be_sure;
-use super::pairs::{Criterion, Ratio};
+use super::pairs::Criterion;
 use super::picks::{BenchPicks, Entrant};
 use super::promising::{PredictedRatios, WORTHWHILE};
+use crate::compare::PairedRatio;
 use crate::reliability::{COVERAGE, LEAST};
 use crate::stats::t_quantile;
 
@@ -74,7 +75,7 @@ impl QuickGoal {
     }
 
     /// The best in these rounds, proven or not, of those that the pick can be.
-    fn best(&self, entrants: &[Entrant<'_>], options: &Options) -> Option<Ratio> {
+    fn best(&self, entrants: &[Entrant<'_>], options: &Options) -> Option<PairedRatio> {
         let may_be_picked =
             |one: &&Entrant<'_>| self.criterion != Criterion::Balance || one.is_nowhere_worse(options);
         let ratios = entrants.iter().filter(may_be_picked).filter_map(|one| one.ratio(self.criterion));
@@ -82,7 +83,13 @@ impl QuickGoal {
     }
 
     /// Whether a candidate is picked that is the best, to the margin.
-    fn is_found(&self, best: Ratio, entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Options) -> bool {
+    fn is_found(
+        &self,
+        best: PairedRatio,
+        entrants: &[Entrant<'_>],
+        picks: &BenchPicks,
+        options: &Options,
+    ) -> bool {
         let pick = match self.criterion {
             Criterion::Cpu => &picks.fastest,
             Criterion::Memory => &picks.leanest,
@@ -95,7 +102,7 @@ impl QuickGoal {
     }
 
     /// Where the best of these rounds is not proven: settled only if it is no better than `system`.
-    fn without_proof(&self, best: Ratio, of: usize, options: &Options) -> LookOutcome {
+    fn without_proof(&self, best: PairedRatio, of: usize, options: &Options) -> LookOutcome {
         if best.interval.mid >= 1.0 - self.criterion.margin(options) {
             return LookOutcome::Settled;
         }
@@ -117,7 +124,7 @@ impl QuickGoal {
 
 impl Estimate {
     /// By the rounds. None while nothing is known of their noise.
-    fn measured(ratio: Ratio) -> Option<Self> {
+    fn measured(ratio: PairedRatio) -> Option<Self> {
         if ratio.rounds < 2 {
             return None;
         }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::Answer;
 use crate::stats::Interval;
 
 /// What a ratio to `system` amounts to. Serialised as the words that people read.
@@ -61,19 +62,14 @@ pub struct Verdict {
     pub memory: Word,
 }
 
-/// `better` or `worse` when the interval excludes 1 and the estimate differs from 1 by more than `margin`.
+/// The word for a ratio: it speaks of one candidate alone, by its own interval.
 pub(super) fn word(ratio: Option<Interval>, margin: f64, better: Word, worse: Word) -> Word {
-    match ratio {
+    match ratio.map(|ratio| Answer::by_interval(ratio, margin)) {
         None => Word::NotEnoughData,
-        Some(ratio) if is_better(ratio, margin) => better,
-        Some(ratio) if ratio.lo > 1.0 && ratio.mid > 1.0 + margin => worse,
-        Some(_) => Word::WithinNoise,
+        Some(Answer::Better) => better,
+        Some(Answer::Worse) => worse,
+        Some(Answer::NotShown) => Word::WithinNoise,
     }
-}
-
-/// True when the interval lies below 1 and the estimate beats 1 by more than `margin`.
-pub(super) fn is_better(ratio: Interval, margin: f64) -> bool {
-    ratio.hi < 1.0 && ratio.mid < 1.0 - margin
 }
 
 #[cfg(test)]
@@ -81,14 +77,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_needs_both_the_interval_and_the_margin() {
+    fn an_answer_is_a_word() {
         let of = |lo, mid, hi| word(Some(Interval { lo, mid, hi }), 0.02, Word::Faster, Word::Slower);
         assert_eq!(of(0.90, 0.95, 0.99), Word::Faster);
-        assert_eq!(of(0.90, 0.95, 1.00), Word::WithinNoise, "touches 1");
-        assert_eq!(of(0.97, 0.985, 0.99), Word::WithinNoise, "inside the margin");
         assert_eq!(of(1.01, 1.05, 1.20), Word::Slower);
         assert_eq!(of(0.99, 1.05, 1.20), Word::WithinNoise);
-        assert_eq!(of(1.005, 1.01, 1.20), Word::WithinNoise);
         assert_eq!(word(None, 0.02, Word::Faster, Word::Slower), Word::NotEnoughData);
     }
 

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Moments, mad, median, t_tail};
+use crate::compare::Estimate;
+use crate::stats::{mad, mean_and_deviation, median};
 
 /// The error of a median is this many times that of a mean, for normal noise: sqrt(pi / 2).
 const OF_MEDIAN: f64 = 1.2533;
@@ -31,21 +32,20 @@ impl RobustFigure {
         let (value, spread) = median(values).zip(mad(values))?;
         let sigma = OF_MEDIAN * TO_SIGMA * spread;
         // The median deviation of three values is the smaller gap between them: it is often far too small by chance.
-        let sigma = if values.len() < FEW_GROUPS { sigma.max(deviation(values)) } else { sigma };
+        let sigma = if values.len() < FEW_GROUPS { sigma.max(mean_and_deviation(values).1) } else { sigma };
         let error = (sigma / (values.len() as f64).sqrt()).max(LEAST_ERROR);
         Some(Self { value, error, groups: values.len() })
     }
 
     /// Probability of at least this value if the true one were 0; 1 for a single group.
     pub fn chance(&self) -> f64 {
-        t_tail(self.value / self.error, self.groups as f64 - 1.0)
+        self.estimate().chance()
     }
-}
 
-/// Standard deviation; 0 for a single value.
-fn deviation(values: &[f64]) -> f64 {
-    let pairs: Moments = values.iter().map(|&value| (value, 0.0)).collect();
-    (pairs.xx / (values.len() as f64 - 1.0).max(1.0)).sqrt()
+    /// As an estimate of a gain.
+    pub fn estimate(&self) -> Estimate {
+        Estimate { gain: self.value, error: self.error, freedom: self.groups as f64 - 1.0 }
+    }
 }
 
 #[cfg(test)]

@@ -24,4 +24,4 @@ pub use paired::Moments;
 pub use round::significant;
 pub use settle::runs_to_settle;
 pub use spending::look_share;
-pub use t_test::{mean_and_deviation, p_below_zero, rounds_to_prove, t_quantile, t_tail};
+pub use t_test::{mean_and_deviation, t_quantile, t_tail};

@@ -129,6 +129,7 @@ impl ProgramFindings {
                 .map(|(ready, result)| CandidateReport::measured("", ready.runs.clone(), result, None))
                 .collect(),
             picks: comparison.picks,
+            passed_over: comparison.passed_over,
             outlook: Some(comparison.outlook),
             kept_on_cpu: None,
             parameters: BTreeMap::new(),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use imas_core::SYSTEM;
-use imas_engine::flags::{ObjectiveName, PolicyName, RulesArgs};
+use imas_engine::flags::{MemoryLimit, ObjectiveName, PolicyName, RulesArgs};
 use imas_engine::start_plan::StartPlan;
 use imas_report::format::counted;
 use imas_report::page::{Block, Field, Listing, PageSection, ResultPage};
@@ -66,7 +66,7 @@ pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Res
         "schema": 1,
         "policy": word(words, "policy"),
         "objective": word(words, "objective"),
-        "max_memory_mib": rules.max_memory,
+        "max_memory_mib": rules.max_memory.and_then(MemoryLimit::mebibytes),
         "changed": changed,
         "programs_found": listed.found,
         "programs": listed.shown,
@@ -86,10 +86,12 @@ pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Res
 }
 
 fn rules(words: &Words) -> RulesArgs {
+    let mib: Option<u64> = word(words, "max_memory").trim().parse().ok();
     RulesArgs {
         policy: PolicyName::from_str(word(words, "policy"), true).ok(),
         objective: ObjectiveName::from_str(word(words, "objective"), true).ok(),
-        max_memory: word(words, "max_memory").trim().parse().ok().filter(|mib| *mib > 0),
+        max_memory: mib.filter(|mib| *mib > 0).map(MemoryLimit::Mebibytes),
+        max_cpu: None,
     }
 }
 

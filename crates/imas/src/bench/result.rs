@@ -57,6 +57,7 @@ pub(super) fn report(collector: &Collector<'_>, around: Context) -> BenchReport<
         host: Host::now(),
         candidates: rows.collect(),
         picks: comparison.picks,
+        passed_over: comparison.passed_over,
         outlook: Some(comparison.outlook),
         kept_on_cpu: around.kept_on_cpu,
         parameters: around.parameters,

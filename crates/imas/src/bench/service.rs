@@ -103,6 +103,8 @@ fn refuse(args: &BenchArgs) -> Result<()> {
         ("--columns", !args.look.columns.is_empty()),
         ("--sort", args.look.sort.is_some()),
         ("--baseline", args.baseline.baseline.is_some()),
+        ("--max-cpu", args.cost.max_cpu.is_some()),
+        ("--max-memory", args.cost.max_memory.is_some()),
     ];
     if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Hinted::error(

@@ -235,6 +235,7 @@ impl<'a> CommandSession<'a> {
 
     fn options(&self) -> Options {
         Options {
+            most_cost: self.args.cost.limits(),
             seed: self.args.seed,
             conditions: self.conditions,
             floor: Floor::BENCH,

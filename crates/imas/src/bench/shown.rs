@@ -141,7 +141,7 @@ fn open_questions(report: &BenchReport<Host>) {
         return;
     }
     let most = report.candidates.iter().filter_map(|c| c.more_runs.cpu).max().unwrap_or(0);
-    if most > 0 {
+    if (1..=100).contains(&most) {
         message::say(&format!(
             "imas: note: about {} would settle the CPU times that are still open",
             counted(most, "more run")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides from the record alone whether the change of a watched unit is taken back.
 
+use imas_core::compare::{ERROR, EventCount, Margins, chance_of_events};
 use imas_core::plural::counted;
 use imas_core::stats::median;
 use imas_view::when::span;
@@ -8,14 +9,10 @@ use imas_view::when::span;
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};
 
-/// Failures count as more frequent if chance gives as many with less than this probability.
-const CHANCE: f64 = 0.05;
 /// A unit is proven worse if its memory during a whole window is above the earlier maximum by this factor ...
 const WORSE: f64 = 1.1;
 /// ... and by this many bytes.
 const LEAST_BYTES: u64 = 4 << 20;
-/// A change below this share is reported as none.
-const SAME: f64 = 0.02;
 /// Growth in the later half of a watch is reported above this share.
 const GROWS: f64 = 0.05;
 /// A start may take this long, or `START_FACTOR` times as long as before.
@@ -45,7 +42,9 @@ pub(super) fn reason_to_go_back(record: &WatchRecord, watched_s: f64) -> Option<
 
 fn crashes_more(before: &Before, after: &After, watched_s: f64) -> Option<String> {
     let failures = after.failures + after.oom_kills;
-    if chance_of(failures, watched_s, before.failures, before.observed_s) >= CHANCE {
+    let count = |events, seconds| EventCount { events, seconds };
+    let earlier = count(before.failures, before.observed_s);
+    if chance_of_events(earlier, count(failures, watched_s)) >= ERROR {
         return None;
     }
     Some(format!(
@@ -55,23 +54,6 @@ fn crashes_more(before: &Before, after: &After, watched_s: f64) -> Option<String
         counted(before.failures, "time"),
         span(before.observed_s)
     ))
-}
-
-/// The probability of as many failures or more within `after_s`, if they are as frequent as before. Given the
-/// sum of both counts, the later count has a binomial distribution.
-fn chance_of(after: u32, after_s: f64, before: u32, before_s: f64) -> f64 {
-    if after == 0 {
-        return 1.0;
-    }
-    let share = after_s.max(1.0) / (after_s.max(1.0) + before_s.max(1.0));
-    let all = after.saturating_add(before).min(1000);
-    let mut term = (1.0 - share).powi(i32::try_from(all).unwrap_or(i32::MAX)); // the term for no failure
-    let mut below = 0.0;
-    for k in 0..after.min(all) {
-        below += term;
-        term *= f64::from(all - k) / f64::from(k + 1) * share / (1.0 - share);
-    }
-    (1.0 - below).max(0.0)
 }
 
 /// Memory grows with age. So a unit can be proven worse only while it is not older than it was before the
@@ -100,14 +82,18 @@ pub(super) fn gains(record: &WatchRecord) -> String {
     let (before, after) = (&record.before, &record.after);
     let over = span(record.watch_s);
     let memory = match memory_ratio(before, after) {
-        Some(ratio) => format!("{} over {over}{}", change(ratio, "memory"), age_note(before, after)),
+        Some(ratio) => format!(
+            "{} over {over}{}",
+            change(ratio, "memory", Margins::USUAL.memory),
+            age_note(before, after)
+        ),
         None if after.points.is_empty() && after.age_s == 0.0 => {
             format!("{} over {over}; it did not run", failures_of(after))
         }
         None => format!("{} over {over}; its memory cannot be compared", failures_of(after)),
     };
-    let cpu =
-        cpu_per_work(before, after).map(|ratio| format!(", {} for the same work", change(ratio, "CPU")));
+    let cpu = cpu_per_work(before, after)
+        .map(|ratio| format!(", {} for the same work", change(ratio, "CPU", Margins::USUAL.cpu)));
     memory + &cpu.unwrap_or_default() + &still_growing(after).unwrap_or_default()
 }
 
@@ -158,10 +144,10 @@ fn cpu_per_work(before: &Before, after: &After) -> Option<f64> {
     Some(now / earlier)
 }
 
-fn change(ratio: f64, what: &str) -> String {
+fn change(ratio: f64, what: &str, margin: f64) -> String {
     match ratio {
-        r if r < 1.0 - SAME => format!("{:.0} % less {what}", (1.0 - r) * 100.0),
-        r if r > 1.0 + SAME => format!("{:.0} % more {what}", (r - 1.0) * 100.0),
+        r if r < 1.0 - margin => format!("{:.0} % less {what}", (1.0 - r) * 100.0),
+        r if r > 1.0 + margin => format!("{:.0} % more {what}", (r - 1.0) * 100.0),
         _ => format!("as much {what} as before"),
     }
 }
@@ -289,12 +275,5 @@ mod tests {
         assert!(text.ends_with(", 50 % less CPU for the same work"), "{text}");
         let lasting = gains(&record(before, worked(1001.0, 1200.0)));
         assert!(!lasting.contains("CPU"), "the counter did not restart with the unit: {lasting}");
-    }
-
-    #[test]
-    fn chances_are_those_of_the_binomial() {
-        assert!((chance_of(1, 10.0, 0, 90.0) - 0.1).abs() < 1e-9);
-        assert!((chance_of(2, 50.0, 0, 50.0) - 0.25).abs() < 1e-9);
-        assert!((chance_of(1, 50.0, 1, 50.0) - 0.75).abs() < 1e-9);
     }
 }

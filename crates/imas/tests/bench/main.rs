@@ -158,7 +158,8 @@ fn people_get_a_table_a_sentence_and_no_json() {
     for word in ["candidate", "CPU", "peak MiB", "mean MiB", "system", "hoard"] {
         assert!(text.contains(word), "no {word} in\n{text}");
     }
-    let sentences = ["Use ", "No candidate is", "Nothing ", "Not settled", " looks better: "];
+    let sentences =
+        ["Use ", "No candidate is", "Nothing ", "Not settled", " looks better (", "Too close to tell"];
     assert!(sentences.iter().any(|words| text.contains(words)), "{text}");
     assert!(text.contains("imas run --follow"), "{text}");
     assert_hinted(&output, "runs");

@@ -30,7 +30,7 @@ const TOGETHER: f64 = 1.15;
 const FIRST_DEPLOYMENT: f64 = 0.35;
 const LATER_DEPLOYMENTS: f64 = 0.45;
 /// Posterior standard deviations by which a challenger must be ahead: 95 %, one-sided.
-const SURE: f64 = 1.645;
+pub(super) const SURE: f64 = 1.645;
 
 /// The figure by which a candidate is proven better.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,7 @@ impl Judge<'_> {
             && belief.mean > SURE * belief.variance.sqrt();
         let differs = |direction: &&Direction| {
             let spread = direction.noise.shown(&self.board.pairs[i]);
-            self.lead(i, direction.w) > spread.bound(self.tail(i, direction, rounds), rounds)
+            spread.estimate(self.lead(i, direction.w), rounds).proves(0.0, self.tail(i, direction, rounds))
         };
         let is_due = |direction: &&Direction| rounds >= self.least_rounds(direction);
         let found = self.directions.iter().filter(is_due).find(differs).filter(|_| is_better);

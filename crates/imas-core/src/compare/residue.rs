@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Scatter of single runs after the effects of candidate and round.
 
-use super::trial::JudgedTrial;
 use crate::stats::Moments;
 
 /// Sweeps after which the fit is taken as it is: what is left is then counted as noise.
@@ -20,23 +19,29 @@ pub struct Residue {
     pub freedom: f64,
 }
 
-/// One run with figures: its round, its candidate, ln CPU and ln memory.
-struct Run {
-    round: usize,
-    candidate: usize,
-    figures: [f64; 2],
+/// One run with two figures, logarithms.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ResidueRun {
+    /// Its round.
+    pub round: usize,
+    /// Its candidate.
+    pub candidate: usize,
+    /// ln CPU and ln memory.
+    pub figures: [f64; 2],
 }
 
 impl Residue {
-    pub(super) fn of(rounds: &[&[JudgedTrial]], len: usize) -> Self {
-        let mut runs = runs(rounds);
-        let freedom = freedom(&runs, rounds.len(), len);
+    /// The residuals of these runs.
+    pub fn of_runs(mut runs: Vec<ResidueRun>) -> Self {
+        let count = |of: fn(&ResidueRun) -> usize| runs.iter().map(of).max().map_or(0, |last| last + 1);
+        let (rounds, candidates) = (count(|run| run.round), count(|run| run.candidate));
+        let freedom = freedom(&runs, rounds, candidates);
         if freedom == 0 {
             return Self::default();
         }
         for _ in 0..SWEEPS {
-            let moved = centre(&mut runs, rounds.len(), |run| run.round);
-            if moved.max(centre(&mut runs, len, |run| run.candidate)) < DONE {
+            let moved = centre(&mut runs, rounds, |run| run.round);
+            if moved.max(centre(&mut runs, candidates, |run| run.candidate)) < DONE {
                 break;
             }
         }
@@ -51,19 +56,8 @@ impl Residue {
     }
 }
 
-fn runs(rounds: &[&[JudgedTrial]]) -> Vec<Run> {
-    let of_round = |(round, trials): (usize, &&[JudgedTrial])| -> Vec<Run> {
-        let run = |trial: &JudgedTrial| {
-            let point = trial.point?;
-            Some(Run { round, candidate: trial.candidate, figures: [point.cpu, point.memory] })
-        };
-        trials.iter().filter_map(run).collect()
-    };
-    rounds.iter().enumerate().flat_map(of_round).collect()
-}
-
 /// Takes the mean of each of `count` groups away from its runs; the largest of these means.
-fn centre(runs: &mut [Run], count: usize, group: impl Fn(&Run) -> usize) -> f64 {
+fn centre(runs: &mut [ResidueRun], count: usize, group: impl Fn(&ResidueRun) -> usize) -> f64 {
     let mut means = vec![([0.0; 2], 0.0); count];
     for run in &*runs {
         let (sums, runs) = &mut means[group(run)];
@@ -84,7 +78,7 @@ fn centre(runs: &mut [Run], count: usize, group: impl Fn(&Run) -> usize) -> f64 
 /// Runs less the effects that the fit estimates: one for each round and each candidate that has runs, less one
 /// for each part that shares no candidate with the others. These are the edges of a forest that joins rounds
 /// and candidates.
-fn freedom(runs: &[Run], rounds: usize, len: usize) -> usize {
+fn freedom(runs: &[ResidueRun], rounds: usize, len: usize) -> usize {
     let mut part: Vec<usize> = (0..rounds + len).collect();
     let root = |part: &[usize], mut at: usize| {
         while part[at] != at {
@@ -105,20 +99,18 @@ fn freedom(runs: &[Run], rounds: usize, len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Point;
     use super::*;
 
     fn residue(rounds: &[&[(usize, f64)]]) -> Residue {
-        let judged: Vec<Vec<JudgedTrial>> = rounds
-            .iter()
-            .map(|round| {
-                let trial =
-                    |(candidate, cpu): &(usize, f64)| (*candidate, Some(Point { cpu: *cpu, memory: -cpu }));
-                round.iter().map(trial).map(|(candidate, point)| JudgedTrial { candidate, point }).collect()
-            })
-            .collect();
-        let rounds: Vec<&[JudgedTrial]> = judged.iter().map(Vec::as_slice).collect();
-        Residue::of(&rounds, 4)
+        let of_round = |(round, runs): (usize, &&[(usize, f64)])| {
+            let run = move |(candidate, cpu): &(usize, f64)| ResidueRun {
+                round,
+                candidate: *candidate,
+                figures: [*cpu, -cpu],
+            };
+            runs.iter().map(run).collect::<Vec<_>>()
+        };
+        Residue::of_runs(rounds.iter().enumerate().flat_map(of_round).collect())
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Looks {
     pub const QUICK: Self = Self { first: 3, most: 30 };
 
     /// Share of the allowed error that the test after this number of rounds may spend.
-    pub(super) fn share(self, rounds: usize) -> f64 {
+    pub fn share(self, rounds: usize) -> f64 {
         look_share(u32::try_from(rounds).unwrap_or(u32::MAX), self.first, self.most)
     }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How often the judge takes noise for a gain of a server, and how often it finds a true one.
+
+use imas_service::{Better, Figure, PickRule, RoundChanges, ServiceGoal, ServiceRun, compare_services};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// Made-up benchmarks of each kind. Of a share of 5 %, 2,000 count up to 5 + 3 * 0.49 % by chance.
+const BENCHES: u64 = 2000;
+const MOST_WRONG: f64 = 0.05 + 3.0 * 0.00487;
+/// Compared in full, with the intervals of the page: fewer, for each has thousands of resamples.
+const COMPARED: u64 = 200;
+const MOST_WRONG_COMPARED: f64 = 0.05 + 3.0 * 0.0154;
+
+/// A made-up benchmark: `system` and `equals` candidates.
+#[derive(Clone, Copy)]
+struct Made {
+    equals: usize,
+    rounds: u32,
+    sigma: f64,
+    /// A tenth of the runs lies four deviations higher.
+    is_heavy: bool,
+    /// Factor of the memory of the last candidate.
+    last: f64,
+}
+
+/// Nearly normal: the sum of twelve even numbers.
+fn normal(random: &mut SmallRng) -> f64 {
+    (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
+}
+
+impl Made {
+    fn names(&self) -> Vec<String> {
+        let name = |at: usize| if at == 0 { "system".to_owned() } else { format!("c{at}") };
+        (0..=self.equals).map(name).collect()
+    }
+
+    fn noise(&self, random: &mut SmallRng) -> f64 {
+        let plain = normal(random);
+        match self.is_heavy {
+            true if random.random::<f64>() < 0.1 => (plain + 4.0) / 1.56,
+            true => plain / 1.56,
+            false => plain,
+        }
+    }
+
+    fn runs(&self, seed: u64) -> Vec<ServiceRun> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut runs = vec![];
+        for (at, candidate) in self.names().into_iter().enumerate() {
+            for round in 0..self.rounds {
+                let factor = if at == self.equals { self.last } else { 1.0 };
+                let value = 1e8 * factor * (self.sigma * self.noise(&mut random)).exp();
+                let memory = Figure { name: "memory".into(), value, unit: "B".into(), better: Better::Lower };
+                runs.push(ServiceRun {
+                    service: "made up".into(),
+                    candidate: candidate.clone(),
+                    round,
+                    cpu_s: (1.0, 0.0),
+                    figures: [("memory".to_owned(), memory)].into(),
+                    ..ServiceRun::default()
+                });
+            }
+        }
+        runs
+    }
+
+    /// The candidate that a proven gain picks.
+    fn pick(&self, seed: u64) -> Option<usize> {
+        let changes = RoundChanges::of("made up", &self.runs(seed));
+        let rule = PickRule { goal: ServiceGoal::Memory, rails: vec![], least_gain: 0.05, needs_proof: true };
+        rule.pick(&changes, &changes.rounds)
+    }
+
+    fn share(&self, is: impl Fn(Option<usize>) -> bool) -> f64 {
+        (0..BENCHES).filter(|&seed| is(self.pick(seed))).count() as f64 / BENCHES as f64
+    }
+}
+
+#[test]
+fn equal_candidates_are_picked_in_one_benchmark_of_twenty() {
+    let mut too_often = vec![];
+    for equals in [1, 7] {
+        for is_heavy in [false, true] {
+            for rounds in [3, 4, 6, 12] {
+                for sigma in [0.02, 0.08, 0.20] {
+                    let made = Made { equals, rounds, sigma, is_heavy, last: 1.0 };
+                    let share = made.share(|pick| pick.is_some());
+                    let shape = if is_heavy { "heavy tail" } else { "normal" };
+                    println!(
+                        "{equals} equal, {shape}, {rounds} rounds, noise {sigma}: {:.1} %",
+                        share * 100.0
+                    );
+                    if share > MOST_WRONG {
+                        too_often.push((equals, shape, rounds, sigma, share));
+                    }
+                }
+            }
+        }
+    }
+    assert!(too_often.is_empty(), "{too_often:?}");
+}
+
+#[test]
+fn the_comparison_of_a_bench_picks_no_more_often() {
+    for (rounds, sigma) in [(4, 0.08), (6, 0.05)] {
+        let made = Made { equals: 7, rounds, sigma, is_heavy: false, last: 1.0 };
+        let wrong = (0..COMPARED).filter(|&seed| {
+            compare_services(&made.names(), &made.runs(seed), ServiceGoal::Memory, &[], seed).pick != "system"
+        });
+        let share = wrong.count() as f64 / COMPARED as f64;
+        println!("compared, {rounds} rounds, noise {sigma}: {:.1} %", share * 100.0);
+        assert!(share <= MOST_WRONG_COMPARED, "{rounds} rounds, noise {sigma}: {share}");
+    }
+}
+
+#[test]
+fn a_gain_of_ten_per_cent_is_found() {
+    for (rounds, sigma, least) in [(4, 0.02, 0.9), (4, 0.05, 0.3), (6, 0.02, 0.99), (6, 0.05, 0.65)] {
+        let made = Made { equals: 7, rounds, sigma, is_heavy: false, last: 0.9 };
+        let found = made.share(|pick| pick == Some(made.equals - 1));
+        println!(
+            "7 candidates, {rounds} rounds, noise {sigma}: the better one is found in {:.0} %",
+            found * 100.0
+        );
+        assert!(found >= least, "{rounds} rounds, noise {sigma}: {found}");
+    }
+}
