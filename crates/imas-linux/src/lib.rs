@@ -13,6 +13,7 @@
 //! - [`control_group`]: how near its limits this process' group is
 //! - [`environment`]: the environment of a start under a candidate, and how it is undone inside
 //! - [`fnv`]: the hash that Rust and C code share
+//! - [`foreign_process`]: what the kernel shows of the memory of somebody else's process, read beside it
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
@@ -48,6 +49,7 @@ mod field;
 mod file_time;
 pub mod fnv;
 pub mod footprint;
+pub mod foreign_process;
 pub mod host;
 pub mod index;
 pub mod interpreter_target;
