@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use procfs::FromRead as _;
-use procfs::process::{MemoryMaps, Process};
+use procfs::process::{MemoryMaps, Process, Stat};
 
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";
@@ -186,7 +186,7 @@ struct ForeignReader {
 
 impl ForeignReader {
     fn read(&mut self, pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
-        let start = crate::process::start_ticks(pid).map_err(|_| ErrorKind::NotFound)?;
+        let start = start_ticks(pid).ok_or(ErrorKind::NotFound)?;
         self.dying.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         if self.left_alone.contains(&(pid, start)) || self.dying.len() >= MOST_DYING {
             return Err(ErrorKind::TimedOut.into());
@@ -218,7 +218,7 @@ impl ForeignReader {
         self.stuck += 1;
         self.dying.extend(helper.killed());
         if self.left_alone.len() >= MOST_LEFT_ALONE {
-            self.left_alone.retain(|(pid, start)| crate::process::is_running(*pid, *start));
+            self.left_alone.retain(|(pid, start)| start_ticks(*pid) == Some(*start));
         }
         if self.left_alone.len() < MOST_LEFT_ALONE {
             self.left_alone.insert(process);
@@ -284,8 +284,7 @@ impl Helper {
 
     /// On a busy machine a helper waits for a CPU: it is not stuck then.
     fn look(&self, took: Duration, patience: Duration) -> Result<()> {
-        let stat = i32::try_from(self.child.id()).ok().and_then(|pid| Process::new(pid).ok()?.stat().ok());
-        let works = stat.is_some_and(|stat| stat.state == 'R');
+        let works = stat(self.child.id()).is_some_and(|stat| stat.state == 'R');
         let is_stuck = took > LONGEST || (took > patience && !works);
         if is_stuck { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
@@ -298,6 +297,14 @@ impl Helper {
         let _ = self.child.kill(); // it has ended, perhaps
         matches!(self.child.try_wait(), Ok(None)).then_some(self.child)
     }
+}
+
+fn start_ticks(pid: u32) -> Option<u64> {
+    Some(stat(pid)?.starttime)
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
 }
 
 fn failed(code: i32) -> Error {
