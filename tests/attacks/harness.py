@@ -157,13 +157,17 @@ class World:
         """imasd as its unit starts it: without root, without new privileges, with these capabilities and no
         others."""
         (STATE / "status.json").unlink(missing_ok=True)
+        self.daemon = self.launch()
+        self.wait("imasd serves", lambda: (STATE / "status.json").exists())
+
+    def launch(self):
+        """One more process of imasd."""
         given = ",".join("+" + name for name in unit_capabilities())
         words = ["setpriv", "--reuid=imas", "--regid=imas", "--clear-groups", f"--inh-caps=-all,{given}", f"--ambient-caps=-all,{given}",
                  f"--bounding-set=-all,{given}", "--no-new-privs", "/usr/sbin/imasd", "--retest", "0"]
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "IMAS_DISABLE": "1"}
         with open(self.log, "ab") as log:
-            self.daemon = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.wait("imasd serves", lambda: (STATE / "status.json").exists())
+            return subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def stop(self, number=signal.SIGTERM, timeout_s=TIMEOUT_S):
         """Ends imasd; how it ended, None if it had to be killed."""

@@ -8,7 +8,7 @@
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use serde::{Deserialize, Serialize};
 
-use crate::sampler;
+use crate::foreign_process::{ForeignFile, mappings, resident_bytes};
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
 const HEAP_BYTES: u64 = 64 << 20;
@@ -35,11 +35,11 @@ impl Arenas {
     pub fn of(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
         let threads = u64::try_from(process.stat().ok()?.num_threads).unwrap_or(0);
-        let plain = process.maps().ok()?.0;
+        let plain = mappings(pid, ForeignFile::Maps).ok()?.0;
         if heaps(&plain).next().is_none() {
             return Some(Self { threads, ..Self::default() });
         }
-        let maps = process.smaps().ok()?.0;
+        let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
         Some(Self { threads, ..counted(&maps) })
     }
 }
@@ -67,11 +67,11 @@ impl ArenaHeaps {
     pub fn of(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
         let stat = process.stat().ok()?;
-        let maps = process.smaps().ok()?.0;
+        let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
         Some(Self {
             process: stat.comm,
             threads: u64::try_from(stat.num_threads).unwrap_or(0),
-            bytes: sampler::resident_bytes(pid)?,
+            bytes: resident_bytes(pid)?,
             main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
             heap_bytes: heaps(&maps).map(anonymous).collect(),
         })

@@ -16,6 +16,7 @@
 //! - [`fnv`]: the hash that Rust and C code share
 //! - [`foreground`]: the program before which this command stands
 //! - [`user_preloads`]: libraries with a malloc that a user preloads himself
+//! - [`foreign_process`]: what the kernel shows of the memory of somebody else's process, read beside it
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
@@ -57,6 +58,7 @@ mod file_time;
 pub mod fnv;
 pub mod footprint;
 pub mod foreground;
+pub mod foreign_process;
 pub mod host;
 pub mod index;
 pub mod interpreter_target;

@@ -3,7 +3,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,6 +10,7 @@ use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
 
 use crate::environment::{Injection, Libraries, Variables};
+use crate::foreign_process::{self, ForeignFile, mappings};
 
 /// Start time of a process in clock ticks since boot: with the pid, its identity.
 ///
@@ -55,17 +55,20 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     let real = std::fs::canonicalize(file);
     let file = real.as_deref().unwrap_or(file);
     let is_it = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if path == file);
-    Ok(memory_maps(&open(pid)?)?.iter().any(is_it))
+    Ok(memory_maps(pid)?.iter().any(is_it))
 }
 
+/// Threads that are asked.
+const MOST_THREADS: usize = 64;
+
 /// Of a process whose first thread has ended, as another thread has them.
-fn memory_maps(process: &Process) -> ProcResult<MemoryMaps> {
-    let own = process.maps();
-    if own.as_ref().is_ok_and(|maps| !maps.0.is_empty()) {
+fn memory_maps(pid: u32) -> ProcResult<MemoryMaps> {
+    let own = mappings(pid, ForeignFile::Maps);
+    if own.as_ref().map_or(true, |maps| !maps.0.is_empty()) {
         return own;
     }
-    let tasks = process.tasks().into_iter().flatten().flatten();
-    let mut others = tasks.filter_map(|task| Process::new(task.tid).ok()?.maps().ok());
+    let tasks = open(pid)?.tasks().into_iter().flatten().flatten().take(MOST_THREADS);
+    let mut others = tasks.filter_map(|task| mappings(u32::try_from(task.tid).ok()?, ForeignFile::Maps).ok());
     others.find(|maps| !maps.0.is_empty()).map_or(own, Ok)
 }
 
@@ -98,7 +101,7 @@ pub fn pids() -> ProcResult<Vec<u32>> {
 /// When there is no such process, or it is not ours to look at.
 pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, std::collections::BTreeSet<PathBuf>)> {
     let process = open(pid)?;
-    let maps = process.maps()?;
+    let maps = mappings(pid, ForeignFile::Maps)?;
     let files = maps.into_iter().filter_map(|map| match map.pathname {
         MMapPath::Path(path) => Some(path),
         _ => None,
@@ -110,17 +113,19 @@ pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, std::collections::BTreeSet
 /// during an exec.
 ///
 /// # Errors
-/// When there is no such process.
+/// When there is no such process. `FileTooLarge` when there are more than a mebibyte or 32,768 words of them.
+/// `TimedOut` when the process does not let itself be looked at.
 pub fn arguments(pid: u32) -> std::io::Result<Vec<OsString>> {
-    words(pid, "cmdline")
+    words(pid, ForeignFile::CommandLine)
 }
 
 /// The environment the process was started with, `NAME=VALUE` each; none where there are no [`arguments`].
 ///
 /// # Errors
-/// When there is no such process, it is not ours to look at, or (Linux 6.16 on) it has ended.
+/// When there is no such process, it is not ours to look at, or (Linux 6.16 on) it has ended. `FileTooLarge` as for
+/// [`arguments`].
 pub fn environment(pid: u32) -> std::io::Result<Vec<OsString>> {
-    words(pid, "environ")
+    words(pid, ForeignFile::Environment)
 }
 
 /// Whether a process was started with the folder in its environment, or has a file in it mapped. Those that may not
@@ -138,27 +143,18 @@ pub fn is_in_use(folder: &Path) -> bool {
     !name.is_empty() && pids().unwrap_or_default().iter().any(uses)
 }
 
-fn words(pid: u32, name: &str) -> std::io::Result<Vec<OsString>> {
-    let bytes = read_at_once(&std::fs::File::open(format!("/proc/{pid}/{name}"))?)?;
+/// Most words: each costs more than its bytes.
+const MOST_WORDS: usize = 1 << 15;
+
+fn words(pid: u32, file: ForeignFile) -> std::io::Result<Vec<OsString>> {
+    let bytes = foreign_process::read(pid, file)?;
     let whole = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if whole.iter().filter(|byte| **byte == 0).count() >= MOST_WORDS {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
     // One empty word is not none.
     let words = whole.split(|byte| *byte == 0).filter(|_| !bytes.is_empty());
     Ok(words.map(|word| OsString::from_vec(word.to_vec())).collect())
-}
-
-/// All of the file by a single read. Each read looks at the process anew: by several, the text would be torn
-/// where the process ends or runs another image between two of them, and the beginning of a name would be
-/// taken for the name.
-fn read_at_once(file: &std::fs::File) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 4096];
-    loop {
-        let got = file.read_at(&mut bytes, 0)?;
-        if got < bytes.len() {
-            bytes.truncate(got);
-            return Ok(bytes);
-        }
-        bytes.resize(bytes.len() * 8, 0);
-    }
 }
 
 fn open(pid: u32) -> ProcResult<Process> {
@@ -254,6 +250,27 @@ mod tests {
         assert_eq!(words.len(), 5001);
         assert_eq!(variables, [OsString::from(format!("LONG={long}"))]);
         assert!(none_of_a_zombie);
+    }
+
+    /// A process may put its command line over as much memory as it likes: here by more words, or more bytes, than
+    /// the kernel would have given to it.
+    #[test]
+    fn an_endless_command_line_is_unknown() {
+        const FORGED: &str = include_str!("../../../tests/programs/forged_command_line.py");
+        for (fill, bytes) in [("", 64_u64 << 10), ("x", 2 << 20), ("", 4 << 30)] {
+            let mut child = Command::new("python3")
+                .args(["-c", FORGED, fill, &bytes.to_string()])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = [0; 7];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+            let read = arguments(child.id()).map(|words| words.len());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(&line, b"forged\n");
+            assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::FileTooLarge, "{fill:?} {bytes}");
+        }
     }
 
     #[test]

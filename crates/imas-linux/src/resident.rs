@@ -4,12 +4,13 @@
 //!
 //! The kernel walks the process's page tables to answer. The process itself is neither stopped nor signalled.
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::arenas;
 use crate::footprint;
+use crate::foreign_process::{ForeignFile, mappings};
 
 /// Bytes by kind. The kinds add up to [`ResidentMemory::total`]; the last three are parts of them, or beside
 /// them.
@@ -62,7 +63,7 @@ impl ResidentMemory {
     /// Of a process; None when it is gone or not ours to look at.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        let maps = Process::new(i32::try_from(pid).ok()?).ok()?.smaps().ok()?.0;
+        let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
         let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
         Some(sum(&maps, stack))
     }
@@ -145,7 +146,7 @@ fn is_memory(map: &MemoryMap) -> bool {
 mod tests {
     use super::*;
     use procfs::FromRead;
-    use procfs::process::MemoryMaps;
+    use procfs::process::{MemoryMaps, Process};
 
     const STACK: u64 = 8 << 20;
 

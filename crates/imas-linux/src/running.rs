@@ -9,6 +9,7 @@ use procfs::process::{MMapPath, Process};
 
 use crate::arenas;
 use crate::catalogue::{CatalogueCandidate, SYSTEM};
+use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
 use crate::sampler::children;
@@ -53,7 +54,7 @@ pub fn program_of(pid: u32) -> Option<Program> {
 fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
     let program = program(process)?;
-    let maps = process.maps().ok()?;
+    let maps = mappings(pid, ForeignFile::Maps).ok()?;
     let other_arenas = arenas::others(&maps.0);
     let mapped = maps.iter().filter_map(|map| match &map.pathname {
         MMapPath::Path(path) => Some(path.clone()),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use procfs::process::Process;
+use procfs::process::{MemoryMaps, Process};
 
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -158,7 +158,12 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let rollup = process.smaps_rollup().ok()?;
-    let map = &rollup.memory_map_rollup.0.first()?.extension.map;
+    anonymous_bytes(&rollup.memory_map_rollup)
+}
+
+/// The same from the text of smaps_rollup.
+pub(crate) fn anonymous_bytes(rollup: &MemoryMaps) -> Option<u64> {
+    let map = &rollup.0.first()?.extension.map;
     let field = |name: &str| map.get(name).copied().unwrap_or(0);
     Some((field("Pss_Anon") + field("SwapPss")).saturating_sub(field("LazyFree")))
 }

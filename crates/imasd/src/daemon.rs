@@ -6,7 +6,8 @@
 //! ```
 //! Each part owns its state. [`Pipeline`] passes the events on; the loop here waits for what wakes it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -384,14 +385,26 @@ fn make_folders(options: &Options, state: &Path) -> Result<()> {
 
 /// Two daemons on one folder would take each other's trials for forged. Where the file system
 /// has no locks, there is none.
+///
+/// Whoever can open a file can lock it, and everybody can open `state`: so the lock is on a file of its own that
+/// nobody else can open.
 fn lock(state: &Path) -> Result<Option<File>> {
-    let folder = File::open(state).with_context(|| state.display().to_string())?;
-    match folder.try_lock() {
-        Ok(()) => Ok(Some(folder)),
+    let folder = state.join("lock");
+    let file = open_lock(&folder).with_context(|| folder.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => bail!("{}: another imasd serves here", state.display()),
         Err(TryLockError::Error(error)) => {
             tracing::warn!("{}: no lock, so another imasd may serve here too: {error}", state.display());
             Ok(None)
         }
     }
+}
+
+fn open_lock(folder: &Path) -> std::io::Result<File> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    options.open(folder.join("imasd"))
 }

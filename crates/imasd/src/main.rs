@@ -8,7 +8,8 @@
 //!                                                              publish, at most once a second: state/index
 //! ```
 //! Each part owns its state and returns events; `pipeline` passes them on (docs/decisions/0023). One thread
-//! (a second one asks for accounts where files do not list them), no network. It decides nothing that it
+//! (a second one asks for accounts where files do not list them), a helper process that reads what others could make
+//! endless ([`imas_linux::foreign_process`]), no network. It decides nothing that it
 //! could not decide again from the store: kill -9 at any instant costs at most the work of that instant.
 
 mod accounts;
@@ -60,6 +61,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if imas_linux::foreign_process::help_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     let options = match cli::Options::try_parse() {
         Ok(options) => options,
         Err(usage) => {

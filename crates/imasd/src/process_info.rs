@@ -2,6 +2,7 @@
 //! Facts about a process from the kernel, never from its page.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -125,9 +126,7 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     let folder = PathBuf::from(format!("/proc/{}", identity.pid));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;
-    let arguments = imas_linux::process::arguments(identity.pid).ok()?;
-    // Without any it is in its exec or ending: its target is unknown.
-    let given = InterpreterTarget::to(&path, arguments.get(1..)?);
+    let given = target(identity.pid, &path)?;
     let cwd = folder.join("cwd");
     let executable = Executable::from(&about);
     let unit = if Interpreter::of(&path).is_none() { unit(&folder) } else { None };
@@ -145,6 +144,18 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
         ProcessInfo { identity, uid, path, executable, detail, detail_text, threads, in_container, unit };
     // All of it was read of one process and of one image only if that still runs.
     (self::executable(identity) == Some(executable)).then_some(seen)
+}
+
+/// What the process is given to run. Without any arguments it is in its exec or ending, and its target is unknown, as
+/// is that of an interpreter whose command line is too long to be read. No other program has a target.
+fn target(pid: u32, path: &Path) -> Option<InterpreterTarget> {
+    match imas_linux::process::arguments(pid) {
+        Ok(arguments) => Some(InterpreterTarget::to(path, arguments.get(1..)?)),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge && Interpreter::of(path).is_none() => {
+            Some(InterpreterTarget::Nothing)
+        }
+        Err(_) => None,
+    }
 }
 
 fn pid_namespace(folder: &Path) -> Option<u64> {

@@ -2,8 +2,8 @@
 //! One look at a process and the children that it forked without exec: they have its allocator, and its work.
 
 use imas_core::service_life::MemoryLook;
+use imas_linux::foreign_process::resident_bytes;
 use imas_linux::running::copies;
-use imas_linux::sampler::resident_bytes;
 use procfs::process::{Process, Stat};
 
 use crate::process_info::{Identity, is_running};

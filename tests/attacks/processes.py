@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that are hard to look at, and locks on what imasd needs."""
+
+import os
+import pathlib
+import stat
+import subprocess
+import time
+
+from harness import ROOT, STATE, TIMEOUT_S, Failed, Skipped, run
+
+# Read before the root is replaced.
+FORGED = (ROOT / "tests/programs/forged_command_line.py").read_text()
+HOLDS = (ROOT / "tests/programs/holds_its_memory.py").read_text()
+HOLDERS = 8
+# Several at a time: one of them could be overlooked.
+FORGERS = 4
+
+
+def forged_command_lines(world):
+    """Command lines that the processes have put over 4 GB of zeros."""
+    before = set(world.known())
+    forgers = [world.as_user("mallory", "/usr/bin/python3", "-c", FORGED, "", 4 << 30) for _ in range(FORGERS)]
+    size = lambda process: len(pathlib.Path(f"/proc/{process.pid}/stat").read_text()) and arguments_size(process.pid)
+    world.wait("the command lines are forged", lambda: all(size(process) >= 4 << 30 for process in forgers))
+    for _ in range(3):
+        world.serves("forged-command-lines")
+    world.expect("imasd is the same process", world.is_alive())
+    for words in [["advise"], ["top", "--once"], ["status"]]:
+        peak = memory_of(words)
+        print(f"  forged command lines: root's imas {words[0]} took {peak:.0f} MB", flush=True)
+        world.expect(f"imas {words[0]} stays small", peak < 200, f"{peak:.0f} MB")
+    print(f"  forged command lines: {len(set(world.known()) - before)} programs are known meanwhile", flush=True)
+
+
+def processes_that_hold_their_memory(world):
+    """What reads their command lines, their mappings or their environments waits for ever."""
+    world.shell("mallory", f"mkdir $(seq -f mount%g {HOLDERS})")
+    device = "/tmp/fuse"
+    if not os.path.exists(device):
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(10, 229))
+        os.chmod(device, 0o666)
+    output = pathlib.Path("/tmp/held")
+    with open(output, "wb") as written:
+        for number in range(1, HOLDERS + 1):
+            words = ["/usr/bin/python3", "-c", HOLDS, device, f"/home/mallory/mount{number}"]
+            world.as_user("mallory", *words, stdout=written, stderr=written)
+    ready = lambda: output.read_text().count("held") >= HOLDERS
+    if not world.holds(20, ready):
+        raise Skipped(f"no memory can be held here: {output.read_text()[-200:]}")
+    for _ in range(3):
+        world.serves("held-memory")
+    begin = time.monotonic()
+    for words in [["advise"], ["top", "--once"], ["status"]]:
+        try:
+            run("imas", *words, timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"root's imas {words[0]} does not end") from None
+        print(f"  held memory: root's imas {words[0]} has ended after {time.monotonic() - begin:.1f} s", flush=True)
+    world.expect("imasd ends by SIGTERM", world.stop() == 0)
+    world.start()
+    world.serves("held-memory-restarted")
+
+
+def arguments_size(pid):
+    """Bytes between begin and end of the command line, by proc_pid_stat(5)."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[46]) - int(fields[45])
+
+
+def memory_of(words):
+    """The most memory that this command of root has had, MB. It is ended when it takes too much."""
+    limited = ["prlimit", "--as=8589934592", "/usr/bin/time", "-f", "%M", "imas", *words]
+    done = run(*limited, timeout=120)
+    return int(done.stderr.split()[-1]) / 1000
+
+
+def a_lock_on_the_folder_that_everybody_may_open(world):
+    """Whoever can open a file can lock it; the lock is to be had whenever imasd restarts."""
+    for path in [STATE, STATE / "index", STATE / "status.json", STATE / "lock", STATE / "lock/imasd"]:
+        world.as_user("mallory", "/usr/bin/flock", path, "sleep", "1000")
+    time.sleep(1)  # those that cannot open it have ended
+    for _ in range(3):
+        world.expect("imasd ends", world.stop() == 0)
+        time.sleep(0.2)
+        world.start()
+        world.expect("imasd serves again", world.is_alive())
+    world.serves("locked-folder")
+
+
+def two_daemons_on_one_folder(world):
+    """The lock itself must still work."""
+    second = world.launch()
+    world.others.append(second)
+    world.wait("the second one has ended", lambda: second.poll() is not None)
+    world.expect("it says why", "another imasd serves here" in world.log.read_text(), world.log.read_text()[-300:])
+    world.serves("second-daemon")
+
+
+ATTACKS = [forged_command_lines, processes_that_hold_their_memory, a_lock_on_the_folder_that_everybody_may_open, two_daemons_on_one_folder]
