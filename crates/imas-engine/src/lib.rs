@@ -48,3 +48,4 @@ pub mod seconds;
 pub mod start_plan;
 pub mod state;
 pub mod suggestion;
+pub mod wrapped;
