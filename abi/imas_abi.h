@@ -82,7 +82,9 @@ enum imas_pass_reason {
     IMAS_PASS_NOT_THE_PROGRAM = 10, /* a child of the program under trial; counted only with IMAS_TREE */
     IMAS_PASS_PID1 = 11,
     IMAS_PASS_INTERFACE = 12, /* the program calls functions of an allocator's own beside malloc (imas_interface.h) */
-    IMAS_PASS_REASONS = 13,
+    IMAS_PASS_WRAPPED = 13, /* the program defines a function that the candidate calls */
+    IMAS_PASS_TOO_EARLY = 14, /* malloc was called while ld.so relocated: most allocators cannot serve that yet */
+    IMAS_PASS_REASONS = 15,
 };
 
 /* Operation classes of the paper (Algorithms 2 to 5): calloc counts as malloc, every aligned form as memalign. */

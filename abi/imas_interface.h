@@ -4,7 +4,8 @@
  *
  * A program that calls one of them is linked with that allocator and mixes its blocks with malloc's: free(mallocx(n, 0)) is right by
  * jemalloc's manual. Under another malloc it crashes, so it is left alone. Functions that touch no block (mallctl, nallocx,
- * tc_mallinfo, mi_option_set) are not listed: Debian's redis-server calls mallctl and nallocx and may be placed.
+ * tc_mallinfo, mi_option_set) are not listed: Debian's redis-server calls mallctl and nallocx and may be placed. But
+ * SWI-Prolog has predicates and a flag that tell what MallocExtension_GetNumericProperty says of its whole heap.
  * Neither is the scalable_malloc of libtbbmalloc: its manual keeps that heap apart from malloc's.
  *
  * Each name ends with a space; one that ends in * stands for all names that begin so. crates/imas-linux/src/interface.rs has the
@@ -20,7 +21,7 @@
 #define IMAS_INTERFACE_TCMALLOC                                                                                          \
     "tc_malloc tc_malloc_skip_new_handler tc_malloc_size tc_free tc_free_sized tc_free_aligned_sized tc_calloc "         \
     "tc_realloc tc_cfree tc_memalign tc_posix_memalign tc_valloc tc_pvalloc tc_new* tc_delete* "                         \
-    "MallocExtension_GetAllocatedSize "
+    "MallocExtension_GetAllocatedSize MallocExtension_GetNumericProperty "
 
 /* mimalloc: defined where mi_malloc is. */
 #define IMAS_INTERFACE_MIMALLOC                                                                                          \

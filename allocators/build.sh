@@ -51,7 +51,7 @@ stamp_of()
 {
     local files=("$ALLOCATORS/recipes/$name.sh" "$ALLOCATORS/lib/recipe.sh" "$ALLOCATORS/lib/compile.sh"
         "$ALLOCATORS/glue/family.h" "$ALLOCATORS/glue/family_fork.h" "$ALLOCATORS/glue/fork_order.h"
-        "$ALLOCATORS/glue/keep_errno.h" "$ALLOCATORS/glue/exports.map")
+        "$ALLOCATORS/glue/kernel_call.h" "$ALLOCATORS/glue/kernel.c" "$ALLOCATORS/glue/keep_errno.h" "$ALLOCATORS/glue/exports.map")
     local file
     for file in "${glue[@]}"; do
         files+=("$ALLOCATORS/glue/$file")

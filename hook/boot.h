@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * boot.h - the bootstrap arena: memory for calls made before our constructor has found the real allocator.
- *
- * Constructors of other libraries run before ours and allocate (libstdc++ 72,704 bytes at once). A block of
- * the arena stays valid for ever; freeing one does nothing. Only raw system calls, no locks, any thread.
+ * boot.h - the bootstrap arena: memory for calls that the real allocator cannot serve yet: ld.so still relocates, or it
+ * was not found before our constructor (next.h). A block of the arena stays valid for ever; freeing one does nothing.
+ * Only raw system calls, no locks, any thread.
  */
 #ifndef IMAS_HOOK_BOOT_H
 #define IMAS_HOOK_BOOT_H

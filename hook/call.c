@@ -337,7 +337,7 @@ static void *shared_call(struct thread *thread, struct call *call) {
 static void *first_call(struct thread *thread, struct call *call) {
     thread->gap = 0;
     if (!next_found())
-        return boot_call(call);
+        return next_serves_early() ? perform(call) : boot_call(call);
     thread_enter(thread);
     return call_make(call);
 }
@@ -418,8 +418,12 @@ NOINLINE void call_free_overdrawn(void *block) {
         return;
     default:
         thread->free_gap = 0;
-        if (!next_found())
-            return; /* neither of the arena nor of a known allocator: losing it is better than freeing it in the wrong one */
+        if (!next_found()) {
+            /* else neither of the arena nor of a known allocator: losing it is better than freeing it in the wrong one */
+            if (next_found_early())
+                next.free(block);
+            return;
+        }
         thread_enter(thread);
         free_unmarked(block);
     }

@@ -6,7 +6,6 @@
 #include "sys.h"
 #include "text.h"
 
-#define FORK_ORDER_CALL sys4
 #include "../allocators/glue/fork_order.h"
 
 /* ---- a libc before 2.34 in a program without libdl: no dlsym, so its symbol table is read -------------- */

@@ -5,6 +5,7 @@
 
 #include "boot.h"
 #include "libc.h"
+#include "loaded.h"
 #include "object.h"
 #include "sys.h"
 
@@ -20,6 +21,7 @@ size_t next_ask_whose(void *block) {
 
 _Alignas(NEXT_PAGE) union next_table next_table = {.family = {.ask = next_ask_whose}};
 static bool found;
+extern char **environ;
 
 bool next_found(void) {
     return __atomic_load_n(&found, __ATOMIC_ACQUIRE);
@@ -55,6 +57,68 @@ static bool fill_core(void *from, void **core) {
     }
     return whole;
 }
+
+static bool found_early;
+
+bool next_found_early(void) {
+    return __atomic_load_n(&found_early, __ATOMIC_ACQUIRE);
+}
+
+static bool called_in_relocation;
+
+/* libc sets its environment in its constructor, the first of all. */
+bool next_serves_early(void) {
+    if (!next_found_early())
+        return false;
+    if (environ == NULL)
+        set_relaxed(called_in_relocation, true);
+    return environ != NULL;
+}
+
+bool next_was_called_in_relocation(void) {
+    return get_relaxed(called_in_relocation);
+}
+
+/* Fills `core` from one object, whose functions are as they are in its table of symbols. */
+static bool fill_core_of(const struct link_map *object, const struct loaded *tables, void **core) {
+    for (size_t i = 0; i < CORE; i++) {
+        const ElfW(Sym) *symbol = loaded_definition(tables, core_names[i], loaded_hash(core_names[i]));
+        if (symbol == NULL ? i != PVALLOC : ELF64_ST_TYPE(symbol->st_info) != STT_FUNC)
+            return false;
+        core[i] = symbol != NULL ? (void *)(object->l_addr + symbol->st_value) : NULL;
+    }
+    return true;
+}
+
+static const struct link_map *first_behind_us(void) {
+    const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL;
+    while (object != NULL && object->l_ld != _DYNAMIC)
+        object = object->l_next;
+    return object != NULL ? object->l_next : NULL;
+}
+
+static void find_early(void) {
+    for (const struct link_map *object = first_behind_us(); object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (!loaded_defines(&tables, core_names[0]))
+            continue;
+        if (fill_core_of(object, &tables, (void **)(void *)&next.malloc))
+            __atomic_store_n(&found_early, true, __ATOMIC_RELEASE);
+        return;
+    }
+}
+
+static void nothing(void) {
+}
+
+/* Runs while ld.so relocates us, as the resolver in unfit.c does: the candidate, which comes later in the list, is
+ * relocated already, and nobody has called malloc yet. */
+static void (*resolve_nothing(void))(void) {
+    find_early();
+    return nothing;
+}
+static void at_relocation(void) __attribute__((ifunc("resolve_nothing")));
+__attribute__((used)) static void (*const volatile run_at_relocation)(void) = at_relocation;
 
 /* Libc's own family, whatever is loaded before it. */
 static bool fill_core_of_libc(void **core) {

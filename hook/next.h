@@ -51,6 +51,16 @@ bool next_found(void);
  */
 bool next_find(void);
 
+/* Whether what a call before the constructor needs was found as ld.so relocated us. */
+bool next_found_early(void);
+
+/* Whether the next family serves a call before the constructor: then an allocator begins at the same call in a trial as in
+ * production, where nothing stands before it. It does not while ld.so relocates: most allocators would crash there. */
+bool next_serves_early(void);
+
+/* Whether there was such a call. In production the allocator would have had to serve it. */
+bool next_was_called_in_relocation(void);
+
 /* malloc_usable_size of anything. */
 size_t next_ask_whose(void *block);
 

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
+#include "../allocators/glue/kernel_call.h"
+
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define NOINLINE __attribute__((noinline))
@@ -23,18 +25,6 @@
 #define HIDDEN __attribute__((visibility("hidden")))
 
 #if defined(__x86_64__)
-static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    long answer;
-    __asm__ volatile("syscall"
-                     : "=a"(answer)
-                     : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return answer;
-}
-
 /* The fence lets all earlier instructions finish: without it the clock is read while a short malloc still
  * runs, and that seems to take no time. Both reads of a pair have it, so its cost is subtracted with the
  * empty pair. */
@@ -49,18 +39,6 @@ static inline uint64_t ticks_per_second(void) {
     return UINT64_C(1) << 31;
 }
 #elif defined(__aarch64__)
-static inline long sys6(long nr, long a, long b, long c, long d, long e, long f) {
-    register long x8 __asm__("x8") = nr;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-    return x0;
-}
-
 static inline uint64_t ticks_now(void) {
     uint64_t ticks;
     __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(ticks)::"memory");
@@ -74,6 +52,7 @@ static inline uint64_t ticks_per_second(void) {
 }
 #endif
 
+#define sys6 kernel_call
 #define sys0(nr) sys6(nr, 0, 0, 0, 0, 0, 0)
 #define sys1(nr, a) sys6(nr, (long)(a), 0, 0, 0, 0, 0)
 #define sys2(nr, a, b) sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)

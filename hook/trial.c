@@ -70,6 +70,8 @@ static enum imas_pass_reason why_pass(char **environment, bool whole_family) {
         return IMAS_PASS_INTERFACE;
     if (!whole_family)
         return IMAS_PASS_NO_ALLOCATOR;
+    if (next_was_called_in_relocation() && object_of((const void *)next.malloc) != object_libc())
+        return IMAS_PASS_TOO_EARLY;
     if (proc_seccomp() != 0)
         return IMAS_PASS_SECCOMP;
     return soft_limit(RLIMIT_AS) != (uint64_t)RLIM_INFINITY ? IMAS_PASS_RLIMIT_AS : IMAS_PASS_NONE;

@@ -11,6 +11,7 @@
 #include "page.h"
 #include "sys.h"
 #include "text.h"
+#include "wrapped.h"
 
 bool unfit_sanitizer(void) {
     static const char *const runtimes[] = {
@@ -114,7 +115,7 @@ void unfit_start_clean(char **arguments, char **environment) {
 
 /* ---- before all constructors --------------------------------------------------------------------------- */
 
-static void note_in_page(char **environment) {
+static void note_in_page(char **environment, enum imas_pass_reason reason) {
     const char *path = environment_value(environment, IMAS_ENV_PAGE);
     struct imas_page_header *header = path != NULL ? page_open(path, IMAS_PAGE_TRIAL) : NULL;
     if (path != NULL && header == NULL)
@@ -122,18 +123,25 @@ static void note_in_page(char **environment) {
     if (header == NULL)
         return;
     page_use(header);
-    page_note_pass(IMAS_PASS_SANITIZER);
+    page_note_pass(reason);
     page_leave();
 }
 
-static void leave_sanitizer_alone(void) {
-    if (!unfit_sanitizer() || libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0)
+static enum imas_pass_reason why_at_relocation(void) {
+    if (unfit_sanitizer())
+        return IMAS_PASS_SANITIZER;
+    return wrapped_function() != NULL ? IMAS_PASS_WRAPPED : IMAS_PASS_NONE;
+}
+
+static void leave_alone(void) {
+    enum imas_pass_reason reason = why_at_relocation();
+    if (reason == IMAS_PASS_NONE || libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0)
         return;
     char **arguments = read_strings("/proc/self/cmdline");
     char **environment = read_strings("/proc/self/environ");
     if (arguments == NULL || environment == NULL || environment_flag(environment, IMAS_ENV_DISABLE))
         return;
-    note_in_page(environment);
+    note_in_page(environment, reason);
     unfit_start_clean(arguments, environment);
 }
 
@@ -141,11 +149,11 @@ static void nothing(void) {
 }
 
 /* The resolver of an indirect function runs while ld.so relocates us: later than libc, which is relocated
- * before, and earlier than any constructor. That is the one moment to leave a sanitizer alone: its runtime's
- * constructor ends the program when another library stands before it. libc has no environment yet, so it is
- * read from the kernel. */
+ * before, and earlier than any constructor and any malloc. That is the one moment to leave a sanitizer alone: its
+ * runtime's constructor ends the program when another library stands before it. And a candidate that calls a function of
+ * the program may hang in its first malloc. libc has no environment yet, so it is read from the kernel. */
 static void (*resolve_nothing(void))(void) {
-    leave_sanitizer_alone();
+    leave_alone();
     return nothing;
 }
 static void at_relocation(void) __attribute__((ifunc("resolve_nothing")));

@@ -78,7 +78,7 @@
 
 // What every block is aligned to, whatever its size (x86-64 and AArch64 psABI: max_align_t).
 #define FAMILY_ALIGNMENT ((size_t)16)
-#define FAMILY_PAGE ((size_t)sysconf(_SC_PAGESIZE))
+#define FAMILY_PAGE ((size_t)getpagesize())
 
 // Tests read this symbol to prove which allocator answers. "NAME VERSION".
 FAMILY_EXPORT extern const char imas_allocator_name[];

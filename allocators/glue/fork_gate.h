@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernel_call.h"
 #include "thread_end.h"
 
 #ifndef GATE_BEGIN_THREAD
@@ -169,7 +170,7 @@ static inline void gate_leave(void)
 // refuses membarrier, a pause far longer than a store takes to become visible.
 static void gate_fence_all_threads(void)
 {
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+    if (kernel_call(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0) != 0)
         usleep(1000);
 }
 
@@ -206,7 +207,7 @@ static void gate_open_in_child(void)
 
 static __attribute__((constructor)) void gate_install(void)
 {
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    kernel_call(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0);
     pthread_atfork(gate_close, gate_open, gate_open_in_child);
 }
 

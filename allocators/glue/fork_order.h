@@ -18,7 +18,6 @@
 // and, if need be,
 //
 //   FORK_ORDER_CHILD_ALWAYS   1 where the allocator's child handlers do more than to release locks
-//   FORK_ORDER_CALL(number, a, b, c, d)   in place of libc's syscall()
 #ifndef IMAS_FORK_ORDER_H
 #define IMAS_FORK_ORDER_H
 
@@ -29,12 +28,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernel_call.h"
+
 #ifndef FORK_ORDER_CHILD_ALWAYS
 #define FORK_ORDER_CHILD_ALWAYS 0
-#endif
-
-#ifndef FORK_ORDER_CALL
-#define FORK_ORDER_CALL syscall
 #endif
 
 typedef void fork_order_handler(void);
@@ -77,12 +74,12 @@ static void fork_order_block_signals(void)
 {
     // All but the two that libc keeps for itself: setuid in another thread waits for their handlers.
     const uint64_t all = ~(UINT64_C(3) << (__SIGRTMIN - 1));
-    FORK_ORDER_CALL(SYS_rt_sigprocmask, SIG_BLOCK, &all, &fork_order_signals, sizeof all);
+    kernel_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&fork_order_signals, sizeof all, 0, 0);
 }
 
 static void fork_order_restore_signals(void)
 {
-    FORK_ORDER_CALL(SYS_rt_sigprocmask, SIG_SETMASK, &fork_order_signals, (void *)0, sizeof fork_order_signals);
+    kernel_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&fork_order_signals, 0, sizeof fork_order_signals, 0, 0);
 }
 
 static void fork_order_prepare(void)
@@ -139,10 +136,10 @@ static int fork_order_claim(int process)
 // library that is being loaded, is over.
 static int fork_order_begin(fork_order_call *next)
 {
-    int process = (int)FORK_ORDER_CALL(SYS_getpid, 0, 0, 0, 0);
+    int process = (int)kernel_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
     while (__atomic_load_n(&fork_order_state, __ATOMIC_ACQUIRE) != FORK_ORDER_FIRST) {
         if (!fork_order_claim(process)) {
-            FORK_ORDER_CALL(SYS_sched_yield, 0, 0, 0, 0);
+            kernel_call(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
             continue;
         }
         int error = next(fork_order_prepare, fork_order_parent, fork_order_child, &__dso_handle);

@@ -7,6 +7,7 @@
 #define IMAS_MUSL_PORT_H
 
 #include "keep_errno.h"
+#include "kernel_call.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -114,9 +115,7 @@ static inline void a_crash(void)
 
 static inline void musl_futex(volatile int *place, int operation, int value)
 {
-    int saved = errno;
-    syscall(SYS_futex, place, operation | FUTEX_PRIVATE_FLAG, value, NULL);
-    errno = saved;
+    kernel_call(SYS_futex, (long)place, operation | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
 }
 
 // Waits while *place is value; *waiters counts those asleep.

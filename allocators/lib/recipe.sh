@@ -6,7 +6,7 @@
 #   version        of the allocator, as people know it
 #   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock), debian:PACKAGE=VERSION, or system:SONAME
 #                  for a library that the machine may or may not have when it runs
-#   glue           files of glue/ it uses besides family.h, family_fork.h, fork_order.h, keep_errno.h and exports.map
+#   glue           files of glue/ it uses besides family*.h, fork_order.h, kernel*, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   exports        names that it shows besides those of exports.map (optional): say why
@@ -74,8 +74,9 @@ link_library()
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${GLUE_FLAGS[@]}" \
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/glue/kernel.c" -o kernel.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
-        family.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
+        family.o kernel.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
 }
 
@@ -152,7 +153,7 @@ check_imports()
 {
     local imports
     imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' |
-        grep -vxE '_ITM_.*|__gmon_start__' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
+        grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
     [ "$loader_tls" = yes ] || refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
     # Other libraries' names are bound by the linker, which leaves nothing undefined.
     refuse_if "$(grep -vE '@(GLIBC_2|GLIBCXX_|CXXABI_|GCC_)' <<<"$imports")" '.' "$1 refers to what no library has"

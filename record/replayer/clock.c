@@ -17,15 +17,21 @@ static bool is_cpu_clock(clockid_t clock) {
     return clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID || clock < 0;
 }
 
-/* Overrides libc's function for all libraries, because the executable comes first in symbol resolution.
- * The time starts a day after the epoch of each clock, so that no difference is negative. */
-int clock_gettime(clockid_t clock, struct timespec *time) {
+/* The clock of the allocators that we build (allocators/glue/kernel.c). The time starts a day after the epoch of each
+ * clock, so that no difference is negative. */
+int imas_replay_clock(clockid_t clock, struct timespec *time);
+int imas_replay_clock(clockid_t clock, struct timespec *time) {
     if (is_cpu_clock(clock))
         return (int)syscall(SYS_clock_gettime, clock, time);
     uint64_t ns = 86400 * SECOND + __atomic_load_n(&now_ns, __ATOMIC_RELAXED);
     time->tv_sec = (time_t)(ns / SECOND);
     time->tv_nsec = (long)(ns % SECOND);
     return 0;
+}
+
+/* Overrides libc's function for all other libraries, because the executable comes first in symbol resolution. */
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    return imas_replay_clock(clock, time);
 }
 
 uint64_t clock_cpu_ns(void) {

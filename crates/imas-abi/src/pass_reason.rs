@@ -27,5 +27,9 @@ pub const NOT_THE_PROGRAM: u32 = 10;
 pub const PID1: u32 = 11;
 /// The program calls functions of an allocator's own beside malloc.
 pub const INTERFACE: u32 = 12;
+/// The program defines a function that the candidate calls.
+pub const WRAPPED: u32 = 13;
+/// malloc was called while ld.so relocated, which most allocators cannot serve.
+pub const TOO_EARLY: u32 = 14;
 /// How many there are.
-pub const REASONS: u32 = 13;
+pub const REASONS: u32 = 15;

@@ -131,6 +131,8 @@ fn numbers() -> Facts {
         IMAS_PASS_NOT_THE_PROGRAM = pass::NOT_THE_PROGRAM,
         IMAS_PASS_PID1 = pass::PID1,
         IMAS_PASS_INTERFACE = pass::INTERFACE,
+        IMAS_PASS_WRAPPED = pass::WRAPPED,
+        IMAS_PASS_TOO_EARLY = pass::TOO_EARLY,
         IMAS_PASS_REASONS = pass::REASONS,
         IMAS_ANY_UID = imas_abi::ANY_UID,
         IMAS_FNV32_START = imas_abi::FNV32_START,

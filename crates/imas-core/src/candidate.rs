@@ -90,7 +90,9 @@ impl NotCounted {
     pub fn is_candidates_doing(&self) -> bool {
         match self {
             Self::Crashed | Self::ForeignServed(_) | Self::NothingTimed | Self::NoSnapshot => true,
-            Self::Passed(reason) => matches!(reason.as_str(), "no-allocator" | "page"),
+            Self::Passed(reason) => {
+                matches!(reason.as_str(), "no-allocator" | "page" | "wrapped-function" | "too-early")
+            }
             Self::OtherCandidate | Self::OtherBuild | Self::OtherVersion | Self::Flight => false,
         }
     }

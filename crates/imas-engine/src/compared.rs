@@ -8,6 +8,7 @@ use imas_store::Store;
 
 use crate::context::Context;
 use crate::inline_candidate::has_settings;
+use crate::wrapped;
 
 /// A candidate to be measured, or why it cannot be.
 #[derive(Debug, Clone)]
@@ -88,6 +89,17 @@ pub fn usable<'a>(
         }
     }
     Ok(usable)
+}
+
+/// The same candidates, for a program that defines these functions of libc: a candidate that calls one of them has that
+/// as its obstacle.
+#[must_use]
+pub fn for_program<'a>(compared: &[ComparedCandidate<'a>], defined: &[String]) -> Vec<ComparedCandidate<'a>> {
+    let for_program = |one: &ComparedCandidate<'a>| ComparedCandidate {
+        candidate: one.candidate,
+        obstacle: one.obstacle.clone().or_else(|| wrapped::obstacle(one.candidate, defined)),
+    };
+    compared.iter().map(for_program).collect()
 }
 
 fn in_this_order<'a>(these: &[&str], context: &'a Context) -> Vec<&'a CatalogueCandidate> {

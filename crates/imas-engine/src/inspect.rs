@@ -16,9 +16,9 @@ use imas_store::Store;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
-const FOUND: &str = "executable, its libraries";
+const FOUND: &str = "executable, its libraries, their functions";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-libraries";
+const FOUND_BY_DAEMON: &str = "imasd-executable-functions";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// After this number of them, the file is not read any more.
@@ -31,17 +31,19 @@ pub struct ExecutableFacts {
     pub unfit: Option<String>,
     /// Hexadecimal; empty if it has none.
     pub build_id: String,
+    /// Functions of libc that it, or a library that it is linked with, defines ([`crate::wrapped`]).
+    pub defines: Vec<String>,
 }
 
 impl ExecutableFacts {
     fn unfit(why: String) -> Self {
-        Self { unfit: Some(why), build_id: String::new() }
+        Self { unfit: Some(why), build_id: String::new(), defines: vec![] }
     }
 
     fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
         let elf = ElfImage::of(file.file(), path)?;
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
-        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default() })
+        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines })
     }
 }
 
@@ -91,6 +93,13 @@ pub fn running(store: &Store, path: &Path, executable: Executable) -> Result<Exe
     let found = found?;
     store.remember_of(path, file.about(), FOUND_BY_DAEMON, &found)?;
     Ok(found)
+}
+
+/// The functions of libc that the executable defines, as [`command`] or [`running`] found, if it has not changed since.
+#[must_use]
+pub fn known_definitions(store: &Store, path: &Path) -> Vec<String> {
+    let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall::<ExecutableFacts>(path, kind));
+    found.into_iter().find_map(|found| found.ok().flatten()).map(|found| found.defines).unwrap_or_default()
 }
 
 /// Whether [`running`] has read the file that is at the path, and it has not changed since.

@@ -50,3 +50,4 @@ pub mod start_plan;
 pub mod state;
 pub mod store_place;
 pub mod suggestion;
+pub mod wrapped;

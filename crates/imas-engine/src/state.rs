@@ -9,12 +9,15 @@ use imas_core::policy::Policy;
 use imas_core::profile::candidates_with_results;
 use imas_core::service_life::UntouchedLife;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
+use imas_linux::catalogue::Catalogue;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
+use crate::inspect::known_definitions;
 use crate::replay_knowledge::ReplayKnowledge;
+use crate::wrapped;
 
 /// What the store, the catalogue and the machine say about one program.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct ProgramState {
     /// Every trial that is stored, in the order of storing.
     pub records: Vec<TrialRecord>,
     candidates: Vec<Candidate>,
+    /// By name: why the program itself forbids a candidate.
+    left_out: Vec<(String, String)>,
     pinned: Option<String>,
     excluded: bool,
     unblocked_at: BTreeMap<String, f64>,
@@ -54,11 +59,13 @@ impl ProgramState {
     ) -> Result<Self, StoreError> {
         let pinned = store.pinned(program.id)?;
         let records = store.trials(program.id)?;
-        let candidates = rules.of_program(
+        let mut candidates = rules.of_program(
             pinned.as_deref(),
             &candidates_with_results(&records, build_id),
             is_service(&records, build_id),
         );
+        let left_out =
+            leave_out(&mut candidates, rules.catalogue, &known_definitions(store, program.path.as_ref()));
         let is_own =
             |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
         let machine = imas_linux::host::machine_state();
@@ -68,6 +75,7 @@ impl ProgramState {
             is_own: candidates.iter().map(is_own).collect(),
             records,
             candidates,
+            left_out,
             pinned,
             fleet: FleetKnowledge::read(store, &program)?,
             excluded: store.is_excluded(&program.path, &program.detail)?,
@@ -134,6 +142,12 @@ impl ProgramState {
         &self.candidates
     }
 
+    /// The candidates under which the program is left alone, with the reason.
+    #[must_use]
+    pub fn left_out(&self) -> &[(String, String)] {
+        &self.left_out
+    }
+
     fn history(&self, limits: Limits, now_unix_s: f64) -> History<'_> {
         History {
             records: &self.records,
@@ -150,4 +164,21 @@ impl ProgramState {
             untouched: &self.untouched,
         }
     }
+}
+
+/// Takes from the program the candidates that call a function which it defines.
+fn leave_out(
+    candidates: &mut [Candidate],
+    catalogue: &Catalogue,
+    defined: &[String],
+) -> Vec<(String, String)> {
+    let mut left_out = vec![];
+    for candidate in candidates {
+        let why = catalogue.find(&candidate.name).and_then(|one| wrapped::obstacle(one, defined));
+        if let Some(why) = why {
+            candidate.available = false;
+            left_out.push((candidate.name.clone(), why));
+        }
+    }
+    left_out
 }

@@ -131,6 +131,8 @@ fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, Page
         pass_reason::NOT_THE_PROGRAM => "not-the-program",
         pass_reason::PID1 => "pid1",
         pass_reason::INTERFACE => "allocator-interface",
+        pass_reason::WRAPPED => "wrapped-function",
+        pass_reason::TOO_EARLY => "too-early",
         other => return Err(range("pass_reason", other)),
     }))
 }

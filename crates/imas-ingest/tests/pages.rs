@@ -98,7 +98,7 @@ fn fields_out_of_range_are_named() {
         other => panic!("{other}"),
     };
     assert_eq!(field(|p| p.header.state = 5), "state");
-    assert_eq!(field(|p| p.header.pass_reason = 13), "pass_reason");
+    assert_eq!(field(|p| p.header.pass_reason = 15), "pass_reason");
     assert_eq!(field(|p| p.header.clean_exit = 2), "clean_exit");
     assert_eq!(field(|p| p.header.fatal_signal = 15), "fatal_signal");
     assert_eq!(field(|p| p.header.made_unix_ns = u64::MAX), "made_unix_ns");
@@ -178,7 +178,7 @@ fn the_reason_for_leaving_a_process_alone_is_read() {
         |state, reason| accepted(|p| (p.header.state, p.header.pass_reason) = (state, reason)).pass_reason;
     assert_eq!(word(3, 0), None);
     assert_eq!(word(4, 0), Some("unstated"));
-    let words: Vec<_> = (1..13).map(|reason| word(4, reason).unwrap()).collect();
+    let words: Vec<_> = (1..15).map(|reason| word(4, reason).unwrap()).collect();
     let expected = [
         "disabled",
         "own-malloc",
@@ -192,6 +192,8 @@ fn the_reason_for_leaving_a_process_alone_is_read() {
         "not-the-program",
         "pid1",
         "allocator-interface",
+        "wrapped-function",
+        "too-early",
     ];
     assert_eq!(words, expected);
     assert_eq!(word(1, 2), Some("own-malloc"), "killed between the two stores");

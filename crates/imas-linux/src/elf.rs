@@ -6,6 +6,8 @@ mod bounded;
 mod headers;
 mod interface;
 mod symbols;
+mod texts;
+mod wrapped;
 
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
 use self::bounded::Bounded;
 use self::headers::Headers;
+pub use self::wrapped::{called_by, defined_by};
 use crate::program_file::ProgramFile;
 
 /// Limit for the bytes that are read of one file: its headers, notes and dynamic symbols with their names.
@@ -49,6 +52,8 @@ pub struct ElfImage {
     pub calls_interface: bool,
     /// Whether a library that it is linked with, which is not known as an allocator, defines `malloc`.
     pub library_defines_malloc: bool,
+    /// Functions of libc that it, or a library that it is linked with, defines.
+    pub defines: Vec<String>,
 }
 
 /// Why a file could not be read as ELF.
@@ -179,6 +184,7 @@ impl ElfImage {
         let calls_interface = interface::is_called(&mut source, &headers, path);
         let is_program = headers.interpreter.is_some() && headers.class == Class::Native;
         let library_defines_malloc = is_program && interface::library_defines_malloc(&headers, path);
+        let defines = if is_program { wrapped::of_program(&mut source, &headers, path) } else { vec![] };
         Ok(Self {
             class: headers.class,
             interpreter: headers.interpreter,
@@ -187,6 +193,7 @@ impl ElfImage {
             sanitizer: symbols.sanitizer,
             calls_interface,
             library_defines_malloc,
+            defines,
         })
     }
 
@@ -369,6 +376,7 @@ mod tests {
             sanitizer: None,
             calls_interface: false,
             library_defines_malloc: false,
+            defines: vec![],
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(ElfImage { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));

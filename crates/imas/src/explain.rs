@@ -65,6 +65,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
+            "left_out": state.known.left_out().iter().map(|(name, why)| json!({"candidate": name, "why": why})).collect::<Vec<_>>(),
             "candidates": state.profile.candidates,
             "past": past,
         }))?;
@@ -100,6 +101,9 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     }
     if let Some(expired) = expired(state) {
         writeln!(text, "  {expired}")?;
+    }
+    for (name, why) in state.known.left_out() {
+        writeln!(text, "\n{name} is left out: {why}")?;
     }
     for view in &state.profile.candidates {
         if let Some(quarantine) = &view.quarantine {

@@ -34,6 +34,7 @@ use imas_engine::inspect;
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
 use imas_engine::store_place;
+use imas_engine::wrapped;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
@@ -300,7 +301,12 @@ fn decided_anew(
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
-    let known = profile::state(context, &store, program, &executable.build_id)?;
+    let preloaded = defined_by_preloads(request.environment);
+    let is_usable = |candidate: &CatalogueCandidate| {
+        context.obstacle(candidate, Some(&store)).is_none()
+            && wrapped::obstacle(candidate, &preloaded).is_none()
+    };
+    let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     if let Some(start) = recorded(request, (context, &store), &known) {
         return Ok(start);
     }
@@ -329,12 +335,21 @@ fn decided_anew(
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    prepare(request, context, &decision, &ticket)
+    let mut start = prepare(request, context, &decision, &ticket)?;
+    for (name, why) in known.left_out() {
+        start.because.push_str(&format!(" {name} is left out: {why}."));
+    }
+    Ok(start)
 }
 
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
     let is_by_name = name_of_detail(&program.detail).is_some();
     Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
+}
+
+/// Functions that the user's own preloaded libraries define.
+fn defined_by_preloads(environment: &Variables) -> Vec<String> {
+    environment.get(OsStr::new("LD_PRELOAD")).map_or_else(Vec::new, |list| wrapped::defined_by_preloads(list))
 }
 
 /// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
@@ -411,6 +426,11 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     }
     if let Some(obstacle) = context.obstacle(candidate, None) {
         anyhow::bail!("{name}: {obstacle}");
+    }
+    let defined = [executable.defines, defined_by_preloads(request.environment)].concat();
+    if let Some(why) = wrapped::obstacle(candidate, &defined) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(request, why));
     }
     let variables = variables(request, context, candidate, Mode::Production, None)?;
     Ok(Start {

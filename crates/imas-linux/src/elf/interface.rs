@@ -4,15 +4,17 @@
 //! those are; the hook asks the same of what is loaded (`hook/interface.c`), and so finds what a look at the
 //! files does not show.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use super::headers::Headers;
-use super::{MOST_BYTES, symbols};
+use super::symbols::Kind;
+use super::{MOST_BYTES, symbols, texts};
 use crate::program_file::ProgramFile;
 
 /// At most this number of a program's libraries is read; the hook finds calls of an allocator in others.
-const MOST_LIBRARIES: usize = 64;
+pub(super) const MOST_LIBRARIES: usize = 64;
 /// At most this number of the folders that a program names is searched.
 const MOST_FOLDERS: usize = 32;
 
@@ -22,11 +24,14 @@ struct Interface {
     library: &'static str,
     /// Its functions that give, take or ask about blocks; `*` stands for any ending.
     functions: &'static [&'static str],
+    /// What else a program asks for by dlsym that works with and without this allocator.
+    asked: &'static [&'static str],
 }
 
 static JEMALLOC: Interface = Interface {
     library: "libjemalloc",
     functions: &["mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx"],
+    asked: &["mallctl", "mallctlnametomib", "mallctlbymib", "malloc_stats_print"],
 };
 
 static TCMALLOC: Interface = Interface {
@@ -48,7 +53,9 @@ static TCMALLOC: Interface = Interface {
         "tc_new*",
         "tc_delete*",
         "MallocExtension_GetAllocatedSize",
+        "MallocExtension_GetNumericProperty",
     ],
+    asked: &["MallocExtension_*"],
 };
 
 static MIMALLOC: Interface = Interface {
@@ -95,20 +102,29 @@ static MIMALLOC: Interface = Interface {
         "mi_heap_realpath",
         "mi_heap_alloc_new*",
     ],
+    asked: &["mi_process_info", "mi_stats_*"],
 };
 
 static INTERFACES: [&Interface; 3] = [&JEMALLOC, &TCMALLOC, &MIMALLOC];
 
 impl Interface {
+    fn is_asked(&self, name: &str) -> bool {
+        self.has(name) || is_listed(self.asked, name)
+    }
+
     fn has(&self, name: &str) -> bool {
-        self.functions.iter().any(|function| match function.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == *function,
-        })
+        is_listed(self.functions, name)
     }
 }
 
-/// Whether the program, or a library that it is linked with, calls an allocator's own functions, and that
+fn is_listed(names: &[&str], name: &str) -> bool {
+    names.iter().any(|listed| match listed.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == *listed,
+    })
+}
+
+/// Whether the program, or a library that it is linked with, calls an allocator's own functions, or asks for them by name, and that
 /// allocator's malloc is the program's: its library is named before libc. Where libc's malloc comes first,
 /// the other's blocks are a heap apart.
 ///
@@ -170,14 +186,37 @@ fn is_called_by(interface: &Interface, library: &Path, left: &mut u64) -> bool {
 /// Looks through one file; what is read of it is taken off `left`, the bytes that may be read of all.
 fn calls(interface: &Interface, source: &mut (impl Read + Seek), file: &Headers, left: &mut u64) -> bool {
     let bytes = file.table.map_or(0, |table| table.symbols.bytes.saturating_add(table.names.bytes));
-    let called = symbols::refers(source, file.table, *left, |name| interface.has(name)).unwrap_or(false);
+    let (mut is_called, mut finds_by_name, mut referred) = (false, false, BTreeSet::new());
+    let mut look = |name: &str| {
+        is_called |= interface.has(name);
+        finds_by_name |= name == "dlsym" || name == "dlvsym";
+        if interface.is_asked(name) {
+            referred.insert(name.to_owned());
+        }
+    };
+    let looked = symbols::names_of(source, file.table, *left, Kind::Undefined, &mut look);
     *left = left.saturating_sub(bytes);
-    called
+    looked.is_ok() && (is_called || (finds_by_name && asks(interface, source, file, &referred, left)))
+}
+
+/// Whether the file has the name of one of the functions as a text, for dlsym. The names of its own symbols do not count,
+/// nor does a function that it calls anyway (redis calls mallctl).
+fn asks(
+    interface: &Interface,
+    source: &mut (impl Read + Seek),
+    file: &Headers,
+    referred: &BTreeSet<String>,
+    left: &mut u64,
+) -> bool {
+    let names = file.table.map_or(0..0, |table| table.names.offset..table.names.offset + table.names.bytes);
+    let is_asked =
+        |at: u64, text: &str| !names.contains(&at) && interface.is_asked(text) && !referred.contains(text);
+    texts::any(source, left, is_asked).unwrap_or(false)
 }
 
 /// The library's file where ld.so would look first: in the folders that the program names, then in the usual
 /// ones. What is elsewhere, the hook finds.
-fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
+pub(super) fn find(name: &str, program: &Path, named: &[String]) -> Option<PathBuf> {
     let origin = program.parent().unwrap_or_else(|| Path::new("/")).to_string_lossy().into_owned();
     let named =
         named.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty()).take(MOST_FOLDERS);
@@ -270,6 +309,23 @@ mod tests {
         assert_eq!(made.unfit(&may, &[]), None, "it would call it where it is");
         assert_eq!(made.unfit(&may, &[JE]), Some(Unfit::AllocatorInterface), "and it is");
         assert_eq!(made.unfit(CALLS, &["-lc", JE]), None, "libc's malloc is the program's: a heap apart");
+    }
+
+    /// As SWI-Prolog's libswipl.so.9.
+    #[test]
+    fn a_program_that_asks_its_allocator_by_name_is_ineligible() {
+        let made = Made::new();
+        let asks = |name: &str| {
+            format!("void *dlsym(void *, const char *); int main(void){{return dlsym(0, \"{name}\") == 0;}}")
+        };
+        assert_eq!(made.unfit(&asks("mallctl"), &[JE]), Some(Unfit::AllocatorInterface));
+        assert_eq!(made.unfit(&asks("mallctl"), &[]), None, "it asks for what it does not have");
+        assert_eq!(made.unfit(&asks("mi_malloc"), &[JE]), None, "it asks for another one");
+        assert_eq!(made.unfit(&asks("a mallctl"), &[JE]), None, "a message");
+        let both = asks("dlopen")
+            .replace("int main", "int mallctl(void); int main")
+            .replace("== 0;", "== 0 && mallctl();");
+        assert_eq!(made.unfit(&both, &[JE]), None, "as redis-server does");
     }
 
     #[test]

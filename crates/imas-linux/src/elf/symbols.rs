@@ -60,15 +60,24 @@ pub(super) fn read(
 /// programs have.
 const MOST_NAME_BYTES: u64 = 4 << 20;
 
-/// Whether the file refers to a symbol that it does not define and whose name `matches`. No more than `left`
-/// bytes are read.
-pub(super) fn refers(
+/// Which symbols of a file are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those that it refers to and does not define.
+    Undefined,
+    /// Functions that it defines for others.
+    Defined,
+}
+
+/// Hands over the name of each symbol of that kind. No more than `left` bytes are read.
+pub(super) fn names_of(
     source: &mut (impl Read + Seek),
     table: Option<Table>,
     left: u64,
-    matches: impl Fn(&str) -> bool,
-) -> Result<bool, ElfError> {
-    let Some(table) = table.filter(|table| table.is_64) else { return Ok(false) };
+    kind: Kind,
+    each: &mut impl FnMut(&str),
+) -> Result<(), ElfError> {
+    let Some(table) = table.filter(|table| table.is_64) else { return Ok(()) };
     let names = table.names.bytes;
     if names > MOST_NAME_BYTES || table.symbols.bytes.saturating_add(names) > left {
         return Err(ElfError::TooLarge);
@@ -78,25 +87,41 @@ pub(super) fn refers(
         text.extend_from_slice(piece);
         Ok(())
     })?;
-    let mut found = false;
     pieces(source, table.symbols, |piece, _| {
-        found = found || undefined(piece, table.endian, &text).any(&matches);
+        names_in(piece, table.endian, &text, kind).for_each(&mut *each);
         Ok(())
-    })?;
-    Ok(found)
+    })
 }
 
 /// A symbol with a longer name is not one that anybody looks for. Without this bound a file of few pages,
 /// whose table of names has no end, would be read for an hour.
 const LONGEST_NAME: usize = 128;
 
-/// Names of the undefined symbols in a piece of the table.
-fn undefined<'a>(piece: &'a [u8], endian: Endianness, names: &'a [u8]) -> impl Iterator<Item = &'a str> {
-    type Symbol = elf::Sym64<Endianness>;
+type Symbol = elf::Sym64<Endianness>;
+
+impl Kind {
+    fn has(self, symbol: &Symbol, endian: Endianness) -> bool {
+        match self {
+            Self::Undefined => symbol.st_shndx(endian) == elf::SHN_UNDEF,
+            Self::Defined => {
+                let types = [elf::STT_FUNC, elf::STT_GNU_IFUNC, elf::STT_NOTYPE];
+                let is_reached = [elf::STV_DEFAULT, elf::STV_PROTECTED].contains(&symbol.st_visibility());
+                is_definition(symbol, endian, &types) && is_reached && symbol.st_bind() != elf::STB_LOCAL
+            }
+        }
+    }
+}
+
+/// Names of the symbols of that kind in a piece of the table.
+fn names_in<'a>(
+    piece: &'a [u8],
+    endian: Endianness,
+    names: &'a [u8],
+    kind: Kind,
+) -> impl Iterator<Item = &'a str> {
     let whole = piece.len() / size_of::<Symbol>();
     let (symbols, _) = pod::slice_from_bytes::<Symbol>(piece, whole).unwrap_or_default();
-    let references = symbols.iter().filter(move |symbol| symbol.st_shndx(endian) == elf::SHN_UNDEF);
-    references.filter_map(move |symbol| {
+    symbols.iter().filter(move |symbol| kind.has(symbol, endian)).filter_map(move |symbol| {
         let name = names.get(symbol.st_name(endian) as usize..)?;
         let name = &name[..name.len().min(LONGEST_NAME)];
         let end = name.iter().position(|byte| *byte == 0)?;
@@ -135,7 +160,10 @@ fn note<Elf: FileHeader<Endian = Endianness>>(
     for symbol in symbols {
         match names.get(&symbol.st_name(endian)).map(|which| NAMES[*which]) {
             None => {}
-            Some(b"malloc") => found.malloc |= is_definition(symbol, endian),
+            Some(b"malloc") => {
+                found.malloc |=
+                    is_definition(symbol, endian, &[elf::STT_FUNC, elf::STT_OBJECT, elf::STT_NOTYPE]);
+            }
             Some(name) => {
                 let name = String::from_utf8_lossy(name);
                 found.sanitizer = Some(name.trim_start_matches('_').trim_end_matches("_init").to_owned());
@@ -145,10 +173,14 @@ fn note<Elf: FileHeader<Endian = Endianness>>(
     Ok(())
 }
 
-fn is_definition<S: Sym<Endian = Endianness>>(symbol: &S, endian: Endianness) -> bool {
+fn is_definition<S: Sym<Endian = Endianness>>(
+    symbol: &S,
+    endian: Endianness,
+    types: &[elf::SymbolType],
+) -> bool {
     let section = symbol.st_shndx(endian);
     let is_somewhere = !section.is_special() || section == elf::SHN_XINDEX;
-    is_somewhere && matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_OBJECT | elf::STT_NOTYPE)
+    is_somewhere && types.contains(&symbol.st_type())
 }
 
 /// Hands over a part of the file piece by piece, with the offset of each in the part.
@@ -193,7 +225,11 @@ mod tests {
             is_64: true,
             endian: Endianness::Little,
         };
-        let refers = |left| refers(&mut Cursor::new(&file), Some(table), left, |name| name == "mallocx");
+        let refers = |left| {
+            let mut found = false;
+            let mut look = |name: &str| found |= name == "mallocx";
+            names_of(&mut Cursor::new(&file), Some(table), left, Kind::Undefined, &mut look).map(|()| found)
+        };
         assert!(!refers(symbols + names).unwrap());
         assert!(matches!(refers(symbols), Err(ElfError::TooLarge)), "more than may be read");
     }

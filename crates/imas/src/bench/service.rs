@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result};
 use imas_core::Sample;
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, PageKind};
-use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
+use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline, for_program};
 use imas_engine::inline_candidate::inline_candidates;
+use imas_engine::inspect::ExecutableFacts;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
@@ -48,8 +49,10 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let words = in_full(caller.as_ref(), words);
     let inline = inline_candidates(&args.with(), context)?;
     let chosen = chosen(args, &inline, context, store.as_ref())?;
-    let session = Session::new(args, context, service, &words, &chosen, caller.as_ref())?;
-    let build_id = session.build_id(store.as_ref())?;
+    let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
+    let executable = session.executable(store.as_ref())?;
+    let build_id = executable.build_id;
+    session.chosen = for_program(&session.chosen, &executable.defines);
     let interruption = Interruption::watch()?;
     let (runs, end) = session.measure(&interruption)?;
     if let SessionEnd::Interrupted(signal) = end {
@@ -188,7 +191,7 @@ fn chosen<'a>(
 struct Session<'a> {
     args: &'a BenchArgs,
     caller: Option<&'a CallerFolder>,
-    chosen: &'a [ComparedCandidate<'a>],
+    chosen: Vec<ComparedCandidate<'a>>,
     executor: ServiceExecutor,
     began_unix_s: f64,
     busy: Option<f64>,
@@ -200,7 +203,7 @@ impl<'a> Session<'a> {
         context: &'a Context,
         service: Service,
         words: &[String],
-        chosen: &'a [ComparedCandidate<'a>],
+        chosen: Vec<ComparedCandidate<'a>>,
         caller: Option<&'a CallerFolder>,
     ) -> Result<Self> {
         refuse_own_malloc()?;
@@ -222,11 +225,11 @@ impl<'a> Session<'a> {
     }
 
     /// Of the program; an error when nothing can be preloaded into it.
-    fn build_id(&self, store: Option<&Store>) -> Result<String> {
+    fn executable(&self, store: Option<&Store>) -> Result<ExecutableFacts> {
         let command = self.command()?;
         let executable = imas_engine::inspect::command(&command, store)?;
-        match executable.unfit {
-            None => Ok(executable.build_id),
+        match &executable.unfit {
+            None => Ok(executable),
             Some(why) => Err(Hinted::error(
                 format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
                 "name the server itself as the command, not a program that starts it with other rights",
@@ -260,7 +263,7 @@ impl<'a> Session<'a> {
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.
     fn remember_crashes(&self, store: &Store, runs: &[ServiceRun], build_id: &str) -> Result<()> {
         let command = self.command()?;
-        for chosen in self.chosen {
+        for chosen in &self.chosen {
             let candidate = chosen.candidate;
             let signal = runs
                 .iter()

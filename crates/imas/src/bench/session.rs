@@ -10,7 +10,7 @@ use imas_core::bench::{Floor, Looks, Options, QuickGoal};
 use imas_core::sample::PageKind;
 use imas_core::simulate::data::DataHeader;
 use imas_core::{Conditions, Sample, TrialRecord};
-use imas_engine::compared::ComparedCandidate;
+use imas_engine::compared::{ComparedCandidate, for_program};
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
@@ -89,6 +89,8 @@ pub(super) struct CommandSession<'a> {
     variant: &'a Variant,
     pub(super) command: Command,
     build_id: String,
+    /// Functions of libc that the program defines.
+    defines: Vec<String>,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
     /// For `--max-time`.
@@ -124,9 +126,22 @@ impl<'a> CommandSession<'a> {
             ));
         }
         refuse_own_malloc()?;
-        let (build_id, began_unix_s, began) = (executable.build_id, now_unix_s(), Instant::now());
+        let (build_id, defines) = (executable.build_id, executable.defines);
+        let (began_unix_s, began) = (now_unix_s(), Instant::now());
         let conditions = conditions::now().ok();
-        Ok(Self { args, context, store, input, variant, command, build_id, began_unix_s, began, conditions })
+        Ok(Self {
+            args,
+            context,
+            store,
+            input,
+            variant,
+            command,
+            build_id,
+            defines,
+            began_unix_s,
+            began,
+            conditions,
+        })
     }
 
     /// The command as it is run.
@@ -140,6 +155,7 @@ impl<'a> CommandSession<'a> {
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let lines = &self.args.lines;
+        let compared = &for_program(compared, &self.defines);
         self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
         let measured = if self.args.quick.quick {
             self.measure_quickly(compared, interruption)

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * wrapped.h - whether the program, or a library of it, defines a function that the candidate calls.
+ *
+ * The candidate's calls of it reach the program's definition. If that calls malloc, the candidate is entered a second
+ * time, while it holds its locks or before it is ready, and the program hangs. crates/imas-linux/src/elf/wrapped.rs
+ * asks the same of the files before a start; here it is asked of what is loaded (docs/decisions/0034).
+ */
+#ifndef IMAS_HOOK_WRAPPED_H
+#define IMAS_HOOK_WRAPPED_H
+
+/* The first such function, or NULL. Works before any constructor and calls nothing of libc. */
+const char *wrapped_function(void);
+
+#endif

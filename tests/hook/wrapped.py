@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that define a function which allocators call (docs/decisions/0034): they run as without IMAS, in production as in
+a trial. Under our allocators the kernel's functions of that kind make no difference."""
+
+import subprocess
+
+from harness import ALL_MODES, HERE, RUNNING, WORK, check, compile_program, run, same_everywhere, served_by, under, wanted
+
+# Of the kernel: bound inside our allocators.
+BOUND = ["clock_gettime", "syscall", "mmap", "madvise", "munmap", "open", "read", "sched_yield", "sched_getaffinity", "getenv"]
+# Of libc, with a state there: a program that wraps one is left alone under the allocators that call it.
+CALLED = ["pthread_mutex_lock", "pthread_setspecific", "pthread_key_create", "sysconf", "sched_getcpu", "sbrk", "dlsym", "memcpy"]
+
+
+def is_left_alone(left):
+    return (left["state"], left["pass_reason"]) == ("PASS", "WRAPPED")
+
+
+def of_function(function, allocators):
+    """A program that is linked with a library which wraps the function."""
+    program = WORK / f"works-{function}"
+    library = WORK / f"libwraps-{function}.so"
+    shared = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", f"-DWRAPS={function}", "-Wall", "-Wextra"]
+    subprocess.run([*shared, "-o", library, HERE / "programs/wraps.c"], check=True)
+    compile_program(program.name, f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", f"-lwraps-{function}",
+                    source=HERE / "programs/works.c")
+    plain = run([program])
+    check(f"wrapped {function} untouched", (plain.status, plain.out) == (0, b"done\n"), plain)
+    for allocator in allocators:
+        for mode in ALL_MODES:
+            label = f"wrapped {function} {mode} {allocator}"
+            outcome, left = under(mode, allocator, [program])
+            served = left["state"] == RUNNING[mode] and served_by(left, allocator)
+            must_serve = function in BOUND and not allocator.startswith(("distro-", "imas-fit"))
+            check(label, outcome == plain, outcome)
+            check(f"{label} served or left alone", served or (is_left_alone(left) and not must_serve),
+                  f"{left['state']} {left['pass_reason']} {left['served']}")
+
+
+def too_early(allocators):
+    """Called while ld.so relocates, most allocators crash: no trial of one may look good."""
+    if not wanted("resolver"):
+        return
+    for allocator in allocators:
+        outcome, left = under("trial", allocator, [WORK / "resolver"])
+        expected = ("TRIAL", "NONE") if allocator == "system" else ("PASS", "TOO_EARLY")
+        check(f"resolver trial {allocator}", (outcome.status, outcome.out) == (0, b"42\n"), outcome)
+        check(f"resolver trial {allocator} noted", (left["state"], left["pass_reason"]) == expected,
+              f"{left['state']} {left['pass_reason']} {left['served']}")
+
+
+def shell(allocators):
+    """bash has a getenv of its own, which only libraries of the distribution reach."""
+    command = ["bash", "-c", "for i in 1 2 3; do echo $i | cat; done; ls / | wc -l"]
+    ours = [name for name in allocators if not name.startswith("distro-")]
+    same_everywhere("shell", command, ours)
+    if not wanted("shell"):
+        return
+    plain = run(command)
+    for allocator in sorted(set(allocators) - set(ours)):
+        for mode in ALL_MODES:
+            outcome, left = under(mode, allocator, command)
+            check(f"shell {mode} {allocator}", outcome == plain, outcome)
+            check(f"shell {mode} {allocator} served or left alone", left["state"] == RUNNING[mode] or is_left_alone(left),
+                  f"{left['state']} {left['pass_reason']}")
+
+
+def wrapped(allocators):
+    """All of it."""
+    too_early(allocators)
+    shell(allocators)
+    for function in [*BOUND, *CALLED]:
+        if wanted(f"wrapped {function}"):
+            of_function(function, allocators)
+    if wanted("wrapped own mmap"):
+        compile_program("own_mmap", "-rdynamic")
+        ours = [name for name in allocators if not name.startswith("distro-")]
+        same_everywhere("wrapped own mmap", [WORK / "own_mmap"], ours)
