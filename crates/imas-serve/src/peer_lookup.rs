@@ -48,7 +48,7 @@ impl PeerLookup {
         async move {
             match ends {
                 Ends::Unix(peer) => peer,
-                Ends::Tcp { remote, .. } => answered.await.unwrap_or(Peer::Unknown(remote.ip())),
+                Ends::Tcp { remote, .. } => answered.await.unwrap_or_else(|_| Peer::Unknown(remote.ip())),
             }
         }
     }

@@ -114,7 +114,7 @@ fn other_malloc(running: &Running) -> Option<PathBuf> {
     let found: Vec<&Path> = files.filter(defines).collect();
     let is_preloaded = |file: &&&Path| preloader(running, file).is_some();
     let own = found.iter().find(|file| **file == running.program.path);
-    let first = own.or_else(|| found.iter().find(is_preloaded)).or(found.first())?;
+    let first = own.or_else(|| found.iter().find(is_preloaded)).or_else(|| found.first())?;
     Some((*first).to_owned())
 }
 

@@ -47,7 +47,9 @@ fn option_of_bench(word: &OsStr) -> Option<String> {
 pub(super) fn command(words: &[OsString]) -> Result<Command> {
     let found = Command::resolve(words, std::env::var_os("PATH").as_deref());
     found.map_err(|error| match (&error, words) {
-        (CommandError::NotFound(_), [line]) => one_line(&line.to_string_lossy()).unwrap_or(error.into()),
+        (CommandError::NotFound(_), [line]) => {
+            one_line(&line.to_string_lossy()).unwrap_or_else(|| error.into())
+        }
         _ => error.into(),
     })
 }
