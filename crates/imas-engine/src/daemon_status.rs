@@ -277,7 +277,7 @@ mod tests {
     fn the_keys_on_disk_are_those_that_scripts_read() {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = "config counters emergency events fleet flights_watched ineligible pid programs replay \
+        let expected = "config counters emergency events fleet flights_watched ineligible pid programs \
                         retest_s schema start_ticks store trials_offered trials_running version work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
         assert_eq!(status["counters"].as_object().unwrap().len(), 23);

@@ -21,8 +21,9 @@ pub const HEAD: [&str; 8] = [
 const TEXT_HEAD: [&str; 8] = ["candidate", "MiB", "asked", "round", "blocks", "pages", "own", "other"];
 
 /// The title of the table on a terminal.
-const TITLE: &str = "Where the resident memory was, mean over the time of the counted runs, in %: asked\n\
-     for by the program, rounding, free blocks, free pages, the allocator's own, other:";
+const TITLE: &str = "Where the resident memory was, mean over the time of the counted runs, in %:\n\
+     asked for by the program, rounding, free blocks, free pages, the allocator's\n\
+     own, other:";
 
 /// One candidate as a line of text; the figures are per cent of the resident memory.
 #[must_use]

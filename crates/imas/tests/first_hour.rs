@@ -119,7 +119,7 @@ fn all_is_forgotten_at_once_and_answers_in_json() {
     );
     world.start(["sort", "/dev/null"]);
     let one = output(&mut world.imas(["forget", "sort"]));
-    assert!(stdout(&one).ends_with("is forgotten, with 1 trial\n"), "{}", describe(&one));
+    assert!(stdout(&one).ends_with("is forgotten, with 1 start\n"), "{}", describe(&one));
     let both = output(&mut world.imas(["forget", "--all", "sort"]));
     assert_eq!(both.status.code(), Some(2), "{}", describe(&both));
 }

@@ -261,7 +261,7 @@ mod tests {
             )
         };
         let is = |words: &str, set: &str| (words.to_owned(), set.to_owned());
-        assert_eq!(off("env B=2 sort -n"), is("sort -n", "A=1 B=2 PATH=/bin"));
+        assert_eq!(off("env B=2 sort -n"), is("sort -n", "A=1 PATH=/bin B=2"));
         assert_eq!(off("env -u A -- sort"), is("sort", "PATH=/bin"));
         assert_eq!(off("env -i C= env D=1 sort"), is("sort", "C= D=1"));
         for untouched in ["env", "env A=2", "env -S 'a b'", "env -C / sort", "env -0"] {
