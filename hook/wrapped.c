@@ -42,6 +42,17 @@ static void add_calls(struct calls *calls, const struct loaded *tables, const st
     }
 }
 
+/* gperftools defines these and calls them by their names: a definition that comes before its own is reached. */
+static void add_interposed(struct calls *calls, const struct loaded *tables) {
+    static const char *const interposed[] = {"sbrk", "mmap", "mmap64", "munmap", "mremap"};
+    for (size_t i = 0; i < sizeof interposed / sizeof *interposed && calls->count < MOST_CALLS; i++) {
+        if (!loaded_defines(tables, interposed[i]))
+            continue;
+        calls->call[calls->count].name = interposed[i];
+        calls->call[calls->count++].hash = loaded_hash(interposed[i]);
+    }
+}
+
 static void add_serving(struct calls *calls, const struct link_map *object, const struct loaded *tables,
                         const struct loaded *candidate) {
     if (calls->serving_count == MOST_SERVING)
@@ -126,8 +137,10 @@ static void find_brought(struct calls *calls, const struct link_map *candidate) 
     struct loaded of_candidate = loaded_read(candidate);
     for (const struct link_map *object = candidate->l_next; object != NULL; object = object->l_next) {
         struct loaded tables = loaded_read(object);
-        if (!is_libc(&tables) && !is_runtime(&tables) && loaded_needs(candidate, &of_candidate, object))
+        if (!is_libc(&tables) && !is_runtime(&tables) && loaded_needs(candidate, &of_candidate, object)) {
             add_serving(calls, object, &tables, &of_candidate);
+            add_interposed(calls, &tables);
+        }
     }
 }
 

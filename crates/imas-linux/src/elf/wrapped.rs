@@ -30,6 +30,9 @@ const HARMLESS: [&str; 11] = [
     "libtbbmalloc",
 ];
 
+/// gperftools defines these and calls them by their names: a definition that comes before its own is reached.
+const INTERPOSED: [&str; 5] = ["sbrk", "mmap", "mmap64", "munmap", "mremap"];
+
 /// Names that the compiler's start files refer to; a program may define them.
 fn is_of_compiler(name: &str) -> bool {
     name == "__gmon_start__" || name == "__cxa_finalize" || name.starts_with("_ITM_")
@@ -78,6 +81,8 @@ pub fn defined_by(library: &Path) -> Result<BTreeSet<String>, ElfError> {
 pub fn called_by(library: &Path) -> Result<BTreeSet<String>, ElfError> {
     let mut called = names(library, Kind::Undefined, &mut MOST_BYTES.clone())?;
     called.retain(|name| !name.is_empty() && !is_of_compiler(name));
+    let defined = names(library, Kind::Defined, &mut MOST_BYTES.clone())?;
+    called.extend(INTERPOSED.iter().filter(|name| defined.contains(**name)).map(|name| (*name).to_owned()));
     Ok(called)
 }
 
