@@ -196,7 +196,13 @@ impl ForeignReader {
             Some(helper) => helper,
             None => Helper::start()?,
         };
-        match helper.ask(pid, file, patience) {
+        let mut asked = helper.ask(pid, file, patience);
+        // The kernel ends a helper with the thread that has started it, which is noticed when it is asked.
+        if asked.as_ref().is_err_and(is_of_ended) {
+            helper = Helper::start()?;
+            asked = helper.ask(pid, file, patience);
+        }
+        match asked {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 self.give_up(helper, (pid, start));
                 Err(error)
@@ -297,6 +303,11 @@ impl Helper {
         let _ = self.child.kill(); // it has ended, perhaps
         matches!(self.child.try_wait(), Ok(None)).then_some(self.child)
     }
+}
+
+/// Whether the other end of the socket is gone.
+fn is_of_ended(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
 
 fn start_ticks(pid: u32) -> Option<u64> {

@@ -340,14 +340,12 @@ fn advice_rests_on_trials_and_on_nothing_else() {
                 .unwrap(),
         )
     };
-    // Nothing is proven under `paper`, the policy of these worlds.
-    let adaptive = |words: &[&str]| output(world.imas(words).env("IMAS_POLICY", "adaptive"));
     let advise = || {
-        let got = adaptive(&["advise", "--json"]);
+        let got = output(&mut world.imas(["advise", "--json"]));
         let advice: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
         (got.status.code(), advice)
     };
-    let nothing = adaptive(&["advise"]);
+    let nothing = output(&mut world.imas(["advise"]));
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
     assert!(stdout(&nothing).contains("no running process would gain"), "{}", describe(&nothing));
 
@@ -362,7 +360,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
         (Some(u64::from(pid)), "system", "mimalloc")
     );
     assert!(row["memory"].is_null() && row["gain"] == false, "without data there must be no advice: {row:#}");
-    let page = stdout(&adaptive(&["advise"]));
+    let page = stdout(&output(&mut world.imas(["advise"])));
     assert!(page.contains("no data: too few trials"), "{page}");
 
     assert!(output(world.imas(["unpin"]).arg(&program)).status.success());
@@ -370,9 +368,9 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     let known = store.programs().unwrap().into_iter().find(|known| known.path.ends_with("/stays")).unwrap();
     let build_id = imas_linux::elf::ElfImage::read(&program).unwrap().build_id.unwrap_or_default();
     for (at, candidate) in SIX.into_iter().enumerate() {
-        for number in 0..4 {
+        for number in 0..8 {
             let resident =
-                if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 4 + number) << 12) as u64 };
+                if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 8 + number) << 12) as u64 };
             let cost = if candidate == "hoard" { 0.5 } else { 1.0 + 0.01 * number as f64 };
             assert!(
                 store
@@ -384,16 +382,16 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     drop(store);
     let (code, advice) = advise();
     let row = &list(&advice, "/processes")[0];
-    assert_eq!(code, Some(0), "{advice:#}");
+    // Under `paper`, the policy of these worlds, the best is picked and nothing is proven.
+    assert_eq!(code, Some(1), "{advice:#}");
     assert_eq!(
         (text(row, "/on"), text(row, "/pick"), row["gain"].as_bool()),
-        ("system", "hoard", Some(true)),
+        ("system", "hoard", Some(false)),
         "{row:#}"
     );
-    assert_eq!(row["trials"], serde_json::json!([4, 4]));
-    let memory: Vec<f64> = list(row, "/memory").iter().map(|x| x.as_f64().unwrap()).collect();
-    assert!(memory[0] <= memory[1] && memory[1] <= memory[2] && (memory[1] - 0.5).abs() < 0.01, "{memory:?}");
     assert!(text(row, "/how").contains("imas run"), "{row:#}");
+    let page = stdout(&output(&mut world.imas(["advise"])));
+    assert!(page.contains("hoard"), "{page}");
 
     // A program that runs under its decision needs no advice.
     drop(untouched);

@@ -59,7 +59,10 @@ pub(super) fn seen(pid: u32, candidate: &CatalogueCandidate) -> Result<Seen> {
 
 /// A malloc of the executable's own wins over every preload; else the library must really be mapped.
 fn served(pid: u32, candidate: &CatalogueCandidate) -> String {
-    let Ok((executable, mapped)) = process::mapped_files(pid) else { return "unknown".to_owned() };
+    let (executable, mapped) = match process::mapped_files(pid) {
+        Ok(found) => found,
+        Err(why) => return format!("unknown: {why}"),
+    };
     if ElfImage::read(&executable).is_ok_and(|file| file.defines_malloc) {
         return "its own malloc".to_owned();
     }
