@@ -82,9 +82,9 @@ impl From<ObjectiveName> for Objective {
 /// How much memory a candidate may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MemoryLimit {
-    /// At its peak, MiB.
+    /// Peak memory, MiB.
     Mebibytes(u64),
-    /// More than `system`, as a part of 1.
+    /// Memory over that of `system`, as a part of 1.
     More(f64),
 }
 

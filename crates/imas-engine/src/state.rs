@@ -29,7 +29,7 @@ pub struct ProgramState {
     /// Every trial that is stored, in the order of storing.
     pub records: Vec<TrialRecord>,
     candidates: Vec<Candidate>,
-    /// By name: why the program itself forbids a candidate.
+    /// Reasons for which the program itself forbids a candidate, by the candidate's name.
     left_out: Vec<(String, String)>,
     pinned: Option<String>,
     excluded: bool,

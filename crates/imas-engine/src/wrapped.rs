@@ -3,12 +3,11 @@
 //! (docs/decisions/0034).
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf;
+use imas_linux::environment::Variables;
+use imas_linux::user_preloads;
 
 /// Why the candidate cannot serve a program that defines these functions of libc; `None` when it can.
 ///
@@ -31,13 +30,11 @@ pub fn obstacle(candidate: &CatalogueCandidate, defined: &[String]) -> Option<St
     ))
 }
 
-/// Functions that the libraries of an LD_PRELOAD define. Bare names are looked for by ld.so alone; the guard asks of
-/// those when the program starts.
+/// Functions that the user's own preloaded libraries define.
 #[must_use]
-pub fn defined_by_preloads(preloads: &OsStr) -> Vec<String> {
-    let paths = preloads.as_bytes().split(|byte| matches!(byte, b':' | b' '));
-    let paths = paths.map(|path| Path::new(OsStr::from_bytes(path))).filter(|path| path.is_absolute());
-    paths.filter_map(|path| elf::defined_by(path).ok()).flatten().collect()
+pub fn defined_by_preloads(variables: &Variables) -> Vec<String> {
+    let libraries = user_preloads::libraries(variables);
+    libraries.iter().filter_map(|library| elf::defined_by(library).ok()).flatten().collect()
 }
 
 #[cfg(test)]
@@ -64,10 +61,10 @@ mod tests {
     }
 
     #[test]
-    fn bare_names_and_missing_files_of_a_preload_define_nothing() {
-        assert_eq!(
-            defined_by_preloads(OsStr::new("libm.so.6:/no/such/file /etc/passwd")),
-            Vec::<String>::new()
-        );
+    fn a_preload_by_its_bare_name_is_read_and_a_file_that_is_no_library_defines_nothing() {
+        let defined =
+            |list: &str| defined_by_preloads(&Variables::from([("LD_PRELOAD".into(), list.into())]));
+        assert!(defined("libm.so.6").contains(&"cos".to_owned()));
+        assert!(!defined("/no/such/file /etc/passwd").contains(&"cos".to_owned()));
     }
 }

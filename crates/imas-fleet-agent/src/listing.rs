@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the stream has: programs, by the hosts that reported them.
+//! Content of the stream: programs, by the hosts that reported them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::names;
 #[derive(Debug)]
 struct ListedReport {
     subject: String,
-    /// Its place in [`Listing::hosts`].
+    /// Index of the host in [`Listing::hosts`].
     host: usize,
     count: usize,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Asks the server.
+    /// Reads the listing from the server.
     ///
     /// # Errors
     /// When it does not answer.

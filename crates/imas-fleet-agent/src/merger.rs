@@ -40,7 +40,7 @@ const AFTER_RECONNECT_S: [f64; 2] = [1.0, 5.0];
 const BETWEEN_LISTINGS: Duration = Duration::from_secs(15);
 /// Programs that are folded at the same time.
 const AT_ONCE: usize = 16;
-/// Of these, places that only programs found by a sweep take: announcements never stop a sweep.
+/// Folding places that only programs found by a sweep take: announcements never stop a sweep.
 const OF_SWEEP: usize = 4;
 
 /// One merger. Its loop only takes messages: folds and listings run beside it.
@@ -59,7 +59,7 @@ pub struct Merger {
     /// By program: what the last sweep found.
     swept: SweptPrograms,
     folding: JoinSet<Folded>,
-    /// Those of `folding` that were announced.
+    /// Programs in `folding` that were announced.
     announced_folding: usize,
     /// Announcements may have been lost.
     reconnected: Arc<Notify>,
@@ -69,7 +69,7 @@ pub struct Merger {
 #[derive(Debug)]
 enum FoldCause {
     Announced(WaitingProgram),
-    /// A sweep found so many aggregates.
+    /// A sweep found this number of aggregates.
     Swept(String, usize),
 }
 
@@ -107,7 +107,7 @@ impl SweptPrograms {
         self.0.get(&self.1.hash_one(subject)).copied()
     }
 
-    /// After a fold of so many aggregates.
+    /// A fold of this number of aggregates has ended.
     fn fold(&mut self, subject: &str, count: usize) {
         let after = Swept::after(self.get(subject), count);
         self.0.insert(self.1.hash_one(subject), after);

@@ -19,7 +19,7 @@ pub(crate) fn alive() {
     send(NotifyState::Watchdog);
 }
 
-/// What `systemctl status` shows. A server's words in it must not begin a line, which would be another message
+/// Text that `systemctl status` shows. A server's words in it must not begin a line, which would be another message
 /// to systemd.
 pub(crate) fn status(text: &str) {
     send(NotifyState::Status(&printable::name(text)));

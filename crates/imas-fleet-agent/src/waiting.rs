@@ -11,7 +11,7 @@ use tokio::time::Instant;
 pub(crate) struct WaitingProgram {
     /// `PROGRAM.ENVIRONMENT`.
     pub(crate) subject: String,
-    /// Who reported it.
+    /// Host that reported the program.
     pub(crate) host: String,
     /// How often it was looked at since.
     pub(crate) looks: usize,

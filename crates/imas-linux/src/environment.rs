@@ -184,7 +184,7 @@ impl Injection<'_> {
     }
 }
 
-/// What becomes of a variable's value.
+/// Change of a variable's value.
 enum Change {
     /// Ours is put before it.
     Before(OsString),

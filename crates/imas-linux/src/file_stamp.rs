@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stat says of a file, to see later whether it is the same file, unchanged.
+//! Identity, size and times of a file, to see later whether it is the same file, unchanged.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

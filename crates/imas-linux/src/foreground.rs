@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program before which this command stands: whoever sends this command a signal means that program.
+//! The program that this command runs: a signal that is sent to this command is meant for it.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -11,12 +11,12 @@ pub fn begin(pid: u32) {
     PROGRAM.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
 }
 
-/// It has ended.
+/// Marks the program as ended.
 pub fn end() {
     PROGRAM.store(0, Ordering::SeqCst);
 }
 
-/// Its first process, while it runs.
+/// First process of the program, while it runs.
 #[must_use]
 pub fn program() -> Option<i32> {
     Some(PROGRAM.load(Ordering::SeqCst)).filter(|&pid| pid > 0)

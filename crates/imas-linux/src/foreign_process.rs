@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel shows of the memory of somebody else's process.
+//! Reads the files below /proc that describe the memory of other users' processes.
 //!
 //! The kernel takes the lock of that memory to answer, and the process can hold it for ever (a mapping of a FUSE
 //! file whose server does not answer). A read that waits for it ends by SIGKILL alone. So another process reads, the
@@ -23,10 +23,10 @@ use procfs::process::{MemoryMaps, Process, Stat};
 
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";
-/// A helper that sleeps in the kernel for so long is stuck. Half as long after each that was: processes of one user
-/// can be many.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The patience is halved so many times.
+/// A helper that sleeps in the kernel for this time is stuck. The time is halved after each stuck helper: processes of
+/// one user can be many.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+/// Number of times that [`STUCK_AFTER`] is halved.
 const MOST_HALVINGS: u32 = 5;
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -42,9 +42,9 @@ pub enum ForeignFile {
     CommandLine,
     /// The environment that it was started with.
     Environment,
-    /// Its mappings.
+    /// Mappings (`maps`).
     Maps,
-    /// Its mappings with what of them is resident.
+    /// Mappings with their resident parts (`smaps`).
     Smaps,
     /// The sums of these.
     SmapsRollup,
@@ -100,18 +100,18 @@ pub fn read(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
     READER.lock().unwrap_or_else(PoisonError::into_inner).read(pid, file)
 }
 
-/// Its mappings, with what of them is resident if `file` is smaps.
+/// Mappings of the process, with their resident parts if `file` is smaps.
 pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<MemoryMaps> {
     MemoryMaps::from_read(read(pid, file)?.as_slice())
 }
 
-/// As [`crate::sampler::resident_bytes`], of somebody else's process.
+/// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     crate::sampler::anonymous_bytes(&mappings(pid, ForeignFile::SmapsRollup).ok()?)
 }
 
-/// To be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
+/// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
 /// end. Otherwise [`read`] starts a helper when it needs one.
 #[must_use]
 pub fn help_if_asked() -> bool {
@@ -191,16 +191,16 @@ impl ForeignReader {
         if self.left_alone.contains(&(pid, start)) || self.dying.len() >= MOST_DYING {
             return Err(ErrorKind::TimedOut.into());
         }
-        let patience = PATIENCE / 2_u32.pow(self.stuck.min(MOST_HALVINGS));
+        let stuck_after = STUCK_AFTER / 2_u32.pow(self.stuck.min(MOST_HALVINGS));
         let mut helper = match self.helper.take() {
             Some(helper) => helper,
             None => Helper::start()?,
         };
-        let mut asked = helper.ask(pid, file, patience);
+        let mut asked = helper.ask(pid, file, stuck_after);
         // The kernel ends a helper with the thread that has started it, which is noticed when it is asked.
         if asked.as_ref().is_err_and(is_of_ended) {
             helper = Helper::start()?;
-            asked = helper.ask(pid, file, patience);
+            asked = helper.ask(pid, file, stuck_after);
         }
         match asked {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
@@ -254,12 +254,12 @@ impl Helper {
     }
 
     /// The inner result is that of the read; the outer one says whether the helper is of further use.
-    fn ask(&mut self, pid: u32, file: ForeignFile, patience: Duration) -> Result<Result<Vec<u8>>> {
+    fn ask(&mut self, pid: u32, file: ForeignFile, stuck_after: Duration) -> Result<Result<Vec<u8>>> {
         let begin = Instant::now();
         let number = FILES.iter().position(|one| *one == file).unwrap_or_default();
         self.socket.write_all(&pair(pid, u32::try_from(number).unwrap_or_default()))?;
         let mut head = [0; 8];
-        self.receive(&mut head, begin, patience)?;
+        self.receive(&mut head, begin, stuck_after)?;
         let [code, length] = words(head);
         if code != 0 {
             return Ok(Err(failed(code.cast_signed())));
@@ -268,18 +268,18 @@ impl Helper {
             return Err(ErrorKind::InvalidData.into());
         }
         let mut bytes = vec![0; length as usize];
-        self.receive(&mut bytes, begin, patience)?;
+        self.receive(&mut bytes, begin, stuck_after)?;
         Ok(Ok(bytes))
     }
 
-    fn receive(&mut self, bytes: &mut [u8], begin: Instant, patience: Duration) -> Result<()> {
+    fn receive(&mut self, bytes: &mut [u8], begin: Instant, stuck_after: Duration) -> Result<()> {
         let mut got = 0;
         while got < bytes.len() {
             match self.socket.read(&mut bytes[got..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(more) => got += more,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.look(begin.elapsed(), patience)?
+                    self.look(begin.elapsed(), stuck_after)?
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -289,9 +289,9 @@ impl Helper {
     }
 
     /// On a busy machine a helper waits for a CPU: it is not stuck then.
-    fn look(&self, took: Duration, patience: Duration) -> Result<()> {
+    fn look(&self, took: Duration, stuck_after: Duration) -> Result<()> {
         let works = stat(self.child.id()).is_some_and(|stat| stat.state == 'R');
-        let is_stuck = took > LONGEST || (took > patience && !works);
+        let is_stuck = took > LONGEST || (took > stuck_after && !works);
         if is_stuck { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 

@@ -161,7 +161,7 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     anonymous_bytes(&rollup.memory_map_rollup)
 }
 
-/// The same from the text of smaps_rollup.
+/// Resident anonymous bytes, from the text of smaps_rollup.
 pub(crate) fn anonymous_bytes(rollup: &MemoryMaps) -> Option<u64> {
     let map = &rollup.0.first()?.extension.map;
     let field = |name: &str| map.get(name).copied().unwrap_or(0);

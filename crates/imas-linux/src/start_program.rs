@@ -22,14 +22,14 @@ use crate::variables::{SIGPIPE_IGNORED, Variables};
 /// A program that does not begin with anything that the kernel knows is a script for it, as for execvp.
 const SHELL: &str = "/bin/sh";
 
-/// What is to be started.
+/// A program with its arguments and environment, before its start.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramStart<'a> {
     /// The file to exec.
     pub file: &'a Path,
-    /// Its arguments from `argv[0]` on.
+    /// Arguments from `argv[0]` on.
     pub argv: &'a [OsString],
-    /// Its whole environment.
+    /// The whole environment.
     pub variables: &'a Variables,
 }
 
@@ -115,7 +115,7 @@ pub struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// Its process id.
+    /// Process id of the child.
     #[must_use]
     pub fn id(&self) -> Pid {
         self.pid

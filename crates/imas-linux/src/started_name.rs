@@ -16,9 +16,9 @@ use crate::interpreter_target::Interpreter;
 const AS: &str = "as ";
 /// Links that the machine's operator may lead to another file of the same purpose.
 const ALTERNATIVES: &str = "/etc/alternatives";
-/// As many links as the kernel follows.
+/// Number of links that the kernel follows.
 const MOST_LINKS: usize = 40;
-/// Where a program lies that is named without its folder.
+/// Path of a program that is named without its folder.
 const FOLDERS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
 
 /// The detail of the program that is started as `started`, a path that leads to the file `real`. Empty where the file
@@ -31,7 +31,7 @@ pub fn detail(real: &Path, started: &Path) -> String {
     if is_same { String::new() } else { format!("{AS}{}", name.to_string_lossy()) }
 }
 
-/// The same for a running process of the file `real`, from its first argument: only a name under which a link to the
+/// The detail of a running process of the file `real`, from its first argument: only a name under which a link to the
 /// file is found.
 #[must_use]
 pub fn detail_of_running(real: &Path, first_argument: &OsStr) -> String {

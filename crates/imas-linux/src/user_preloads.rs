@@ -15,20 +15,30 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 const FOR_ALL: &str = "/etc/ld.so.preload";
 /// Our libraries are named so.
 const OURS: &[u8] = b"libimas";
-/// At most this number of entries is looked at.
+/// Most entries that are read.
 const MOST: usize = 64;
 
 /// Why a program that is started with these variables keeps its malloc, and what to do about it.
 #[must_use]
 pub fn own_malloc(variables: &Variables) -> Option<String> {
     let defines_malloc = |path: &PathBuf| ElfImage::read(path).is_ok_and(|library| library.defines_malloc);
-    let by_user = named(variables).into_iter().map(|path| (LD_PRELOAD, path));
-    let for_all = for_all().into_iter().map(|path| (FOR_ALL, path));
-    let (place, library) = by_user.chain(for_all).take(MOST).find(|(_, path)| defines_malloc(path))?;
+    let (place, library) = preloads(variables).find(|(_, path)| defines_malloc(path))?;
     let library = library.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(format!(
         "{library} in {place} defines malloc, and a candidate would switch it off; without it there IMAS chooses"
     ))
+}
+
+/// The libraries that ld.so preloads for a program with these variables, without ours.
+#[must_use]
+pub fn libraries(variables: &Variables) -> Vec<PathBuf> {
+    preloads(variables).map(|(_, path)| path).collect()
+}
+
+/// Each library with the place that names it.
+fn preloads(variables: &Variables) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let by_user = named(variables).into_iter().map(|path| (LD_PRELOAD, path));
+    by_user.chain(for_all().into_iter().map(|path| (FOR_ALL, path))).take(MOST)
 }
 
 /// The libraries of LD_PRELOAD, without ours and the allocator that we put behind ours.

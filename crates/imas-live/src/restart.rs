@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a restart under the pick would change, by the judge that made the pick.
+//! The change that a restart under the pick would bring, by the judge that made the pick.
 
 use imas_core::TrialRecord;
 use imas_core::compare::Answer;
@@ -12,7 +12,7 @@ use imas_view::program_view::ProgramView;
 pub struct Restart {
     /// Ratio of CPU time, pick to present candidate, with its 95 % interval; None without trials of both.
     pub cpu: Option<Interval>,
-    /// The same ratio of memory.
+    /// Ratio of memory, with its 95 % interval.
     pub memory: Option<Interval>,
     /// Median of the resident bytes in the trials of the present candidate.
     pub memory_bytes: Option<f64>,
@@ -23,7 +23,7 @@ pub struct Restart {
 }
 
 impl Restart {
-    /// From candidate `on` to candidate `pick`. Under `paper` nothing is proven.
+    /// The restart from candidate `on` to candidate `pick`. Under `paper` nothing is proven.
     #[must_use]
     pub fn of(state: &ProgramView, on: &str, pick: &str) -> Self {
         let index = |name: &str| state.profile.candidates.iter().position(|view| view.name == name);

@@ -157,7 +157,7 @@ pub enum ProcessState {
 pub enum Certainty {
     /// The policy takes it for proven, by the program's trials.
     Proven,
-    /// There are trials, and the policy does not take it for proven.
+    /// The change has trials, and the policy does not take it for proven.
     NotProven,
     /// By the state of this process alone; nothing was measured.
     Estimate,

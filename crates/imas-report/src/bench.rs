@@ -31,7 +31,7 @@ pub use rounds::{RoundsEnd, RoundsMade};
 use crate::{format, split, table};
 use layout::Attempt;
 
-/// More rounds than this are not named: it is too close to tell.
+/// Largest number of further rounds that is printed; beyond it the answer is "too close to tell".
 const MOST_ROUNDS_NAMED: u32 = 100;
 
 /// Figures of the paper, from runs in which every call was counted.

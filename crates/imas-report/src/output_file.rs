@@ -126,11 +126,11 @@ impl OutputFolder {
 /// A file that is to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct NewFile<'a> {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: &'a OsStr,
-    /// Its content.
+    /// Content.
     pub bytes: &'a [u8],
-    /// Its permissions; None: those of new files.
+    /// Permissions; None: those of new files.
     pub mode: Option<Mode>,
 }
 

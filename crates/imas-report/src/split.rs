@@ -17,7 +17,7 @@ pub const HEAD: [&str; 8] = [
     "other %",
 ];
 
-/// The same for a terminal of 80 columns; [`TITLE`] says what each is.
+/// The table's heads for a terminal of 80 columns; [`TITLE`] says what each is.
 const TEXT_HEAD: [&str; 8] = ["candidate", "MiB", "asked", "round", "blocks", "pages", "own", "other"];
 
 /// The title of the table on a terminal.

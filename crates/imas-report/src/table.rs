@@ -84,7 +84,7 @@ pub fn plain(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     wrapped(head, rows, None)
 }
 
-/// The same in lines of at most that width, as far as wrapping the last column makes them fit.
+/// The table in lines of at most `width` columns, as far as wrapping the last column makes them fit.
 #[must_use]
 pub fn fitted(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     const LEAST: u16 = 16;

@@ -26,7 +26,7 @@ use signal_hook::low_level::siginfo::Cause;
 const LAST: i32 = 64;
 /// Two that glibc uses itself.
 const OF_GLIBC: [i32; 2] = [32, 33];
-/// Those that mean this process itself: faults, its child's end, its pipe, a stop.
+/// Signals that concern this process itself: faults, its child's end, its pipe, a stop.
 const OWN: [i32; 13] = [
     SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGPIPE, SIGCHLD, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
     SIGSYS,

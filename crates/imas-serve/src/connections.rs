@@ -27,7 +27,7 @@ use crate::peer_lookup::{Ends, PeerLookup};
 
 /// Connections of all peers.
 const MOST: usize = 128;
-/// Of these, connections of all peers that need a token. The others are kept for our own user and root.
+/// Connections of all peers that need a token, at most. The others are kept for our own user and root.
 const MOST_OF_OTHERS: usize = 80;
 /// Connections of one peer.
 const MOST_OF_ONE: usize = 48;

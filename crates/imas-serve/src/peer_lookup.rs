@@ -15,9 +15,9 @@ const AT_ONCE: usize = 64;
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ends {
-    /// Of the network: addresses.
+    /// A connection of the network: its addresses.
     Tcp { local: SocketAddr, remote: SocketAddr },
-    /// Of a UNIX socket: the kernel has named the peer.
+    /// A connection of a UNIX socket: the kernel has named the peer.
     Unix(Peer),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose socket the other end of a loopback connection is. The kernel looks up this one socket (`sock_diag`,
+//! Owner of the other end of a loopback connection. The kernel looks up this one socket (`sock_diag`,
 //! as `ss` does); to read its table of all sockets takes as long as other users make the table.
 
 use std::net::SocketAddr;

@@ -187,7 +187,7 @@ struct GoalFigures<'a> {
     by_clock: bool,
     even: &'a EvenCpu,
     seed: u64,
-    /// What a proof has to withstand.
+    /// Conditions of a proof.
     demand: Demand,
     /// How far one difference scatters, by the runs of all candidates.
     spread: Spread,

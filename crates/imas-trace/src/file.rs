@@ -24,7 +24,7 @@ pub const LIVE_MOST: usize = 1 << 26;
 /// fewer than ten events for each byte.
 const EVENTS_OF_ANY: u64 = 1 << 24;
 const EVENTS_OF_BYTE: u64 = 256;
-/// The same for blocks that are alive at once. A reader holds at most 64 bytes for each.
+/// Most blocks that are alive at once. A reader holds at most 64 bytes for each.
 const LIVE_OF_ANY: u64 = 1 << 22;
 const LIVE_OF_BYTE: u64 = 8;
 /// Higher levels save a tenth of the bytes and take several times as long.

@@ -119,7 +119,7 @@ impl StoredPick {
         }
     }
 
-    /// What it changes, in words: `CPU -8.3 % [-11.4, -5.1], over 12 rounds`; the rules of the paper only name it.
+    /// The pick's change in words: `CPU -8.3 % [-11.4, -5.1], over 12 rounds`; the rules of the paper only name it.
     #[must_use]
     pub fn change_words(&self) -> String {
         let Some(ExpectedGain { gain, interval: Some((lo, hi)), rounds, .. }) = self.gain else {

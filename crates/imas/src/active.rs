@@ -14,8 +14,10 @@ const GUARD: &str = "libimas-guard.so";
 const HOOK: &str = "libimas.so";
 /// Root's list of what every program preloads.
 const PRELOAD_FILE: &str = "/etc/ld.so.preload";
+/// Most mapped files that are read: the process may be another user's.
+const MOST_FILES: usize = 256;
 
-/// Who chose the allocator of a process.
+/// The part that chose the allocator of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum ChosenBy {
@@ -23,7 +25,7 @@ enum ChosenBy {
     Guard,
     /// IMAS, for a trial.
     Trial,
-    /// Whoever preloaded a library: the user, or root for the whole machine.
+    /// A preload that is not IMAS's: the user's, or root's for the whole machine.
     Preload,
     /// The program: it defines malloc, or loads a library that does.
     Program,
@@ -111,14 +113,14 @@ fn other_malloc(running: &Running) -> Option<PathBuf> {
     let is_code = |file: &Path| file == running.program.path || name(file).contains(".so");
     let defines = |file: &&Path| ElfImage::read(file).is_ok_and(|image| image.defines_malloc);
     let files = running.mapped().filter(|file| is_code(file) && !is_of_libc(file));
-    let found: Vec<&Path> = files.filter(defines).collect();
+    let found: Vec<&Path> = files.take(MOST_FILES).filter(defines).collect();
     let is_preloaded = |file: &&&Path| preloader(running, file).is_some();
     let own = found.iter().find(|file| **file == running.program.path);
     let first = own.or_else(|| found.iter().find(is_preloaded)).or_else(|| found.first())?;
     Some((*first).to_owned())
 }
 
-/// What named the file for preloading.
+/// The variable or file that named the library for preloading.
 fn preloader(running: &Running, file: &Path) -> Option<&'static str> {
     let names = |list: &str| {
         let words = list.split([':', ' ', '\n', '\t']).filter(|word| !word.is_empty());

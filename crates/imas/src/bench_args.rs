@@ -104,7 +104,7 @@ fn names(list: &str) -> Vec<String> {
     plain.chain(inline).collect()
 }
 
-/// What a pick may cost.
+/// Largest costs of a pick.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
     /// Pick no candidate that takes so much more memory than system [default: +25%]; of a server --at-most says it

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a container's settings without --follow do not reach.
+/// Warning that a container's settings without --follow do not reach its entry point's children.
 pub(crate) const REACH: &str = "this reaches the program that the container starts, and not what that program executes: where the entry point is \
      a script, add --follow, or the server behind it runs untouched\nhint: imas explain --pid PID says whether it is active";
 

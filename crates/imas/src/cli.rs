@@ -137,7 +137,7 @@ pub(crate) struct ExternalArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-/// Whatever follows a verb that is no longer here: nothing of it is read.
+/// Words after a verb that is no longer here; they are not read.
 #[derive(Debug, Args)]
 pub(crate) struct MovedArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

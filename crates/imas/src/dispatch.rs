@@ -70,7 +70,7 @@ fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Its own benchmark found settings better than the catalogue's for 1 program of 22.
+/// Error for `imas tune`. By its own benchmark it found better settings for 1 program of 22.
 fn tune_is_gone() -> anyhow::Error {
     Hinted::error(
         "tune is no longer part of imas",

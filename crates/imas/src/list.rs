@@ -102,11 +102,11 @@ fn full_version(candidate: &CatalogueCandidate) -> String {
     }
 }
 
-/// Of the terminal, or what COLUMNS says; elsewhere a row is a line, which other programs can read.
+/// Width of the terminal, or that of COLUMNS; None elsewhere, where a row is a line that programs can read.
 fn width() -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    terminal.filter(|width| *width > 0).or_else(told)
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.filter(|width| *width > 0).or_else(columns)
 }
 
 fn table(listing: &Listing, width: Option<usize>) -> String {

@@ -76,7 +76,7 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
 
-    /// What the full definition makes of the same words.
+    /// The same words, read by the full definition.
     fn by_clap(words: &[&str]) -> Option<RunArgs> {
         let words = ["imas", "run"].iter().chain(words);
         match Cli::try_parse_from(words).ok()?.command {

@@ -72,7 +72,7 @@ fn watch(command: &Command, variables: &Variables) -> Result<RecordedRun> {
     let begun = Instant::now();
     let start = ProgramStart { file: &command.file, argv: &command.argv, variables };
     let child = start.spawn(&Streams::default()).with_context(|| command.file.display().to_string())?;
-    pass_on_signals(u32::try_from(child.id().as_raw())?)?;
+    foreground::begin(u32::try_from(child.id().as_raw())?);
     let status = child.wait();
     foreground::end();
     let status = status?;
@@ -81,12 +81,6 @@ fn watch(command: &Command, variables: &Variables) -> Result<RecordedRun> {
         wall_s: begun.elapsed().as_secs_f64(),
         exit: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
     })
-}
-
-/// Signals that are handed on are for that child.
-pub(crate) fn pass_on_signals(child: u32) -> Result<()> {
-    foreground::begin(child);
-    Ok(())
 }
 
 fn cpu_of_children() -> Result<f64> {

@@ -301,7 +301,7 @@ fn decided_anew(
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
-    let preloaded = defined_by_preloads(request.environment);
+    let preloaded = wrapped::defined_by_preloads(request.environment);
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
             && wrapped::obstacle(candidate, &preloaded).is_none()
@@ -345,11 +345,6 @@ fn decided_anew(
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
     let is_by_name = name_of_detail(&program.detail).is_some();
     Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
-}
-
-/// Functions that the user's own preloaded libraries define.
-fn defined_by_preloads(environment: &Variables) -> Vec<String> {
-    environment.get(OsStr::new("LD_PRELOAD")).map_or_else(Vec::new, |list| wrapped::defined_by_preloads(list))
 }
 
 /// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
@@ -427,7 +422,7 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     if let Some(obstacle) = context.obstacle(candidate, None) {
         anyhow::bail!("{name}: {obstacle}");
     }
-    let defined = [executable.defines, defined_by_preloads(request.environment)].concat();
+    let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
     if let Some(why) = wrapped::obstacle(candidate, &defined) {
         message::warning(&format!("the program is started untouched: {why}"));
         return Ok(Start::untouched_because(request, why));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Something that is said now and then while the main thread waits.
+//! A thread that prints a line now and then while the main thread waits.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Calls a function again and again, on a thread of its own, until it is dropped.
 pub(crate) struct Ticker {
-    /// Its end tells the thread to end.
+    /// The thread ends when this end of the channel is dropped.
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -146,7 +146,7 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     (self::executable(identity) == Some(executable)).then_some(seen)
 }
 
-/// What the process is given to run. Without any arguments it is in its exec or ending, and its target is unknown, as
+/// The script or module that the process runs. Without any arguments it is in its exec or ending, and its target is unknown, as
 /// is that of an interpreter whose command line is too long to be read. No other program has a target.
 fn target(pid: u32, path: &Path) -> Option<InterpreterTarget> {
     match imas_linux::process::arguments(pid) {

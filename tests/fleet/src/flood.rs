@@ -26,7 +26,7 @@ const PIECE: u64 = 1_000;
 /// The first invented program; real ones have lower numbers.
 const INVENTED: u64 = 1_000_000;
 
-/// Invented programs that may be folded.
+/// Most invented programs that may be folded.
 const MOST_INVENTED: u64 = 4096;
 
 /// Figures of one honest aggregate, and what the processes hold.

@@ -101,7 +101,7 @@ impl AdaptiveState {
         judgement
     }
 
-    /// What a change from candidate `from` to candidate `to` brings at weight `w`, by the judge that makes the pick.
+    /// The change from candidate `from` to candidate `to` at weight `w`, by the judge that makes the pick.
     pub fn change(&self, from: usize, to: usize, w: f64) -> CandidateChange {
         change(&self.board, &self.roles, (from, to), w, &self.settings)
     }

@@ -60,7 +60,7 @@ pub enum Status {
     Worse,
     /// It was better, but each of its newest three rounds was worse than `system`: the pick steps back.
     Regressed,
-    /// It costs more CPU time or more memory than a pick may.
+    /// The candidate costs more CPU time or more memory than a pick may.
     TooCostly,
     /// Equal to the best to within the cost of a trial.
     NoBetter,
@@ -125,7 +125,7 @@ pub fn judge(board: &Board, roles: &[Role], incumbent: usize, w: f64, settings: 
 pub struct CandidateChange {
     /// Ratio of CPU time, the later candidate to the earlier, with its 95 % interval; None without trials of both.
     pub cpu: Option<Interval>,
-    /// The same ratio of memory.
+    /// Ratio of memory, with its 95 % interval.
     pub memory: Option<Interval>,
     /// Number of trials with figures, of the earlier candidate and of the later.
     pub trials: [u32; 2],
@@ -133,7 +133,7 @@ pub struct CandidateChange {
     pub answer: Answer,
 }
 
-/// What a change from one candidate to another brings.
+/// The change from one candidate to another: ratios, and whether it is proven.
 pub(crate) fn change(
     board: &Board,
     roles: &[Role],
@@ -440,7 +440,7 @@ impl<'a> Judge<'a> {
         is_known.then(|| Interval { lo: at(-within), mid: at(0.0), hi: at(within) })
     }
 
-    /// Of the candidates that are as good as the best within the noise, the one that costs least on the other axis,
+    /// The candidate that costs least on the other axis, among those as good as the best within the noise,
     /// where one axis alone is wanted.
     fn best_of_tied(&self, best: usize, proven: &[usize]) -> usize {
         let Some(other) = other_axis(self.w) else { return best };

@@ -16,9 +16,9 @@ pub struct Overrides {
     pub objective: Option<Objective>,
     /// Most resident memory in MiB.
     pub max_memory_mib: Option<u64>,
-    /// What a pick may cost in CPU time beside `system`: 0.25 is 25 % more.
+    /// Most CPU time of a pick over that of `system`: 0.25 is 25 % more.
     pub max_cpu: Option<f64>,
-    /// What a pick may cost in memory beside `system`.
+    /// Most memory of a pick over that of `system`: 0.25 is 25 % more.
     pub max_memory: Option<f64>,
     /// Smallest gain in CPU worth a change, a fraction.
     pub cpu_margin: Option<f64>,

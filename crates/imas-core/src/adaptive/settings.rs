@@ -29,9 +29,9 @@ pub struct Settings {
     pub cpu_margin: f64,
     /// Smallest gain in memory worth a change.
     pub memory_margin: f64,
-    /// What a pick may cost in CPU time: 0.25 is 25 % more than `system`.
+    /// Most CPU time of a pick over that of `system`: 0.25 is 25 % more.
     pub max_cpu: f64,
-    /// What it may cost in memory.
+    /// Most memory of a pick over that of `system`: 0.25 is 25 % more.
     pub max_memory: f64,
     /// Confidence with which the incumbent must be beaten, over all candidates and all looks.
     pub confidence: f64,

@@ -15,7 +15,7 @@ pub struct Options {
     pub resamples: usize,
     /// Smallest differences worth reporting.
     pub margins: Margins,
-    /// What a pick may cost on the axis that it is not picked for.
+    /// Largest costs of a pick on the axis that it is not picked for.
     pub most_cost: CostLimits,
     /// How much a program must take for its candidates to be compared.
     pub floor: Floor,
@@ -53,7 +53,7 @@ impl Default for Options {
 const FIGURES: usize = 2;
 
 impl Options {
-    /// What a proof for one of so many candidates has to withstand.
+    /// Conditions of a proof for one of `candidates` candidates.
     pub(super) fn demand(&self, candidates: usize) -> Demand {
         Demand { candidates, figures: FIGURES, looks: self.looks, fewest: self.min_runs }
     }

@@ -31,7 +31,7 @@ pub enum Outlook {
     Open {
         /// Rough number of further rounds that would settle it; None where it is too close to call.
         more_rounds: Option<u32>,
-        /// Where there is a gain, it is smaller than this part, by the intervals.
+        /// Upper bound of a gain by the intervals, as a part of 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         less_than: Option<f64>,
     },

@@ -20,9 +20,9 @@ use crate::paper::Pick;
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhyPassedOver {
-    /// It is not proven to be better than `system`.
+    /// The candidate is not proven to be better than `system`.
     NotProven,
-    /// It costs more on the other axis than a pick may.
+    /// The candidate costs more on the other axis than a pick may.
     CostsTooMuch,
     /// The pick is as good within the noise, and better on the other axis or earlier in the catalogue.
     Tied,
@@ -33,7 +33,7 @@ pub enum WhyPassedOver {
 pub struct PassedOver {
     /// Fastest or leanest.
     pub pick: Pick,
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
     /// Why it is not the pick.
     pub why: WhyPassedOver,
@@ -152,8 +152,8 @@ pub(super) fn passed_over(
             () if !best.is_affordable(axis, options) => WhyPassedOver::CostsTooMuch,
             () => WhyPassedOver::Tied,
         };
-        let is_told = why != WhyPassedOver::NotProven || picked != SYSTEM;
-        is_told.then(|| PassedOver { pick, candidate: best.name.to_owned(), why })
+        let is_named = why != WhyPassedOver::NotProven || picked != SYSTEM;
+        is_named.then(|| PassedOver { pick, candidate: best.name.to_owned(), why })
     };
     axes.into_iter().filter_map(of).collect()
 }

@@ -140,7 +140,7 @@ impl Warning {
         }
     }
 
-    /// What was seen, with its hint, a line for each kind: the candidates of one are named together.
+    /// A line with its hint for each kind of warning; the candidates of one kind are named together.
     #[must_use]
     pub fn lines(all: &[Self]) -> Vec<(String, &'static str)> {
         let mut groups: Vec<Vec<&Self>> = vec![];
@@ -194,7 +194,7 @@ impl Warning {
         }
     }
 
-    /// The same of another candidate.
+    /// The same kind of warning for another candidate.
     fn of(&self, name: &str) -> Self {
         let mut other = self.clone();
         match &mut other {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, t_quantile, t_tail};
 
-/// What runs say of a figure against the same figure of a reference.
+/// The result of a comparison of a figure with that of a reference.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -34,7 +34,7 @@ impl Answer {
 pub struct Estimate {
     /// The gain.
     pub gain: f64,
-    /// Its standard error.
+    /// Standard error of the gain.
     pub error: f64,
     /// Degrees of freedom of the error.
     pub freedom: f64,
@@ -57,7 +57,7 @@ impl Estimate {
 pub struct Spread {
     /// Standard deviation of one difference.
     pub sigma: f64,
-    /// Its degrees of freedom.
+    /// Degrees of freedom of the standard deviation.
     pub freedom: f64,
 }
 

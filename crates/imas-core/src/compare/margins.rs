@@ -4,9 +4,9 @@
 /// Smallest differences worth a change, as parts of 1: 0.02 is 2 %.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Margins {
-    /// In CPU time.
+    /// Smallest difference in CPU time.
     pub cpu: f64,
-    /// In memory.
+    /// Smallest difference in memory.
     pub memory: f64,
 }
 
@@ -15,12 +15,12 @@ impl Margins {
     pub const USUAL: Self = Self { cpu: 0.02, memory: 0.05 };
 }
 
-/// What a pick may cost on the axis that it was not picked for, as a part of 1: 0.25 is 25 % more than `system`.
+/// Largest costs of a pick on the axis that it was not picked for, as parts of 1: 0.25 is 25 % more than `system`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CostLimits {
-    /// More CPU time.
+    /// Most additional CPU time.
     pub cpu: f64,
-    /// More memory.
+    /// Most additional memory.
     pub memory: f64,
 }
 

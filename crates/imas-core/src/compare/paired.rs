@@ -20,7 +20,7 @@ use crate::stats::{Interval, bootstrap, mean_and_deviation, median};
 pub const ERROR: f64 = 0.05;
 /// Fewest common rounds for a proof: with one or two, an interval is meaningless.
 pub const FEWEST_ROUNDS: usize = 3;
-/// More rounds than this are not worth naming.
+/// Largest number of further rounds that is reported.
 const MOST_ROUNDS: u32 = 1000;
 
 /// The runs of all candidates, by one figure.
@@ -30,7 +30,7 @@ pub struct PairedRuns {
 }
 
 impl PairedRuns {
-    /// One more run; `candidate` is any number that names it. A figure that is not above 0 was not measured.
+    /// Adds a run; `candidate` is any number that stands for the candidate. A figure that is not above 0 was not measured.
     pub fn push(&mut self, candidate: usize, round: usize, figure: f64) {
         if figure > 0.0 && figure.is_finite() {
             self.runs.push(ResidueRun { round, candidate, figures: [figure.ln(), 0.0] });
@@ -53,7 +53,7 @@ pub struct Resampling {
     pub resamples: usize,
 }
 
-/// What a proof has to withstand.
+/// Conditions of a proof: how many tests share the allowed error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand {
     /// Number of candidates, the best of which would be picked.
@@ -67,7 +67,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// A proof for one of so many candidates by one figure, from a fixed number of rounds.
+    /// Conditions for one of `candidates` candidates by one figure, in a fixed number of rounds.
     pub fn of(candidates: usize) -> Self {
         Self { candidates, figures: 1, looks: None, fewest: FEWEST_ROUNDS }
     }
@@ -127,7 +127,7 @@ impl PairedRatio {
             && alone.estimate(gain, count).proves(0.0, demand.error(rounds) / demand.figures.max(1) as f64)
     }
 
-    /// Its own spread, moderated by that of all candidates.
+    /// Spread of this candidate, moderated by that of all candidates.
     fn moderated(&self) -> Spread {
         let count = u32::try_from(self.rounds).unwrap_or(u32::MAX);
         self.common.moderated(self.log.1.powi(2) * (self.rounds as f64 - 1.0).max(0.0), count)
@@ -167,7 +167,7 @@ impl PairedRatio {
             && (demand.looks.is_none() || self.rounds < 2 || beyond.proves(0.0, demand.error(self.rounds)))
     }
 
-    /// By its own rounds alone.
+    /// Estimate of `gain` from this candidate's rounds alone.
     fn own(&self, gain: f64) -> Estimate {
         self.alone(self.rounds).estimate(gain, u32::try_from(self.rounds).unwrap_or(u32::MAX))
     }

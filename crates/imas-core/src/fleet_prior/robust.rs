@@ -42,7 +42,7 @@ impl RobustFigure {
         self.estimate().chance()
     }
 
-    /// As an estimate of a gain.
+    /// Converts the figure to an estimate of a gain.
     pub fn estimate(&self) -> Estimate {
         Estimate { gain: self.value, error: self.error, freedom: self.groups as f64 - 1.0 }
     }

@@ -24,7 +24,7 @@ struct Interface {
     library: &'static str,
     /// Its functions that give, take or ask about blocks; `*` stands for any ending.
     functions: &'static [&'static str],
-    /// What else a program asks for by dlsym that works with and without this allocator.
+    /// Further names that a program asks for by dlsym and that work with and without this allocator.
     asked: &'static [&'static str],
 }
 
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(made.unfit(CALLS, &["-lc", JE]), None, "libc's malloc is the program's: a heap apart");
     }
 
-    /// As SWI-Prolog's libswipl.so.9.
+    /// The case of SWI-Prolog's libswipl.so.9.
     #[test]
     fn a_program_that_asks_its_allocator_by_name_is_ineligible() {
         let made = Made::new();

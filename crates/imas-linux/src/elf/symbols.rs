@@ -63,7 +63,7 @@ const MOST_NAME_BYTES: u64 = 4 << 20;
 /// Which symbols of a file are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Those that it refers to and does not define.
+    /// Symbols that the file refers to and does not define.
     Undefined,
     /// Functions that it defines for others.
     Defined,

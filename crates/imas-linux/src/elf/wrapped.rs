@@ -12,7 +12,7 @@ use super::symbols::{self, Kind};
 use super::{ElfError, MOST_BYTES};
 use crate::program_file::ProgramFile;
 
-/// More of them are not kept: a program with so many is a libc of its own.
+/// Most names that are kept. A program that defines more of libc's functions brings a libc of its own.
 const MOST_NAMES: usize = 64;
 
 /// Parts of glibc, the compiler's runtime, and allocators whose place a candidate takes.
@@ -39,7 +39,7 @@ fn is_of_compiler(name: &str) -> bool {
 }
 
 /// The functions of libc that the program, or a library that it is linked with and that comes before libc, defines.
-/// What cannot be read defines nothing: the hook looks again when the program starts.
+/// A file that cannot be read counts as defining nothing: the hook looks again when the program starts.
 pub(super) fn of_program(
     source: &mut (impl std::io::Read + std::io::Seek),
     program: &Headers,

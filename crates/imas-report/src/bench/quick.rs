@@ -58,7 +58,7 @@ const HEADS: [&str; 7] = [
     "peak measured",
 ];
 
-/// The same for a terminal of 80 columns.
+/// The table's heads for a terminal of 80 columns.
 const TEXT_HEADS: [&str; 7] = ["candidate", "CPU", "live", "mean", "live", "peak", "live"];
 const BESIDE: &str = "(beside each prediction the live figure)";
 

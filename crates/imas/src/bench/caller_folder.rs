@@ -42,7 +42,7 @@ impl CallerFolder {
         Some(option.map_or_else(|| full.clone(), |option| format!("{option}={full}")))
     }
 
-    /// What a relative path names here. A folder is named by a path with a slash, or by dots: any other word
+    /// The file that a relative path names here. A folder is named by a path with a slash, or by dots: any other word
     /// may be the name of a folder by chance.
     fn found(&self, path: &str) -> Option<PathBuf> {
         let is_relative = !path.is_empty() && !path.starts_with(['/', '-', '$', '~']);

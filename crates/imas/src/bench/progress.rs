@@ -23,7 +23,7 @@ pub(super) struct Progress {
     bar: ProgressBar,
     estimate: String,
     first_run: FirstRun,
-    _told: Option<Ticker>,
+    _ticker: Option<Ticker>,
 }
 
 impl Progress {
@@ -33,8 +33,8 @@ impl Progress {
         let left = if may_end_sooner { "at most {eta} left" } else { "about {eta} left" };
         let style = ProgressStyle::with_template(&format!("{{bar:20}} {{pos}}/{{len}} {{msg}} ({left})"));
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let told = is_shown.then(|| told(&bar)).flatten();
-        Self { first_run: FirstRun::begins(&bar), bar, estimate: String::new(), _told: told }
+        let ticker = is_shown.then(|| ticker(&bar)).flatten();
+        Self { first_run: FirstRun::begins(&bar), bar, estimate: String::new(), _ticker: ticker }
     }
 
     /// A run has ended, however it did.
@@ -68,8 +68,8 @@ pub(super) fn bar(runs: usize, is_shown: bool) -> ProgressBar {
     ProgressBar::with_draw_target(Some(runs as u64), target)
 }
 
-/// Where standard error is no terminal, a line now and then says how far the bar is.
-pub(super) fn told(bar: &ProgressBar) -> Option<Ticker> {
+/// Prints the bar's position now and then where standard error is no terminal.
+pub(super) fn ticker(bar: &ProgressBar) -> Option<Ticker> {
     let bar = bar.clone();
     let tell = move || {
         let (at, of) = (bar.position(), bar.length().unwrap_or(0));

@@ -22,7 +22,7 @@ pub(super) struct BenchRounds<'a> {
     pub(super) candidates: &'a [&'a CatalogueCandidate],
     pub(super) interruption: &'a Interruption,
     bar: ProgressBar,
-    _told: Option<Ticker>,
+    _ticker: Option<Ticker>,
     raw: Option<Journal>,
     /// Knows why a run failed that did not find its files. It says so once.
     pub(super) caller: Option<&'a CallerFolder>,
@@ -42,9 +42,9 @@ impl<'a> BenchRounds<'a> {
         hinted: fn(ServiceError) -> anyhow::Error,
     ) -> Result<Self> {
         let bar = progress(candidates.len() * rounds as usize, is_shown);
-        let told = is_shown.then(|| progress::told(&bar)).flatten();
+        let ticker = is_shown.then(|| progress::ticker(&bar)).flatten();
         let raw = raw.map(crate::export::journal).transpose()?;
-        Ok(Self { executor, candidates, interruption, bar, _told: told, raw, caller: None, hinted })
+        Ok(Self { executor, candidates, interruption, bar, _ticker: ticker, raw, caller: None, hinted })
     }
 
     /// Takes the bar away.

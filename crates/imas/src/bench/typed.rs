@@ -54,7 +54,7 @@ pub(super) fn command(words: &[OsString]) -> Result<Command> {
     })
 }
 
-/// What to do with a line in one word; None: it is one word indeed.
+/// Hint for a command line that was given as one word; None for a single word.
 fn one_line(line: &str) -> Option<anyhow::Error> {
     let shell = match line.contains(SHELL_SIGNS) {
         true => "sh",

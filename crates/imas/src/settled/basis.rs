@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a settled decision rests on. It holds as long as nothing of this has changed.
+//! The basis of a settled decision: files, variables, time and pressure. The decision holds while they are unchanged.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ const LONGEST_S: f64 = 3600.0;
 pub(crate) enum Pressure {
     /// Not at all.
     Any,
-    /// It was made at this weight of CPU, and holds where the weight is the same, damped.
+    /// The decision was made at this weight of CPU, and holds while the damped weight is the same.
     Weight(f64),
 }
 
@@ -67,7 +67,7 @@ impl Basis {
         Self { asked, files, pressure: Pressure::Any, from_s, until_s: from_s + LONGEST_S }
     }
 
-    /// The same, until this profile may lead to another decision by time alone.
+    /// Limits the basis to the time at which this profile may lead to another decision.
     pub(crate) fn until(self, profile: &ProfileView) -> Self {
         Self { until_s: valid_until_s(profile, self.from_s), ..self }
     }

@@ -76,7 +76,7 @@ pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
     let _ = context.page_folder().map(|pages| settled_file::write(&pages, &settled)); // the next start goes the long way
 }
 
-/// What of the machine's state the decision depends on; None where the decision is not settled.
+/// The machine's pressure on which the decision depends; None where the decision is not settled.
 pub(crate) fn pressure(profile: &ProfileView, plan: &StartPlan, conditions: &Conditions) -> Option<Pressure> {
     let by_hand = profile.pinned.is_some() || profile.excluded || profile.ineligible.is_some();
     match &profile.adaptive {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 use super::settled_start::SettledStart;
 
 const FOLDER: &str = "settled";
-/// More files than this are removed at once: programs with ever new names must not fill the memory.
+/// Most files; beyond it all are removed: programs with ever new names must not fill the memory.
 const MOST_FILES: usize = 500;
 /// A longer file is none of ours.
 const MOST_BYTES: u64 = 64 << 10;
