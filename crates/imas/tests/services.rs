@@ -372,11 +372,9 @@ fn advice_rests_on_trials_and_on_nothing_else() {
             let resident =
                 if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 8 + number) << 12) as u64 };
             let cost = if candidate == "hoard" { 0.5 } else { 1.0 + 0.01 * number as f64 };
-            assert!(
-                store
-                    .add_trial(known.id, &trial(candidate, &build_id, at * 10 + number, resident, cost))
-                    .unwrap()
-            );
+            let mut made = trial(candidate, &build_id, at * 10 + number, resident, cost);
+            made.sample.made_unix_s = imas_linux::clock::now_unix_s() - 1000.0 + (number * 10 + at) as f64;
+            assert!(store.add_trial(known.id, &made).unwrap());
         }
     }
     drop(store);
@@ -392,6 +390,20 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     assert!(text(row, "/how").contains("imas run"), "{row:#}");
     let page = stdout(&output(&mut world.imas(["advise"])));
     assert!(page.contains("hoard"), "{page}");
+
+    // The policy that proves does so of the same trials; none of its own is due.
+    let mut proven = world.imas(["advise", "--json"]);
+    let got = output(proven.env("IMAS_POLICY", "adaptive").env("IMAS_RETEST", "1e6"));
+    let advice: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
+    let row = &list(&advice, "/processes")[0];
+    assert_eq!(got.status.code(), Some(0), "{advice:#}");
+    assert_eq!(
+        (text(row, "/pick"), row["gain"].as_bool(), &row["trials"]),
+        ("hoard", Some(true), &serde_json::json!([8, 8])),
+        "{row:#}"
+    );
+    let memory: Vec<f64> = list(row, "/memory").iter().map(|x| x.as_f64().unwrap()).collect();
+    assert!(memory[0] <= memory[1] && memory[1] <= memory[2] && (memory[1] - 0.5).abs() < 0.01, "{memory:?}");
 
     // A program that runs under its decision needs no advice.
     drop(untouched);
