@@ -42,7 +42,7 @@ allocators: need-cargo
 	@packaging/licences >build/lib/imas/licences.txt
 
 textbook:
-	@$(MAKE) --no-print-directory -C allocators/textbook
+	@$(MAKE) --no-print-directory -C lab/textbook
 
 # The programs of the conformance kit that run on the user's machine, under libraries that we did not build.
 contract:
@@ -139,7 +139,7 @@ system-test: build ## a booted Debian: install, enable, break, repair, upgrade, 
 .PHONY: fleet-test
 fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out, half a million programs (CASES=...; about 20 minutes)
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
-	@tests/fleet/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
+	@fleet/tests/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
 
 .PHONY: busy-test
 busy-test: build ## make test three times beside two busy loops and a compiler (about three hours)

@@ -109,7 +109,7 @@ def _programs():
         Program("python3", ["/usr/bin/python3", str(INPUTS / "keep.py")], []),
         Program("sqlite3", ["/usr/bin/sqlite3", "-batch", "-init", str(INPUTS / "keep.sql"), ":memory:", ".quit"], []),
         Program("cc1plus", [compiler, "-quiet", "-O2", str(source), "-o", "/dev/null"], []),
-        Program("perl", ["/usr/bin/perl", str(ROOT / "workloads" / "demo" / "words.pl")], []),
+        Program("perl", ["/usr/bin/perl", str(ROOT / "bench" / "programs" / "words.pl")], []),
         Program("jq", ["/usr/bin/jq", "length", str(as_json)], []),
         Program("xmllint", ["/usr/bin/xmllint", "--noout", str(as_xml)], []),
     ]

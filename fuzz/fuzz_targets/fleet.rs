@@ -2,7 +2,8 @@
 //! Any bytes as an aggregate and as statistics of a fleet.
 #![no_main]
 
-use imas_fleet::{Aggregate, FleetStatistics, fold, prior};
+use imas_exchange::{Aggregate, FleetStatistics, prior};
+use imas_fleet::fold;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

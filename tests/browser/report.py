@@ -252,7 +252,7 @@ def learned(command, folder):
 
 def from_runs(command, work, folder):
     page = work / "runs.html"
-    imas(command, "report", "--html", page, "--data", ROOT / "data/first.jsonl")
+    imas(command, "report", "--html", page, "--data", ROOT / "lab/data/first.jsonl")
     for dark in (False, True):
         driver = offline(dark)
         try:
@@ -384,8 +384,8 @@ def hostile(command, work):
 def study(command, work, folder):
     """The pages of results: the selector on the runs of `data/`, and the mobile study."""
     out = work / "studies"
-    imas(laboratory(command), "study", "selector", "--data", ROOT / "data/first.jsonl", "--out", out)
-    imas(laboratory(command), "study", "mobile", "--data", ROOT / "data/mobile.jsonl", "--out", out)
+    imas(laboratory(command), "study", "selector", "--data", ROOT / "lab/data/first.jsonl", "--out", out)
+    imas(laboratory(command), "study", "mobile", "--data", ROOT / "lab/data/mobile.jsonl", "--out", out)
     for dark in (False, True):
         driver = offline(dark)
         try:

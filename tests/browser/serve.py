@@ -167,7 +167,7 @@ def main():
         checker = axe(work)
         store = learned(command, work)
         runs = work / "runs.jsonl"
-        runs.write_bytes((ROOT / "data/first.jsonl").read_bytes())
+        runs.write_bytes((ROOT / "lab/data/first.jsonl").read_bytes())
         child, base = start(command, store, "--results", str(runs))
         try:
             suite = json.load(urllib.request.urlopen(base + "/api/suite", timeout=300))

@@ -38,13 +38,13 @@ pub mod policy;
 pub mod printable;
 pub mod profile;
 pub mod quarantine;
+pub mod raw_runs;
 pub mod reason;
 pub mod record;
 pub mod reliability;
 pub mod replay_prior;
 pub mod sample;
 pub mod service_life;
-pub mod simulate;
 pub mod split;
 pub mod stats;
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use imas_fleet::AgentRecord;
+use imas_exchange::AgentRecord;
 use imas_linux::process;
 use serde::{Deserialize, Serialize};
 

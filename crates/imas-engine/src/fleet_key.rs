@@ -5,8 +5,8 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use imas_fleet::key::{class_of_cpus, of_subject};
-use imas_fleet::{Environment, ProgramKey, ThreadsClass};
+use imas_exchange::key::{class_of_cpus, of_subject};
+use imas_exchange::{Environment, ProgramKey, ThreadsClass};
 use imas_linux::index::{Executable, unit_of_detail};
 use imas_linux::interpreter_target::Interpreter;
 use imas_linux::program_file::ProgramFile;
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!((class(None), class(Some(4))), (None, Some(ThreadsClass::Few)));
         let environment = Environment { threads: Some(ThreadsClass::Many), ..environment(2) };
         let stored = |key: &ProgramKey| {
-            let subject = imas_fleet::key::subject(key, &environment);
+            let subject = imas_exchange::key::subject(key, &environment);
             store
                 .set_statistics(id, &StoredStatistics { subject, statistics: "{}".into(), known_s: 0.0 })
                 .unwrap();

@@ -2,7 +2,7 @@
 //! Which trials are this host's, where a fleet shares them out: worked out from the store, so that imasd and
 //! the commands that explain its decisions come to the same.
 //!
-//! - Time is divided into turns of ten minutes (`[fleet] turn_s`). In each the rule of [`imas_fleet::share`]
+//! - Time is divided into turns of ten minutes (`[fleet] turn_s`). In each the rule of [`imas_exchange::share`]
 //!   names the hosts that try, and the candidate of each; each of them tries it once, with `system` beside
 //!   it. A turn is longer than a program of seconds needs for both; longer turns would only make a fleet of
 //!   few hosts slower. What starts rarely starts in the turn of as many hosts as of any other.
@@ -13,7 +13,7 @@
 
 use imas_core::adaptive::{HostTurn, Settings};
 use imas_core::{Candidate, FleetPrior};
-use imas_fleet::{FleetStatistics, Lack, TrialTurn, hosts_in_trial, lacks, trial_of};
+use imas_exchange::{FleetStatistics, Lack, TrialTurn, hosts_in_trial, lacks, trial_of};
 use imas_store::fleet::FleetMember;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
@@ -112,7 +112,7 @@ impl FleetKnowledge {
         let stored = store.statistics(program.id)?;
         let read = stored.and_then(|stored| {
             let read = FleetStatistics::read_of(&stored.subject, stored.statistics.as_bytes()).ok()?;
-            let prior = imas_fleet::prior(&read);
+            let prior = imas_exchange::prior(&read);
             Some(KnownStatistics { subject: stored.subject, prior, since_s: stored.known_s })
         });
         Ok(Some(Self { member, reached_s: store.fleet_reached_s()?, known: read }))

@@ -9,7 +9,7 @@ use imas_store::{RowId, Store, StoreError};
 
 /// Reliability of predictions, as `imas-lab study replay --reliability` measured it. It is part of the programs, so
 /// all of them go by the same one.
-const SHIPPED: &str = include_str!("../../../data/replay-reliability.json");
+const SHIPPED: &str = include_str!("../replay-reliability.json");
 /// Predictions older than this no longer count, seconds: as trials, 90 days.
 const MAX_AGE_S: f64 = 90.0 * 24.0 * 3600.0;
 

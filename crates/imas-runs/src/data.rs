@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use imas_core::simulate::data;
+use imas_core::raw_runs::data;
 use imas_report::message::{self, Hinted};
 
 /// The runs of all files; other lines are reported.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::simulate::data::RawRun;
+use imas_core::raw_runs::data::RawRun;
 use imas_linux::measure::RunOutcome;
 
 use crate::counted::CountedRun;

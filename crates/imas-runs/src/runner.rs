@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::candidate::SYSTEM;
 use imas_core::output_check::OutputJudgement;
+use imas_core::raw_runs::dropped::NotRun;
+use imas_core::raw_runs::outputs::{OTHER_OUTPUT, OutputVaries};
 use imas_core::sample::is_crash_signal;
-use imas_core::simulate::dropped::NotRun;
-use imas_core::simulate::outputs::{OTHER_OUTPUT, OutputVaries};
 use imas_linux::clock::now_unix_s;
 
 use crate::executor::{Execution, Executor};

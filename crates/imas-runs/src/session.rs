@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use imas_core::simulate::data::{DataHeader, RawRun, RunKey, RunKind};
-use imas_core::simulate::dropped::{Dropped, NotRun};
-use imas_core::simulate::outputs::Varying;
+use imas_core::raw_runs::data::{DataHeader, RawRun, RunKey, RunKind};
+use imas_core::raw_runs::dropped::{Dropped, NotRun};
+use imas_core::raw_runs::outputs::Varying;
 
 /// A round of a program.
 pub type BegunRound = (String, RunKind, u32);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use imas_core::candidate::SYSTEM;
 use imas_core::hang::hang_threshold_s;
 use imas_core::output_check::OutputCheck;
-use imas_core::simulate::data::RawRun;
-use imas_core::simulate::outputs::OTHER_OUTPUT;
+use imas_core::raw_runs::data::RawRun;
+use imas_core::raw_runs::outputs::OTHER_OUTPUT;
 
 use crate::executor::{Execution, RunLimits};
 use crate::prefault::Prefault;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use imas_core::simulate::data::RunKind;
+use imas_core::raw_runs::data::RunKind;
 use imas_runs::journal::Journal;
 use imas_runs::session::Sessions;
 
@@ -40,9 +40,9 @@ fn exported_runs_of_a_bench_are_read() {
 /// were left out.
 #[test]
 fn the_published_runs_are_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/suite.jsonl.gz");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/results/suite.jsonl.gz");
     let text = imas_runs::packed::read(&path).unwrap();
-    let data = imas_core::simulate::data::read(&text);
+    let data = imas_core::raw_runs::data::read(&text);
     assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
     assert!(data.runs.len() > 1000, "{} runs", data.runs.len());
 }

@@ -8,7 +8,7 @@ mod support;
 use std::time::Duration;
 
 use imas_core::hang::hang_threshold_s;
-use imas_core::simulate::data::{self, RawRun};
+use imas_core::raw_runs::data::{self, RawRun};
 use imas_linux::measure::RunOutcome;
 use imas_linux::prefault::enough_for;
 use imas_linux::sampler::Resident;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use imas_report::html::ProgramSection;
 
 /// Where the runs are installed, below the folder of the libraries; the last is the source's.
-const PLACES: [&str; 2] = ["results/suite.jsonl.gz", "../../../results/suite.jsonl.gz"];
+const PLACES: [&str; 2] = ["results/suite.jsonl.gz", "../../../lab/results/suite.jsonl.gz"];
 
 /// The runs, read when they are first asked for.
 #[derive(Debug)]

@@ -366,7 +366,7 @@ fn each_command_of_a_call_has_a_name_in_raw_runs() {
         let few = ["bench", "-n", "1", "--trials", "0", "--with", "mimalloc", "--export-runs", "-"];
         let runs = output(world.imas(few).args(flags).arg("--").args(words));
         assert!(runs.status.success(), "{}", describe(&runs));
-        let data = imas_core::simulate::data::read(&stdout(&runs));
+        let data = imas_core::raw_runs::data::read(&stdout(&runs));
         let mut names: Vec<String> = data.runs.into_iter().map(|run| run.program).collect();
         names.dedup();
         names

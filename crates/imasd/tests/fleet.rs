@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use imas_fleet::exchange::{Exchange, file_name};
-use imas_fleet::lacks::WANTED;
-use imas_fleet::{
-    Aggregate, Environment, FleetStatistics, Lack, ProgramKey, StreamEntry, ThreadsClass, TrialTurn, fold,
-    trial_of,
+use imas_exchange::exchange::{Exchange, file_name};
+use imas_exchange::lacks::WANTED;
+use imas_exchange::{
+    Aggregate, Environment, FleetStatistics, Lack, ProgramKey, ThreadsClass, TrialTurn, trial_of,
 };
 use imas_store::samples::StoredProgram;
 use support::{WORKER, World, alone, python, trial};
@@ -113,7 +112,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     let own_name = host.status()["fleet"]["host"].as_str().unwrap().to_owned();
     for (at, message) in messages.iter().enumerate() {
         assert_eq!((message.batch, message.host.as_str()), (at as u64, own_name.as_str()));
-        assert_eq!(imas_fleet::key::subject(&message.program, &message.environment), subject);
+        assert_eq!(imas_exchange::key::subject(&message.program, &message.environment), subject);
         assert!(message.candidates.keys().all(|name| ["jemalloc", "mimalloc"].contains(&name.as_str())));
         // Random names may contain a short name of this machine by chance.
         let random = [message.host.as_str(), message.boot.as_str(), message.program.as_str()];
@@ -270,12 +269,12 @@ fn hostile_deliveries_are_refused_and_counted() {
     let beside = host.world.path("beside");
     let own = {
         let (key, _) = subject.split_once('.').unwrap();
-        let key = imas_fleet::ProgramKey::try_from(key.to_owned()).unwrap();
+        let key = imas_exchange::ProgramKey::try_from(key.to_owned()).unwrap();
         let machine = imas_engine::fleet_key::environment(imas_linux::conditions::now().unwrap().cpus);
         FleetStatistics::new(key, Environment { threads: Some(ThreadsClass::One), ..machine })
     };
     assert_eq!(own.subject(), subject);
-    let other = FleetStatistics::new(imas_fleet::ProgramKey::new("x", &[]), own.environment.clone());
+    let other = FleetStatistics::new(imas_exchange::ProgramKey::new("x", &[]), own.environment.clone());
     let mut elsewhere = own.environment.clone();
     elsewhere.cpus = if elsewhere.cpus == 64 { 32 } else { 64 };
     let elsewhere = FleetStatistics::new(own.program.clone(), elsewhere);
@@ -324,10 +323,11 @@ fn hostile_deliveries_are_refused_and_counted() {
 
 /// Statistics in which so many hosts have published that they run the program, and nothing else.
 fn announced(subject: &str, hosts: u64) -> FleetStatistics {
-    let (program, environment) = imas_fleet::key::of_subject(subject).unwrap();
-    let message = |number: u64| {
+    let (program, environment) = imas_exchange::key::of_subject(subject).unwrap();
+    let mut statistics = FleetStatistics::new(program.clone(), environment.clone());
+    for number in 0..hosts {
         let aggregate = Aggregate {
-            v: imas_fleet::payload::VERSION,
+            v: imas_exchange::payload::VERSION,
             host: ProgramKey::new("host", &[&number.to_string()]).into(),
             boot: "b".to_owned(),
             batch: 0,
@@ -337,17 +337,16 @@ fn announced(subject: &str, hosts: u64) -> FleetStatistics {
             residual: imas_core::stats::Moments::default(),
             freedom: 0.0,
         };
-        let payload = serde_json::to_vec(&aggregate).unwrap();
-        StreamEntry { sequence: number + 1, at_unix_s: 0, payload }
-    };
-    let messages: Vec<StreamEntry> = (0..hosts).map(message).collect();
-    fold(&FleetStatistics::new(program.clone(), environment.clone()), &messages).0
+        statistics.upto_seq = number + 1;
+        assert!(statistics.add_allowed(&aggregate, 0));
+    }
+    statistics
 }
 
 /// Name of a host that the rule of the fleet gives that candidate, in this turn and in the next one.
 fn host_with_turn(statistics: &FleetStatistics, candidate: Option<&str>) -> String {
     let subject = statistics.subject();
-    let prior = imas_fleet::prior(statistics);
+    let prior = imas_exchange::prior(statistics);
     let need = WANTED + u32::try_from(imas_core::fleet_prior::liars(prior.counted)).unwrap();
     let lacks = ["jemalloc", "mimalloc"].map(|name| Lack { candidate: name.to_owned(), need });
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of the turn")]

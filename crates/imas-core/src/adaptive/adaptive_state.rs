@@ -279,10 +279,7 @@ fn is_open(judgement: &Judgement, i: usize) -> bool {
 
 /// The trials as the policy sees them, in order of time, each with the paper's figures where it has them. For
 /// the simulator, which replays them.
-pub(crate) fn replayed(
-    history: &History<'_>,
-    settings: &Settings,
-) -> Vec<(JudgedTrial, Option<CountedSample>)> {
+pub fn replayed(history: &History<'_>, settings: &Settings) -> Vec<(JudgedTrial, Option<CountedSample>)> {
     let made = made(history, settings);
     let counted =
         |one: &Made<'_>| count(one.record, &history.candidates[one.candidate], history.build_id).ok();

@@ -148,7 +148,7 @@ fn came_after(rounds: &[&[JudgedTrial]], len: usize) -> Vec<u32> {
 }
 
 /// Divides the trials where a candidate occurs again.
-pub(crate) fn rounds(trials: &[JudgedTrial]) -> Vec<Vec<JudgedTrial>> {
+pub fn rounds(trials: &[JudgedTrial]) -> Vec<Vec<JudgedTrial>> {
     in_order(trials).into_iter().map(|round| round.trials).collect()
 }
 

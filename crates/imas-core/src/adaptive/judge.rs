@@ -27,7 +27,7 @@ pub use self::proof::Proof;
 /// logarithms.
 const PRICE: f64 = 0.006;
 /// Usual spread between allocators: standard deviations of ln CPU and ln memory relative to `system`, roughly
-/// those of data/first.jsonl.
+/// those of lab/data/first.jsonl.
 const USUAL: [f64; 2] = [0.08, 0.25];
 /// Number of trials without figures after which a candidate that never had any is eliminated.
 const VOID_TRIALS: u32 = 2;

@@ -2,7 +2,7 @@
 //! Metrics of the fleet: what waits on this host, and what the agent has done since it started.
 
 use imas_engine::daemon_status::FleetState;
-use imas_fleet::AgentRecord;
+use imas_exchange::AgentRecord;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;

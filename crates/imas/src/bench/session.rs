@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use imas_core::bench::{Floor, Looks, Options, QuickGoal};
+use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::PageKind;
-use imas_core::simulate::data::DataHeader;
 use imas_core::{Conditions, Sample, TrialRecord};
 use imas_engine::compared::{ComparedCandidate, for_program};
 use imas_engine::inline_candidate::has_settings;

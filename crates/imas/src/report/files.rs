@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use imas_core::simulate::data::Data;
+use imas_core::raw_runs::data::Data;
 use imas_report::html::ReportPage;
 
 use super::counted;

@@ -3,7 +3,7 @@
 
 use imas_core::plural::counted;
 use imas_engine::daemon_status::FleetState;
-use imas_fleet::AgentRecord;
+use imas_exchange::AgentRecord;
 use imas_view::when::when;
 
 /// Its lines, each after a line break.

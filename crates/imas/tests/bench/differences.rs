@@ -97,7 +97,7 @@ fn a_crash_in_a_counted_run_alone_is_flagged_and_gives_no_figure() {
 
 /// Candidate, kind and reason for exclusion of each exported run.
 fn exported(file: &Path) -> Vec<(String, String, Option<String>)> {
-    let data = imas_core::simulate::data::read(&std::fs::read_to_string(file).unwrap());
+    let data = imas_core::raw_runs::data::read(&std::fs::read_to_string(file).unwrap());
     assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
     data.runs
         .into_iter()

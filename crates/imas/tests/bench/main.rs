@@ -236,7 +236,7 @@ fn a_dash_is_standard_output_and_the_table_is_not_on_it() {
     };
     let runs = bench(&["--export-runs", "-"]);
     assert!(runs.status.success(), "{}", describe(&runs));
-    let data = imas_core::simulate::data::read(&stdout(&runs));
+    let data = imas_core::raw_runs::data::read(&stdout(&runs));
     assert_eq!(
         (data.headers.len(), data.runs.len(), data.unreadable.len()),
         (1, 6, 0),

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use imas_fleet::ProgramKey;
+use imas_exchange::ProgramKey;
 
 /// Name of the file, in the folder of the store.
 const FILE: &str = "fleet-host";

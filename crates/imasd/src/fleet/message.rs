@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use imas_core::Candidate;
 use imas_core::adaptive::{HostEvidence, Residue, Shown, TrialEvidence};
 use imas_core::stats::Moments;
-use imas_fleet::aggregate::{MAX_BYTES, is_name, is_version};
-use imas_fleet::payload::VERSION;
-use imas_fleet::{Aggregate, CandidateAggregate, Environment, ProgramKey};
+use imas_exchange::aggregate::{MAX_BYTES, is_name, is_version};
+use imas_exchange::payload::VERSION;
+use imas_exchange::{Aggregate, CandidateAggregate, Environment, ProgramKey};
 use imas_store::fleet::MarkKind;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a program is to the fleet.
 
-use imas_fleet::{Environment, ProgramKey};
+use imas_exchange::{Environment, ProgramKey};
 
 /// A program as the fleet names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

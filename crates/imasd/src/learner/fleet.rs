@@ -10,7 +10,7 @@ use imas_core::adaptive::AdaptiveState;
 use imas_core::policy::Policy;
 use imas_engine::fleet_key::{environment, program_key, threads_class};
 use imas_engine::state::ProgramState;
-use imas_fleet::{Aggregate, Environment, FleetStatistics, ThreadsClass, key};
+use imas_exchange::{Aggregate, Environment, FleetStatistics, ThreadsClass, key};
 use imas_linux::clock::now_unix_s;
 use imas_store::fleet::{FleetMember, Publication, StoredMessage, StoredStatistics};
 use imas_store::{RowId, StoreError};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use imas_core::printable;
-use imas_fleet::exchange::Exchange;
+use imas_exchange::exchange::Exchange;
 use serde_json::{Map, Value};
 
 /// Most keys that are shown.

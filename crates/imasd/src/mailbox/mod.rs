@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use imas_engine::daemon_status::{DaemonCounters, FleetState};
-use imas_fleet::FleetStatistics;
-use imas_fleet::exchange::{Bounds, Exchange, Wanted, file_name};
+use imas_exchange::FleetStatistics;
+use imas_exchange::exchange::{Bounds, Exchange, Wanted, file_name};
 
 use crate::fleet::settings::FleetSettings;
 use crate::learner::Learner;

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Statistics of the programs that this host wants: pushed to plain subjects, which may lose one, and read
+//! anew when a connection is made and every 10 to 30 minutes, which repairs that. No consumer on the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::{Client, Message, Subscriber};
+use futures_util::StreamExt as _;
+use imas_exchange::exchange::Exchange;
+use imas_exchange::statistics;
+use imas_fleet::FleetBus as _;
+use rand::RngExt as _;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+
+use crate::jetstream::JetStreamBus;
+use crate::journal::AgentJournal;
+use crate::names;
+
+/// How often `wanted.json` is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// All hosts of a server that is lost come back at once: each reads within this time, seconds.
+const AFTER_RECONNECT_S: f64 = 5.0;
+/// Most subjects; what is wanted beyond them is left out.
+const MOST: usize = 10_000;
+
+/// The statistics that this host has.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    exchange: Exchange,
+    journal: AgentJournal,
+    /// Revision of what was written last, by subject, in this connection.
+    revisions: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// Pushed statistics may have been missed.
+    is_stale: Arc<AtomicBool>,
+}
+
+impl Inbox {
+    /// The inbox of the exchange folder.
+    #[must_use]
+    pub fn new(exchange: Exchange, journal: AgentJournal) -> Self {
+        Self { exchange, journal, revisions: Arc::default(), is_stale: Arc::default() }
+    }
+
+    /// Follows `wanted.json`, for ever. `refresh_s`: least and most seconds between two readings.
+    pub async fn keep(&self, client: &Client, bus: &JetStreamBus, refresh_s: [f64; 2]) {
+        let mut tasks = JoinSet::new();
+        let mut followed: BTreeMap<String, AbortHandle> = BTreeMap::new();
+        let mut due = Instant::now();
+        loop {
+            if self.is_stale.swap(false, Ordering::Relaxed) {
+                due = due.min(Instant::now() + Duration::from_secs_f64(between([0.0, AFTER_RECONNECT_S])));
+            }
+            let wanted = self.wanted().unwrap_or_else(|| followed.keys().cloned().collect());
+            followed.retain(|subject, task| wanted.contains(subject) || stopped(task));
+            let new: Vec<String> =
+                wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
+            for subject in &new {
+                match client.subscribe(format!("{}.{subject}", names::DECISIONS)).await {
+                    Ok(pushed) => {
+                        let task = tasks.spawn(self.clone().follow(subject.clone(), pushed));
+                        followed.insert(subject.clone(), task);
+                    }
+                    Err(error) => self.journal.error(&format!("cannot subscribe: {error}")),
+                }
+            }
+            let is_due = Instant::now() >= due;
+            self.read_all(bus, if is_due { followed.keys().cloned().collect() } else { new }).await;
+            if is_due {
+                due = Instant::now() + Duration::from_secs_f64(between(refresh_s));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Reads all anew soon: a connection was made, perhaps to a fleet that was set up again.
+    pub fn read_anew(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn wanted(&self) -> Option<BTreeSet<String>> {
+        match self.exchange.wanted() {
+            Ok(wanted) => {
+                let plain = wanted.subjects.into_iter().filter(|subject| names::is_plain_subject(subject));
+                Some(plain.take(MOST).collect())
+            }
+            Err(error) => {
+                self.journal.error(&format!("wanted.json cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    async fn follow(self, subject: String, mut pushed: Subscriber) {
+        while let Some(message) = pushed.next().await {
+            self.take(&subject, revision(&message), &message.payload);
+        }
+    }
+
+    async fn read_all(&self, bus: &JetStreamBus, subjects: Vec<String>) {
+        for subject in subjects {
+            match bus.statistics(&subject).await {
+                Ok(Some(stored)) => self.take(&subject, stored.revision, &stored.value),
+                Ok(None) => self.remove(&subject),
+                Err(error) => return self.journal.error(&format!("statistics cannot be read: {error}")),
+            }
+        }
+    }
+
+    /// Writes statistics that are newer than those written before. Empty ones mean that the fleet forgot
+    /// them.
+    fn take(&self, subject: &str, revision: u64, value: &[u8]) {
+        if value.is_empty() {
+            return self.remove(subject);
+        }
+        if value.len() > statistics::MAX_BYTES || !self.is_newer(subject, revision) {
+            return;
+        }
+        match self.exchange.deliver(subject, value) {
+            Ok(()) => self.journal.note(|record| record.received += 1),
+            Err(error) => self.journal.error(&format!("the inbox cannot be written: {error}")),
+        }
+    }
+
+    fn is_newer(&self, subject: &str, revision: u64) -> bool {
+        let mut revisions = self.revisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_newer = revisions.get(subject).is_none_or(|known| *known < revision);
+        if is_newer {
+            revisions.insert(subject.to_owned(), revision);
+        }
+        is_newer
+    }
+
+    fn remove(&self, subject: &str) {
+        self.revisions.lock().unwrap_or_else(PoisonError::into_inner).remove(subject);
+        if std::fs::remove_file(self.exchange.inbox().join(format!("{subject}.json"))).is_ok() {
+            self.journal.note(|record| record.forgotten += 1);
+        }
+    }
+}
+
+fn stopped(task: &AbortHandle) -> bool {
+    task.abort();
+    false
+}
+
+/// The bucket's revision, which the server puts beside what it republishes.
+fn revision(message: &Message) -> u64 {
+    let sequence = message.headers.as_ref().and_then(|headers| headers.get("Nats-Sequence"));
+    sequence.and_then(|sequence| sequence.as_str().parse().ok()).unwrap_or(0)
+}
+
+/// A random number between two.
+#[must_use]
+pub fn between([least, most]: [f64; 2]) -> f64 {
+    least + (most - least) * rand::rng().random::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_statistics_never_replace_newer_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(folder.path());
+        exchange.prepare().unwrap();
+        let inbox = Inbox::new(exchange.clone(), AgentJournal::new(folder.path().join("agent.json")));
+        let subject = format!("{}.x86_64-4096-never-2", names::host_token("p"));
+        let has = || exchange.delivered(&subject).unwrap();
+        inbox.take(&subject, 7, b"seven");
+        inbox.take(&subject, 6, b"six");
+        inbox.take(&subject, 8, &vec![b'x'; statistics::MAX_BYTES + 1]);
+        assert_eq!(has(), Some(b"seven".to_vec()));
+        inbox.take(&subject, 9, b"nine");
+        assert_eq!(has(), Some(b"nine".to_vec()));
+        inbox.take(&subject, 0, b"");
+        assert_eq!(has(), None);
+        inbox.take(&subject, 1, b"anew");
+        assert_eq!(has(), Some(b"anew".to_vec()), "after it was forgotten, revisions may begin again");
+        assert_eq!((inbox.journal.now().received, inbox.journal.now().forgotten), (3, 1));
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Aggregates of the stream become statistics: always the same ones, by any merger and however often.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bus::StreamEntry;
+use imas_exchange::aggregate::{Aggregate, BadAggregate};
+use imas_exchange::key;
+use imas_exchange::payload::BadPayload;
+use imas_exchange::statistics::FleetStatistics;
+
+/// What became of aggregates.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FoldCounts {
+    /// Contained in the statistics.
+    pub folded: u64,
+    /// Of another version, which this one cannot read.
+    pub skipped: u64,
+    /// Forged or absurd.
+    pub rejected: u64,
+    /// More of one host than a host can measure in a day ([`imas_exchange::rate`]).
+    pub excessive: u64,
+}
+
+/// Adds aggregates of the stream. Those up to the watermark are contained already; the others are
+/// added in the order of their numbers, each number once.
+pub fn fold(before: &FleetStatistics, aggregates: &[StreamEntry]) -> (FleetStatistics, FoldCounts) {
+    let (mut statistics, mut counts) = (before.clone(), FoldCounts::default());
+    let subject = statistics.subject();
+    let mut new: Vec<&StreamEntry> = aggregates.iter().filter(|one| one.sequence > before.upto_seq).collect();
+    new.sort_by_key(|one| one.sequence);
+    new.dedup_by_key(|one| one.sequence);
+    for entry in new {
+        statistics.upto_seq = entry.sequence;
+        match Aggregate::read(&entry.payload) {
+            Ok(one) if key::subject(&one.program, &one.environment) == subject => {
+                if statistics.add_allowed(&one, entry.at_unix_s) {
+                    counts.folded += 1;
+                } else {
+                    counts.excessive += 1;
+                }
+            }
+            Err(BadAggregate::Payload(BadPayload::UnknownVersion(_))) => counts.skipped += 1,
+            _ => counts.rejected += 1,
+        }
+    }
+    (statistics, counts)
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One member reports invented programs as fast as the servers take them, while others report real ones.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use imas_exchange::FleetStatistics;
+use imas_fleet_agent::commands;
+use imas_fleet_agent::connection::Connection;
+use imas_fleet_agent::jetstream::JetStreamBus;
+use imas_fleet_agent::names;
+use imas_fleet_agent::server_files::OPERATOR;
+use imas_fleet_agent::setup::StreamSizes;
+
+use crate::agent::AgentProcess;
+use crate::cluster::{Cluster, PATIENCE, SIZES};
+use crate::cost;
+use crate::load;
+
+/// Aggregates of the flood, each about a program of its own. The stream keeps more: none is displaced before it
+/// could be folded.
+const NUMBER: u64 = 200_000;
+/// Sent before the client waits until the server has them.
+const PIECE: u64 = 1_000;
+/// The first invented program; real ones have lower numbers.
+const INVENTED: u64 = 1_000_000;
+
+/// Most invented programs that may be folded.
+const MOST_INVENTED: u64 = 4096;
+
+/// Figures of one honest aggregate, and what the processes hold.
+struct Observed {
+    folded_s: f64,
+    server_bytes: u64,
+    merger_bytes: u64,
+}
+
+/// An honest aggregate without the flood, in it and after it.
+pub(crate) async fn flood(server: &Path, program: &Path) -> Result<String> {
+    let sizes = StreamSizes { replicas: 1, ..SIZES };
+    let cluster = Cluster::start(server, &["liar", "h1"], &["m1"], sizes).await?;
+    let mut merger = AgentProcess::start(program, &cluster.plan.member_folder("m1").join("fleet.toml"))?;
+    merger.until("connected", |record| record.connected_since_unix_s.is_some()).await?;
+    let operator = cluster.bus(OPERATOR).await?;
+    let leader = cluster.leader(&operator, names::STREAM).await?;
+    let observe = async |program: u64| -> Result<Observed> {
+        Ok(Observed {
+            folded_s: honest(&cluster, &operator, program).await?,
+            server_bytes: cluster.peak_bytes(leader)?,
+            merger_bytes: cost::peak_bytes(merger.pid())?,
+        })
+    };
+    let quiet = observe(1).await?;
+    let began = Instant::now();
+    let liar = Connection::open(&cluster.settings("liar")?).await?;
+    let host = cluster.settings("liar")?.host;
+    let within = async {
+        tokio::time::sleep(Duration::from_secs(3)).await; // the flood is under way
+        observe(2).await
+    };
+    let sent = async { invent(&liar, &host).await.map(|()| began.elapsed().as_secs_f64()) };
+    let (took, within) = tokio::join!(sent, within);
+    let took = took?;
+    let said = || format!("{NUMBER} sent in {took:.0} s; the merger says {:?}", merger.record());
+    let (within, after) = (within.with_context(said)?, observe(3).await.with_context(said)?);
+    // A number that no sweep changes any more: the quota is for good.
+    let invented = stored(&operator).await?.saturating_sub(3);
+    ensure!(invented <= MOST_INVENTED, "the bucket has statistics of {invented} invented programs");
+    ensure!(after.merger_bytes <= 128 << 20, "the merger held {} MB", after.merger_bytes >> 20);
+    let words = |name: &str, one: &Observed| {
+        let [server, merger] = [one.server_bytes, one.merger_bytes].map(|bytes| bytes as f64 / 1e6);
+        format!(
+            "{name}: folded after {:.1} s, peak of the server {server:.0} MB, of the merger {merger:.0} MB",
+            one.folded_s
+        )
+    };
+    Ok(format!(
+        "{NUMBER} aggregates about invented programs in {took:.0} s; an honest aggregate {}; {}; {}; {invented} invented \
+         programs in the bucket",
+        words("before", &quiet),
+        words("within", &within),
+        words("afterwards", &after),
+    ))
+}
+
+/// Publishes the flood as a client that waits for no acknowledgement.
+async fn invent(liar: &Connection, host: &str) -> Result<()> {
+    for number in 0..NUMBER {
+        let one = load::aggregate(host, INVENTED + number, number);
+        let subject = names::aggregate_subject(&load::subject(&one), host);
+        liar.client.publish(subject, serde_json::to_vec(&one)?.into()).await?;
+        if number % PIECE == 0 {
+            liar.client.flush().await?;
+        }
+    }
+    Ok(liar.client.flush().await?)
+}
+
+/// Seconds until statistics have the aggregate of an honest host.
+async fn honest(cluster: &Cluster, operator: &JetStreamBus, program: u64) -> Result<f64> {
+    use imas_fleet::FleetBus as _;
+    let host = cluster.settings("h1")?.host;
+    let one = load::aggregate(&host, program, program);
+    let subject = load::subject(&one);
+    let began = Instant::now();
+    let bus = cluster.bus("h1").await?;
+    let payload = serde_json::to_vec(&one)?;
+    while bus.append(&subject, &one.id(), payload.clone()).await.is_err() {
+        ensure!(began.elapsed() < PATIENCE, "the honest aggregate cannot be published");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    loop {
+        let stored = operator.statistics(&subject).await.ok().flatten();
+        let read = stored.map(|stored| FleetStatistics::read_of(&subject, &stored.value)).transpose()?;
+        if read.is_some_and(|read| read.folded > 0) {
+            return Ok(began.elapsed().as_secs_f64());
+        }
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "the honest aggregate {program} was not folded within {PATIENCE:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Programs with statistics, once no more come.
+async fn stored(operator: &JetStreamBus) -> Result<u64> {
+    let mut before = u64::MAX;
+    loop {
+        let states = commands::streams(operator).await?;
+        let bucket = states.iter().find(|state| state.name == names::BUCKET_STREAM);
+        let now = bucket.map_or(0, |state| state.messages);
+        if now == before || now > 2 * MOST_INVENTED {
+            return Ok(now);
+        }
+        before = now;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be typed. No side effects.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use imas_engine::flags::{Places, with_negative_numbers};
+
+use crate::services::ServicesArgs;
+use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
+
+/// The laboratory of IMAS: measures real programs under memory allocators, and judges what chooses among
+/// them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "imas-lab",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "Examples:\n  imas-lab suite run --set quick                     ten real programs under every candidate\n  imas-lab study selector --data lab/data/first.jsonl    the selector beside every single allocator\n  imas-lab simulate --data lab/data/first.jsonl          which policy would have chosen best"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) places: Places,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Real programs with real input, measured under every candidate
+    Suite(SuiteArgs),
+    /// Servers with real loads, measured under every candidate
+    Services(ServicesArgs),
+    /// The published experiments, run again: a page with every printed finding and ours
+    Study(StudyArgs),
+    /// Replay runs through policies and judge their picks on runs they did not see
+    Simulate(SimulateArgs),
+    /// Print shell completions
+    Completions { shell: clap_complete::Shell },
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Manpages { folder: PathBuf },
+}
+
+impl Cli {
+    /// From the words of the command line. `simulate` gets to know whether a store was named there:
+    /// IMAS_STORE alone does not make it replay one.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = with_negative_numbers(Self::command()).try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+        cli.places.store_named = named("store");
+        if let Command::Simulate(args) = &mut cli.command {
+            args.store_named = named("store") || named("system");
+        }
+        Ok(cli)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

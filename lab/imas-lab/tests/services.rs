@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas-lab services`: a session is interrupted in the middle of a run, and goes on.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+#[path = "../../../crates/imas/tests/support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::{World, describe, output, real, stderr, wait_until};
+
+/// A web server, and a load that waits in the second run until it is ended.
+fn recipes(world: &World) -> PathBuf {
+    let folder = world.work().join("recipes");
+    std::fs::create_dir(&folder).unwrap();
+    let (python, work) = (real("python3"), world.work());
+    let recipe = format!(
+        "about = 'a test'
+command = '{} -m http.server --bind 127.0.0.1 $PORT'
+ready = 'tcp:$PORT'
+load = ['echo >> {loads}; if [ $(wc -l < {loads}) = 2 ]; then sleep 4244; fi']
+cleanup = 'echo >> {cleanups}'
+cycles = 1
+idle = 0
+threads = 1
+",
+        python.display(),
+        loads = work.join("loads").display(),
+        cleanups = work.join("cleanups").display(),
+    );
+    std::fs::write(folder.join("web.toml"), recipe).unwrap();
+    folder
+}
+
+/// Lines of a journal that are runs.
+fn runs(journal: &Path) -> Vec<(String, u64)> {
+    let text = std::fs::read_to_string(journal).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .filter(|line| line["candidate"].is_string())
+        .map(|run| {
+            assert!(run["failure"].is_null(), "{run}");
+            (run["candidate"].as_str().unwrap().to_owned(), run["round"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+fn lines(file: &Path) -> usize {
+    std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
+}
+
+fn is_running(command_line: &str) -> bool {
+    let mut pgrep = Command::new("pgrep");
+    pgrep.args(["-f", "-x", "--", command_line]).stdout(Stdio::null()).status().unwrap().success()
+}
+
+#[test]
+fn an_interrupted_session_keeps_its_runs_and_goes_on() {
+    let world = World::new();
+    let (folder, journal) = (recipes(&world), world.work().join("runs.jsonl"));
+    let run = |more: &[&str]| {
+        let mut command = world.lab(["services", "run", "--rounds", "2", "--with", "glibc:arena1"]);
+        command.arg("--recipes").arg(&folder).arg("--out").arg(&journal).args(more);
+        command
+    };
+    let temporary = world.work().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut command = run(&[]);
+    command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    wait_until("the second run is loaded", || is_running("sleep 4244"));
+    assert!(Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap().success());
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
+    let printed = stderr(&ended);
+    assert!(printed.contains("imas: interrupted; every finished run is kept, --resume goes on"), "{printed}");
+    assert!(!printed.contains("no run under") && !printed.contains("the load failed"), "{printed}");
+    assert!(!is_running("sleep 4244"));
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a folder of the run");
+    let kept = runs(&journal);
+    assert_eq!(kept.len(), 1, "the run that was cut short is not kept: {kept:?}");
+    assert_eq!(lines(&world.work().join("cleanups")), 1, "a clean-up would be killed half-way");
+
+    let again = output(&mut run(&["--resume"]));
+    assert!(again.status.success(), "{}", describe(&again));
+    let mut all = runs(&journal);
+    assert_eq!(all[..1], kept[..]);
+    all.sort();
+    let each = |name: &str| [(name.to_owned(), 0), (name.to_owned(), 1)];
+    assert_eq!(all, [each("glibc:arena1"), each("system")].concat());
+    assert_eq!(lines(&world.work().join("loads")), 5, "no finished run was made again");
+}
+
+/// A journal of two services with `rounds` rounds: one gains by `glibc:arena2`, the other by nothing.
+fn journal(world: &World, rounds: u32) -> PathBuf {
+    let file = world.work().join(format!("made-{rounds}.jsonl"));
+    let figure = |name: &str, value: f64| serde_json::json!({"name": name, "value": value, "unit": "B", "better": "lower"});
+    let line = |service: &str, candidate: &str, round: u32, mb: f64| {
+        let memory = figure("memory", mb * 1e6 + f64::from(round));
+        let figures = serde_json::json!({"memory": memory, "p99": figure("p99", 5.0)});
+        let heaps = serde_json::json!([{"process": "x", "threads": 9, "bytes": 100_000_000, "heap_bytes": vec![4_000_000; 16]}]);
+        serde_json::json!({"service": service, "candidate": candidate, "round": round, "figures": figures, "heaps": heaps})
+            .to_string()
+    };
+    let lines = (0..rounds).flat_map(|round| {
+        [
+            ("gains", "system", 100.0),
+            ("gains", "glibc:arena2", 60.0),
+            ("same", "system", 80.0),
+            ("same", "glibc:arena2", 90.0),
+        ]
+        .map(|(service, candidate, mb)| line(service, candidate, round, mb) + "\n")
+    });
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    file
+}
+
+#[test]
+fn a_journal_is_judged() {
+    let world = World::new();
+    let said = |verb: &str, rounds: u32, flags: &[&str]| {
+        let done = output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags));
+        assert!(done.status.success(), "{}", describe(&done));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let one = said("judge", 1, &[]);
+    assert!(one.contains("nothing: no service has two rounds") && one.contains("1 of 2 services"), "{one}");
+    let four = said("judge", 4, &[]);
+    assert!(
+        four.contains("by the leanest that is proven, as imas bench picks: of 2 services: memory 0"),
+        "{four}"
+    );
+    assert!(four.contains("advised: 1 right, 1 wrong"), "{four}");
+    let json: Value = serde_json::from_str(&said("judge", 4, &["--json"])).unwrap();
+    assert_eq!(json["services"][0]["as_measured"]["by_all"]["candidate"], "glibc:arena2");
+    assert!(said("sets", 1, &[]).contains("NOT held out"));
+    assert!(said("sets", 2, &["--most", "1"]).contains("best of 1"));
+    let table = said("show", 4, &["--markdown"]);
+    assert!(table.contains("| gains | 95 | `glibc:arena2` | -40 % "), "{table}");
+    assert!(table.contains("| nothing better in 1: same |"), "{table}");
+}
+
+#[test]
+fn a_journal_without_runs_is_no_result() {
+    let world = World::new();
+    let file = world.work().join("empty.jsonl");
+    std::fs::write(&file, "").unwrap();
+    for verb in ["judge", "sets"] {
+        let done = output(world.lab(["services", verb]).arg(&file));
+        assert_eq!(done.status.code(), Some(2), "{}", describe(&done));
+        assert!(stderr(&done).contains("no valid run of a service under system"), "{}", stderr(&done));
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas-lab simulate`: data sets, made-up programs and a user's own store, replayed.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+#[path = "../../../crates/imas/tests/support/mod.rs"]
+mod support;
+
+use support::{World, json, printed};
+
+/// Its own data set and made-up programs; the figures themselves are judged in imas-core.
+#[test]
+fn the_laboratory_replays_data_and_reports_what_it_leaves_out() {
+    let world = World::new();
+    let data = world.work().join("runs.jsonl");
+    let mut lines = String::from("{\"imas\":\"runs\",\"schema\":1}\nno json\n");
+    for round in 0..8 {
+        for (candidate, memory) in [("system", 200), ("jemalloc", 100)] {
+            lines += &format!(
+                "{{\"program\":\"p\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":true,\"user_s\":1,\"mean_bytes\":{memory}}}\n"
+            );
+        }
+    }
+    lines += "{\"program\":\"q\",\"candidate\":\"system\",\"ok\":true,\"user_s\":1,\"mean_bytes\":9}\n";
+    std::fs::write(&data, lines).unwrap();
+    let data = data.to_str().unwrap();
+    let output = world
+        .lab(["simulate", "--data", data, "--policy", "adaptive,always:jemalloc,always:system", "--json"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("runs.jsonl: line 2 is no run") && errors.contains("q is left out"), "{errors}");
+    let result = json(&output);
+    assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()));
+    let policies = result["policies"].as_array().unwrap();
+    let of = |i: usize, key: &str| policies[i][key].as_f64().unwrap();
+    assert_eq!(
+        (of(0, "regret"), of(0, "wrong"), of(0, "harmed")),
+        (0.0, 0.0, 0.0),
+        "half the memory is found"
+    );
+    assert!(of(0, "trials") > 0.0 && of(0, "trials") <= 6.0);
+    assert!((of(2, "regret") - (2f64.sqrt() - 1.0)).abs() < 1e-9, "twice the memory: {result}");
+    let detail = |i: usize, key: &str| policies[i]["details"][0][key].as_f64().unwrap();
+    assert!((detail(2, "regret") - of(2, "regret")).abs() < 1e-9, "of one program as of all: {result}");
+    assert!((detail(1, "memory") + 0.5).abs() < 1e-9, "half the memory: {result}");
+}
+
+/// Predictions beside runs: fewer trials for the same gain, and what is missing is named.
+#[test]
+fn predictions_spare_trials_and_programs_without_are_left_out() {
+    let world = World::new();
+    let (data, replay) = (world.work().join("runs.jsonl"), world.work().join("replay.jsonl"));
+    let (mut runs, mut lines) = (String::new(), String::from("{\"imas\":\"replay\",\"schema\":1}\n"));
+    for number in 0..6 {
+        for round in 0..8 {
+            for (candidate, memory) in [("system", 200), ("good", 100), ("bad", 300), ("worse", 400)] {
+                let memory = memory * 100 + (round * 7 + number * 3) % 5;
+                runs += &format!(
+                    "{{\"program\":\"p{number}\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":true,\"user_s\":1,\"mean_bytes\":{memory}}}\n"
+                );
+            }
+        }
+        for (candidate, ratio) in [("good", 0.5), ("bad", 1.5), ("worse", 2.0)] {
+            lines += &format!(
+                "{{\"program\":\"p{number}\",\"candidate\":\"{candidate}\",\"cpu_ratio\":1.0,\"mean_ratio\":{ratio}}}\n"
+            );
+        }
+    }
+    runs += &runs
+        .lines()
+        .filter(|line| line.contains("\"p0\""))
+        .map(|line| line.replace("p0", "unknown") + "\n")
+        .collect::<String>();
+    std::fs::write(&data, runs).unwrap();
+    std::fs::write(&replay, lines).unwrap();
+    let (data, replay) = (data.to_str().unwrap(), replay.to_str().unwrap());
+    let simulate =
+        |more: &[&str]| world.lab(["simulate", "--data", data].iter().chain(more)).output().unwrap();
+    let output = simulate(&["--replay", replay, "--json", "--splits", "2"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("1 of 7 programs have no predictions"), "{errors}");
+    let result = json(&output);
+    let policies = result["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
+    let wanted = [
+        "adaptive",
+        "adaptive + replay",
+        "adaptive + others",
+        "one run of each",
+        "best of all seen",
+        "always system",
+    ];
+    assert_eq!(names, wanted, "{result}");
+    let of = |i: usize, key: &str| policies[i][key].as_f64().unwrap();
+    assert!(of(1, "trials") < of(0, "trials") && of(1, "gain") >= of(0, "gain") - 1e-9, "{result}");
+    assert_eq!((of(3, "trials"), of(1, "harmed"), result["programs"].as_u64()), (4.0, 0.0, Some(6)));
+    let named = json(&simulate(&["--replay", replay, "--policy", "replay,once", "--json", "--splits", "2"]));
+    assert_eq!(named["policies"][0]["policy"], "adaptive + replay");
+    let alone = simulate(&["--policy", "replay"]);
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("replay: no such policy"));
+    let nothing = simulate(&["--replay", data]);
+    assert_eq!(nothing.status.code(), Some(2));
+    support::assert_hinted(&nothing, "no prediction for any of the 7 programs");
+}
+
+#[test]
+fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
+    for (policy, wanted) in [
+        ("best", "best: no such policy"),
+        ("always:glibc:arena2", "always glibc:arena2: no program has runs of that candidate"),
+    ] {
+        let output = World::new().lab(["simulate", "--policy", policy]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(wanted) && errors.contains("hint:"), "{errors}");
+    }
+}
+
+/// Real trials of the user's own store, and the errors around it.
+#[test]
+fn the_laboratory_replays_the_users_own_store() {
+    let world = World::new();
+    let nothing = world.lab(["simulate", "--stored"]).output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("hint:"));
+    world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
+    let start = || {
+        let words = ["run", "--policy", "paper", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
+        printed(&world.imas(words).output().unwrap());
+    };
+    start();
+    printed(&world.imas(["harvest"]).output().unwrap());
+    let few = world.lab(["simulate", "--stored"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&few.stderr).into_owned();
+    assert_eq!(few.status.code(), Some(2));
+    assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
+    (1..3 * 5).for_each(|_| start());
+    printed(&world.imas(["harvest"]).output().unwrap());
+    let result = json(&world.lab(["simulate", "--stored", "--json"]).output().unwrap());
+    assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
+    let policies = result["policies"].as_array().unwrap();
+    let names: Vec<_> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
+    assert!(names.starts_with(&["adaptive", "paper", "best of all seen", "always system"]), "{names:?}");
+    for one in policies {
+        for key in ["trials", "regret", "wrong", "harmed"] {
+            assert!(one[key].is_number(), "{key} of {one}");
+        }
+    }
+    let sort: Vec<_> = policies[1]["details"].as_array().unwrap().iter().map(|one| &one["program"]).collect();
+    assert_eq!(sort, ["/usr/bin/sort"]);
+    // Neither a text file nor another program's database is a store. Both must stay unchanged.
+    let (notes, foreign) = (world.work().join("notes.txt"), world.work().join("foreign.db"));
+    std::fs::write(&notes, "mine\n".repeat(1000)).unwrap();
+    let made =
+        std::process::Command::new(support::real("sqlite3")).arg(&foreign).arg("CREATE TABLE t (x)").status();
+    assert!(made.unwrap().success());
+    for file in [&notes, &foreign] {
+        let before = std::fs::read(file).unwrap();
+        let named = ["--store", file.to_str().unwrap()];
+        for (mut command, verb) in [
+            (world.imas(["show"]), "show"),
+            (world.imas(["explain", "1"]), "explain"),
+            (world.lab(["simulate"]), "simulate"),
+        ] {
+            let output = command.args(named).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{verb}");
+            support::assert_hinted(&output, "store");
+        }
+        assert!(std::fs::read(file).unwrap() == before, "{} was changed", file.display());
+    }
+    let names: Vec<_> =
+        std::fs::read_dir(world.work()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains("corrupt")), "{names:?}");
+    let absent = world.work().join("no.db");
+    let output = world.lab(["simulate", "--store", absent.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A laboratory for policies: stored or synthetic runs are replayed through a policy, and its choice is
+//! judged on runs that it did not see.
+
+pub mod assess;
+pub mod contender;
+pub mod cost;
+pub mod fleet;
+pub mod floor;
+pub mod predictions;
+pub mod program;
+pub mod replayed;
+pub mod store;
+pub mod synthetic;
+pub mod turns;
+
+pub use assess::{Plan, PolicyResult, ProgramResult, assess};
+pub use contender::{Contender, ContenderOutcome, in_all};
+pub use cost::{best, cost};
+pub use floor::floor;
+pub use predictions::{PredictionLine, Predictions, REPLAY, ReplayHeader};
+pub use program::{ExcludedProgram, SimulatedProgram, programs};
+pub use replayed::{HostCorrection, PriorBasis, Replays};
+pub use store::from_store;
+pub use synthetic::World;
+pub use turns::{Turn, shuffled, turns};

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Predictions by replay as lines of JSON, as `imas-lab study replay` writes them: a header for each session, a line
+//! for each program and candidate, and one for each program that has none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use imas_core::raw_runs::dropped::{Dropped, NotRun};
+use imas_core::reliability::RecordedRunFacts;
+
+/// The `imas` key of a header.
+pub const REPLAY: &str = "replay";
+
+/// First line of what one session wrote.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplayHeader {
+    /// [`REPLAY`].
+    pub imas: String,
+    /// Version of this format.
+    pub schema: u32,
+    /// Seconds since the epoch.
+    pub began_unix_s: f64,
+    /// The machine.
+    pub host: serde_json::Value,
+    /// Version by candidate.
+    pub versions: BTreeMap<String, String>,
+    /// Load of the machine before, one-minute average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load1: Option<f64>,
+    /// Replays of each candidate.
+    pub replays: u32,
+    /// What else is to be known of the conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What is predicted for a program under a candidate, from one recorded run. Ratios are to `system`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictionLine {
+    /// Name in the suite.
+    pub program: String,
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// Version of the allocator.
+    pub version: String,
+    /// Category of the program in the suite.
+    pub category: String,
+    /// When it was written, seconds since the epoch.
+    pub at_s: f64,
+    /// Load of the machine then, one-minute average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load1: Option<f64>,
+    /// Why there are no ratios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// CPU time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ratio: Option<f64>,
+    /// Peak of resident memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_ratio: Option<f64>,
+    /// Mean of resident memory over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_ratio: Option<f64>,
+    /// Resident memory at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_ratio: Option<f64>,
+    /// Calls of the replayed process.
+    pub calls: u64,
+    /// Its threads.
+    pub threads: u64,
+    /// Recorded processes of the program.
+    pub processes: u64,
+    /// The replayed process's part of the CPU time of all, from 0 to 1.
+    pub process_share: f64,
+    /// CPU seconds of the replayed process as it was recorded.
+    pub cpu_s: f64,
+    /// Highest resident memory as recorded: of this process, or of the whole tree where that was more.
+    pub peak_bytes: f64,
+    /// Mean resident memory as recorded, likewise.
+    pub mean_bytes: f64,
+    /// Its resident memory at the end as recorded.
+    pub end_bytes: f64,
+    /// Most bytes in live blocks at once.
+    pub live_peak_bytes: u64,
+    /// CPU time of the replay under `system` as a part of `cpu_s`: the allocator's own time, and that of the
+    /// first write to each block.
+    pub allocator_share: f64,
+    /// Page faults of the replay under the candidate.
+    pub faults: u64,
+    /// Calls that returned no block in the replay under the candidate.
+    pub refused: u64,
+    /// The largest part of the replay's resident memory in huge pages, from 0 to 1.
+    pub huge_share: f64,
+    /// CPU seconds of each replay.
+    pub replay_cpu_s: Vec<f64>,
+}
+
+impl PredictionLine {
+    /// What tells how far the prediction may be off.
+    #[must_use]
+    pub fn facts(&self) -> RecordedRunFacts {
+        RecordedRunFacts {
+            allocator_share: self.allocator_share,
+            peak_bytes: self.peak_bytes,
+            threads: self.threads,
+        }
+    }
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Predictions {
+    /// In the order of the lines.
+    pub headers: Vec<ReplayHeader>,
+    /// In the order of the lines; of a program and candidate the last.
+    pub lines: Vec<PredictionLine>,
+    /// Programs without predictions.
+    pub dropped: Dropped,
+    /// Numbers of the lines that are none of these, from 1.
+    pub unreadable: Vec<usize>,
+    known: BTreeSet<(String, String)>,
+}
+
+impl Predictions {
+    /// Reads the lines.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut predictions = Self::default();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            if !predictions.read(line) {
+                predictions.unreadable.push(number + 1);
+            }
+        }
+        predictions
+    }
+
+    /// Whether there is a line of that program and candidate.
+    #[must_use]
+    pub fn has(&self, program: &str, candidate: &str) -> bool {
+        self.known.contains(&(program.to_owned(), candidate.to_owned()))
+    }
+
+    /// Whether it is a line of the format.
+    fn read(&mut self, line: &str) -> bool {
+        let header = serde_json::from_str::<ReplayHeader>(line).ok().filter(|header| header.imas == REPLAY);
+        if let Some(header) = header {
+            self.headers.push(header);
+        } else if let Ok(line) = serde_json::from_str::<NotRun>(line) {
+            self.dropped.left_out(line);
+        } else if let Some(line) = prediction(line) {
+            self.dropped.ran(&line.program, line.at_s);
+            if !self.known.insert((line.program.clone(), line.candidate.clone())) {
+                self.lines
+                    .retain(|known| (&known.program, &known.candidate) != (&line.program, &line.candidate));
+            }
+            self.lines.push(line);
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+fn prediction(line: &str) -> Option<PredictionLine> {
+    let line: PredictionLine = serde_json::from_str(line).ok()?;
+    (!line.program.is_empty() && !line.candidate.is_empty()).then_some(line)
+}
