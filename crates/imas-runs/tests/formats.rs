@@ -36,17 +36,6 @@ fn exported_runs_of_a_bench_are_read() {
     assert_eq!(rejected.len(), 2);
 }
 
-/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that
-/// were left out.
-#[test]
-fn the_published_runs_are_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/results/suite.jsonl.gz");
-    let text = imas_runs::packed::read(&path).unwrap();
-    let data = imas_core::raw_runs::data::read(&text);
-    assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
-    assert!(data.runs.len() > 1000, "{} runs", data.runs.len());
-}
-
 /// What a program wrote last was called otherwise.
 #[test]
 fn the_message_of_an_old_line_is_read() {

@@ -62,7 +62,7 @@ impl CandidateFigures {
 }
 
 /// Smallest difference that is reported.
-pub(crate) fn margin(figure: &str) -> f64 {
+pub fn margin(figure: &str) -> f64 {
     match figure {
         "cpu" | "rate" | "cycle" | "balance" => Margins::USUAL.cpu,
         _ => Margins::USUAL.memory,

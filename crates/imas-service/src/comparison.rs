@@ -94,9 +94,10 @@ pub fn compare_services(
 }
 
 /// Normalised CPU seconds by candidate and round.
-pub(crate) type EvenCpu = BTreeMap<(String, u32), f64>;
+pub type EvenCpu = BTreeMap<(String, u32), f64>;
 
-pub(crate) fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
+/// Normalised CPU seconds of these runs, for the figures called `names`.
+pub fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
     let measured = |run: &ServiceRun| MeasuredRun {
         round: run.round,
         user_s: run.cpu_s.0,
@@ -147,7 +148,7 @@ fn figures(
 }
 
 /// The value for the comparison: normalised CPU time, all else as measured.
-pub(crate) fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
+pub fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
     match name {
         "cpu" => even.get(&(run.candidate.clone(), run.round)).copied(),
         _ => run.value(name),

@@ -28,7 +28,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    pub(crate) fn lower(name: &str, value: f64, unit: &str) -> Self {
+    /// A figure of which less is better; `unit` is that of `value`.
+    pub fn lower(name: &str, value: f64, unit: &str) -> Self {
         Self { name: name.to_owned(), value, unit: unit.to_owned(), better: Better::Lower }
     }
 

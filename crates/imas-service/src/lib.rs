@@ -9,10 +9,6 @@
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
 //! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
 //!   services
-//! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
-//!   not choose them
-//! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
-//! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 //!
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
 //! environment.
@@ -23,9 +19,7 @@ pub mod adapter;
 pub mod guard_rail;
 pub mod page;
 
-mod advice;
 mod candidate_figures;
-mod candidate_sets;
 mod comparison;
 mod cpus;
 mod definition;
@@ -34,20 +28,13 @@ mod executor;
 mod exit_text;
 mod figure;
 mod group;
-mod judge;
-mod judgement;
 mod life;
 mod limits;
 mod line;
 mod load;
-mod pick_rule;
-mod prediction;
-mod prediction_score;
-mod readme;
 mod ready;
 mod recorder;
 mod request_log;
-mod round_changes;
 mod rounds;
 mod run;
 mod run_figures;
@@ -58,25 +45,14 @@ mod variables;
 mod verdict;
 mod work;
 
-pub use advice::{AdviceVerdict, AdvisedService};
-pub use candidate_figures::{CandidateFigures, ComparedFigure};
-pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
-pub use comparison::{ServiceComparison, ServiceGoal, compare_services};
+pub use candidate_figures::{CandidateFigures, ComparedFigure, margin};
+pub use comparison::{EvenCpu, ServiceComparison, ServiceGoal, compare_services, compared, even_cpu};
 pub use cpus::CpuShare;
 pub use definition::{Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
 pub use executor::ServiceExecutor;
 pub use figure::{Better, Figure};
 pub use guard_rail::GuardRail;
-pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
-pub use judgement::{
-    AdviceScore, JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
-};
 pub use limits::ServiceLimits;
-pub use pick_rule::PickRule;
-pub use prediction::ServicePrediction;
-pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};
-pub use readme::readme;
-pub use round_changes::RoundChanges;
 pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};
 pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

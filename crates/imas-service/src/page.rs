@@ -233,13 +233,14 @@ fn change(ratio: &Interval, rounds: usize) -> String {
     if rounds > 1 { format::change(ratio) } else { percent(ratio.mid) }
 }
 
-pub(crate) fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a CandidateFigures> {
+/// The candidate called `name`.
+pub fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a CandidateFigures> {
     comparison.candidates.iter().find(|one| one.name == name)
 }
 
 /// The pick. If there are too few rounds for a proof: the leanest candidate within the guard rails, if it is
 /// leaner than `system` by the margin.
-pub(crate) fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
+pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let is_proof = named(comparison, SYSTEM).is_some_and(|system| system.rounds >= FEWEST_ROUNDS);
     if is_proof || comparison.pick != SYSTEM {
         return named(comparison, &comparison.pick).filter(|pick| pick.name != SYSTEM);

@@ -85,7 +85,7 @@ impl ServiceRun {
     }
 
     /// Adds a figure under its name.
-    pub(crate) fn record(&mut self, figure: Figure) {
+    pub fn record(&mut self, figure: Figure) {
         self.figures.insert(figure.name.clone(), figure);
     }
 

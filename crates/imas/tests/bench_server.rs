@@ -5,7 +5,6 @@
 
 mod support;
 
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -478,18 +477,4 @@ fn a_server_with_a_certificate_of_its_own_gets_ready() {
     let result = result(&done);
     let system = compared(&result, "system");
     assert!(system["figures"]["ready"]["median"].is_number(), "{system}");
-}
-
-/// The shipped server definitions are valid.
-#[test]
-fn every_recipe_is_sound() {
-    let folder = support::workspace().join("workloads/services");
-    let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
-    let recipes: Vec<_> = files.filter(|file| file.extension() == Some("toml".as_ref())).collect();
-    assert!(recipes.len() >= 24, "{}", recipes.len());
-    for file in recipes {
-        let service = imas_service::Service::read(&file).unwrap();
-        service.words().unwrap();
-        assert!(!service.about.is_empty() && !service.packages.is_empty(), "{}", Path::new(&file).display());
-    }
 }

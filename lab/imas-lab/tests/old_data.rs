@@ -357,3 +357,14 @@ fn the_json_of_a_bench_has_what_it_had() {
     let lost: Vec<_> = wanted.iter().filter(|path| now.pointer(path).is_none()).collect();
     assert!(lost.is_empty(), "{lost:?}");
 }
+
+/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that
+/// were left out.
+#[test]
+fn the_published_runs_are_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/suite.jsonl.gz");
+    let text = imas_runs::packed::read(&path).unwrap();
+    let data = imas_core::raw_runs::data::read(&text);
+    assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+    assert!(data.runs.len() > 1000, "{} runs", data.runs.len());
+}

@@ -154,3 +154,17 @@ fn a_journal_without_runs_is_no_result() {
         assert!(stderr(&done).contains("no valid run of a service under system"), "{}", stderr(&done));
     }
 }
+
+/// The shipped server definitions are valid.
+#[test]
+fn every_recipe_is_sound() {
+    let folder = support::workspace().join("lab/workloads/services");
+    let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    let recipes: Vec<_> = files.filter(|file| file.extension() == Some("toml".as_ref())).collect();
+    assert!(recipes.len() >= 24, "{}", recipes.len());
+    for file in recipes {
+        let service = imas_service::Service::read(&file).unwrap();
+        service.words().unwrap();
+        assert!(!service.about.is_empty() && !service.packages.is_empty(), "{}", Path::new(&file).display());
+    }
+}

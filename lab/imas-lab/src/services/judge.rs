@@ -11,7 +11,7 @@ use imas_report::format::{self, counted};
 use imas_report::measure::Unit;
 use imas_report::message::Hinted;
 use imas_report::{output, table};
-use imas_service::{
+use imas_study::services::{
     AdvisedService, CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
     MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
 };

@@ -9,7 +9,7 @@ use clap::{Args, ValueHint};
 use imas_report::format::{counted, mib};
 use imas_report::message::Hinted;
 use imas_report::{output, table};
-use imas_service::{JudgedPrediction, PredictionScore, ServicePrediction};
+use imas_study::services::{JudgedPrediction, PredictionScore, ServicePrediction};
 
 use super::{journal, replay};
 

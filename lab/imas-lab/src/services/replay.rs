@@ -21,7 +21,8 @@ use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_al
 use imas_report::message;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
-use imas_service::{Service, ServiceExecutor, ServicePrediction, ServiceRun};
+use imas_service::{Service, ServiceExecutor, ServiceRun};
+use imas_study::services::ServicePrediction;
 use imas_trace::file::{Trace, TraceHeader};
 
 use super::measure::CANDIDATES;

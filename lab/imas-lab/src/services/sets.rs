@@ -10,7 +10,7 @@ use imas_engine::context::Context;
 use imas_report::format::counted;
 use imas_report::message::Hinted;
 use imas_report::{output, table};
-use imas_service::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
+use imas_study::services::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
 
 use super::journal::read_whole;
 use super::judge::nothing;

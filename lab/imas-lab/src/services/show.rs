@@ -10,10 +10,8 @@ use imas_report::format::counted;
 use imas_report::page::{Block, PageSection};
 use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
-use imas_service::{
-    CandidateForAll, JournalJudgement, JudgeOptions, ServiceComparison, ServiceGoal, ServiceRun,
-    compare_services, readme,
-};
+use imas_service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
+use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
 
 use super::journal::{ServiceJournal, read_whole};
 use super::rails::rails;

@@ -11,9 +11,9 @@ use imas_report::format;
 use imas_report::table::Table;
 use serde::Serialize;
 
-use crate::candidate_figures::margin;
-use crate::pick_rule::PickRule;
-use crate::round_changes::RoundChanges;
+use crate::services::pick_rule::PickRule;
+use crate::services::round_changes::RoundChanges;
+use imas_service::margin;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 3] = ["memory", "cpu", "p99"];

@@ -8,9 +8,9 @@ use imas_linux::arena_estimate::{CANDIDATE, LEAST_BYTES, saving};
 use imas_linux::arenas::{ArenaHeaps, Arenas};
 use serde::Serialize;
 
-use crate::candidate_figures::margin;
-use crate::round_changes::RoundChanges;
-use crate::run::ServiceRun;
+use crate::services::round_changes::RoundChanges;
+use imas_service::ServiceRun;
+use imas_service::margin;
 
 /// Whether the advice was right. A saving counts from the margin of memory on; without advice also only
 /// where it is large enough for advice.

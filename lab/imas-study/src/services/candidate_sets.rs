@@ -5,10 +5,10 @@
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation};
 use serde::Serialize;
 
-use crate::comparison::ServiceGoal;
-use crate::guard_rail::GuardRail;
-use crate::pick_rule::{PickRule, cost};
-use crate::round_changes::RoundChanges;
+use crate::services::pick_rule::{PickRule, cost};
+use crate::services::round_changes::RoundChanges;
+use imas_service::GuardRail;
+use imas_service::ServiceGoal;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
@@ -186,8 +186,8 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Figure;
-    use crate::run::{Failure, ServiceRun, Stage};
+    use imas_service::Figure;
+    use imas_service::{Failure, ServiceRun, Stage};
 
     fn run(service: &str, candidate: &str, round: u32, memory: f64) -> ServiceRun {
         ServiceRun {

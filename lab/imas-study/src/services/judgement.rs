@@ -7,13 +7,13 @@ use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::Serialize;
 
-use crate::advice::{AdviceVerdict, AdvisedService};
-use crate::comparison::ServiceGoal;
-use crate::guard_rail::GuardRail;
-use crate::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
-use crate::pick_rule::PickRule;
-use crate::round_changes::RoundChanges;
-use crate::run::ServiceRun;
+use crate::services::advice::{AdviceVerdict, AdvisedService};
+use crate::services::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
+use crate::services::pick_rule::PickRule;
+use crate::services::round_changes::RoundChanges;
+use imas_service::GuardRail;
+use imas_service::ServiceGoal;
+use imas_service::ServiceRun;
 
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
@@ -57,7 +57,7 @@ pub struct ServiceJudgement {
 pub struct MadeWorse {
     /// Number of services that could be judged.
     pub services: usize,
-    /// By [`crate::JUDGED`]: worse than `system` by more than the margin.
+    /// By [`crate::services::JUDGED`]: worse than `system` by more than the margin.
     pub worse: [usize; 3],
     /// Of those: with an error of at most 5 %.
     pub proven: [usize; 3],
@@ -140,7 +140,7 @@ impl JournalJudgement {
 }
 
 impl JournalJudgement {
-    /// By [`crate::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
+    /// By [`crate::services::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
     /// not choose. None where no service has two rounds.
     #[must_use]
     pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
@@ -217,9 +217,9 @@ impl AdviceScore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Figure;
-    use crate::run::{Failure, Stage};
     use imas_linux::arenas::ArenaHeaps;
+    use imas_service::Figure;
+    use imas_service::{Failure, Stage};
 
     const MB: f64 = 1e6;
 

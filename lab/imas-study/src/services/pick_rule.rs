@@ -4,9 +4,9 @@
 use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread};
 use imas_core::stats::{RESAMPLES, median};
 
-use crate::comparison::ServiceGoal;
-use crate::guard_rail::GuardRail;
-use crate::round_changes::RoundChanges;
+use crate::services::round_changes::RoundChanges;
+use imas_service::GuardRail;
+use imas_service::ServiceGoal;
 
 /// A rule for picks.
 #[derive(Clone, PartialEq, Debug)]

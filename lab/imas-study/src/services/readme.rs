@@ -8,9 +8,9 @@ use imas_core::stats::Interval;
 use imas_report::format::counted;
 use imas_report::table::Table;
 
-use crate::judge::CandidateForAll;
-use crate::judgement::JournalJudgement;
-use crate::page::{MeasuredService, best, named};
+use crate::services::judge::CandidateForAll;
+use crate::services::judgement::JournalJudgement;
+use imas_service::page::{MeasuredService, best, named};
 
 /// Given to all services beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
@@ -153,10 +153,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::comparison::{ServiceGoal, compare_services};
-    use crate::figure::Figure;
-    use crate::judgement::JudgeOptions;
-    use crate::run::ServiceRun;
+    use crate::services::judgement::JudgeOptions;
+    use imas_service::Figure;
+    use imas_service::ServiceRun;
+    use imas_service::{ServiceGoal, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<ServiceRun> {
         let one = |candidate: &str, round: u32, mib: f64| ServiceRun {

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Services judged: what a pick gains on rounds that did not choose it, and how right advice and predictions are.
+//!
+//! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
+//!   not choose them
+//! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
+//! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
+
+mod advice;
+mod candidate_sets;
+mod judge;
+mod judgement;
+mod pick_rule;
+mod prediction;
+mod prediction_score;
+mod readme;
+mod round_changes;
+
+pub use advice::{AdviceVerdict, AdvisedService};
+pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
+pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
+pub use judgement::{
+    AdviceScore, JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
+};
+pub use pick_rule::PickRule;
+pub use prediction::ServicePrediction;
+pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};
+pub use readme::readme;
+pub use round_changes::RoundChanges;
