@@ -8,9 +8,12 @@ CARGO   ?= cargo
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 IMAS    := $(TARGET)/release/imas
 LAB     := $(TARGET)/release/imas-lab
+# Packages of cargo that are not the product.
+LAB_CRATES   := -p imas-lab -p imas-simulate -p imas-study -p imas-suite
+FLEET_CRATES := -p imas-fleet -p imas-fleet-agent
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build need-cargo hook record tools allocators allocators-default textbook contract workloads rust demo test check \
+.PHONY: help setup setup-test build lab fleet all need-cargo hook record tools allocators allocators-default contract rust demo test test-all check \
         conformance lint fmt bench study study-mobile docs-allocators install uninstall clean
 
 help: ## this list
@@ -23,7 +26,20 @@ setup: ## install what the build needs (apt; as root or with sudo)
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
-build: hook record tools allocators textbook contract workloads rust ## build everything
+build: hook record tools allocators contract rust ## build the product and its allocators
+
+# The suite is its data, input generators and C programs; the textbook allocators are for two studies.
+lab: hook record allocators contract need-cargo ## build the laboratory: imas-lab, the suite, the textbook allocators
+	@$(MAKE) --no-print-directory -C lab/textbook
+	@$(MAKE) --no-print-directory -C lab/workloads
+	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(LAB_CRATES))
+
+fleet: need-cargo ## build the fleet's agent
+	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(FLEET_CRATES))
+
+# One selection of crates for all three: cargo compiles a dependency anew for each set of its features.
+all: EVERY_CRATE := --workspace
+all: build lab fleet ## build everything
 
 hook:
 	@$(MAKE) --no-print-directory -C hook
@@ -41,18 +57,12 @@ allocators: need-cargo
 	@allocators/build.sh
 	@packaging/licences >build/lib/imas/licences.txt
 
-textbook:
-	@$(MAKE) --no-print-directory -C lab/textbook
-
 # The programs of the conformance kit that run on the user's machine, under libraries that we did not build.
 contract:
 	@$(MAKE) --no-print-directory -C tests/conformance contract
 
 rust: need-cargo
-	$(CARGO) build --release --locked
-
-workloads: ## the suite of `imas-lab suite`: its data, input generators and C programs
-	@$(MAKE) --no-print-directory -C workloads
+	$(CARGO) build --release --locked $(EVERY_CRATE)
 
 # The candidates that are tested by default. The others take most of the build's time; the demo does not need
 # them.
@@ -63,18 +73,21 @@ allocators-default: need-cargo
 demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs: one gains, one does not
 	@bench/demo $(IMAS)
 
-test: setup-test build ## all tests
+test: setup-test build ## the tests of the product
 	@tests/all $(IMAS)
+
+test-all: setup-test all ## the tests of the product, the laboratory and the fleet
+	@tests/all $(IMAS) all
 
 CRATE ?=
 check: need-cargo ## unit tests, without allocators (CRATE=imas-core: of one crate)
-	$(CARGO) test --profile checked --locked --bins $(if $(CRATE),-p $(CRATE) $(if $(wildcard crates/$(CRATE)/src/lib.rs),--lib),--workspace --lib)
+	$(CARGO) test --profile checked --locked --bins $(if $(CRATE),-p $(CRATE) $(if $(wildcard */$(CRATE)/src/lib.rs),--lib),--workspace --lib)
 
 conformance: build ## every allocator against the malloc contract, in full
 	@tests/conformance/run --mode full
 
 # The C parts are compiled with warnings as errors wherever they are built.
-lint: ## formatting, clippy, documentation, scripts, cycles of modules, names of types, tests that return silently
+lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
@@ -82,8 +95,10 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, names of
 	@packaging/prose-width --self-test
 	@packaging/prose-width
 	@packaging/module-cycles --self-test
-	@packaging/module-cycles
-	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates
+	@for house in crates lab fleet; do packaging/module-cycles $$house || exit 1; done
+	@packaging/houses --self-test
+	@packaging/houses
+	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates lab fleet
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code
@@ -99,7 +114,7 @@ STUDY_WITH ?= hoard,dlmalloc,musl-mallocng,glibc:arena2,glibc:lean,glibc:thp,jem
 STUDY_LIMIT ?= 12h
 STUDY_ROUNDS ?= 12
 STUDY_COUNTED ?= 5
-study: build ## measure the suite again and judge the policies on it (STUDY_SET=data: about 4 hours, study: 9, full: 14; STUDY=folder; resumes)
+study: all ## measure the suite again and judge the policies on it (STUDY_SET=data: about 4 hours, study: 9, full: 14; STUDY=folder; resumes)
 	@mkdir -p $(STUDY)
 	$(LAB) suite run --set $(STUDY_SET) --rounds $(STUDY_ROUNDS) --counted $(STUDY_COUNTED) --with $(STUDY_WITH) --time-limit $(STUDY_LIMIT) --install --out $(STUDY) $$(test ! -e $(STUDY)/runs.jsonl || echo --resume)
 	$(LAB) suite pack $(STUDY)/runs.jsonl --to $(STUDY)/runs.jsonl.gz
@@ -108,10 +123,10 @@ study: build ## measure the suite again and judge the policies on it (STUDY_SET=
 	$(LAB) simulate --data $(STUDY)/runs.jsonl.gz
 
 .PHONY: results
-results: need-cargo rust ## pages with all results, made from the raw runs in git, in build/results
+results: lab ## pages with all results, made from the raw runs in git, in build/results
 	@packaging/results $(LAB)
 
-study-mobile: build ## allocators for a phone, 50 iterations (about 55 minutes; STUDY=folder; resumes)
+study-mobile: build lab ## allocators for a phone, 50 iterations (about 55 minutes; STUDY=folder; resumes)
 	$(LAB) study mobile --install --out $(STUDY)/mobile $$(test ! -e $(STUDY)/mobile/mobile.jsonl || echo --resume)
 
 docs-allocators: build ## docs/allocators.md: every candidate, measured here and compared with glibc
@@ -126,13 +141,13 @@ uninstall: ## remove the installed files
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
 
 .PHONY: deb rpm system-test
-deb: build results ## a Debian package, in build/package
+deb: all results ## Debian packages, in build/package
 	@packaging/package deb $(IMAS)
 
-rpm: build results ## an RPM package, in build/package
+rpm: all results ## RPM packages, in build/package
 	@packaging/package rpm $(IMAS)
 
-system-test: build ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
+system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
 	@tests/machine/run $(IMAS) $(if $(SET),--set $(SET))
 

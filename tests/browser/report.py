@@ -6,6 +6,7 @@ Pages are made from the committed runs, from a real store and from hostile names
 network, clicked, and photographed into FOLDER (default build/screenshots): wide and narrow, light and dark.
 """
 
+import gzip
 import json
 import os
 import pathlib
@@ -28,11 +29,6 @@ def imas(command, *words, **extra):
     done = subprocess.run([command, *words], capture_output=True, text=True, timeout=300, env=environment)
     check("imas " + " ".join(map(str, words[:3])), done.returncode == 0, done.stderr)
     return done
-
-
-def laboratory(command):
-    """imas-lab, in the folder of imas."""
-    return pathlib.Path(command).with_name("imas-lab")
 
 
 def offline(dark):
@@ -284,7 +280,7 @@ def from_counted(command, work, folder):
     for name, code in (("hashes", script), ("lists", "my @l = map { [$_] } 1..200000; print scalar(@l)")):
         bench = ("bench", "-n", "2", "--trials", "2", "--with", "jemalloc,mimalloc", "--name", name, "--export-runs", runs)
         imas(command, *bench, "--", "perl", "-e", code, IMAS_STORE=str(work / "counted.db"))
-    imas(laboratory(command), "suite", "pack", runs, "--to", packed)
+    packed.write_bytes(gzip.compress(runs.read_bytes()))
     imas(command, "report", "hashes", "--html", page, "--data", packed)
     for dark in (False, True):
         driver = offline(dark)
@@ -359,8 +355,8 @@ def from_store(command, work, folder):
         driver.quit()
 
 
-def hostile(command, work):
-    """Names are shown as text, from every source."""
+def hostile_runs(work):
+    """A file of raw runs with hostile names."""
     lines = [{"imas": "runs", "schema": 1, "host": {"cpu": HOSTILE}}]
     for turn in range(6):
         for candidate, user_s in (("system", 1.0), (HOSTILE, 0.8)):
@@ -368,36 +364,25 @@ def hostile(command, work):
     lines.append({"program": HOSTILE, "candidate": "x", "round": 0, "ok": False, "why": HOSTILE})
     data = work / "hostile.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    page = work / "hostile.html"
+    return data
+
+
+def shown_as_text(driver, page):
+    """The page shows the hostile name and does not obey it."""
+    opened(driver, page)
+    check(f"{page.name}: nothing of it ran", driver.title != "owned" and not driver.find_elements(By.TAG_NAME, "img"))
+    check(f"{page.name}: it is shown", "<img src=x" in driver.find_element(By.TAG_NAME, "body").text)
+
+
+def hostile(command, work):
+    """Names are shown as text, from every source."""
+    data, page = hostile_runs(work), work / "hostile.html"
     imas(command, "report", "--html", page, "--data", data)
-    imas(laboratory(command), "study", "selector", "--data", data, "--out", work / "study")
     driver = offline(False)
     try:
-        for each in (page, work / "study/selector.html"):
-            opened(driver, each)
-            check(f"{each.name}: nothing of it ran", driver.title != "owned" and not driver.find_elements(By.TAG_NAME, "img"))
-            check(f"{each.name}: it is shown", "<img src=x" in driver.find_element(By.TAG_NAME, "body").text)
+        shown_as_text(driver, page)
     finally:
         driver.quit()
-
-
-def study(command, work, folder):
-    """The pages of results: the selector on the runs of `data/`, and the mobile study."""
-    out = work / "studies"
-    imas(laboratory(command), "study", "selector", "--data", ROOT / "lab/data/first.jsonl", "--out", out)
-    imas(laboratory(command), "study", "mobile", "--data", ROOT / "lab/data/mobile.jsonl", "--out", out)
-    for dark in (False, True):
-        driver = offline(dark)
-        try:
-            for name, charts in (("selector", 6), ("mobile", 6)):
-                opened(driver, out / f"{name}.html")
-                found = driver.find_elements(By.CSS_SELECTOR, "figure svg.chart")
-                check(f"{name}: all charts", len(found) == charts, len(found))
-                legible(driver, driver.find_element(By.TAG_NAME, "main"))
-                colours(driver, name, dark)
-                photo(driver, folder, name + ("-dark" if dark else ""))
-        finally:
-            driver.quit()
 
 
 def main():
@@ -411,8 +396,8 @@ def main():
         from_server(command, work, folder)
         from_store(command, work, folder)
         hostile(command, work)
-        study(command, work, folder)
     finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Rust code below a folder with the `syn` parser. `check FOLDER` fails where a public type name stands for two types, or where a test returns early and does not
-//! print that it was skipped.
+//! Reads Rust code below folders of crates with the `syn` parser. `check FOLDER...` fails where a public type name stands
+//! for two types, or where a test returns early and does not print that it was skipped.
 
 mod file;
 mod names;
@@ -22,17 +22,22 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check", folder] => check(Path::new(folder)),
-        _ => bail!("usage: imas-source check FOLDER"),
+        ["check", ref folders @ ..] if !folders.is_empty() => check(folders),
+        _ => bail!("usage: imas-source check FOLDER..."),
     }
 }
 
-fn check(folder: &Path) -> Result<ExitCode> {
-    let mut wrong: Vec<String> = names::duplicates(&file::production(folder)?)
+fn check(folders: &[&str]) -> Result<ExitCode> {
+    let (mut all, mut production) = (vec![], vec![]);
+    for folder in folders.iter().map(Path::new) {
+        all.extend(file::all(folder)?);
+        production.extend(file::production(folder)?);
+    }
+    let mut wrong: Vec<String> = names::duplicates(&production)
         .into_iter()
         .map(|(name, places)| format!("one public name, several types: {name}: {}", places.join(", ")))
         .collect();
-    wrong.extend(file::all(folder)?.iter().flat_map(returns::silent));
+    wrong.extend(all.iter().flat_map(returns::silent));
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { fail(&wrong.join("\nimas: ")) })
 }
 
