@@ -18,10 +18,8 @@ use imas_fleet_agent::setup::{self, StreamSizes};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cost;
-use crate::network::Place;
-
-/// Everything here has this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) use crate::network::LONGEST_WAIT as PATIENCE;
+use crate::network::{LONGEST_WAIT, Place};
 
 /// Sizes that no test fills by accident.
 pub(crate) const SIZES: StreamSizes = StreamSizes {
@@ -95,7 +93,7 @@ impl Cluster {
     /// Makes stream and bucket, once the servers have agreed on a leader.
     pub(crate) async fn make(&self, sizes: StreamSizes) -> Result<()> {
         let settings = self.settings(OPERATOR)?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         loop {
             let made = match Connection::open(&settings).await {
                 Ok(connection) => setup::make(&connection.jetstream(), sizes).await,
@@ -123,7 +121,7 @@ impl Cluster {
 
     /// Waits until these servers report that they are healthy.
     pub(crate) fn healthy(&self, nodes: &[usize]) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         for &at in nodes {
             while !self.is_healthy(at) {
                 if Instant::now() > end {
@@ -183,7 +181,7 @@ impl Cluster {
 
     /// Waits until stream and bucket are whole on every server.
     pub(crate) async fn whole(&self) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         loop {
             let states = match self.bus(OPERATOR).await {
                 Ok(bus) => commands::streams(&bus).await,
@@ -199,7 +197,7 @@ impl Cluster {
 
     /// The server that leads the stream.
     pub(crate) async fn leader(&self, bus: &JetStreamBus, stream: &str) -> Result<usize> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         loop {
             let states = commands::streams(bus).await.unwrap_or_default();
             let leader = states.into_iter().find(|state| state.name == stream).and_then(|state| state.leader);

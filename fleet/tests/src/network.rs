@@ -4,14 +4,15 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::cluster::PATIENCE;
-
 /// Set inside: the file of the network namespace in which the test was started.
 pub(crate) const OUTSIDE: &str = "IMAS_FLEET_TEST_OUTSIDE";
+
+/// Longest time for anything in these tests.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const BRIDGE: &str = "imas0";
 const NET: &str = "10.77.0";
 
@@ -52,7 +53,7 @@ impl Network {
         self.holders.push(holder);
         let place = Place { number, namespace: format!("/proc/{pid}/ns/net").into() };
         let own = std::fs::read_link("/proc/self/ns/net")?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         while std::fs::read_link(&place.namespace).is_ok_and(|of_holder| of_holder == own) {
             ensure!(Instant::now() < end, "no network namespace is made");
             std::thread::sleep(std::time::Duration::from_millis(5));
