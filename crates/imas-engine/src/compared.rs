@@ -2,8 +2,8 @@
 //! The candidates of a comparison: what `--with` names, or the default set, and why one cannot be used here.
 
 use anyhow::Result;
+use imas_cli::message;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_report::message;
 use imas_store::Store;
 
 use crate::context::Context;

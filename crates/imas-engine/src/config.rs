@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use imas_cli::message::{self, Hinted};
 use imas_core::Policy;
 use imas_core::adaptive::Objective;
 use imas_core::adaptive::overrides::{self, ByProgram, Overrides};
 use imas_core::paper::Limits;
-use imas_report::message::{self, Hinted};
 use serde::Deserialize;
 
 use crate::daemon_status::DaemonStatus;

@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_cli::message::{self, Hinted};
 use imas_core::paper::Limits;
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_linux::page::{self, PageFileError};
-use imas_report::message::{self, Hinted};
 use imas_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use imas_cli::message;
 use imas_core::adaptive::Objective;
-use imas_report::message;
 use serde::Deserialize;
 
 /// Where things are.

@@ -7,8 +7,8 @@ mod settings;
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use imas_cli::message::Hinted;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
-use imas_report::message::Hinted;
 
 use crate::context::Context;
 use crate::suggestion::nearest;

@@ -5,6 +5,10 @@
 //! - [`inspect`]: what an executable is, and whether anything may be preloaded into it
 //! - [`harvest`]: from the trial page of a process to the record that is stored
 //! - [`state`]: everything that a decision about one program depends on, from the store to the profile
+//! - [`profile`]: state and profile of a program under the installation's settings
+//! - [`conditions`]: the state of the machine, on which decisions depend
+//! - [`under_way`]: a trial that another start makes at this moment
+//! - [`pending`], [`activity`]: pages that are not stored yet, and what was seen of their processes
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`fleet_key`]: what a program and this machine are to a fleet
@@ -19,17 +23,19 @@
 //! - [`compared`]: the candidates of a comparison
 //! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
-//! - [`manual`]: man pages and completions of a command line
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
+//! - [`store_damage`]: the hint for a store that is damaged
 //! - [`store_place`]: where a user's store is
 //! - [`suggestion`]: which name a mistyped one may mean
 //! - [`folders`]: the user's folders
 //!
 //! Both programs call this crate, so that the same trials lead to the same decision in either.
 
+pub mod activity;
 pub mod candidates;
 pub mod catalogue_files;
 pub mod compared;
+pub mod conditions;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
@@ -42,12 +48,15 @@ pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;
 pub mod inspect;
-pub mod manual;
+pub mod pending;
 pub mod probe;
+pub mod profile;
 pub mod replay_knowledge;
 pub mod seconds;
 pub mod start_plan;
 pub mod state;
+pub mod store_damage;
 pub mod store_place;
 pub mod suggestion;
+pub mod under_way;
 pub mod wrapped;

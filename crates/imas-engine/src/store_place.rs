@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 
 use crate::folders::xdg;
 

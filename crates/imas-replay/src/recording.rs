@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_linux::clock::now_unix_s;
-use imas_report::message::{self, Hinted};
 use imas_runs::command::Recorder;
 use imas_trace::file::{TraceHeader, TraceWriter};
 use imas_trace::raw::{self, RecordingEnd};

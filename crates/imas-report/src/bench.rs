@@ -28,7 +28,8 @@ pub use layout::BenchLayout;
 pub use quick::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
 pub use rounds::{RoundsEnd, RoundsMade};
 
-use crate::{format, split, table};
+use crate::split;
+use imas_cli::{format, table};
 use layout::Attempt;
 
 /// Largest number of further rounds that is printed; beyond it the answer is "too close to tell".

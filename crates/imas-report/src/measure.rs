@@ -21,8 +21,8 @@
 
 use serde::Serialize;
 
-use crate::format;
-use crate::table::Table;
+use imas_cli::format;
+use imas_cli::table::Table;
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 
 use imas_core::split::{Shares, Split};
 
-use crate::{format, table};
+use imas_cli::{format, table};
 
 /// The heads of [`cells`].
 pub const HEAD: [&str; 8] = [

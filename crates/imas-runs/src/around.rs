@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 
 use crate::executor::{Execution, Executor, RunLimits};
 use crate::record::last_line;

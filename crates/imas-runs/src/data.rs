@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use imas_cli::message::{self, Hinted};
 use imas_core::raw_runs::data;
-use imas_report::message::{self, Hinted};
 
 /// The runs of all files; other lines are reported.
 ///

@@ -43,7 +43,7 @@ impl Journal {
     /// # Errors
     /// When it cannot be opened, read or written.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = imas_report::output_file::open_to_append(path)?;
+        let mut file = imas_cli::output_file::open_to_append(path)?;
         let mut bytes = Vec::new();
         let mut torn_bytes = 0;
         // Nothing can be read back from a pipe or a terminal.

@@ -16,7 +16,7 @@ use governor::{Quota, RateLimiter};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_io_timeout::TimeoutStream;

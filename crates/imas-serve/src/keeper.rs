@@ -152,7 +152,7 @@ impl Reader {
         if !(is_due || store_changed || daemon_changed) {
             return None;
         }
-        let conditions = imas_view::conditions::conditions().unwrap_or_default();
+        let conditions = imas_engine::conditions::conditions().unwrap_or_default();
         if is_due || store_changed {
             self.read(&conditions, is_due);
         }

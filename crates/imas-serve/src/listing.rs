@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use imas_report::format::counted;
+use imas_cli::format::counted;
 use imas_report::page::{Field, Form, Head, SiteLink};
 
 /// Rows of one page.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_engine::flags::Places;
-use imas_live::ProcessObserver;
-use imas_live::snapshot::LiveSnapshot;
+use imas_view::ProcessObserver;
+use imas_view::snapshot::LiveSnapshot;
 
 /// A look that is younger is shown again.
 const YOUNG: Duration = Duration::from_secs(2);

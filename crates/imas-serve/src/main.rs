@@ -37,9 +37,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_engine::probe;
-use imas_report::message::{self, Hinted};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admission::Admission;
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&error);
+            message::error(&imas_engine::store_damage::advised(error));
             ExitCode::from(2)
         }
     }

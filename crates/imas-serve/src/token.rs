@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measured services as an HTML page and as a table for a README.
 
+use imas_cli::format::{self, counted};
+use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::stats::{Interval, median};
 use imas_report::chart::{Axis, Chart, CurveLine, Curves, Distribution, DistributionRow, Spacing};
-use imas_report::format::{self, counted};
 use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_report::table::Table;
 
 use crate::candidate_figures::{CandidateFigures, ComparedFigure, margin};
 use crate::comparison::ServiceComparison;

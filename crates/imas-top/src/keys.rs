@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use imas_core::printable;
-use imas_live::snapshot::ProcessState;
+use imas_view::snapshot::ProcessState;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::app::{App, Input, Mode};

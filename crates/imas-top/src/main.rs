@@ -38,9 +38,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_engine::{manual, probe};
-use imas_live::ProcessObserver;
-use imas_report::message;
+use imas_cli::manual;
+use imas_cli::message;
+use imas_engine::probe;
+use imas_view::ProcessObserver;
 
 use crate::cli::{Cli, Made};
 use crate::listing::Listing;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&error);
+            message::error(&imas_engine::store_damage::advised(error));
             ExitCode::from(2)
         }
     }

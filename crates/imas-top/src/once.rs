@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_live::ProcessObserver;
-use imas_live::snapshot::LiveSnapshot;
-use imas_report::{message, output, table};
+use imas_cli::{message, output, table};
+use imas_view::ProcessObserver;
+use imas_view::snapshot::LiveSnapshot;
 
 use crate::column::Column;
 use crate::listing::Listing;

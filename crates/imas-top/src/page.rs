@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page: head, table, pane and last line, or a text over all.
 
+use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_core::printable;
-use imas_live::snapshot::{LiveProcess, LiveSnapshot};
-use imas_view::when::when;
+use imas_view::snapshot::{LiveProcess, LiveSnapshot};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Below the table: the selected process, its memory over time, and the last decisions about its program.
 
+use imas_cli::when::when;
 use imas_core::printable;
-use imas_live::memory_point::MemoryPoint;
-use imas_live::snapshot::{Injected, LiveProcess, ProcessState};
-use imas_view::when::when;
+use imas_view::memory_point::MemoryPoint;
+use imas_view::snapshot::{Injected, LiveProcess, ProcessState};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::symbols::Marker;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
 use imas_engine::flags::Places;
-use imas_live::memory_point::MemoryPoint;
-use imas_live::snapshot::{
+use imas_view::memory_point::MemoryPoint;
+use imas_view::snapshot::{
     Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls,
     ProcessState, StoreKind,
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures and states as people read them, short enough for a column. Names of programs are escaped here.
 
+use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_core::printable;
 use imas_core::stats::Interval;
-use imas_live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
-use imas_view::when::when;
+use imas_view::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 
 /// Bytes in four or five characters: `812K`, `1.2G`.
 pub(crate) fn size(bytes: f64) -> String {

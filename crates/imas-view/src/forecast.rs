@@ -7,7 +7,7 @@ use imas_core::stats::more;
 use serde::Serialize;
 
 use crate::program_view::ProgramView;
-use crate::when::when;
+use imas_cli::when::when;
 
 /// What is predicted of a candidate, as fractions of what `system` takes: -0.1 is 10 % less.
 #[derive(Debug, Clone, PartialEq, Serialize)]

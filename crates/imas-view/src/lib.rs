@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a program now, as every command that shows it needs it.
+//! What is known of a program now, and one typed snapshot of the running processes with what is known of each.
 //!
+//! # A program
 //! - [`program_view`]: profile and present decision of one program
-//! - [`profile`]: state and profile of a program under the installation's settings
-//! - [`conditions`]: the state of the machine, on which decisions depend
-//! - [`under_way`]: a trial that another start makes at this moment
 //! - [`picks`]: the picks by the stored trials, and what they are expected to gain
 //! - [`words`]: where the candidates stand, in words and rows
 //! - [`settled`]: whether the candidate of a program is settled
@@ -14,27 +12,76 @@
 //! - [`section`]: a program as a part of a page
 //! - [`runs`]: a program of a file of raw runs as a part of a page
 //! - [`published`]: what imasd has published, and why it may have no effect
-//! - [`when`]: times in words
 //!
 //! ```text
-//! when -> under_way -> program_view -> words -> section
-//! conditions, profile -----^    picks ---^
+//! program_view -> words -> section
+//!      picks ------^
 //! ```
+//!
+//! # The running processes
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! # let places = imas_engine::flags::Places::default();
+//! let mut observer = imas_view::ProcessObserver::new(&places)?;
+//! loop {
+//!     let look: imas_view::snapshot::LiveSnapshot = observer.look()?;
+//!     println!("{}", serde_json::to_string(&look)?);
+//!     std::thread::sleep(std::time::Duration::from_secs(2));
+//! }
+//! # }
+//! ```
+//!
+//! A program that uses a [`ProcessObserver`] must begin with [`imas_engine::probe::answer`]: to find out whether a
+//! candidate can be used here, the library may start the running executable once more.
+//!
+//! - [`observer`]: the loop's state
+//! - [`snapshot`]: what a look shows
+//! - [`memory_point`]: where the memory of one process is
+//! - `reading`, `identity`, `tracked`: a process at a look, what does not change of it, and over several looks
+//! - `program_source`, `program_facts`: a store with its programs, and what is decided of one
+//! - `unfit_files`: executables that cannot be served
+//! - [`machine`]: the machine's pressure
+//! - [`restart`]: what a restart would change, by trials
+//! - [`trial_page`]: the page of a running trial
+//!
+//! ```text
+//! reading, identity -> tracked ------------+
+//! restart -> program_facts -> program_source -> observer -> snapshot
+//!                                          unfit_files, machine, memory_point --^
+//! ```
+//!
+//! # What a look costs
+//! - Of every process one file is read, `/proc/PID/stat`. Everything else of a process (program, service,
+//!   mappings, environment) is read once, again when that file shows an exec, and every ten minutes.
+//! - A store is read again when it has changed, and never for more than a third of a per cent of the time.
+//!   A program is worked out anew when something about it was stored, and every five minutes.
+//! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done
+//!   at one of the next looks. The first look does everything.
 
-pub mod conditions;
+mod budget;
 pub mod forecast;
+mod identity;
 mod latency;
 pub mod lives;
+pub mod machine;
+pub mod memory_point;
+pub mod observer;
 pub mod picks;
-pub mod profile;
+mod program_facts;
+mod program_source;
 pub mod program_view;
 pub mod published;
+mod reading;
+pub mod restart;
 pub mod runs;
 pub mod section;
 pub mod settled;
 pub mod sharing;
-pub mod under_way;
-pub mod when;
+pub mod snapshot;
+mod tracked;
+pub mod trial_page;
+mod unfit_files;
 pub mod words;
 
 pub use latency::added_up;
+pub use observer::ProcessObserver;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the processes of a service lived on under each candidate, for people and scripts.
 
+use imas_cli::format::mib;
+use imas_cli::table::plain;
 use imas_core::candidate::cost;
 use imas_core::service_life::{LifeWindow, ServiceLife};
 use imas_core::stats::median;
-use imas_report::format::mib;
-use imas_report::table::plain;
 use serde::Serialize;
 
 use crate::program_view::ProgramView;
-use crate::when::span;
+use imas_cli::when::span;
 
 /// The lives under one candidate. Each process counts by the newest part of its life; of several the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]

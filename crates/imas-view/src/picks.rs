@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The picks of a program by its stored trials: the same for `show`, `explain` and the page of `report`.
 
+use imas_cli::format::{self, counted};
 use imas_core::adaptive::{self, AdaptiveState, ExpectedGain};
 use imas_core::paper::{Pick, Picks};
 use imas_core::stats::Interval;
 use imas_core::{ProfileView, SYSTEM};
-use imas_report::format::{self, counted};
 use serde_json::{Value, json};
 
 /// One of the three picks.

@@ -18,9 +18,9 @@ use imas_store::Store;
 use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
 
-use crate::conditions::conditions;
-use crate::profile;
-use crate::under_way::{self, UnderWay};
+use imas_engine::conditions::conditions;
+use imas_engine::profile;
+use imas_engine::under_way::{self, UnderWay};
 
 /// Profile and present decision of a program.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! A program of the store as a part of a page: picks and figures are those of `imas show`.
 
 use anyhow::Result;
+use imas_cli::table::Table;
 use imas_core::adaptive::{Judgement, Status};
 use imas_core::bench::{CandidateRuns, MeasuredRun, MedianRun};
 use imas_core::latency::Latency;
@@ -11,7 +12,6 @@ use imas_core::stats::Interval;
 use imas_core::{ProfileView, TrialRecord};
 use imas_report::chart::{BarRow, Bars};
 use imas_report::html::{self, CandidateFindings, DecisionSection, ProgramFindings, ProgramSection};
-use imas_report::table::Table;
 use imas_store::Store;
 
 use crate::added_up;
@@ -51,7 +51,7 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
         remarks.push(format!(
             "{} of {} are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
             state.known.records.len() - counted,
-            imas_report::format::counted(state.known.records.len(), "start")
+            imas_cli::format::counted(state.known.records.len(), "start")
         ));
     }
     let next = if state.decision.trial { "a trial of" } else { "under" };
@@ -74,7 +74,7 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
         decisions: decisions
             .into_iter()
             .map(|d| DecisionSection {
-                at: crate::when::when(d.at_s),
+                at: imas_cli::when::when(d.at_s),
                 candidate: d.candidate,
                 trial: d.trial,
                 because: d.because,

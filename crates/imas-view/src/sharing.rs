@@ -3,7 +3,7 @@
 
 use imas_engine::fleet_turn::{AloneReason, TrialSharing};
 
-use crate::when::when;
+use imas_cli::when::when;
 
 /// In a sentence.
 #[must_use]

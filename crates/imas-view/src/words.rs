@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the candidates of a program stand, in words and rows.
 
+use imas_cli::format;
 use imas_core::adaptive::Status;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::PageKind;
 use imas_core::{ProfileView, SYSTEM};
-use imas_report::format;
 
 use crate::picks::{self, StoredPick};
 use crate::program_view::ProgramView;

@@ -8,14 +8,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::{counted, counted_verb};
 use imas_core::stats::Interval;
 use imas_linux::index::detail_of_unit;
 use imas_linux::running::{On, RealCandidates, Running};
 use imas_linux::started_name::is_meant;
-use imas_live::restart::Restart;
-use imas_report::format::{counted, counted_verb};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
+use imas_view::restart::Restart;
 use serde::Serialize;
 
 use crate::arena_advice::{self, ArenaRow};
@@ -160,7 +160,7 @@ fn page(advice: &Advice) -> String {
             if row.gain { row.how.clone() } else { verdict(row).to_owned() },
         ]
     });
-    imas_report::table::plain(&["pid", "what", "on", "pick", "CPU", "memory", "what to do"], rows)
+    imas_cli::table::plain(&["pid", "what", "on", "pick", "CPU", "memory", "what to do"], rows)
 }
 
 fn verdict(row: &Row) -> &'static str {

@@ -5,8 +5,8 @@ use imas_core::adaptive::AdaptiveState;
 use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
+use imas_cli::when::when;
 use imas_view::program_view::ProgramView;
-use imas_view::when::when;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 

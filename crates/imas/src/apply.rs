@@ -24,9 +24,9 @@ use crate::output;
 use crate::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
 use crate::unit::{self, Unit, systemctl};
 use crate::watch::{self, WatchRecord};
+use imas_cli::when::span;
 use imas_view::program_view::state;
 use imas_view::settled;
-use imas_view::when::span;
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_linux::arena_estimate::{CANDIDATE, KEPT, LEAST_BYTES, saving};
 use imas_linux::arenas::Arenas;
 use imas_linux::running::{On, RealCandidates, Running};
-use imas_report::format::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -117,6 +117,6 @@ pub(crate) fn page(rows: &[ArenaRow]) -> String {
 /// Empty if the memory hardly changed.
 fn grown(growth: Growth) -> String {
     let mib = growth.bytes as f64 / f64::from(1 << 20);
-    let since = imas_view::when::span(growth.seconds);
+    let since = imas_cli::when::span(growth.seconds);
     if mib.abs() < 1.0 { String::new() } else { format!(", {mib:+.0} MiB in the last {since}") }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use imas_cli::output_file::{self, NewFile, OutputFolder};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
-use imas_report::output_file::{self, NewFile, OutputFolder};
 use rustix::fs::Mode;
 use serde_json::json;
 

@@ -11,9 +11,9 @@ use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, V
 
 use crate::context::Context;
 use crate::message::Hinted;
+use imas_engine::under_way::UnderWay;
 use imas_view::program_view::ProgramView;
 use imas_view::settled::settled;
-use imas_view::under_way::UnderWay;
 
 /// The candidate that was learned for the program. If none is settled, the error has the reason.
 pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {

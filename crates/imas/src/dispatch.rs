@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use imas_engine::manual;
+use imas_cli::manual;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;

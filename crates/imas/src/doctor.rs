@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_engine::config::Config;
+use imas_engine::pending::Pending;
 use imas_linux::counters::Counters;
 use imas_linux::{host, page};
-use imas_live::pending::Pending;
-use imas_report::format::counted;
 use imas_store::Store;
 use serde::Serialize;
 use serde_json::json;

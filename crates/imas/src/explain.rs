@@ -21,11 +21,11 @@ use crate::context::Context;
 use crate::output;
 use crate::profile::find;
 use crate::show::{next_line, recording_json, splits, table};
+use imas_cli::when::when;
 use imas_view::forecast;
 use imas_view::lives;
 use imas_view::picks;
 use imas_view::program_view::{ProgramView, state};
-use imas_view::when::when;
 
 /// How many of the past decisions are shown.
 const PAST: u32 = 10;

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use imas_cli::output::is_stdout;
+use imas_cli::output_file;
 use imas_linux::host::Host;
 use imas_report::bench::{BenchLayout, BenchReport};
-use imas_report::output::is_stdout;
-use imas_report::output_file;
 use imas_runs::journal::Journal;
 
 use crate::bench_args::BenchArgs;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_engine::activity::{self, ActivityLooks};
+use imas_engine::pending::{PendingView, expected, is_finished, is_young, keep};
 use imas_linux::page;
-use imas_live::activity::{self, ActivityLooks};
-use imas_live::pending::{PendingView, expected, is_finished, is_young, keep};
 use imas_store::Store;
 use serde_json::json;
 
@@ -95,7 +95,7 @@ pub(crate) fn view(context: &Context) -> Result<Store> {
 
 /// The harvest before a start: what ended cleanly in production may wait, since it changes nothing.
 pub(crate) fn harvest_when_due(context: &Context, store: &Store) {
-    if imas_live::pending::is_harvest_due(&context.page_places()) {
+    if imas_engine::pending::is_harvest_due(&context.page_places()) {
         harvest_quietly(context, store);
     }
 }

@@ -122,5 +122,5 @@ fn table(listing: &Listing, width: Option<usize>) -> String {
             vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
         })
         .collect();
-    imas_report::table::fitted(&["candidate", "version", "origin", "tested", "what it is"], &rows, width)
+    imas_cli::table::fitted(&["candidate", "version", "origin", "tested", "what it is"], &rows, width)
 }

@@ -55,8 +55,8 @@ mod wrapper;
 
 use std::process::ExitCode;
 
+use imas_cli::{message, output};
 use imas_engine::{context, probe};
-use imas_report::{message, output};
 
 fn main() -> ExitCode {
     if let Some(answer) = probe::answer() {
@@ -80,7 +80,7 @@ fn status_of(done: anyhow::Result<ExitCode>, for_run: bool) -> ExitCode {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&error);
+            message::error(&imas_engine::store_damage::advised(error));
             // `run` speaks with the program's own codes; 125 is the one that means "imas itself failed".
             ExitCode::from(if for_run { 125 } else { 2 })
         }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_cli::format;
 use imas_core::candidate::SYSTEM;
 use imas_core::cost::{Priced, cost_by_others};
 use imas_core::pace::{PaceCorrection, Paced};
@@ -15,7 +16,6 @@ use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{RunOutcome, RunRequest};
 use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
-use imas_report::format;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::prefault::Extremes;
@@ -280,7 +280,7 @@ fn page(words: &[OsString], pairs: u32, rows: &[(String, Option<Steadiness>)]) -
     let now = rows.iter().find_map(|(_, steady)| *steady).map(advice).unwrap_or_default();
     format!(
         "{program} against itself under system, {pairs} pairs\n\n{}\npairs for 3 %: paired runs with which a true difference of 3 % is found nine times in ten, at 5 % error\n{now}",
-        imas_report::table::plain(&head, rows.iter().map(row))
+        imas_cli::table::plain(&head, rows.iter().map(row))
     )
 }
 

@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::clock::now_unix_s;
 use imas_linux::program::Command;
-use imas_report::format::counted;
 use imas_store::Store;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;

@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::counted;
+use imas_cli::table;
 use imas_linux::arena_estimate::{CANDIDATE, KEPT};
 use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, RealCandidates, Running};
-use imas_live::trial_page;
-use imas_report::format::counted;
-use imas_report::table;
+use imas_view::trial_page;
 use serde::Serialize;
 
 use crate::active::Active;

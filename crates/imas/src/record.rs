@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use imas_cli::format::counted;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::Variables;
 use imas_linux::foreground;
 use imas_linux::program::Command;
 use imas_linux::start_program::{ProgramStart, Streams};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
-use imas_report::format::counted;
 use imas_runs::command::Recorder;
 use imas_runs::handing_on::HandingOn;
 use imas_trace::file::{TraceHeader, TraceProcess};

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_report::format::counted;
-use imas_report::{html, output_file};
+use imas_cli::format::counted;
+use imas_cli::output_file;
+use imas_report::html;
 use serde_json::json;
 
 use crate::cli::{Places, ReportArgs};

@@ -4,10 +4,10 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format;
 use imas_core::ProfileView;
 use imas_core::adaptive::Judgement;
 use imas_core::candidate::NotCounted;
-use imas_report::format;
 use imas_store::Store;
 use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
@@ -102,7 +102,7 @@ pub(crate) fn next_line(state: &ProgramView) -> String {
 fn recording_words(state: &ProgramView) -> Option<String> {
     let recording = state.recording.as_ref()?;
     let number = state.known.program.id;
-    let when = imas_view::when::when;
+    let when = imas_cli::when::when;
     Some(match (&recording.refused, &recording.begun) {
         (Some(refused), _) => format!(
             "recording: nothing was learned from it ({}): {}; again: imas learn {number}",
@@ -167,12 +167,12 @@ fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPic
     let measured = ["rounds", "CPU", "memory", "together", "standing", "picks"];
     let predicted = (!forecasts.is_empty()).then_some("predicted CPU, memory");
     let head: Vec<&str> = std::iter::once("candidate").chain(predicted).chain(measured).collect();
-    imas_report::table::plain(&head, rows)
+    imas_cli::table::plain(&head, rows)
 }
 
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
 fn paper_table(profile: &ProfileView, picks: &[StoredPick]) -> String {
-    imas_report::table::plain(&PAPER_HEAD, paper_rows(profile, picks))
+    imas_cli::table::plain(&PAPER_HEAD, paper_rows(profile, picks))
 }
 
 /// The shape of `imas show PROGRAM --json`.
@@ -241,7 +241,7 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
             state.decision.reason.id().to_owned(),
         ]
     });
-    output::text(&imas_report::table::plain(
+    output::text(&imas_cli::table::plain(
         &["number", "program", "trials", "other starts", "next start", "why"],
         rows,
     ))?;

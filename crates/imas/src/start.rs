@@ -31,6 +31,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
+use imas_engine::profile;
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
 use imas_engine::store_place;
@@ -47,7 +48,6 @@ use imas_store::decisions::Decided;
 use imas_store::recordings::AskedRecording;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use imas_view::profile;
 
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;
@@ -56,7 +56,7 @@ use crate::message;
 use crate::settled::basis::{Asked, Basis, Pressure};
 use crate::settled::{self, Kept, SettledStart};
 use crate::wrapper::{self, Unwrapped};
-use imas_view::under_way;
+use imas_engine::under_way;
 
 /// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
 /// take milliseconds.
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     };
     let request = Request { args, environment: &environment };
     let start = plan(request, places, &command).unwrap_or_else(|error| {
-        message::error(&error);
+        message::error(&imas_engine::store_damage::advised(error));
         message::warning("the program is started untouched");
         Start::untouched(request)
     });
@@ -310,7 +310,7 @@ fn decided_anew(
     if let Some(start) = recorded(request, (context, &store), &known) {
         return Ok(start);
     }
-    let conditions = imas_view::conditions::conditions()?;
+    let conditions = imas_engine::conditions::conditions()?;
     let profile = profile::profile(&known, context, &args.rules);
     if !args.dry_run {
         known.note_checks(&store, &profile)?;
@@ -440,7 +440,7 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
 fn keep_weight(conditions: &Conditions) {
     let weight = weight(conditions, Objective::Auto).w;
     if conditions.weight_before != Some(weight)
-        && let Some(file) = imas_view::conditions::weight_file()
+        && let Some(file) = imas_engine::conditions::weight_file()
     {
         let _ = std::fs::write(file, weight.to_string()); // without it the next start only lacks the damping
     }

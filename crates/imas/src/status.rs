@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_core::printable;
 use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::fleet_turn::TrialSharing;
 use imas_linux::clock::now_unix_s;
 use imas_linux::process;
-use imas_report::format::counted;
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 use serde::Serialize;
@@ -24,8 +24,8 @@ use crate::cli::{RulesArgs, StatusArgs};
 use crate::context::Context;
 use crate::output;
 use crate::watch::WatchRecord;
+use imas_cli::when::when;
 use imas_view::sharing;
-use imas_view::when::when;
 
 /// Exit status for "the daemon does not run".
 const NOT_RUNNING: u8 = 1;
@@ -199,7 +199,7 @@ fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    format!("\n\n{}", imas_report::table::plain(head, rows.into_iter()))
+    format!("\n\n{}", imas_cli::table::plain(head, rows.into_iter()))
 }
 
 fn program_table(programs: &[Line]) -> String {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use async_nats::Event;
+use imas_cli::message;
+use imas_cli::message::Hinted;
 use imas_core::printable;
 use imas_exchange::exchange::Exchange;
-use imas_report::message;
-use imas_report::message::Hinted;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 

@@ -105,7 +105,7 @@ pub async fn programs(bus: &JetStreamBus) -> Result<Vec<FleetProgram>> {
         let Some(stored) = bus.statistics(&subject).await? else { continue };
         match FleetStatistics::read_of(&subject, &stored.value) {
             Ok(statistics) => programs.push(program(subject, &statistics)),
-            Err(error) => imas_report::message::warning(&format!("{subject}: {error}")),
+            Err(error) => imas_cli::message::warning(&format!("{subject}: {error}")),
         }
     }
     Ok(programs)

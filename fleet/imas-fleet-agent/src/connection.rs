@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{AuthError, Client, ConnectErrorKind, ConnectOptions, Event, jetstream};
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 use rand::RngExt as _;
 use tokio::sync::mpsc;
 

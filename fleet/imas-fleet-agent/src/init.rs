@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use imas_cli::output;
 use imas_fleet_agent::connection::Connection;
 use imas_fleet_agent::server_files::{FleetPlan, OPERATOR};
 use imas_fleet_agent::settings::FleetSettings;
 use imas_fleet_agent::setup::{self, StreamSizes};
-use imas_report::output;
 
 use crate::cli::InitArgs;
 

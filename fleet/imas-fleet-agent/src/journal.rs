@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use imas_cli::message;
 use imas_core::printable;
 use imas_exchange::AgentRecord;
-use imas_report::message;
 
 /// How often changed counters are written.
 const WRITE: Duration = Duration::from_secs(1);

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
-use imas_engine::manual;
+use imas_cli::manual;
+use imas_cli::{message, output, table};
 use imas_exchange::AgentRecord;
 use imas_fleet_agent::agent::Agent;
 use imas_fleet_agent::commands::{self, CandidateUse, FleetProgram, StreamState};
@@ -20,7 +21,6 @@ use imas_fleet_agent::merger::Merger;
 use imas_fleet_agent::rights::{FleetRights, FleetRole};
 use imas_fleet_agent::server_files::full_name;
 use imas_fleet_agent::settings::FleetSettings;
-use imas_report::{message, output, table};
 use serde::Serialize;
 
 use crate::cli::{Cli, RightsArgs, Verb};
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&error);
+            message::error(&imas_engine::store_damage::advised(error));
             ExitCode::from(2)
         }
     }

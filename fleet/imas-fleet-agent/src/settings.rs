@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 use serde::Deserialize;
 
 use crate::names;
@@ -159,7 +159,7 @@ mod tests {
     fn a_host_without_settings_is_told_how_to_join() {
         let error = FleetSettings::read(Path::new("/nowhere/fleet.toml")).unwrap_err();
         assert!(error.to_string().contains("in no fleet"), "{error}");
-        assert!(imas_report::message::hint(&error).is_some_and(|hint| hint.contains("imas fleet init")));
+        assert!(imas_cli::message::hint(&error).is_some_and(|hint| hint.contains("imas fleet init")));
     }
 
     #[test]

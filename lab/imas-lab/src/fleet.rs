@@ -44,7 +44,7 @@ pub(crate) fn page(programs: &[SimulatedProgram], w: f64, seed: u64) -> String {
     let is_possible =
         |(hosts, (liars, silent)): &(u32, (u32, u32))| hosts * (liars + silent) >= 100 || liars + silent == 0;
     let lines = lines.filter(is_possible).map(|(hosts, trouble)| line(programs, hosts, trouble, w, seed));
-    let table = imas_report::table::plain(&head, lines.map(|line| row(&line, w)));
+    let table = imas_cli::table::plain(&head, lines.map(|line| row(&line, w)));
     format!(
         "{RANKS} programs by a Zipf law, noise and candidates of {} programs; weight of CPU {w:.2}, seed {seed}\n\n{table}\n\
          trials a host: starts in a trial for each program and honest host until settled; of first: those of the program that all\n\

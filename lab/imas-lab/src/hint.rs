@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors of the studies, with their hints.
 
-use imas_report::message::Hinted;
+use imas_cli::message::Hinted;
 use imas_study::StudyError;
 
 pub(crate) fn hinted(error: StudyError) -> anyhow::Error {

@@ -20,8 +20,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use cli::{Cli, Command};
-use imas_engine::{manual, probe};
-use imas_report::message;
+use imas_cli::manual;
+use imas_cli::message;
+use imas_engine::probe;
 use imas_runs::interruption::InterruptedBy;
 
 fn main() -> ExitCode {
@@ -36,11 +37,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&error);
-            if let Some(interrupted) = error.downcast_ref::<InterruptedBy>() {
-                return ExitCode::from(interrupted.exit_status());
-            }
-            ExitCode::from(2)
+            let interrupted = error.downcast_ref::<InterruptedBy>().map(|by| by.exit_status());
+            message::error(&imas_engine::store_damage::advised(error));
+            ExitCode::from(interrupted.unwrap_or(2))
         }
     }
 }

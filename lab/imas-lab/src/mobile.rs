@@ -25,9 +25,9 @@ use imas_study::{MOBILE, MobileSample, StudyError, mobile_samples};
 
 use crate::hint::hinted;
 use crate::study_args::StudyArgs;
+use imas_cli::message::Hinted;
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
-use imas_report::message::Hinted;
 use session::Session;
 
 /// Those of the paper, in the order of its text, beside `system`; what is not built here is left out with a

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_cli::message::{self, Hinted};
 use imas_core::raw_runs::data::Data;
 use imas_core::raw_runs::dropped::NotRun;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
@@ -16,7 +17,6 @@ use imas_engine::flags::Places;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::host::Host;
-use imas_report::message::{self, Hinted};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_simulate::{Predictions, REPLAY, ReplayHeader};
@@ -59,8 +59,7 @@ pub(crate) fn study(args: &StudyArgs, places: &Places) -> Result<Study> {
 
 fn write_reliability(judgement: &ReplayJudgement, file: &Path) -> Result<()> {
     let table = serde_json::to_string_pretty(&judgement.reliability())?;
-    imas_report::output_file::write(file, (table + "\n").as_bytes())
-        .with_context(|| file.display().to_string())
+    imas_cli::output_file::write(file, (table + "\n").as_bytes()).with_context(|| file.display().to_string())
 }
 
 /// Live rounds of the programs that have predictions, by the runner of `suite run`; the file of raw runs.

@@ -19,10 +19,10 @@ use imas_store::Store;
 use serde_json::json;
 
 use crate::study_args::SimulateArgs;
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use imas_report::message::{self, Hinted};
-use imas_report::output;
 use prior::Priors;
 
 /// Programs to replay and where they come from.
@@ -237,7 +237,7 @@ fn page(
         "wrong",
         "harmed",
     ];
-    text.push_str(&imas_report::table::plain(&head, results.iter().chain(floor).map(row)));
+    text.push_str(&imas_cli::table::plain(&head, results.iter().chain(floor).map(row)));
     text.push_str(
         "\nregret: score lost against the best candidate; gain: score won over system; within 3 %: programs whose regret is at most that;\n\
          less noise: the same with the noise of the runs that judge taken out; beyond: programs shown to lose more; wrong: regret above\n\
@@ -253,7 +253,7 @@ fn page(
         for result in results {
             text.push_str(&format!("\n{}\n", result.policy));
             let head = ["program", "trials", "regret %", "gain %", "CPU %", "memory %", "picks"];
-            text.push_str(&imas_report::table::plain(&head, result.details.iter().map(detail)));
+            text.push_str(&imas_cli::table::plain(&head, result.details.iter().map(detail)));
         }
     }
     text

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_report::table;
+use imas_cli::table;
 use imas_study::{
     FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, fit, freelist, mobile,
     selector,
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::hint::hinted;
 use crate::study_args::{StudyArgs, StudyName};
+use imas_cli::message::Hinted;
+use imas_cli::output;
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use imas_report::message::Hinted;
-use imas_report::output;
 
 pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
     match (args.name, args.data.is_empty()) {

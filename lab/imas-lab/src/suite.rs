@@ -20,10 +20,10 @@ use anyhow::Result;
 use imas_suite::{Place, Set, Suite, SuiteError};
 
 use crate::study_args::{SuiteAction, SuitePlaces, SuiteSet};
+use imas_cli::message::Hinted;
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
 use imas_engine::folders::xdg;
-use imas_report::message::Hinted;
 
 /// The file of raw runs in its folder.
 pub(crate) const FILE: &str = "runs.jsonl";

@@ -33,7 +33,7 @@ mod write;
 pub use error::{StudyError, StudyResult};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};
-pub use imas_report::table::Table;
+pub use imas_cli::table::Table;
 pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mobile, mobile_samples};
 pub use progress::Progress;
 pub use replay::ReplayJudgement;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A study as one page: its result, the findings, charts and tables, and how it was made.
 
+use imas_cli::table::Table;
 use imas_report::chart::Chart;
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_report::table::Table;
 
 use crate::study::{Study, StudyFigure};
 use crate::verdict::{Finding, Reproduction};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a study returns.
 
+use imas_cli::table::Table;
 use imas_report::chart::Chart;
-use imas_report::table::Table;
 use serde::Serialize;
 
 use crate::verdict::Finding;

@@ -4,8 +4,8 @@
 use crate::error::{StudyError, StudyResult};
 use crate::page;
 use crate::study::Study;
-use imas_report::output_file;
-use imas_report::table::Table;
+use imas_cli::output_file;
+use imas_cli::table::Table;
 use std::path::{Path, PathBuf};
 
 impl Study {

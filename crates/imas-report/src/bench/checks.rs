@@ -3,7 +3,7 @@
 
 use imas_core::bench::{BaselineCheck, CheckStatus};
 
-use crate::format;
+use imas_cli::format;
 
 /// One line: the rule, the candidate, the change with its interval, and what came of it.
 #[must_use]

@@ -8,7 +8,7 @@ use imas_core::candidate::SYSTEM;
 use imas_core::stats::Interval;
 
 use super::CandidateReport;
-use crate::format;
+use imas_cli::format;
 
 /// A column besides the candidate's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
 use super::CandidateReport;
-use crate::{format, table};
+use imas_cli::{format, table};
 
 /// What came before the measured runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use imas_core::candidate::SYSTEM;
 use imas_core::stats::Interval;
 
 use super::CandidateReport;
-use crate::format;
+use imas_cli::format;
 
 /// Words on CPU and memory, and of what it is the pick; or why it cannot be picked.
 pub(super) fn text(candidate: &CandidateReport, picks: &BenchPicks) -> String {

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use crate::bench::{BenchReport, CandidateReport};
 use crate::chart::{Chart, Plane, PlanePoint};
-use crate::format;
-use crate::table::Table;
+use imas_cli::format;
+use imas_cli::table::Table;
 
 const HEADS: [&str; 9] =
     ["candidate", "picks", "runs", "CPU", "CPU change", "memory MiB", "memory change", "peak MiB", "verdict"];

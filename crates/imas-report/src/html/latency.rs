@@ -6,7 +6,7 @@
 use super::LatencySection;
 use crate::chart::{Axis, Chart, Distribution, DistributionRow, Spacing};
 use crate::page::Block;
-use crate::table::Table;
+use imas_cli::table::Table;
 
 /// Per cent of the calls that are at most as long.
 const PERCENTS: [f64; 4] = [50.0, 90.0, 99.0, 99.9];

@@ -7,7 +7,7 @@ use imas_core::curve::MemorySnapshot;
 
 use super::MemorySection;
 use crate::chart::{Axis, Chart, CurveLine, Curves};
-use crate::format;
+use imas_cli::format;
 
 const KIB_OF_MIB: f64 = 1024.0;
 /// An allocator that reserves address space at its start would flatten all others. One that exceeds

@@ -16,10 +16,10 @@ use imas_core::split::Split;
 use imas_core::stats::Interval;
 
 use crate::chart::{BarRow, Bars, Chart};
-use crate::format::counted;
 use crate::page::{Block, FoldedPart, PageSection, ResultPage};
-use crate::table::Table;
 pub use findings::{CandidateFindings, ProgramFindings};
+use imas_cli::format::counted;
+use imas_cli::table::Table;
 use program::Program;
 
 /// Programs up to which every one is shown unfolded.

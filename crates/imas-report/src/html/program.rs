@@ -7,7 +7,7 @@ use super::{DecisionSection, ProgramFindings, ProgramSection, latency, memory};
 use crate::chart::{Axis, Chart, CurveLine, Curves, Spacing, Timeline, TimelineMark};
 use crate::page::{Block, FoldedPart};
 use crate::split;
-use crate::table::Table;
+use imas_cli::table::Table;
 
 const MIB: f64 = 1_048_576.0;
 

@@ -14,8 +14,8 @@ mod tables;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{COLOURS, Chart, STYLE};
-use crate::table::Table;
 pub use form::{Field, Form};
+use imas_cli::table::Table;
 pub use site::{Site, SiteLink, script, stylesheet};
 pub use tables::{Head, Listing};
 

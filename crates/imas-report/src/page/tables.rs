@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::cells;
-use crate::table::Table;
+use imas_cli::table::Table;
 
 /// Rows up to which a table is shown unfolded.
 const UNFOLDED: usize = 60;

@@ -2,12 +2,12 @@
 //! The first page: what the programs gained and could gain, what is tried, what is in quarantine, how the
 //! daemon is.
 
+use imas_cli::format::{self, counted};
+use imas_cli::table::Table;
+use imas_cli::when::when;
 use imas_core::stats::Interval;
 use imas_report::chart::{BarRow, Bars, Chart};
-use imas_report::format::{self, counted};
 use imas_report::page::{Block, Listing, PageSection, ResultPage};
-use imas_report::table::Table;
-use imas_view::when::when;
 use serde_json::json;
 
 use super::{Answer, Failure, dash, saved};

@@ -4,16 +4,16 @@
 
 use std::sync::PoisonError;
 
+use imas_cli::table::Table;
+use imas_cli::when::when;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, PageKind};
 use imas_report::chart::{Axis, Chart, CurveLine, Curves};
 use imas_report::html;
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_report::table::Table;
 use imas_store::Store;
 use imas_view::program_view::ProgramView;
 use imas_view::section::{notes, section};
-use imas_view::when::when;
 use serde_json::json;
 
 use super::{Answer, Failure, dash};

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_report::html::{self, ProgramSection};
 use imas_report::page::{Block, PageSection, ResultPage, SiteLink};
-use imas_report::table::Table;
 use serde_json::json;
 
 use super::{Answer, Failure};

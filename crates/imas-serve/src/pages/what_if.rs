@@ -6,13 +6,13 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use clap::ValueEnum;
+use imas_cli::format::counted;
+use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_engine::flags::{MemoryLimit, ObjectiveName, PolicyName, RulesArgs};
+use imas_engine::profile::profile;
 use imas_engine::start_plan::StartPlan;
-use imas_report::format::counted;
 use imas_report::page::{Block, Field, Listing, PageSection, ResultPage};
-use imas_report::table::Table;
-use imas_view::profile::profile;
 use serde::Serialize;
 use serde_json::json;
 

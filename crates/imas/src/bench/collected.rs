@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_core::Sample;
 use imas_core::bench::{CandidateRuns, MeasuredRun, Observed, Options, QuickGoal};
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::measure::RunOutcome;
-use imas_report::format::counted;
 use imas_runs::executor::Execution;
 use imas_runs::record::last_line;
 use imas_runs::runner::{NextStep, Observer};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several commands side by side: what each takes under `system`, and its pick.
 
+use imas_cli::format;
+use imas_cli::table::Table;
 use imas_core::bench::MedianRun;
 use imas_core::candidate::SYSTEM;
 use imas_linux::host::Host;
 use imas_report::bench::BenchReport;
-use imas_report::format;
-use imas_report::table::Table;
 
 const HEADS: [&str; 6] = ["command", "wall", "CPU", "to the first", "peak MiB", "pick"];
 

@@ -322,7 +322,7 @@ impl<'a> Session<'a> {
     fn write(&self, report: &ServiceReport) -> Result<()> {
         crate::export::json(self.args, report)?;
         if let Some(file) = &self.args.server.html {
-            imas_report::output_file::write(file, report.html().as_bytes())
+            imas_cli::output_file::write(file, report.html().as_bytes())
                 .with_context(|| file.display().to_string())?;
         }
         if self.args.json {

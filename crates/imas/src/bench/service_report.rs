@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of `imas bench` of a server: a table for people, JSON for the rest.
 
+use imas_cli::{format, table};
 use imas_core::stats::Interval;
 use imas_linux::host::Host;
-use imas_report::{format, table};
 use imas_service::page::{self, MeasuredService};
 use imas_service::{
     CandidateFigures, ComparedFigure, CpuShare, GuardRail, Service, ServiceComparison, ServiceGoal,

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_core::bench::{Outlook, Warning};
 use imas_core::candidate::SYSTEM;
 use imas_engine::inline_candidate::has_settings;
@@ -11,7 +12,6 @@ use imas_linux::host::Host;
 use imas_linux::program::Command;
 use imas_linux::started_name::name_of_detail;
 use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, check_text, coloured};
-use imas_report::format::counted;
 
 use super::overview;
 use super::session::CommandSession;

@@ -65,7 +65,7 @@ pub(super) fn learn(
     }
     let processes = trace.header.processes.len();
     let process = representative(&trace.header, source.is_window)?;
-    let known = imas_view::profile::state(context, store, program.clone(), source.build_id)?;
+    let known = imas_engine::profile::state(context, store, program.clone(), source.build_id)?;
     let is_tested = |one: &&imas_core::Candidate| one.available && one.tested && one.name != SYSTEM;
     let names = match args.with.as_slice() {
         [] => known.candidates().iter().filter(is_tested).map(|one| one.name.clone()).collect(),

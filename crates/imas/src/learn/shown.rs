@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_report::format::counted;
+use imas_cli::format::counted;
 use imas_store::samples::StoredProgram;
 use imas_view::forecast::forecasts;
 use imas_view::program_view::{ProgramView, state};

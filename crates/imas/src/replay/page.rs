@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas replay --export-html`: the predicted memory of each candidate over time, and all figures.
 
+use imas_cli::format::counted;
+use imas_cli::table::Table;
 use imas_core::stats::Interval;
 use imas_linux::catalogue::SYSTEM;
 use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_report::chart::{Axis, CurveLine, Curves, Plane, PlanePoint};
-use imas_report::format::counted;
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_report::table::Table;
 use imas_trace::prediction::{Figures, curve, middle};
 
 const MIB: f64 = (1 << 20) as f64;

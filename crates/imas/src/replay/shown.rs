@@ -2,11 +2,11 @@
 //! The output of `imas replay`.
 
 use anyhow::Result;
+use imas_cli::format::counted;
+use imas_cli::table;
 use imas_core::reliability::{COVERAGE, ReliabilityTable};
 use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
-use imas_report::format::counted;
-use imas_report::table;
 use imas_trace::prediction::Figures;
 use serde_json::{Value, json};
 

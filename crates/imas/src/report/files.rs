@@ -65,7 +65,7 @@ fn notes_of_files(data: &Data, program: Option<&OsStr>) -> Vec<String> {
             data.cpus(),
             text("kernel"),
             text("libc"),
-            imas_view::when::when(header.began_unix_s)
+            imas_cli::when::when(header.began_unix_s)
         ));
     }
     notes

@@ -92,7 +92,7 @@ impl Basis {
     fn is_under_the_same_pressure(&self) -> bool {
         let Pressure::Weight(w) = self.pressure else { return true };
         // Damped by the weight of the decision: it stands until the weight has moved.
-        imas_view::conditions::conditions().is_ok_and(|now| {
+        imas_engine::conditions::conditions().is_ok_and(|now| {
             let now = Conditions { weight_before: Some(w), ..now };
             weight(&now, Objective::Auto).w == w
         })
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn it_follows_the_pressure_of_the_machine() {
         let folder = tempfile::tempdir().unwrap();
-        let now = imas_view::conditions::conditions().unwrap();
+        let now = imas_engine::conditions::conditions().unwrap();
         let w = weight(&Conditions { weight_before: None, ..now }, Objective::Auto).w;
         let other = if w < 0.5 { 1.0 } else { 0.0 };
         let under = |w| basis(&folder.path().join("none")).under(Pressure::Weight(w));

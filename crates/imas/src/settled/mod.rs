@@ -19,13 +19,13 @@ use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::Conditions;
 use imas_engine::inspect::ExecutableFacts;
+use imas_engine::pending;
 use imas_engine::start_plan::StartPlan;
 use imas_engine::store_place;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::page;
 use imas_linux::program::Program;
-use imas_live::pending;
 
 use crate::cli::{Places, RunArgs};
 use crate::context::Context;

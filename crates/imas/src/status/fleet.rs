@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! imasd's fleet in `imas status`: what waits, and what the agent has done since it started.
 
+use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_engine::daemon_status::FleetState;
 use imas_exchange::AgentRecord;
-use imas_view::when::when;
 
 /// Its lines, each after a line break.
 pub(super) fn lines(fleet: &FleetState) -> String {

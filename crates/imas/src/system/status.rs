@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{self, Index};
 use imas_linux::process;
-use imas_report::format::counted;
 use serde::Serialize;
 
 use super::approved::{self, Identity};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides from the record alone whether the change of a watched unit is taken back.
 
+use imas_cli::when::span;
 use imas_core::compare::{ERROR, EventCount, Margins, chance_of_events};
 use imas_core::plural::counted;
 use imas_core::stats::median;
-use imas_view::when::span;
 
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};

@@ -22,8 +22,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use imas_cli::when::span;
 use imas_linux::clock::now_unix_s;
-use imas_view::when::span;
 
 use crate::message::{self, Hinted};
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_cli::when::span;
 use imas_core::stats::median;
 use imas_linux::clock::now_unix_s;
-use imas_view::when::span;
 
 use super::figures::{self, UnitState};
 use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};

@@ -8,8 +8,8 @@ use anyhow::Result;
 use imas_suite::packages;
 
 use crate::study_args::{MobilePartName, StudyArgs};
+use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
-use imas_report::message::{self, Hinted};
 
 /// The programs of benchmarks and sizes, in `study/` of the library folder.
 const PROGRAMS: [&str; 4] = ["mobile-minimal", "mobile-chunks", "mobile-threads", "mobile-timed"];

@@ -25,8 +25,8 @@ use super::server::Files;
 use super::use_case::UseCase;
 use super::{SEED, inputs, start};
 use crate::study_args::StudyArgs;
+use imas_cli::message;
 use imas_engine::context::Context;
-use imas_report::message;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);

@@ -6,6 +6,7 @@ use std::io::BufReader;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_cli::message;
 use imas_core::raw_runs::dropped::NotRun;
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
@@ -16,7 +17,6 @@ use imas_linux::measure::RunOutcome;
 use imas_replay::process::{cpu_share, representative};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
-use imas_report::message;
 use imas_runs::executor::RunLimits;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;

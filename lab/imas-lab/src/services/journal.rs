@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use imas_cli::format::counted;
+use imas_cli::message::Hinted;
 use imas_linux::host::Host;
-use imas_report::format::counted;
-use imas_report::message::Hinted;
 use imas_runs::journal::Journal;
 use imas_service::{Service, ServiceRun};
 use serde::{Deserialize, Serialize};

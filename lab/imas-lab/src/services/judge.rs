@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
+use imas_cli::format::{self, counted};
+use imas_cli::message::Hinted;
+use imas_cli::{output, table};
 use imas_core::stats::Interval;
-use imas_report::format::{self, counted};
 use imas_report::measure::Unit;
-use imas_report::message::Hinted;
-use imas_report::{output, table};
 use imas_study::services::{
     AdvisedService, CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
     MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
+use imas_cli::message;
 use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
-use imas_report::message;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, SessionEnd};

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use imas_report::format::{counted, mib};
-use imas_report::message::Hinted;
-use imas_report::{output, table};
+use imas_cli::format::{counted, mib};
+use imas_cli::message::Hinted;
+use imas_cli::{output, table};
 use imas_study::services::{JudgedPrediction, PredictionScore, ServicePrediction};
 
 use super::{journal, replay};

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
+use imas_cli::message::{self, Hinted};
+use imas_cli::{output, table};
 use imas_engine::context::Context;
-use imas_report::message::{self, Hinted};
-use imas_report::{output, table};
 use imas_service::Service;
 use imas_suite::packages;
 

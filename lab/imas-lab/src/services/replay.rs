@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueHint};
+use imas_cli::message;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
@@ -18,7 +19,6 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_all};
-use imas_report::message;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_service::{Service, ServiceExecutor, ServiceRun};

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
+use imas_cli::format::counted;
+use imas_cli::message::Hinted;
+use imas_cli::{output, table};
 use imas_engine::context::Context;
-use imas_report::format::counted;
-use imas_report::message::Hinted;
-use imas_report::{output, table};
 use imas_study::services::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
 
 use super::journal::read_whole;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
-use imas_report::format::counted;
+use imas_cli::format::counted;
+use imas_cli::{output, table};
 use imas_report::page::{Block, PageSection};
-use imas_report::{output, table};
 use imas_service::page::{self, MeasuredService};
 use imas_service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
@@ -55,7 +55,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         if services.len() > 1 {
             page.sections.insert(1, for_all(&JournalJudgement::of(&runs, &options)));
         }
-        imas_report::output_file::write(file, page.render().as_bytes())
+        imas_cli::output_file::write(file, page.render().as_bytes())
             .with_context(|| file.display().to_string())?;
     }
     if args.json {
@@ -102,7 +102,7 @@ fn row(service: &MeasuredService<'_>) -> Vec<String> {
     let MeasuredService { name, comparison, runs } = service;
     let system = comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
     let memory = system.and_then(|system| system.figures.get("memory"));
-    let mib = memory.map_or_else(|| "-".to_owned(), |memory| imas_report::format::mib(memory.median));
+    let mib = memory.map_or_else(|| "-".to_owned(), |memory| imas_cli::format::mib(memory.median));
     let took: Vec<f64> = runs.iter().map(|run| run.took_s).collect();
     let took = imas_core::stats::median(&took).unwrap_or(0.0);
     let rounds = system.map_or(0, |system| system.rounds);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use imas_cli::message::{self, Hinted};
 use imas_core::adaptive::Settings;
-use imas_report::message::{self, Hinted};
 use imas_simulate::{Contender, HostCorrection, Predictions, PriorBasis, Replays, SimulatedProgram};
 
 /// The default policy with a prior.

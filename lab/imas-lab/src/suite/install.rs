@@ -7,7 +7,7 @@ use std::io::{BufRead, IsTerminal};
 use anyhow::Result;
 use imas_suite::{Place, Suite, SuiteProgram, packages};
 
-use imas_report::message;
+use imas_cli::message;
 
 /// Installs what these programs lack; what cannot be installed is reported, and its programs are left out
 /// later.

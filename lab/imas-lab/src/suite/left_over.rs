@@ -6,7 +6,7 @@ use imas_suite::Place;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use imas_report::message;
+use imas_cli::message;
 
 /// Ends it, because its CPU use would affect every figure. The place must be locked, so that no other session
 /// has processes there.

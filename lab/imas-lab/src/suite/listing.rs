@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_report::format::counted;
-use imas_report::table;
+use imas_cli::format::counted;
+use imas_cli::table;
 use imas_suite::{Place, Set, Suite, SuiteProgram, packages};
 use serde::Serialize;
 
 use super::fit::{Fit, fit};
 use crate::study_args::SuiteListArgs;
+use imas_cli::output;
 use imas_engine::context::Context;
-use imas_report::output;
 
 /// One program; the shape of `--json`.
 #[derive(Debug, Serialize)]

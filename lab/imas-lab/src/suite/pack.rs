@@ -8,8 +8,8 @@ use imas_runs::packed;
 use serde_json::json;
 
 use crate::study_args::SuitePackArgs;
-use imas_report::message::{self, Hinted};
-use imas_report::output;
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
 use imas_runs::data;
 
 pub(super) fn run(args: &SuitePackArgs) -> Result<ExitCode> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use imas_report::message;
+use imas_cli::message;
 
 /// Longest time without a line in a log, so that a reader can see that the session still runs.
 const SILENCE: Duration = Duration::from_secs(60);

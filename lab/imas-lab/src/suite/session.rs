@@ -29,9 +29,9 @@ use super::once::{Once, RunMode};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;
+use imas_cli::message::{self, Hinted};
 use imas_engine::compared::{DefaultComparison, usable as usable_candidates};
 use imas_engine::context::Context;
-use imas_report::message::{self, Hinted};
 
 /// A run may take at least this time, and this multiple of the time that the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;

@@ -5,17 +5,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use imas_cli::{format, table};
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
 use imas_core::raw_runs::data::RunKind;
-use imas_report::{format, table};
 use imas_runs::session::Sessions;
 use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};
 use serde_json::json;
 
 use crate::study_args::SuiteShowArgs;
-use imas_report::message::Hinted;
-use imas_report::{message, output};
+use imas_cli::message::Hinted;
+use imas_cli::{message, output};
 
 /// Seed of the resampling for the intervals.
 const SEED: u64 = 1;

@@ -7,7 +7,7 @@ use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
 use crate::study::StudyFigure;
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// A drawn figure: test, the driver's name of it, and the factor to the drawn unit.
 struct Drawn {

@@ -6,7 +6,7 @@ use super::runs::Runs;
 use super::subject::Subject;
 use crate::band::Band;
 use crate::wording::{milliseconds_of_us, per_cent_of_ppm, ratio, whole};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// A row of the table of eight: test, label, the driver's name, and the formatting of the figure.
 type Shown = (usize, &'static str, &'static str, fn(Option<Band>) -> String);

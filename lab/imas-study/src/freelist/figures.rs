@@ -8,7 +8,7 @@ use super::walk::Walks;
 use super::writing::SETTLED_SESSION;
 use crate::band::Band;
 use crate::study::StudyFigure;
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 const NS_PER_MS: f64 = 1e6;
 

@@ -3,7 +3,7 @@
 
 use super::runs::Runs;
 use crate::wording::{milliseconds, whole};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// The iterations in the table.
 const SHOWN: [usize; 6] = [0, 200, 400, 600, 800, 1000];

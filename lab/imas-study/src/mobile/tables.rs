@@ -10,7 +10,7 @@ use super::change::{ORDERS, STATES, order_name};
 use super::contrast::deviation;
 use super::sample::{MobilePart, Samples};
 use crate::mean::mean;
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1_048_576.0;

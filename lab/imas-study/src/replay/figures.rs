@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use imas_cli::table::Table;
 use imas_core::reliability::PredictedFigure;
 use imas_core::stats::{Interval, more};
 use imas_report::chart::{Axis, BarRow, Bars, Distribution, DistributionRow};
-use imas_report::table::Table;
 
 use super::agreement::pairs;
 use super::choice::{ChoiceObjective, ChoiceSummary};

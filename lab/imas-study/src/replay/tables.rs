@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use imas_cli::table::Table;
 use imas_core::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 use imas_core::stats::more;
-use imas_report::table::Table;
 
 use super::agreement::{Agreement, coverage, pairs};
 use super::choice::{ChoiceObjective, ChoiceSummary};

@@ -5,7 +5,7 @@ use super::Judged;
 use super::judge::Outcomes;
 use super::strategy::{Aim, Strategy};
 use super::total::{Metric, ahead, total, with_interval};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// A gain that is to be reached by one kind of pick.
 struct Wanted {

@@ -4,7 +4,7 @@
 use super::Judged;
 use super::strategy::{Aim, Strategy};
 use super::total::{Metric, signed};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// Number of programs shown at each end.
 const SHOWN: usize = 6;

@@ -10,7 +10,7 @@ use super::judge::Outcome;
 use super::strategy::{Aim, PAPERS_FOUR, Strategy};
 use super::total::{Metric, total, with_interval};
 use crate::study::StudyFigure;
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// Losses are drawn up to this value: a mean of -9,000 % would make every other bar invisible. The true
 /// figure is printed beside the bar.

@@ -10,7 +10,7 @@ use imas_core::stats::{bootstrap, more};
 
 use super::Judged;
 use super::total::{average, with_interval};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 /// The time of one kind of the probe's work, or of both, as a logarithm.
 type Kind = fn(&Pace) -> Option<f64>;

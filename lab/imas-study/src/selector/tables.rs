@@ -13,7 +13,7 @@ use super::judge::Outcomes;
 use super::pace;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, signed, total, with_interval};
-use imas_report::table::Table;
+use imas_cli::table::Table;
 
 const MIB: f64 = 1_048_576.0;
 

@@ -4,11 +4,11 @@
 //! Each round judges once what all others chose. The best of several noisy figures looks better than it is on
 //! the rounds that made it the best.
 
+use imas_cli::format;
+use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::{ERROR, Spread};
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median};
-use imas_report::format;
-use imas_report::table::Table;
 use serde::Serialize;
 
 use crate::services::pick_rule::PickRule;

@@ -2,11 +2,11 @@
 //! The table of services in the README: a row for each service with a gain, one for those without, and what
 //! one candidate for all would have done.
 
+use imas_cli::format::counted;
+use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::stats::Interval;
-use imas_report::format::counted;
-use imas_report::table::Table;
 
 use crate::services::judge::CandidateForAll;
 use crate::services::judgement::JournalJudgement;

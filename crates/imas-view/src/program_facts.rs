@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::program_view::ProgramView;
+use crate::settled::settled;
 use anyhow::Result;
 use imas_core::adaptive::AdaptiveState;
 use imas_core::sample::PageKind;
 use imas_core::{Reason, SYSTEM};
 use imas_store::Store;
-use imas_view::program_view::ProgramView;
-use imas_view::settled::settled;
 
 use crate::restart::Restart;
 use crate::snapshot::ProcessState;

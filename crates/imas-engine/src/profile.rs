@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State and profile of a program under the installation's settings.
 
+use crate::candidates::CandidateRules;
+use crate::context::Context;
+use crate::flags::RulesArgs;
+use crate::state::ProgramState;
 use anyhow::Result;
 use imas_core::ProfileView;
-use imas_engine::candidates::CandidateRules;
-use imas_engine::context::Context;
-use imas_engine::flags::RulesArgs;
-use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_store::Store;

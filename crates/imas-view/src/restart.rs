@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The change that a restart under the pick would bring, by the judge that made the pick.
 
+use crate::program_view::ProgramView;
 use imas_core::TrialRecord;
 use imas_core::compare::Answer;
 use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, median};
-use imas_view::program_view::ProgramView;
 
 /// The pick compared with the candidate that a process runs under.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::harvest::look_is_due;
 use imas_core::hang::ProcessActivity;
-use imas_engine::harvest::look_is_due;
 use imas_ingest::ParsedPage;
 use imas_linux::standstill::{age_s, look};
 

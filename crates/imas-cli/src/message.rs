@@ -5,7 +5,6 @@ use std::io::Write;
 
 use imas_core::printable;
 use imas_linux::program::CommandError;
-use imas_store::StoreError;
 
 /// An error with advice.
 #[derive(Debug)]
@@ -31,6 +30,15 @@ impl std::error::Error for Hinted {}
 
 /// Prints the error with its causes, and the hint if it has one.
 pub fn error(error: &anyhow::Error) {
+    say(&format!("imas: {}", text(error)));
+    if let Some(hint) = hint(error) {
+        say(&format!("hint: {hint}"));
+    }
+}
+
+/// The error with its causes, on one line.
+#[must_use]
+pub fn text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // A library's error often repeats its source: print everything once.
@@ -39,23 +47,14 @@ pub fn error(error: &anyhow::Error) {
             text.push_str(&cause);
         }
     }
-    say(&format!("imas: {text}"));
-    if let Some(hint) = hint(error) {
-        say(&format!("hint: {hint}"));
-    }
+    text
 }
 
 /// The way out of an error, if it names one.
 #[must_use]
 pub fn hint(error: &anyhow::Error) -> Option<&str> {
     let hinted = error.downcast_ref::<Hinted>().map(|hinted| hinted.hint.as_str());
-    let store = || {
-        let is_damage = error.chain().any(|cause| cause.downcast_ref().is_some_and(StoreError::is_damage));
-        is_damage.then_some(
-            "the store is damaged: move its file away and a new one is begun; 'imas doctor' checks it",
-        )
-    };
-    hinted.or_else(store).or_else(|| match error.downcast_ref::<CommandError>()? {
+    hinted.or_else(|| match error.downcast_ref::<CommandError>()? {
         CommandError::Empty => Some("give the command after --"),
         CommandError::NotFound(_) => Some("check the spelling, or give the program's path"),
         CommandError::NotExecutable { .. } => Some("'ls -l' shows whether it is a file that may be executed"),

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::program_view::state_where;
 use anyhow::Result;
 use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
@@ -18,12 +19,11 @@ use imas_store::domain::Domain;
 use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use imas_view::program_view::state_where;
 
 use crate::identity::Identity;
-use crate::pending::PendingView;
 use crate::program_facts::ProgramFacts;
 use crate::snapshot::StoreKind;
+use imas_engine::pending::PendingView;
 
 /// A store is read again at the earliest after this multiple of the time that it took.
 const REST: u32 = 300;

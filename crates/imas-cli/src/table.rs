@@ -65,7 +65,7 @@ impl Table {
 
     /// For each column whether every cell is a figure or a dash, and at least one a figure: those stand to
     /// the right.
-    pub(crate) fn figure_columns(&self) -> Vec<bool> {
+    pub fn figure_columns(&self) -> Vec<bool> {
         let is_dash = |text: &str| text.is_empty() || text == "-";
         let is_figure = |text: &str| {
             let digits = text.trim_start_matches(['+', '-', '<', ' ']);
@@ -99,7 +99,7 @@ pub fn fitted(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Stri
 }
 
 /// The same with the last column wrapped to that number of characters.
-pub(crate) fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Option<u16>) -> String {
+pub fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Option<u16>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());

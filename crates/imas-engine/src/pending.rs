@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::context::Context;
+use crate::harvest::{StartFacts, record};
 use anyhow::Result;
 use imas_core::hang::ProcessActivity;
 use imas_core::sample::{Ended, PageKind};
-use imas_engine::context::Context;
-use imas_engine::harvest::{StartFacts, record};
 use imas_ingest::{ExpectedPage, ParsedPage, State};
 use imas_linux::{page, process};
 use imas_store::Store;

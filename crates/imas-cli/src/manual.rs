@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use crate::output;
 use anyhow::{Context as _, Result};
 use clap::Command;
 use clap_complete::Shell;
-use imas_report::output;
 
 /// Prints what has a shell ask the command itself for completions: the names of candidates and programs
 /// change.

@@ -2,11 +2,11 @@
 //! A trial that another start makes at this moment. Until it ends, no start makes another trial of its
 //! candidate.
 
+use crate::context::Context;
+use crate::start_plan::StartPlan;
 use anyhow::Result;
 use imas_core::ProfileView;
 use imas_core::decision::{Conditions, Decision};
-use imas_engine::context::Context;
-use imas_engine::start_plan::StartPlan;
 use imas_ingest::ExpectedPage;
 use imas_linux::clock::now_unix_s;
 use imas_linux::process;
@@ -14,7 +14,7 @@ use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 use serde::Serialize;
 
-use crate::when::when;
+use imas_cli::when::when;
 
 /// A trial that is under way.
 #[derive(Debug, Clone, Serialize)]

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use imas_core::adaptive::{Objective, weight};
-use imas_view::conditions::conditions;
+use imas_engine::conditions::conditions;
 use procfs::{Current, IoPressure};
 
 use crate::snapshot::{MachineState, Preference, PressureStalls};
