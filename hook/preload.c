@@ -10,7 +10,7 @@
  * (docs/decisions/0007). Whenever anything is not as expected it returns, and the program runs as if we had
  * never been there.
  *
- * It does in the process what `imas run` (crates/imas/src/start.rs) does before it, after a decision made
+ * It does in the process what `imas run` (crates/imas/src/start/mod.rs) does before it, after a decision made
  * before: index.c finds the decision, interpreter_target.c what an interpreter is to run, service_unit.c the
  * systemd service, ineligible.c finds processes that must not be changed, table.c reads the allocators that
  * root approved, ticket.c makes the page, reexec.c makes the environment and calls exec.

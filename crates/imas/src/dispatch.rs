@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use imas_cli::manual;
 
-use crate::cli::{Cli, Command};
-use crate::context::Context;
-use crate::message::Hinted;
-use crate::{
-    advise, apply, bench, bundle, doctor, env, explain, external, learn, list, overrides, record, replay,
-    report, show, start, status, system, watch,
-};
+use crate::apply::{bundle, env, overrides, watch};
+use crate::command_line::cli::{Cli, Command};
+use crate::command_line::external;
+use crate::look::{advise, doctor, explain, list, report, show, status};
+use crate::measure::{bench, record, replay};
+use crate::{apply, learn, start, system};
+use imas_cli::message::Hinted;
+use imas_engine::context::Context;
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -30,7 +31,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => overrides::unpin(&args, &Context::new(places)?),
         Command::Exclude(args) => overrides::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => overrides::forget(&args, &Context::new(places)?),
-        Command::Harvest(args) => crate::harvest::run(args, &Context::new(places)?),
+        Command::Harvest(args) => crate::stored::harvest::run(args, &Context::new(places)?),
         Command::Unblock(args) => overrides::unblock(&args, &Context::new(&places.of_the_system())?),
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
@@ -38,17 +39,19 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),
-        Command::WatchUnit { unit } => watch::run(&crate::unit::full_name(&unit)?),
+        Command::WatchUnit { unit } => watch::run(&crate::apply::unit::full_name(&unit)?),
         Command::Env(args) => env::run(&args, places, &Context::new(places)?),
         Command::Bundle(args) => bundle::run(&args, &Context::new(places)?),
-        Command::Doctor(args) if args.noise => crate::noise::run(&args.command, args.pairs, args.json.json),
+        Command::Doctor(args) if args.noise => {
+            crate::measure::noise::run(&args.command, args.pairs, args.json.json)
+        }
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
         Command::Suite(_) => moved("suite"),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
         Command::Top(args) => match external::run("imas-top", places, &args.words)? {},
         Command::Fleet(args) => {
-            match external::run("imas-fleet", &crate::cli::Places::default(), &args.words)? {}
+            match external::run("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
         }
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
         Command::Study(_) => moved("study"),
@@ -66,7 +69,7 @@ fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 
 fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
     manual::manpages(Cli::definition(), folder)?;
-    crate::man::write(folder)?;
+    crate::command_line::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
 }
 

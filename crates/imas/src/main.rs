@@ -4,74 +4,35 @@
 //! A table of contents: arguments, then one module per command. All knowledge lies in the libraries; here it
 //! is only put together.
 
-mod active;
-mod advise;
-mod again;
-mod applied;
 mod apply;
-mod arena_advice;
-mod bench;
-mod bench_args;
-mod bundle;
-mod choice;
-mod cli;
-mod complete;
+mod command_line;
 mod dispatch;
-mod doctor;
-mod drop_in;
-mod env;
-mod examples;
-mod explain;
-mod export;
-mod external;
-mod harvest;
-mod last_look;
 mod learn;
-mod learn_args;
-mod lines_args;
-mod list;
-mod man;
-mod noise;
-mod overrides;
-mod plain_run;
-mod process_memory;
-mod profile;
-mod program_names;
-mod record;
-mod replay;
-mod report;
-mod server_args;
-mod service_args;
-mod settled;
-mod show;
+mod look;
+mod measure;
 mod start;
-mod status;
+mod stored;
 mod system;
-mod ticker;
-mod trace_args;
-mod unit;
-mod watch;
-mod wrapper;
 
 use std::process::ExitCode;
 
-use imas_cli::{message, output};
-use imas_engine::{context, probe};
+use imas_cli::message;
+use imas_engine::probe;
 
 fn main() -> ExitCode {
     if let Some(answer) = probe::answer() {
         return answer;
     }
-    if let Some((args, places)) = plain_run::read() {
+    if let Some((args, places)) = start::plain_run::read() {
         return status_of(start::run(&args, &places), true);
     }
     // The shell asks what may follow: in its environment is COMPLETE.
-    clap_complete::CompleteEnv::with_factory(cli::Cli::definition).complete();
-    let cli = match cli::Cli::read() {
+    clap_complete::CompleteEnv::with_factory(command_line::cli::Cli::definition).complete();
+    let cli = match command_line::cli::Cli::read() {
         Ok(cli) => cli,
         Err(usage) => return usage_error(&usage),
     };
-    let for_run = matches!(cli.command, cli::Command::Run(_));
+    let for_run = matches!(cli.command, command_line::cli::Command::Run(_));
     status_of(dispatch::dispatch(cli), for_run)
 }
 

@@ -22,8 +22,8 @@ use imas_trace::file::{Trace, TraceHeader, TraceProcess};
 use imas_trace::raw::Stop;
 
 use super::Learner;
-use crate::bench::quick::ratios_of_all;
-use crate::message::Hinted;
+use crate::measure::bench::quick::ratios_of_all;
+use imas_cli::message::Hinted;
 
 /// A predicted ratio below this says no more than "very small".
 const LEAST: f64 = 1e-3;

@@ -14,8 +14,8 @@ use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_store::recordings::{AskedRecording, BegunRecording, ProgramRecording};
 use imas_store::{RowId, Store};
 
-use crate::context::Context;
-use crate::record;
+use crate::measure::record;
+use imas_engine::context::Context;
 
 const FOLDER: &str = "recordings";
 

@@ -11,7 +11,8 @@ use imas_view::program_view::{ProgramView, state};
 use serde_json::{Value, json};
 
 use super::{Learner, Lesson, Outcome};
-use crate::{output, show};
+use crate::look::show;
+use imas_cli::output;
 
 /// Prints what became of each program. Exit status 1 where nothing could be learned from one.
 pub(super) fn show(learner: &Learner<'_>, made: &[(StoredProgram, Outcome)]) -> Result<ExitCode> {

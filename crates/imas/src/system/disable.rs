@@ -8,7 +8,7 @@ use imas_engine::flags::JsonArgs;
 
 use super::machine::{Machine, need_root};
 use super::{place, units};
-use crate::message::{self, say};
+use imas_cli::message::{self, say};
 
 pub(super) fn run(json: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system disable")?;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::args::Consent;
 use super::machine::{Machine, need_root};
 use super::{place, units, verify};
-use crate::message::{self, Hinted, say};
+use imas_cli::message::{self, Hinted, say};
 
 pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
     need_root("system enable")?;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use imas_linux::loader::{self, Loader};
 
 use super::args::Where;
-use crate::message::Hinted;
+use imas_cli::message::Hinted;
 use imas_engine::flags::Places;
 
 /// The file that the dynamic linker reads. Its path is fixed.
@@ -41,7 +41,7 @@ impl Machine {
         Ok(Self {
             preload_file: absolute(&at.preload_file)?,
             run_dir: absolute(&at.run_dir)?,
-            lib_dir: crate::context::lib_dir(places.lib_dir.as_deref()).ok(),
+            lib_dir: imas_engine::context::lib_dir(places.lib_dir.as_deref()).ok(),
             imas: std::env::current_exe().context("cannot find out where imas itself is")?,
         })
     }

@@ -35,7 +35,7 @@ use imas_engine::flags::{JsonArgs, Places};
 /// on standard error.
 fn answer(json: JsonArgs, is_enabled: bool, wrong: &[String]) -> Result<()> {
     if json.json {
-        crate::output::json(&json!({ "schema": 1, "enabled": is_enabled, "wrong": wrong }))?;
+        imas_cli::output::json(&json!({ "schema": 1, "enabled": is_enabled, "wrong": wrong }))?;
     }
     Ok(())
 }

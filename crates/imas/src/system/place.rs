@@ -10,8 +10,8 @@ use imas_linux::catalogue_table::{Owners, Refusal, write_catalogue_table};
 
 use super::machine::{Machine, need_root};
 use super::{approved, link, preload_file, verify};
-use crate::context::Context;
-use crate::message;
+use imas_cli::message;
+use imas_engine::context::Context;
 
 /// The account of the daemon, which may write the index.
 const DAEMON: &str = "imas";

@@ -78,7 +78,7 @@ pub(super) fn run(scope: Scope, machine: &Machine) -> Result<ExitCode> {
     if scope == Scope::All {
         try_library(machine, &others, &mut rehearsal)?;
     }
-    crate::output::json(&rehearsal)?;
+    imas_cli::output::json(&rehearsal)?;
     Ok(ExitCode::SUCCESS)
 }
 

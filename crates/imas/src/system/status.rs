@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::approved::{self, Identity};
 use super::machine::{Machine, Placement};
 use super::{preload_file, units};
-use crate::output;
+use imas_cli::output;
 use imas_engine::flags::JsonArgs;
 
 /// Exit status when the machine is not, or not wholly, enabled.

@@ -11,7 +11,7 @@ use super::battery::{self, By, Outcome, Verdict};
 use super::machine::{Machine, need_root};
 use super::stage::{Rehearsal, Scope};
 use super::{preload_file, stage, stub};
-use crate::{message, output};
+use imas_cli::{message, output};
 
 /// What was found.
 #[derive(Debug)]

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bundle`: an allocator and all files that it needs in one folder, for an image or a read-only volume.
+//! The rest of IMAS is not needed there.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use imas_cli::output_file::{self, NewFile, OutputFolder};
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::{Libraries, Variables};
+use rustix::fs::Mode;
+use serde_json::json;
+
+use crate::apply::choice;
+use crate::command_line::cli::BundleArgs;
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
+use imas_engine::context::Context;
+
+/// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
+const LICENCE: &str = include_str!("../../../../LICENSE");
+/// File with the licences of the allocators, written by the build.
+const LICENCES: &str = "licences.txt";
+/// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
+const ENV_FILE: &str = "imas.env";
+
+pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
+    let candidate = choice::usable(context, &args.candidate)?;
+    let bundle = Bundle::new(context, &candidate, args)?;
+    if args.out.extension().is_some_and(|extension| extension == "tar") {
+        let folder = tempfile::tempdir().context("a temporary folder")?;
+        bundle.write(folder.path())?;
+        pack(folder.path(), &args.out)?;
+    } else {
+        check_out(&args.out)?;
+        bundle.write(&args.out)?;
+    }
+    warn(args.follow);
+    let out = args.out.display();
+    if args.json.json {
+        let variables: std::collections::BTreeMap<_, _> = bundle.variables.iter().cloned().collect();
+        output::json(
+            &json!({ "schema": 1, "out": args.out, "candidate": candidate.name, "at": args.at, "environment": variables }),
+        )?;
+    } else {
+        output::text(&format!("{out} holds {}; to use it:\n{}", candidate.name, bundle.readme()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Warning that a container's settings without --follow do not reach its entry point's children.
+pub(crate) const REACH: &str = "this reaches the program that the container starts, and not what that program executes: where the entry point is \
+     a script, add --follow, or the server behind it runs untouched\nhint: imas explain --pid PID says whether it is active";
+
+/// The contents of a bundle.
+struct Bundle<'a> {
+    candidate: &'a CatalogueCandidate,
+    /// Folder of the bundle when it is used.
+    at: &'a Path,
+    files: Vec<PathBuf>,
+    licences: String,
+    variables: Vec<(String, String)>,
+    follows: bool,
+}
+
+impl<'a> Bundle<'a> {
+    fn new(context: &Context, candidate: &'a CatalogueCandidate, args: &'a BundleArgs) -> Result<Self> {
+        if candidate.needs.is_some() {
+            return Err(Hinted::error(
+                format!(
+                    "{}: its library belongs to the distribution and cannot be taken along",
+                    candidate.name
+                ),
+                format!(
+                    "name the allocator that IMAS builds: 'imas bundle {}'",
+                    candidate.name.trim_start_matches("distro-")
+                ),
+            ));
+        }
+        let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
+        Ok(Self {
+            at: &args.at,
+            licences: licences(context, candidate)?,
+            variables: choice::changes(
+                &Libraries::plain(&args.at),
+                &moved(candidate, &args.at),
+                args.follow,
+                &Variables::new(),
+            )?,
+            files,
+            candidate,
+            follows: args.follow,
+        })
+    }
+
+    fn reach(&self) -> &'static str {
+        match self.follows {
+            true => "It reaches what the container starts, and everything that executes in turn.",
+            false => {
+                "It reaches the program that the container starts, and not what that executes: for an entry point that is a script, \
+                 make the bundle with --follow."
+            }
+        }
+    }
+
+    /// Writes all of its files or none, also on a disk that gets full.
+    fn write(&self, folder: &Path) -> Result<()> {
+        let named = || folder.display().to_string();
+        let is_new = !folder.exists();
+        let bundle = OutputFolder::make(folder).with_context(named)?;
+        let written = self.fill(&bundle).with_context(named);
+        if written.is_err() && is_new {
+            let _ = std::fs::remove_dir(folder); // empty; the first error is reported
+        }
+        written
+    }
+
+    fn fill(&self, folder: &OutputFolder) -> Result<()> {
+        let lines: String = self.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        let mut contents: Vec<(&OsStr, Vec<u8>, u32)> = vec![];
+        for file in &self.files {
+            let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+            contents.push((file.file_name().unwrap_or_default(), bytes, 0o755));
+        }
+        let texts = [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme())];
+        contents.extend(texts.map(|(name, text)| (OsStr::new(name), text.into_bytes(), 0o644)));
+        let files = contents.iter().map(|(name, bytes, mode)| NewFile {
+            name,
+            bytes,
+            mode: Some(Mode::from_raw_mode(*mode)),
+        });
+        folder.write_all(&files.collect::<Vec<_>>())?;
+        Ok(folder.set_mode(Mode::from_raw_mode(0o755))?)
+    }
+
+    /// The contents, how to add them to an image, how to use them without one, and what they reach.
+    fn readme(&self) -> String {
+        let (name, at) = (&self.candidate.name, self.at.display());
+        let set: Vec<_> = self
+            .variables
+            .iter()
+            .map(|(name, value)| format!("{name}={}", shell_words::quote(value)))
+            .collect();
+        format!(
+            "{name}, for programs of x86-64 Linux with {} or later, at {at} (licences: LICENCES).\n\
+             In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
+             Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
+             {}\n",
+            imas_linux::host::libc_version(),
+            self.variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value:?}"))
+                .collect::<Vec<_>>()
+                .join(" "),
+            set.join(" "),
+            self.reach()
+        )
+    }
+}
+
+/// The candidate with the paths of the bundle.
+pub(crate) fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
+    let library = candidate.library.as_ref().and_then(|library| Some(at.join(library.file_name()?)));
+    CatalogueCandidate { library, ..candidate.clone() }
+}
+
+/// The licence of IMAS and the unchanged licences of the allocator.
+fn licences(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
+    let ours = format!("IMAS (libimas-guard.so, and the layer over each allocator):\n\n{LICENCE}\n");
+    let Some(library) = &candidate.library else { return Ok(ours) };
+    let name = library.file_name().unwrap_or_default().to_string_lossy();
+    if candidate.added {
+        return Ok(format!("{ours}{name}: {}\n", candidate.licence));
+    }
+    let file = context.lib_dir.join(LICENCES);
+    let all = std::fs::read_to_string(&file).unwrap_or_default();
+    let theirs = sections_of(&all, &name);
+    if theirs.is_empty() {
+        return Err(Hinted::error(
+            format!("{}: the licence of {name} is not there, and must come along", file.display()),
+            "'make allocators' writes it; an installed IMAS has it",
+        ));
+    }
+    Ok(ours + &theirs)
+}
+
+/// Selects the sections whose title names the library. A title stands between two lines of equals signs.
+fn sections_of(all: &str, library: &str) -> String {
+    let rule = "=".repeat(78);
+    let parts: Vec<_> = all.split(rule.as_str()).collect();
+    let is_of = |title: &str| title.trim_start().starts_with(&format!("{library}, "));
+    let sections = parts.windows(2).filter(|pair| is_of(pair[0]));
+    sections.map(|pair| format!("{rule}{}{rule}{}", pair[0], pair[1])).collect()
+}
+
+/// An existing folder must be empty or a bundle. No other folder is written to.
+fn check_out(out: &Path) -> Result<()> {
+    let mut entries = match std::fs::read_dir(out) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => bail!("{}: {error}", out.display()),
+    };
+    if entries.next().is_some() && !out.join(ENV_FILE).is_file() {
+        return Err(Hinted::error(
+            format!("{}: a folder with other files in it", out.display()),
+            "name a folder that is empty or not there yet",
+        ));
+    }
+    Ok(())
+}
+
+/// Packs the folder: a whole archive or none. The same bundle always gives the same archive.
+fn pack(folder: &Path, file: &Path) -> Result<()> {
+    let mut tar = std::process::Command::new("tar");
+    tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-c", "-f", "-"]);
+    let tar =
+        tar.arg("-C").arg(folder).arg(".").stderr(Stdio::inherit()).output().context("tar cannot be run")?;
+    if !tar.status.success() {
+        bail!("{}: tar failed", file.display());
+    }
+    output_file::write(file, &tar.stdout).with_context(|| file.display().to_string())
+}
+
+fn warn(follows: bool) {
+    if !follows {
+        message::warning(REACH);
+    }
+    message::warning(&format!(
+        "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",
+        imas_linux::host::libc_version()
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_licences_of_one_library_are_found() {
+        let rule = "=".repeat(78);
+        let all =
+            format!("\n{rule}\nliba.so, from x: L\n{rule}\n\nA\n\n{rule}\nlibb.so, from y: L\n{rule}\n\nB\n");
+        let b = sections_of(&all, "libb.so");
+        assert!(b.contains("libb.so, from y") && b.contains("\nB\n") && !b.contains("liba.so"), "{b}");
+        assert_eq!(sections_of(&all, "libc.so"), "");
+    }
+}

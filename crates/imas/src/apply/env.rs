@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas env`: what has to be set to start something under a candidate, in the words of a shell, a unit, an
+//! image or a cluster.
+//!
+//! What is printed is made of names and paths of this installation; each format quotes them by its own rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::{Libraries, Variables};
+
+use serde_json::json;
+
+use crate::apply::{bundle, choice, drop_in};
+use crate::command_line::cli::Places;
+use crate::command_line::service_args::{EnvArgs, Format};
+use crate::stored::profile::find;
+use imas_cli::message::Hinted;
+use imas_cli::{message, output};
+use imas_engine::context::Context;
+use imas_view::program_view::state;
+
+pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
+    let name = match (&args.candidate, &args.program) {
+        (Some(name), _) => name.clone(),
+        (None, Some(word)) => learned(context, word)?,
+        (None, None) => unreachable!("clap asks for one of them"),
+    };
+    let candidate = choice::usable(context, &name)?;
+    if args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
+        return Err(Hinted::error(
+            format!(
+                "{}: these libraries are part of a checkout, which nothing that lasts may rely on",
+                context.lib_dir.display()
+            ),
+            format!(
+                "'make install', or 'imas bundle {name} --out DIR' and 'imas env --bundle DIR'; --lib-dir takes any folder as it is"
+            ),
+        ));
+    }
+    let moved = args.bundle.as_deref().map(|at| bundle::moved(&candidate, at));
+    let candidate = moved.as_ref().unwrap_or(&candidate);
+    // A shell's own variables are known; of the others we know nothing, and say so.
+    let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
+    let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
+    if args.json.json {
+        let variables: BTreeMap<_, _> = variables.into_iter().collect();
+        output::json(&json!({ "schema": 1, "candidate": candidate.name, "environment": variables }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let setting = Setting { context, candidate, variables, args };
+    output::text(&match args.format {
+        Format::Sh => setting.sh(),
+        Format::Systemd => setting.systemd(),
+        Format::Dockerfile => setting.dockerfile(),
+        Format::Compose => setting.compose(),
+        Format::Kubernetes => setting.kubernetes(),
+    })?;
+    if !matches!(args.format, Format::Sh | Format::Systemd) {
+        setting.warn();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As `make` leaves it: the folder moves, is cleaned, and belongs to a developer.
+fn is_checkout(lib_dir: &Path) -> bool {
+    lib_dir.ends_with("build/lib/imas")
+        && lib_dir.ancestors().nth(3).is_some_and(|root| root.join("Cargo.toml").is_file())
+}
+
+/// Those of this machine; an image gets the files alone, without the folder through which children find them.
+fn libraries(context: &Context, args: &EnvArgs) -> Libraries {
+    if let Some(bundle) = &args.bundle {
+        return Libraries::plain(bundle);
+    }
+    match args.format {
+        Format::Sh | Format::Systemd => context.libraries.clone(),
+        Format::Dockerfile | Format::Compose | Format::Kubernetes => Libraries::plain(&context.lib_dir),
+    }
+}
+
+fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
+    let store = crate::stored::harvest::view(context)?;
+    let state =
+        state(context, &store, find(&store, word)?, &crate::command_line::cli::RulesArgs::of_environment())?;
+    Ok(choice::settled_or_why(&state)?.to_owned())
+}
+
+/// The settings that are to be written.
+struct Setting<'a> {
+    context: &'a Context,
+    candidate: &'a CatalogueCandidate,
+    variables: Vec<(String, String)>,
+    args: &'a EnvArgs,
+}
+
+impl Setting<'_> {
+    fn sh(&self) -> String {
+        self.variables.iter().fold(String::new(), |mut text, (name, value)| {
+            let _ = writeln!(text, "export {name}={}", shell_words::quote(value)); // a String takes everything
+            text
+        })
+    }
+
+    fn systemd(&self) -> String {
+        let lines = self.variables.iter().map(|(name, value)| drop_in::line(name, value));
+        format!(
+            "# {}; a drop-in replaces a LD_PRELOAD of the unit: 'imas apply UNIT' composes them\n[Service]\n",
+            self.candidate.name
+        ) + &lines.collect::<String>()
+    }
+
+    fn dockerfile(&self) -> String {
+        let name = &self.candidate.name;
+        match &self.args.bundle {
+            Some(at) => {
+                let copy = json_list(&[Path::new("imas"), at]);
+                format!(
+                    "# {name}. First, beside the Dockerfile: imas bundle {name} --out imas\nCOPY {copy}\n"
+                ) + &self.env_lines()
+            }
+            None => self.dockerfile_of_files() + &self.env_lines(),
+        }
+    }
+
+    fn env_lines(&self) -> String {
+        let line =
+            |(name, value): &(String, String)| format!("ENV {name}={}\n", escaped(value, &['"', '\\', '$']));
+        self.variables.iter().map(line).collect()
+    }
+
+    fn dockerfile_of_files(&self) -> String {
+        let folder = Path::new("imas");
+        let mut text = format!(
+            "# {}. Copy the libraries beside the Dockerfile first:\n#   mkdir -p imas",
+            self.candidate.name
+        );
+        for file in self.own_files() {
+            text.push_str(&format!(" && cp {} imas/", shell_words::quote(&file.to_string_lossy())));
+        }
+        text.push('\n');
+        if let Some(needs) = &self.candidate.needs {
+            text.push_str(&format!("# The image must have {} from its own distribution.\n", needs.display()));
+        }
+        for file in self.own_files() {
+            let name = file.file_name().map(PathBuf::from).unwrap_or_default();
+            text.push_str(&format!("COPY {}\n", json_list(&[&folder.join(name), file])));
+        }
+        text
+    }
+
+    fn compose(&self) -> String {
+        let mut text =
+            format!("# {}\nservices:\n  {}:\n    environment:\n", self.candidate.name, self.args.name);
+        for (name, value) in &self.variables {
+            // Compose replaces $NAME; $$ stands for the sign.
+            text.push_str(&format!("      {name}: {}\n", json_text(&value.replace('$', "$$"))));
+        }
+        text.push_str("    volumes:\n");
+        for folder in self.folders() {
+            let folder = json_text(&folder.to_string_lossy().replace('$', "$$"));
+            text.push_str(&format!("      - type: bind\n        source: {folder}\n        target: {folder}\n        read_only: true\n"));
+        }
+        text
+    }
+
+    fn kubernetes(&self) -> String {
+        let mut text = format!(
+            "# {} for the container '{}': kubectl patch deployment NAME --patch-file THIS\n\
+             spec:\n  template:\n    metadata:\n      annotations:\n        imas.dev/candidate: {}\n    spec:\n      volumes:\n",
+            self.candidate.name,
+            self.args.name,
+            json_text(&self.candidate.name)
+        );
+        let folders: Vec<_> = self.folders().into_iter().collect();
+        for (number, folder) in folders.iter().enumerate() {
+            text.push_str(&format!("        - name: imas-{number}\n"));
+            text.push_str(&match &self.args.image {
+                Some(image) => format!(
+                    "          image:\n            reference: {}\n            pullPolicy: IfNotPresent\n",
+                    json_text(image)
+                ),
+                None => format!(
+                    "          hostPath:\n            path: {}\n            type: Directory\n",
+                    json_text(&folder.to_string_lossy())
+                ),
+            });
+        }
+        text.push_str(&format!("      containers:\n        - name: {}\n          env:\n", self.args.name));
+        for (name, value) in &self.variables {
+            // Kubernetes replaces $(NAME); $$( stands for it.
+            text.push_str(&format!(
+                "            - name: {name}\n              value: {}\n",
+                json_text(&value.replace("$(", "$$("))
+            ));
+        }
+        text.push_str("          volumeMounts:\n");
+        for (number, folder) in folders.iter().enumerate() {
+            let path = json_text(&folder.to_string_lossy());
+            text.push_str(&format!("            - name: imas-{number}\n              mountPath: {path}\n              readOnly: true\n"));
+        }
+        text
+    }
+
+    /// The files that are ours to bring; what the distribution has is the image's.
+    fn own_files(&self) -> Vec<&Path> {
+        let theirs = self.candidate.needs.as_deref();
+        choice::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
+    }
+
+    /// The folders to mount: the installation's, and that of a library which lies elsewhere.
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        if let Some(bundle) = &self.args.bundle {
+            return BTreeSet::from([bundle.clone()]);
+        }
+        let lib_dir = &self.context.lib_dir;
+        let of = |file: &Path| {
+            if file.starts_with(lib_dir) { lib_dir.clone() } else { file.parent().unwrap_or(file).to_owned() }
+        };
+        self.own_files().into_iter().map(of).collect()
+    }
+
+    fn warn(&self) {
+        message::warning(&format!(
+            "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
+            imas_linux::host::libc_version()
+        ));
+        if let Some(needs) = &self.candidate.needs {
+            message::warning(&format!("{} has to be in the image", needs.display()));
+        }
+        if !self.args.follow {
+            message::warning(bundle::REACH);
+        }
+        message::warning("an LD_PRELOAD that the image sets is replaced: append it to ours, after a colon");
+    }
+}
+
+/// A JSON string is a YAML string.
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn json_list(paths: &[&Path]) -> String {
+    let words = paths.iter().map(|path| json_text(&path.to_string_lossy())).collect::<Vec<_>>();
+    format!("[{}]", words.join(", "))
+}
+
+/// In double quotes, with a backslash before each of the signs.
+fn escaped(text: &str, signs: &[char]) -> String {
+    let mut quoted = String::from('"');
+    for sign in text.chars() {
+        if signs.contains(&sign) {
+            quoted.push('\\');
+        }
+        quoted.push(sign);
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_quoted_for_each_format() {
+        assert_eq!(json_text("a\"b\\c:d"), r#""a\"b\\c:d""#);
+        assert_eq!(escaped(r#"a"$b\"#, &['"', '\\', '$']), r#""a\"\$b\\""#);
+        assert_eq!(json_list(&[Path::new("a b"), Path::new("/c")]), r#"["a b", "/c"]"#);
+    }
+}

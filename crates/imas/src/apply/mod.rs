@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas apply` and `imas unapply`: a service's candidate, as a drop-in beside its unit file. Shown first;
+//! written only with --write or --watch.
+
+pub(crate) mod applied;
+pub(crate) mod bundle;
+pub(crate) mod choice;
+pub(crate) mod drop_in;
+pub(crate) mod env;
+pub(crate) mod overrides;
+pub(crate) mod unit;
+pub(crate) mod watch;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_engine::exclusions::Exclusions;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::Libraries;
+use imas_linux::index::detail_of_unit;
+use imas_linux::program::Program;
+use imas_linux::started_name::name_of_detail;
+use imas_linux::trust;
+use imas_store::domain::Domain;
+
+use self::applied::Applied;
+use self::drop_in::Found;
+use self::unit::{Unit, systemctl};
+use self::watch::WatchRecord;
+use crate::command_line::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
+use imas_cli::when::span;
+use imas_engine::context::Context;
+use imas_view::program_view::state;
+use imas_view::settled;
+
+/// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
+const LEFT_ALONE: u8 = 1;
+/// Exit status when no service would be changed.
+const NOTHING_TO_DO: u8 = 1;
+
+/// Where services are configured.
+fn root_of(how: &WriteArgs) -> &Path {
+    how.root.as_deref().unwrap_or_else(|| Path::new("/"))
+}
+
+pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
+    let Some(unit) = &args.unit else { return auto(args, context) };
+    let name = unit::full_name(unit)?;
+    let unit = Unit::read(&name, args.how.root.as_deref())?;
+    let candidate = candidate_for(args, context, &unit)?;
+    let mut applied = not_yet(&unit, &candidate, args);
+    apply_to(&unit, &candidate, args, context, &mut applied)?;
+    let is_left_alone = applied.problem.is_some();
+    if args.how.json.json {
+        applied::print(&[applied])?;
+    }
+    Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
+}
+
+fn not_yet(unit: &Unit, candidate: &CatalogueCandidate, args: &ApplyArgs) -> Applied {
+    Applied::new(&unit.name, Some(&candidate.name), &drop_in::path(root_of(&args.how), &unit.name))
+}
+
+/// Shows the drop-in, and writes it where that was asked for. What is done so far is in `applied`, also after
+/// an error.
+fn apply_to(
+    unit: &Unit,
+    candidate: &CatalogueCandidate,
+    args: &ApplyArgs,
+    context: &Context,
+    applied: &mut Applied,
+) -> Result<()> {
+    let name = &unit.name;
+    check_place(context, candidate, unit, &args.how)?;
+    let inherited = unit.environment_without_ours();
+    let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
+    check_files(unit, &variables, &args.how)?;
+    let text = drop_in::text(name, &candidate.name, &variables);
+    let file = drop_in::path(root_of(&args.how), name);
+    let old = match drop_in::find(&file)? {
+        Found::Edited => {
+            applied.problem = Some(left_alone(&file));
+            return Ok(());
+        }
+        Found::Ours(old) if old == text => {
+            if !args.how.json.json {
+                output::text(&format!("{}: {name} is on {} already", file.display(), candidate.name))?;
+            }
+            return Ok(());
+        }
+        Found::Ours(old) => old,
+        Found::Nothing => String::new(),
+    };
+    applied.compare(&old, &text);
+    applied.show(args.how.json.json)?;
+    if args.watch.is_none() && !args.how.write {
+        message::say(
+            "nothing was written; to do it: the same with --write (and --now to restart the service)",
+        );
+        return Ok(());
+    }
+    let change = Change { unit, variables: &variables, old: &old, new: &text, file: &file };
+    write(&change, applied, args, context)
+}
+
+/// A drop-in that is about to be written.
+struct Change<'a> {
+    unit: &'a Unit,
+    variables: &'a [(String, String)],
+    old: &'a str,
+    new: &'a str,
+    file: &'a Path,
+}
+
+impl Change<'_> {
+    /// Writes the drop-in and starts the watcher, which restarts the unit.
+    fn take_effect(&self, new_watch: &mut watch::NewWatch, args: &ApplyArgs) -> Result<()> {
+        drop_in::write(self.file, self.new)?;
+        systemctl(&["daemon-reload"])?;
+        verify(&self.unit.name, self.variables, &args.how);
+        new_watch.begin()
+    }
+
+    /// Puts back what was there before.
+    fn take_back(&self) {
+        let put_back = match self.old.is_empty() {
+            true if !self.file.exists() => Ok(()),
+            true => drop_in::remove(self.file),
+            false => drop_in::write(self.file, self.old),
+        };
+        if let Err(error) = put_back.and_then(|()| systemctl(&["daemon-reload"]).map(drop)) {
+            message::warning(&format!("{error:#}"));
+        }
+    }
+}
+
+/// Writes it, and lets it take effect as far as that was asked for.
+fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
+    let name = &change.unit.name;
+    let Some(watch_s) = args.watch else {
+        watch::end(name);
+        drop_in::write(change.file, change.new)?;
+        applied.written = true;
+        applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
+        verify(name, change.variables, &args.how);
+        return Ok(());
+    };
+    if unit::is_template(name) {
+        return Err(Hinted::error(
+            format!("{name}: a template cannot be watched, only one of its instances"),
+            "watch one instance first (imas apply NAME@INSTANCE --watch 24h), then apply to the template",
+        ));
+    }
+    let candidate = applied.candidate.clone().unwrap_or_default();
+    let work = watch::work_command(&context.config, change.unit);
+    if change.unit.refuses_stop {
+        return Err(Hinted::error(
+            format!(
+                "{name}: its unit says RefuseManualStop=yes, so nothing can restart it to try the candidate"
+            ),
+            "leave --watch out: with --write it takes effect at the next boot",
+        ));
+    }
+    let watched = watch::Change {
+        unit: name,
+        candidate: &candidate,
+        watch_s,
+        drop_in_before: change.old,
+        drop_in: change.new,
+        work,
+    };
+    let mut new_watch = watch::prepare(&watched)?;
+    if let Err(error) = change.take_effect(&mut new_watch, args) {
+        change.take_back();
+        new_watch.undo();
+        return Err(Hinted::error(
+            format!("{error:#}"),
+            format!("nothing was changed: {name} goes on as it was; try again when that is mended"),
+        ));
+    }
+    (applied.written, applied.watch_s, applied.restarted) = (true, Some(watch_s), true);
+    message::say(&format!(
+        "imas: {name} is restarted under {candidate} and watched for {}: 'imas status' shows how it goes",
+        span(watch_s)
+    ));
+    Ok(())
+}
+
+/// Every running service for whose program a better candidate than `system` is settled, each watched.
+fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
+    if args.watch.is_some() && !args.how.write {
+        return Err(Hinted::error(
+            "--auto --watch restarts every service that it changes, and needs --write",
+            "add --write; or leave --watch out to see what would be done",
+        ));
+    }
+    let exclusions = Exclusions::read()?;
+    let store = context.open_store()?;
+    crate::stored::harvest::harvest_quietly(context, &store);
+    let watch = args.how.write.then(|| args.watch.unwrap_or(watch::USUAL_S));
+    let args = ApplyArgs { watch, ..args.clone() };
+    let mut services = vec![];
+    for name in running_services()?.into_iter().filter(|name| !is_left_out(name)) {
+        // What cannot be read does not keep the other services from theirs either.
+        let found = proven(context, &exclusions, &store, &name).unwrap_or_else(|error| {
+            message::warning(&format!("{name}: {error:#}"));
+            None
+        });
+        let Some((unit, candidate)) = found else { continue };
+        // One that cannot be given it does not keep the others from it.
+        let mut applied = not_yet(&unit, &candidate, &args);
+        if let Err(error) = apply_to(&unit, &candidate, &args, context, &mut applied) {
+            message::warning(&format!("{error:#}"));
+            applied.problem = Some(format!("{error:#}"));
+        }
+        services.push(applied);
+    }
+    if args.how.json.json {
+        applied::print(&services)?;
+    }
+    if services.is_empty() {
+        message::say("imas: no running service has a better candidate than system, as far as is known");
+        return Ok(ExitCode::from(NOTHING_TO_DO));
+    }
+    let is_any_right = services.iter().any(|service| service.problem.is_none());
+    Ok(if is_any_right { ExitCode::SUCCESS } else { ExitCode::from(LEFT_ALONE) })
+}
+
+/// Services that are never changed unasked: a restart ends sessions, or the machine depends on them.
+fn is_left_out(name: &str) -> bool {
+    const STARTS: [&str; 11] = [
+        "user@",
+        "imas-watch-",
+        "dbus",
+        "systemd-",
+        "display-manager.",
+        "gdm",
+        "sddm",
+        "lightdm",
+        "lxdm",
+        "xdm.",
+        "greetd",
+    ];
+    STARTS.iter().any(|start| name.starts_with(start))
+}
+
+fn running_services() -> Result<Vec<String>> {
+    let shown =
+        systemctl(&["list-units", "--type=service", "--state=running", "--plain", "--no-legend", "--full"])?;
+    Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+}
+
+/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or
+/// is a program that nobody is to change unasked.
+fn proven(
+    context: &Context,
+    exclusions: &Exclusions,
+    store: &imas_store::Store,
+    name: &str,
+) -> Result<Option<(Unit, CatalogueCandidate)>> {
+    let unit = Unit::read(name, None)?;
+    let may_be_changed = |program: &Program| !unit.refuses_stop && exclusions.reason(&program.path).is_none();
+    let Some(program) = unit.program().filter(may_be_changed) else { return Ok(None) };
+    let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
+    let state = state(context, store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
+    let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
+    let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
+    let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
+    let fits = check_program(&unit, Some(&program)).is_ok();
+    Ok((fits && !was_watched).then_some((unit, candidate)))
+}
+
+pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
+    let names = match &args.unit {
+        Some(word) => vec![unit::full_name(word)?],
+        None => applied_units(root_of(&args.how)),
+    };
+    let mut services = names.iter().map(|name| take_away(name, &args.how)).collect::<Result<Vec<_>>>()?;
+    let removed: Vec<String> =
+        services.iter().filter(|one| one.is_removed()).map(|one| one.unit.clone()).collect();
+    if args.how.write && !removed.is_empty() {
+        let restarted = take_effect(&removed, &args.how)?;
+        services.iter_mut().for_each(|one| one.restarted = restarted.contains(&one.unit));
+    }
+    let is_left_alone = removed.is_empty() || services.iter().any(|one| one.problem.is_some());
+    if !args.how.write && !is_left_alone {
+        message::say("nothing was removed; to do it: the same with --write");
+    }
+    if args.how.json.json {
+        applied::print(&services)?;
+    }
+    Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
+}
+
+/// Removes the drop-in of one service, where that was asked for.
+fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
+    let file = drop_in::path(root_of(how), name);
+    let mut applied = Applied::new(name, None, &file);
+    match drop_in::find(&file)? {
+        Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
+        Found::Edited => applied.problem = Some(left_alone(&file)),
+        Found::Ours(old) => {
+            applied.candidate = drop_in::candidate(&old).map(str::to_owned);
+            applied.compare(&old, "");
+            applied.show(how.json.json)?;
+            if how.write {
+                watch::end(name);
+                drop_in::remove(&file)?;
+                applied.written = true;
+            }
+        }
+    }
+    Ok(applied)
+}
+
+/// The services with a drop-in of that name, by name.
+fn applied_units(root: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(root.join("etc/systemd/system")).into_iter().flatten().flatten();
+    let with_ours = entries.filter(|entry| entry.path().join(drop_in::NAME).is_file());
+    let named =
+        with_ours.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".d").map(str::to_owned));
+    let mut names: Vec<_> = named.collect();
+    names.sort();
+    names
+}
+
+/// Says that the file is left alone, and answers why.
+fn left_alone(file: &Path) -> String {
+    let why = format!("{}: it is not as 'imas apply' wrote it, so it is left alone", file.display());
+    message::say(&format!("imas: {why}"));
+    message::say("hint: look at it, and move it away if you do not need it");
+    why
+}
+
+/// What was named, else what was learned about the service's program.
+fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<CatalogueCandidate> {
+    let program = unit.program();
+    if args.how.root.is_none() {
+        check_program(unit, program.as_ref())?;
+    }
+    if let Some(name) = &args.candidate {
+        return choice::usable(context, name);
+    }
+    let program = program.ok_or_else(|| {
+        Hinted::error(
+            format!("{}: its program cannot be found", unit.name),
+            "name a candidate with --candidate NAME",
+        )
+    })?;
+    let store = crate::stored::harvest::view(context)?;
+    let known = known(context, &store, unit, &program)?.ok_or_else(|| {
+        Hinted::error(
+            format!("{}: nothing is known of its program, {program}", unit.name),
+            "name a candidate with --candidate NAME, or measure it: imas bench -- ...",
+        )
+    })?;
+    let state = state(context, &store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
+    let name = choice::settled_or_why(&state)?.to_owned();
+    message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
+    choice::usable(context, &name)
+}
+
+/// The service itself, as imasd knows services, else its program wherever it runs.
+fn known(
+    context: &Context,
+    store: &imas_store::Store,
+    unit: &Unit,
+    program: &Program,
+) -> Result<Option<imas_store::samples::StoredProgram>> {
+    let domain = if context.of_the_system { Domain::Everybody } else { Domain::Own };
+    let path = program.path.to_string_lossy();
+    let service = store.find_program_in(domain, &path, &detail_of_unit(&unit.name))?;
+    let known = || store.find_program_in(domain, &path, &program.detail);
+    let by_file = || match name_of_detail(&program.detail) {
+        Some(_) => store.find_program_in(domain, &path, ""),
+        None => Ok(None),
+    };
+    Ok(match service {
+        Some(service) => Some(service),
+        None => known()?.map_or_else(by_file, |known| Ok(Some(known)))?,
+    })
+}
+
+/// What cannot be preloaded into is not given a drop-in that does nothing.
+fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
+    let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
+    match elf.and_then(|elf| elf.unfit()) {
+        Some(unfit) => Err(Hinted::error(
+            format!("{}: its program cannot be given an allocator: {}", unit.name, unfit.why()),
+            "leave the service as it is",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Those of this machine. What an image has for the children of its services is not known: plain paths work
+/// in all.
+fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
+    match how.root {
+        None => context.libraries.clone(),
+        Some(_) => Libraries::plain(&context.lib_dir),
+    }
+}
+
+/// The libraries must be there for the service, and only root may change what a service loads.
+fn check_place(
+    context: &Context,
+    candidate: &CatalogueCandidate,
+    unit: &Unit,
+    how: &WriteArgs,
+) -> Result<()> {
+    if let Some(own_root) = &unit.own_root {
+        return Err(Hinted::error(
+            format!(
+                "{}: it runs in a file system of its own ({own_root}), where the libraries are not",
+                unit.name
+            ),
+            "copy them there and set the variables by hand: imas env --format systemd",
+        ));
+    }
+    for file in choice::files(context, candidate) {
+        match &how.root {
+            Some(root) if !below(root, file).is_file() => {
+                message::warning(&format!(
+                    "{} is not in the image: install IMAS there before it starts",
+                    file.display()
+                ));
+            }
+            Some(_) => {}
+            None => {
+                if let Some(why) = trust::untrusted(file, 0) {
+                    return Err(Hinted::error(
+                        format!(
+                            "{}: a service may not load what others than root could change: {why}",
+                            unit.name
+                        ),
+                        "install IMAS for the whole system: make install, or the package",
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn below(root: &Path, file: &Path) -> PathBuf {
+    root.join(file.strip_prefix("/").unwrap_or(file))
+}
+
+/// Files of variables win over a drop-in's: then ours would do nothing, or half of it.
+fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> Result<()> {
+    for file in &unit.environment_files {
+        let text = std::fs::read_to_string(below(root_of(how), file)).unwrap_or_default();
+        let sets = |name: &str| {
+            text.lines().any(|line| line.trim_start().split('=').next() == Some(name) && line.contains('='))
+        };
+        if let Some((name, _)) = variables.iter().find(|(name, _)| sets(name)) {
+            return Err(Hinted::error(
+                format!("{}: {} sets {name} and would win", unit.name, file.display()),
+                format!("take {name} out of that file, or put it into a drop-in"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Answers which services were restarted.
+fn take_effect(names: &[String], how: &WriteArgs) -> Result<Vec<String>> {
+    let mut restarted = vec![];
+    if how.root.is_some() {
+        return Ok(restarted);
+    }
+    systemctl(&["daemon-reload"])?;
+    for name in names {
+        if !how.now {
+            let restart = name.replace("@.service", "@*.service");
+            message::say(&format!(
+                "imas: {name}: takes effect at its next start: systemctl restart '{restart}'"
+            ));
+            continue;
+        }
+        // One that does not run is not started.
+        if !unit::try_restart(name)?.is_empty() {
+            restarted.push(name.clone());
+        }
+    }
+    Ok(restarted)
+}
+
+/// A drop-in that sorts after ours may set the same variables again.
+fn verify(name: &str, wanted: &[(String, String)], how: &WriteArgs) {
+    let Ok(unit) = Unit::read(name, how.root.as_deref()) else { return };
+    let differs = |(variable, value): &&(String, String)| {
+        unit.environment
+            .get(std::ffi::OsStr::new(variable))
+            .is_none_or(|now| now != std::ffi::OsStr::new(value))
+    };
+    if let Some((variable, _)) = wanted.iter().find(differs) {
+        message::warning(&format!(
+            "{name}: another drop-in, read after ours, sets {variable}: see 'systemctl cat {name}'"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_with_sessions_is_left_out_of_auto() {
+        for name in ["user@1000.service", "dbus.service", "dbus-broker.service", "systemd-logind.service"] {
+            assert!(is_left_out(name), "{name}");
+        }
+        assert!(is_left_out("imas-watch-puma.service") && is_left_out("gdm3.service"));
+        assert!(!is_left_out("puma.service") && !is_left_out("redis-server.service"));
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A systemd service as it is: its environment and what it runs, from the running manager or from the files
+//! below a root.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use imas_linux::environment::Variables;
+use imas_linux::program::{Command, Program};
+
+use imas_cli::message::Hinted;
+
+/// What matters of a service.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    /// With its suffix.
+    pub(crate) name: String,
+    /// Effective, as the manager or the files have it, ours included.
+    pub(crate) environment: Variables,
+    /// Files of variables, which win over `Environment=`.
+    pub(crate) environment_files: Vec<PathBuf>,
+    /// Words of the first `ExecStart=`.
+    exec: Vec<OsString>,
+    main_pid: Option<u32>,
+    /// It runs in another file system: `RootDirectory=` or `RootImage=`.
+    pub(crate) own_root: Option<String>,
+    /// systemd refuses to restart it: `RefuseManualStop=`.
+    pub(crate) refuses_stop: bool,
+}
+
+/// Folders of unit files, the first wins.
+const FOLDERS: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+
+/// The name with its suffix.
+///
+/// # Errors
+/// When it is no service, or no name that systemd would take.
+pub(crate) fn full_name(word: &str) -> Result<String> {
+    let name = if word.contains('.') { word.to_owned() } else { format!("{word}.service") };
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b':' | b'-' | b'_' | b'.' | b'\\' | b'@');
+    let stem = name.strip_suffix(".service").unwrap_or_default();
+    if stem.is_empty() || !name.bytes().all(good) {
+        return Err(Hinted::error(
+            format!("{word}: not the name of a service"),
+            "'systemctl list-units --type=service' lists them",
+        ));
+    }
+    Ok(name)
+}
+
+/// Whether it is a template (`foo@.service`), whose drop-in is that of all its instances.
+pub(crate) fn is_template(name: &str) -> bool {
+    name.ends_with("@.service")
+}
+
+impl Unit {
+    /// Asks the running manager, or reads the files below `root`. The manager knows no templates: their files
+    /// are read.
+    pub(crate) fn read(name: &str, root: Option<&Path>) -> Result<Self> {
+        match root {
+            Some(root) => Self::from_files(name, root),
+            None if is_template(name) => Self::from_files(name, Path::new("/")),
+            None => Self::from_manager(name),
+        }
+    }
+
+    fn from_manager(name: &str) -> Result<Self> {
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop";
+        let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
+        let mut unit = Self { name: name.to_owned(), ..Self::default() };
+        for line in shown.lines() {
+            let Some((key, value)) = line.split_once('=') else { continue };
+            match key {
+                "LoadState" if value == "not-found" => return Err(unknown(name)),
+                "Environment" => unit.add_environment(value),
+                "EnvironmentFiles" => {
+                    let file = value.split(" (").next().unwrap_or(value);
+                    unit.environment_files.push(file.into());
+                }
+                "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
+                "RefuseManualStop" => unit.refuses_stop = value == "yes",
+                "MainPID" => unit.main_pid = value.parse().ok().filter(|&pid| pid != 0),
+                "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
+                    unit.own_root = Some(format!("{key}={value}"));
+                }
+                _ => {}
+            }
+        }
+        Ok(unit)
+    }
+
+    fn from_files(name: &str, root: &Path) -> Result<Self> {
+        let mut unit = Self { name: name.to_owned(), ..Self::default() };
+        let mut found = false;
+        for file in files(name, root) {
+            let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            found |= file.extension().is_some_and(|e| e == "service");
+            unit.add_file(&text);
+        }
+        if found { Ok(unit) } else { Err(unknown(name)) }
+    }
+
+    /// One unit file or drop-in, after those before it.
+    fn add_file(&mut self, text: &str) {
+        let text = text.replace("\\\n", " ");
+        let mut section = "";
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let Some((key, value)) = line.split_once('=').filter(|_| section == "[Service]") else {
+                continue;
+            };
+            let value = value.trim();
+            match key.trim() {
+                // An empty value takes back all before it.
+                "Environment" if value.is_empty() => self.environment.clear(),
+                "Environment" => self.add_environment(&value.replace("%%", "%")),
+                "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
+                "EnvironmentFile" => self.environment_files.push(value.trim_start_matches('-').into()),
+                "ExecStart" if value.is_empty() => self.exec.clear(),
+                "ExecStart" if self.exec.is_empty() => {
+                    let command = value.trim_start_matches(['@', '-', ':', '+', '!']);
+                    self.exec = words(command).into_iter().map(OsString::from).collect();
+                }
+                "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
+                    self.own_root = Some(line.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_environment(&mut self, value: &str) {
+        for word in words(value) {
+            if let Some((name, value)) = word.split_once('=') {
+                self.environment.insert(name.into(), value.into());
+            }
+        }
+    }
+
+    /// The environment as it is without what `imas apply` wrote: its own notes say what was there before.
+    pub(crate) fn environment_without_ours(&self) -> Variables {
+        let mut clean = self.environment.clone();
+        let text = |name: &str| {
+            self.environment.get(std::ffi::OsStr::new(name)).map(|v| v.to_string_lossy().into_owned())
+        };
+        for name in text(imas_abi::env::UNSET).unwrap_or_default().split(':') {
+            clean.remove(std::ffi::OsStr::new(name));
+        }
+        for (name, value) in self.environment.iter() {
+            if let Some(was) = name.to_str().and_then(|name| name.strip_prefix(imas_abi::env::WAS)) {
+                clean.insert(was.into(), value.clone());
+            }
+        }
+        clean.retain(|name, _| {
+            let name = name.to_string_lossy();
+            !(name.starts_with(imas_abi::env::WAS)
+                || name == imas_abi::env::UNSET
+                || name == imas_abi::env::PAD
+                || name == imas_abi::env::FOLLOW)
+        });
+        clean
+    }
+
+    /// The program of the service: that of its main process, else the one its first command names.
+    pub(crate) fn program(&self) -> Option<Program> {
+        let running = self.main_pid.and_then(imas_linux::running::program_of);
+        running.or_else(|| {
+            Command::resolve(&self.exec, std::env::var_os("PATH").as_deref()).ok().map(|c| c.program)
+        })
+    }
+}
+
+/// The unit's file and its drop-ins in the order of reading: by name, of one name the one of the first
+/// folder.
+fn files(name: &str, root: &Path) -> Vec<PathBuf> {
+    let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
+    let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
+    let names: Vec<&str> = std::iter::once(name).chain(template.as_deref()).collect();
+    let main = names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|file| file.is_file());
+    let mut drop_ins = BTreeMap::new();
+    for folder in folders.iter().rev() {
+        for name in names.iter().rev() {
+            let entries = std::fs::read_dir(folder.join(format!("{name}.d"))).into_iter().flatten().flatten();
+            for file in
+                entries.map(|entry| entry.path()).filter(|file| file.extension().is_some_and(|e| e == "conf"))
+            {
+                drop_ins.insert(file.file_name().map(OsString::from), file);
+            }
+        }
+    }
+    main.into_iter().chain(drop_ins.into_values()).collect()
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    Hinted::error(
+        format!("{name}: there is no such service"),
+        "'systemctl list-unit-files --type=service' lists them",
+    )
+}
+
+/// Quoted words, as systemd reads and prints them; what it would not read either is left out.
+fn words(text: &str) -> Vec<String> {
+    shell_words::split(text).unwrap_or_default()
+}
+
+/// Of `{ path=/bin/x ; argv[]=/bin/x -a ; ... }` the arguments.
+fn shown_command(value: &str) -> Vec<OsString> {
+    let arguments = value.split_once("argv[]=").map(|(_, rest)| rest.split(" ; ").next().unwrap_or(rest));
+    words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()
+}
+
+/// Restarts the service if it runs, of a template all instances that run. Answers which were restarted.
+pub(crate) fn try_restart(name: &str) -> Result<Vec<String>> {
+    let names = if is_template(name) { loaded_instances(name)? } else { vec![name.to_owned()] };
+    let mut restarted = vec![];
+    for name in names {
+        if is_active(&name)? {
+            restarted.push(name.clone());
+        }
+        systemctl(&["try-restart", "--", &name])?;
+    }
+    Ok(restarted)
+}
+
+fn loaded_instances(template: &str) -> Result<Vec<String>> {
+    let pattern = template.replace("@.", "@*.");
+    let shown = systemctl(&["list-units", "--plain", "--no-legend", "--full", "--", &pattern])?;
+    Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
+}
+
+/// Whether the manager would restart it: `systemctl try-restart` starts none that does not run.
+fn is_active(name: &str) -> Result<bool> {
+    let shown = systemctl(&["show", "--property", "ActiveState", "--value", "--", name])?;
+    Ok(["active", "reloading", "activating"].contains(&shown.trim()))
+}
+
+/// Standard output of systemctl.
+///
+/// # Errors
+/// When systemctl is missing or fails.
+pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
+    let output = std::process::Command::new("systemctl")
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(std::process::Stdio::null())
+        .output();
+    let failed = |why: String| {
+        Hinted::error(
+            format!("systemctl {}: {why}", arguments.join(" ")),
+            "is systemd running here? For an image or a folder use --root DIR; 'imas env --format systemd' only prints",
+        )
+    };
+    let output = output.map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(variables: &Variables, name: &str) -> Option<String> {
+        variables.get(std::ffi::OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn names_of_services() {
+        assert_eq!(full_name("nginx").unwrap(), "nginx.service");
+        assert_eq!(full_name("a@b.service").unwrap(), "a@b.service");
+        for bad in ["", "x.socket", "../x.service", "a b", ".service", "x/y.service"] {
+            assert!(full_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_as_systemd_does() {
+        let mut unit = Unit::default();
+        unit.add_file("[Unit]\nEnvironment=NO=1\n[Service]\nEnvironment=A=b \"C=d e\" \\\n  'F=%%g'\nEnvironmentFile=-/etc/default/x\nExecStart=-/usr/bin/env true\nExecStart=/bin/second\n");
+        assert_eq!(get(&unit.environment, "A").unwrap(), "b");
+        assert_eq!(get(&unit.environment, "C").unwrap(), "d e");
+        assert_eq!(get(&unit.environment, "F").unwrap(), "%g");
+        assert_eq!(get(&unit.environment, "NO"), None);
+        assert_eq!(unit.environment_files, [PathBuf::from("/etc/default/x")]);
+        assert_eq!(unit.exec, ["/usr/bin/env", "true"]);
+        unit.add_file("[Service]\nEnvironment=\nEnvironment=A=z\nExecStart=\nExecStart=/bin/other\n");
+        assert_eq!((unit.environment.len(), get(&unit.environment, "A").unwrap().as_str()), (1, "z"));
+        assert_eq!(unit.exec, ["/bin/other"]);
+    }
+
+    #[test]
+    fn a_drop_in_of_ours_is_undone() {
+        let mut unit = Unit::default();
+        unit.add_environment(
+            "LD_PRELOAD=/g.so:/x.so GLIBC_TUNABLES=a=1 IMAS_WAS_LD_PRELOAD=/x.so IMAS_UNSET=GLIBC_TUNABLES IMAS_PAD= IMAS_FOLLOW=1 HOME=/h",
+        );
+        let clean = unit.environment_without_ours();
+        assert_eq!(clean.len(), 2, "{clean:?}");
+        assert_eq!(get(&clean, "LD_PRELOAD").unwrap(), "/x.so");
+    }
+
+    #[test]
+    fn a_command_is_read_as_systemd_prints_it() {
+        let value = "{ path=/usr/bin/x ; argv[]=/usr/bin/x -a b ; ignore_errors=no ; start_time=[n/a] }";
+        assert_eq!(shown_command(value), ["/usr/bin/x", "-a", "b"]);
+    }
+}

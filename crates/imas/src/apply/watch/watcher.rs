@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop that watches one unit and, if necessary, takes the change back.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use imas_cli::when::span;
+use imas_core::stats::median;
+use imas_linux::clock::now_unix_s;
+
+use super::figures::{self, UnitState};
+use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
+use super::{journal, judge, watch_unit, way_back};
+use crate::apply::drop_in::{self, Found};
+use crate::apply::unit::systemctl;
+use imas_cli::message;
+
+/// Most failures come within this time after the start. Meanwhile the pauses are the shortest.
+const FIRST_S: f64 = 300.0;
+const SHORTEST_PAUSE_S: f64 = 1.0;
+const LONGEST_PAUSE_S: f64 = 10.0;
+/// Number of looks in a window.
+const LOOKS: f64 = 5.0;
+
+const BEFORE_NEXT_STORE: Duration = Duration::from_secs(30);
+
+/// One watch.
+struct Watcher {
+    record: WatchRecord,
+    /// Memory at each look of the present window.
+    window: Vec<f64>,
+    window_ends_s: f64,
+    /// When the present life was first seen starting.
+    starting_since: Option<Instant>,
+}
+
+/// Watches the unit until the end of the watch.
+///
+/// # Errors
+/// When it has no record, or the change cannot be taken back.
+pub(super) fn watch(unit: &str) -> Result<ExitCode> {
+    let record = WatchRecord::read(&record::file(unit))?;
+    if record.outcome.is_some() {
+        watch_unit::forget(unit);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(decided) = record.going_back.clone() {
+        return Watcher::of(record).go_back(decided);
+    }
+    let mut watcher = Watcher::of(record);
+    watcher.restart_unit()?;
+    let outcome = watcher.look_until_it_is_known();
+    watcher.finish(outcome)
+}
+
+impl Watcher {
+    fn of(record: WatchRecord) -> Self {
+        let mut watcher = Self { record, window: Vec::new(), window_ends_s: 0.0, starting_since: None };
+        watcher.window_ends_s = watcher.watched_s() + judge::window_s(watcher.record.watch_s);
+        watcher
+    }
+
+    /// Restarts the unit under the candidate, unless it has another life already. Nothing needs to be stored
+    /// before: a further process of this watcher sees the new life. A unit that an operator stopped meanwhile
+    /// is not started.
+    fn restart_unit(&mut self) -> Result<()> {
+        if self.record.after.is_restarted {
+            return Ok(());
+        }
+        let unit = self.record.unit.clone();
+        let replaced = self.record.after.replaced_life.clone();
+        if UnitState::now(&unit)?.life() == replaced {
+            // The start may hang under the candidate, so nobody waits for its end. A failed restart is an
+            // observation of the watch, not an error of the watcher.
+            if let Err(error) = systemctl(&["try-restart", "--no-block", "--", &unit]) {
+                message::say(&format!("imas: {error:#}"));
+            }
+            if !way_back::until_replaced(&unit, &replaced, || self.is_applied())? {
+                anyhow::bail!("{unit}: its process does not end");
+            }
+        }
+        self.record.after.is_restarted = true;
+        self.record.begun_unix_s = now_unix_s();
+        self.window_ends_s = judge::window_s(self.record.watch_s);
+        self.store();
+        Ok(())
+    }
+
+    /// Without space in /var the watch goes on: to take a bad change back matters more than the record.
+    fn store(&self) -> bool {
+        self.record.write().inspect_err(|error| message::say(&format!("imas: {error:#}"))).is_ok()
+    }
+
+    fn watched_s(&self) -> f64 {
+        (now_unix_s() - self.record.begun_unix_s).max(0.0)
+    }
+
+    fn look_until_it_is_known(&mut self) -> Outcome {
+        loop {
+            if let Err(error) = self.look() {
+                message::say(&format!("imas: {error:#}"));
+            }
+            let watched_s = self.watched_s();
+            if !self.is_applied() {
+                return self.outcome(
+                    true,
+                    "the drop-in was changed by another program or user: no longer watched".into(),
+                );
+            }
+            if let Some(why) = judge::reason_to_go_back(&self.record, watched_s) {
+                return self.outcome(false, why);
+            }
+            if watched_s >= self.record.watch_s {
+                return self.outcome(true, format!("kept: {}", judge::gains(&self.record)));
+            }
+            std::thread::sleep(self.pause(watched_s));
+        }
+    }
+
+    fn pause(&self, watched_s: f64) -> Duration {
+        let usual = judge::window_s(self.record.watch_s) / LOOKS;
+        let longest = if watched_s < FIRST_S { SHORTEST_PAUSE_S } else { LONGEST_PAUSE_S };
+        let left = (self.record.watch_s - watched_s).max(0.1);
+        Duration::from_secs_f64(usual.clamp(SHORTEST_PAUSE_S, longest).min(left))
+    }
+
+    fn outcome(&self, kept: bool, why: String) -> Outcome {
+        let why = if kept { why } else { format!("went back: {why}") };
+        Outcome { kept, at_unix_s: now_unix_s(), why }
+    }
+
+    fn is_applied(&self) -> bool {
+        matches!(drop_in::find(&self.drop_in()), Ok(Found::Ours(now)) if is_the_applied(&self.record, &now))
+    }
+
+    fn drop_in(&self) -> std::path::PathBuf {
+        drop_in::path(std::path::Path::new("/"), &self.record.unit)
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let state = UnitState::now(&self.record.unit)?;
+        if state.life() != self.record.after.life {
+            self.another_life(&state);
+        }
+        self.look_at_start(&state);
+        if !state.is_running() {
+            self.count_failures(&state);
+        }
+        self.record.after.down = state.down().filter(|_| !self.was_stopped(&state));
+        let Some(group) = state.group().filter(|_| state.is_running()) else { return Ok(()) };
+        let after = &mut self.record.after;
+        count_kills(after, group.oom_kills());
+        after.age_s = state.age_s();
+        self.window.extend(group.memory().map(|bytes| bytes as f64));
+        if self.watched_s() >= self.window_ends_s {
+            self.end_window(&state, group.cpu_s());
+            self.record.write()?;
+        }
+        Ok(())
+    }
+
+    /// The unit was restarted: by this watcher, by systemd after a failure, or by a user.
+    fn another_life(&mut self, state: &UnitState) {
+        self.record.after.life = state.life().to_owned();
+        self.record.after.kills_of_group = 0;
+        self.window.clear();
+        self.starting_since = None;
+        self.window_ends_s = self.watched_s() + judge::window_s(self.record.watch_s);
+        self.count_failures(state);
+    }
+
+    fn look_at_start(&mut self, state: &UnitState) {
+        self.starting_since = state.is_starting().then(|| self.starting_since.unwrap_or_else(Instant::now));
+        self.record.after.starting_s = self.starting_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+    }
+
+    fn count_failures(&mut self, state: &UnitState) {
+        let failures =
+            journal::failures(&self.record.unit, self.since_unix_s(), &self.record.after.replaced_life);
+        self.record.after.failures = failures.unwrap_or_else(|| state.restarts());
+    }
+
+    fn was_stopped(&self, state: &UnitState) -> bool {
+        state.has_failed() && journal::was_stopped(&self.record.unit, self.since_unix_s(), state.life())
+    }
+
+    /// A record of an older version has only the time when the watch began.
+    fn since_unix_s(&self) -> f64 {
+        match self.record.after.since_unix_s {
+            since if since > 0.0 => since,
+            _ => self.record.begun_unix_s,
+        }
+    }
+
+    fn end_window(&mut self, state: &UnitState, cpu_s: Option<f64>) {
+        let window_s = judge::window_s(self.record.watch_s);
+        let least = self.window.iter().copied().reduce(f64::min);
+        let after = &mut self.record.after;
+        (after.cpu_s, after.age_s) = (cpu_s, state.age_s());
+        if let (Some(bytes), Some(least)) = (median(&self.window), least) {
+            let point = MemoryPoint {
+                age_s: after.age_s,
+                bytes: figures::whole(bytes),
+                least_bytes: figures::whole(least),
+            };
+            after.points.push(point);
+        }
+        if let Some(done) = self.record.work.as_deref().and_then(figures::work_done) {
+            let pair = [done, cpu_s.unwrap_or(0.0)];
+            let is_anew = after.work_last.is_none_or(|last| done < last[0]);
+            if is_anew {
+                after.work_first = Some(pair);
+            }
+            after.work_last = Some(pair);
+        }
+        self.window.clear();
+        self.window_ends_s = self.watched_s() + window_s;
+    }
+
+    fn finish(mut self, outcome: Outcome) -> Result<ExitCode> {
+        if outcome.kept {
+            return self.end(outcome);
+        }
+        let decided = GoingBack { outcome, life: self.record.after.life.clone() };
+        self.record.going_back = Some(decided.clone());
+        self.store();
+        self.go_back(decided)
+    }
+
+    /// Ends with an error where the change could not be taken back: systemd starts another process of the
+    /// watcher, which tries again.
+    fn go_back(self, decided: GoingBack) -> Result<ExitCode> {
+        let unit = &self.record.unit;
+        if is_of_somebody_else(&self.record, drop_in::find(&self.drop_in())?) {
+            let why = "the drop-in was changed by another program or user: no longer watched";
+            let outcome = self.outcome(true, why.to_owned());
+            return self.end(outcome);
+        }
+        way_back::take_back(&self.record, &decided.life)
+            .with_context(|| format!("{unit}: the change could not be taken back"))?;
+        self.end(decided.outcome)
+    }
+
+    /// Stores the outcome. Until there is space for it, this process waits: another one would not know it.
+    fn end(mut self, outcome: Outcome) -> Result<ExitCode> {
+        let (unit, candidate) = (self.record.unit.clone(), self.record.candidate.clone());
+        let after_s = span(outcome.at_unix_s - self.record.begun_unix_s);
+        message::say(&format!("imas: {unit}: {candidate}, after {after_s}: {}", outcome.why));
+        self.record.going_back = None;
+        self.record.outcome = Some(outcome);
+        while !self.store() {
+            std::thread::sleep(BEFORE_NEXT_STORE);
+        }
+        watch_unit::forget(&unit);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Adds the kills since the last look, which an earlier process of the watcher may have made.
+fn count_kills(after: &mut After, kills_of_group: u32) {
+    after.oom_kills += kills_of_group.saturating_sub(after.kills_of_group);
+    after.kills_of_group = kills_of_group;
+}
+
+/// A record of an older version does not have the text that was applied: any drop-in of ours counts then.
+fn is_the_applied(record: &WatchRecord, now: &str) -> bool {
+    record.drop_in_applied.is_empty() || now == record.drop_in_applied
+}
+
+/// Neither what was applied nor what was there before.
+fn is_of_somebody_else(record: &WatchRecord, found: Found) -> bool {
+    match found {
+        Found::Edited => true,
+        Found::Nothing => !record.drop_in_before.is_empty(),
+        Found::Ours(now) => !is_the_applied(record, &now) && now != record.drop_in_before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_of_the_watcher_counts_no_kill_twice() {
+        let mut after = After::default();
+        count_kills(&mut after, 2);
+        let mut stored: After = serde_json::from_str(&serde_json::to_string(&after).unwrap()).unwrap();
+        count_kills(&mut stored, 2);
+        count_kills(&mut stored, 3);
+        assert_eq!(stored.oom_kills, 3);
+    }
+
+    #[test]
+    fn only_the_text_that_was_applied_is_watched_and_taken_back() {
+        let record =
+            WatchRecord { drop_in_applied: "b".into(), drop_in_before: "a".into(), ..WatchRecord::default() };
+        assert!(is_the_applied(&record, "b") && !is_the_applied(&record, "a"));
+        assert!(is_the_applied(&WatchRecord::default(), "a"), "of an older version");
+        let is_foreign = |found| is_of_somebody_else(&record, found);
+        assert!(!is_foreign(Found::Ours("a".into())) && !is_foreign(Found::Ours("b".into())));
+        assert!(
+            is_foreign(Found::Ours("c".into())) && is_foreign(Found::Edited) && is_foreign(Found::Nothing)
+        );
+        let first = WatchRecord { drop_in_before: String::new(), ..record.clone() };
+        assert!(!is_of_somebody_else(&first, Found::Nothing), "it was taken back already");
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a shell may complete: names of candidates and of programs that are known. Any trouble means no
+//! proposals.
+
+use std::ffi::OsStr;
+
+use clap_complete::engine::CompletionCandidate;
+use imas_engine::flags::Places;
+use imas_store::Store;
+
+use imas_engine::context::Context;
+
+fn context() -> Option<Context> {
+    let named = |name: &str| std::env::var_os(name).map(Into::into);
+    let places = Places {
+        lib_dir: named("IMAS_LIB_DIR"),
+        system: false,
+        store: named("IMAS_STORE"),
+        store_named: false,
+        retest: None,
+    };
+    Context::new(&places).ok()
+}
+
+/// The candidates of the catalogue, each with what it is good at.
+pub(crate) fn candidates(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(context) = context() else { return vec![] };
+    let begins = |name: &str| begun.to_str().is_some_and(|begun| name.starts_with(begun));
+    let of = context.catalogue.candidates().iter().filter(|candidate| begins(&candidate.name));
+    of.map(|candidate| CompletionCandidate::new(&candidate.name).help(Some(candidate.summary.clone().into())))
+        .collect()
+}
+
+/// The programs of the store, by name.
+pub(crate) fn programs(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let store = context().and_then(|context| Store::open_read_only(&context.store_path).ok());
+    let known = store.and_then(|store| store.programs().ok()).unwrap_or_default();
+    let mut names: Vec<_> = known.iter().flat_map(crate::command_line::program_names::names).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| begun.to_str().is_some_and(|begun| name.starts_with(begun)));
+    names.into_iter().map(CompletionCandidate::new).collect()
+}

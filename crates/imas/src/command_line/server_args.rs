@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be typed to measure a server.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use imas_service::{GuardRail, Service, ServiceGoal, StopSignal};
+
+use crate::command_line::lines_args::LinesArgs;
+
+/// Options of `imas bench` for a server; any of `--ready` and `--service` makes it one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A server")]
+pub(crate) struct ServerArgs {
+    /// The command is a server, ready when this is: tcp:PORT, unix:PATH, a URL, or a command that succeeds.
+    /// $PORT is a free port, $WORK a fresh folder. https is asked by curl, which accepts
+    /// any certificate here
+    #[arg(long, value_name = "WHEN", requires = "load")]
+    pub(crate) ready: Option<String>,
+    /// Load on the server, a shell line with a fixed number or a fixed rate of requests; several run one
+    /// after the other
+    #[arg(long, value_name = "LINE", requires = "ready")]
+    pub(crate) load: Vec<String>,
+    /// How often the load is repeated in one run [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) cycles: Option<u32>,
+    /// Seconds without load at the end of a run [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) idle: Option<f64>,
+    /// What the server is asked to end with [default: TERM]
+    #[arg(long, value_name = "SIGNAL")]
+    pub(crate) stop: Option<StopSignal>,
+    /// All of this from a file
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath, conflicts_with = "ready")]
+    pub(crate) service: Option<PathBuf>,
+    /// What the server's pick is to be best at [default: memory]; with --quick what the candidates are
+    /// chosen by: cpu, memory or balanced [default: balanced]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) objective: Option<ServerObjective>,
+    /// What the server's pick may cost against system, such as 'p99+5%' or 'cpu+2%' [default: both of these]
+    #[arg(long, value_name = "FIGURE+N%")]
+    pub(crate) at_most: Vec<GuardRail>,
+    /// Write a page for a browser, with a memory curve of the server under each candidate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// What the pick is to be best at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServerObjective {
+    /// Least memory
+    Memory,
+    /// Least CPU time for the same load
+    Cpu,
+    /// Least p99 latency
+    Latency,
+    /// CPU and memory alike
+    Balanced,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let is_fit = (0.0..=1e6).contains(&seconds);
+    is_fit.then_some(seconds).ok_or_else(|| "seconds from 0 to 1000000".to_owned())
+}
+
+impl ServerArgs {
+    /// Whether a server is to be measured.
+    pub(crate) fn is_given(&self) -> bool {
+        self.ready.is_some() || self.service.is_some()
+    }
+
+    /// An option of a server that is given although no server is; such an option would do nothing.
+    pub(crate) fn stray(&self, is_quick: bool) -> Option<&'static str> {
+        let given = [
+            ("--cycles", self.cycles.is_some()),
+            ("--idle", self.idle.is_some()),
+            ("--stop", self.stop.is_some()),
+            ("--objective", self.objective.is_some() && !is_quick),
+            ("--at-most", !self.at_most.is_empty()),
+            ("--html", self.html.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
+    }
+
+    /// What the options change of a definition; without a file, the whole of it.
+    pub(crate) fn service(&self, lines: &LinesArgs, from_file: Option<Service>) -> Service {
+        let mut service = from_file
+            .unwrap_or_else(|| Service::new(self.ready.as_deref().unwrap_or_default(), self.load.clone()));
+        service.cycles = self.cycles.unwrap_or(service.cycles);
+        service.idle = self.idle.unwrap_or(service.idle);
+        service.stop = self.stop.unwrap_or(service.stop);
+        for (line, into) in [
+            (&lines.setup, &mut service.setup),
+            (&lines.prepare, &mut service.prepare),
+            (&lines.cleanup, &mut service.cleanup),
+        ] {
+            if line.is_some() {
+                into.clone_from(line);
+            }
+        }
+        service
+    }
+
+    pub(crate) fn goal(&self) -> ServiceGoal {
+        match self.objective.unwrap_or(ServerObjective::Memory) {
+            ServerObjective::Memory => ServiceGoal::Memory,
+            ServerObjective::Cpu => ServiceGoal::Cpu,
+            ServerObjective::Latency => ServiceGoal::Latency,
+            ServerObjective::Balanced => ServiceGoal::Balanced,
+        }
+    }
+
+    /// Those given; without any, that neither CPU nor p99 gets worse beyond the noise.
+    pub(crate) fn rails(&self) -> Vec<GuardRail> {
+        let usual =
+            || [("cpu", 0.02), ("p99", 0.05)].map(|(figure, most)| GuardRail { figure: figure.into(), most });
+        if self.at_most.is_empty() { usual().into() } else { self.at_most.clone() }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be typed after `advise`, `apply`, `unapply` and `env`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCompleter;
+use imas_engine::flags::JsonArgs;
+
+use crate::command_line::complete;
+
+/// At the end of `imas apply --help` and `imas unapply --help`, and of their man pages.
+const JSON_DOCUMENT: &str = "With --json, standard output is one document, and messages go to standard error:\n\
+\x20 {\"schema\": 1, \"services\": [...]}, each service with\n\
+\x20 unit       its name with its suffix\n\
+\x20 candidate  of the drop-in that is written or taken away, or null\n\
+\x20 drop_in    path of the file\n\
+\x20 change     add, replace, remove, or none: it is as wished, or left alone\n\
+\x20 diff       the change as 'diff -u' prints it\n\
+\x20 written    true: the change was made; false: it would be made with --write\n\
+\x20 watch_s    how long the service is watched, seconds, or null\n\
+\x20 restarted  whether the service was restarted\n\
+\x20 problem    why the service was left alone or what failed, or null\n\n\
+Where the command fails (exit status 2), there is no document.";
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = JSON_DOCUMENT)]
+pub(crate) struct ApplyArgs {
+    /// The service, as systemctl names it
+    #[arg(value_name = "UNIT", required_unless_present = "auto", conflicts_with = "auto")]
+    pub(crate) unit: Option<String>,
+    /// Every running service for whose program a better candidate than system is settled: shows them, and
+    /// with --write changes and watches each
+    #[arg(long, conflicts_with_all = ["candidate", "root"])]
+    pub(crate) auto: bool,
+    /// Write it, restart the service and watch it for this time (24h, 30m); take it back if the service fails
+    /// more often or takes more memory than before [default with --auto: 24h]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "root")]
+    pub(crate) watch: Option<f64>,
+    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1' [default: what was learned about
+    /// the unit's program]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
+    pub(crate) candidate: Option<String>,
+    /// What the service starts in turn runs under it too
+    #[arg(long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) how: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = JSON_DOCUMENT)]
+pub(crate) struct UnapplyArgs {
+    /// The service, as systemctl names it
+    #[arg(value_name = "UNIT", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) unit: Option<String>,
+    /// Every service that `imas apply` changed
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) how: WriteArgs,
+}
+
+/// How far to go.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WriteArgs {
+    /// Do it; without this only what would be done is shown
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Restart the service as well, if it runs
+    #[arg(long, requires = "write", conflicts_with = "root")]
+    pub(crate) now: bool,
+    /// Work on the system below this folder, an image for example; nothing is reloaded
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) root: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+/// In whose words the environment is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For `eval "$(imas env ...)"` in a POSIX shell
+    Sh,
+    /// A drop-in for a unit file
+    Systemd,
+    /// Lines for a Dockerfile
+    Dockerfile,
+    /// A service of a compose file
+    Compose,
+    /// A patch for a Deployment
+    Kubernetes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvArgs {
+    /// What was learned about this program: a path, a name found in PATH, or the number that `imas show`
+    /// prints
+    #[arg(value_name = "PROGRAM", required_unless_present = "candidate", conflicts_with = "candidate", add = ArgValueCompleter::new(complete::programs))]
+    pub(crate) program: Option<OsString>,
+    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1'
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
+    pub(crate) candidate: Option<String>,
+    /// In whose words
+    #[arg(long, value_enum, default_value_t = Format::Sh)]
+    pub(crate) format: Format,
+    /// Name of the compose service or of the container in the pod
+    #[arg(long, default_value = "app", value_name = "NAME", value_parser = container_name)]
+    pub(crate) name: String,
+    /// For Kubernetes: an image that holds the libraries at its root, in place of the node's own folder
+    #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
+    pub(crate) image: Option<String>,
+    /// What the program starts in turn runs under it too
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// With the paths of a bundle of 'imas bundle' that will be found there, in place of this installation's
+    #[arg(long, value_name = "DIR", value_parser = whole_path)]
+    pub(crate) bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+/// A time with its unit, in seconds.
+fn time(text: &str) -> Result<f64, String> {
+    let wrong = || "a number with s, m, h or d, as in 24h".to_owned();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let factor = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return Err(wrong()),
+    };
+    imas_engine::seconds::parse_above_0(number).map(|number| number * factor).map_err(|_| wrong())
+}
+
+/// A path from the root on, which the loader can be given.
+pub(crate) fn whole_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let plain = path.is_absolute() && !text.contains([' ', ':', '$', ';', '\t', '\n']);
+    plain.then_some(path).ok_or_else(|| "use a path from / on, without spaces, ':' and '$'".to_owned())
+}
+
+/// A name that is plain in YAML.
+fn container_name(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let fits = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.bytes().all(good);
+    if fits { Ok(text.to_owned()) } else { Err("use letters, digits, '-', '_' and '.'".to_owned()) }
+}
+
+fn image_reference(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@');
+    if !text.is_empty() && text.bytes().all(good) {
+        Ok(text.to_owned())
+    } else {
+        Err("not an image's reference".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_needs_its_unit() {
+        assert_eq!((time("24h"), time("90s"), time("0.5d")), (Ok(86400.0), Ok(90.0), Ok(43200.0)));
+        for bad in ["", "h", "24", "-1h", "0h", "1w", "1\u{e9}"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

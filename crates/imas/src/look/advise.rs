@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas advise`: running processes that would run under their pick after a restart, and the saving in the
+//! program's own trials.
+//!
+//! A saving is never guessed. There is advice where the policy takes the pick for proven better than the candidate of
+//! the process: the same judge that made the pick.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_cli::format::{counted, counted_verb};
+use imas_core::stats::Interval;
+use imas_linux::index::detail_of_unit;
+use imas_linux::running::{On, RealCandidates, Running};
+use imas_linux::started_name::is_meant;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
+use imas_view::restart::Restart;
+use serde::Serialize;
+
+use crate::command_line::cli::JsonArgs;
+use crate::look::arena_advice::{self, ArenaRow};
+use imas_cli::output;
+use imas_engine::context::Context;
+use imas_view::program_view::{ProgramView, state};
+use imas_view::settled;
+
+/// Exit status when there is nothing to advise.
+const NO_ADVICE: u8 = 1;
+
+/// One running process that is not under its pick.
+#[derive(Debug, Serialize)]
+struct Row {
+    pid: u32,
+    program: String,
+    unit: Option<String>,
+    /// The candidate that it runs under.
+    on: String,
+    /// Its pick.
+    pick: String,
+    /// Ratio of CPU time, pick to present candidate, with its 95 % interval; absent without
+    /// enough trials.
+    cpu: Option<Interval>,
+    /// The same for resident memory.
+    memory: Option<Interval>,
+    /// Median of the resident bytes in the trials of the present candidate.
+    memory_bytes: Option<f64>,
+    /// Number of valid trials, of the present candidate and of the pick.
+    trials: [usize; 2],
+    /// Whether a restart is advised.
+    gain: bool,
+    /// The advised command.
+    how: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Advice {
+    schema: u32,
+    processes: Vec<Row>,
+    /// Number of programs whose processes all run under their pick, or that have no running process.
+    as_decided: usize,
+    /// Number of programs whose tests are not complete.
+    not_settled: usize,
+    /// Processes with many arenas of glibc, with an estimate that needs no trial.
+    arenas: Vec<ArenaRow>,
+}
+
+pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
+    let store = crate::stored::harvest::view(context)?;
+    let advice = advice(context, &store)?;
+    if args.json {
+        output::json(&advice)?;
+    } else {
+        output::text(&(page(&advice) + &arena_advice::page(&advice.arenas)))?;
+    }
+    let any = advice.processes.iter().any(|row| row.gain) || !advice.arenas.is_empty();
+    Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
+}
+
+fn advice(context: &Context, store: &Store) -> Result<Advice> {
+    let running = imas_linux::running::all();
+    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let arenas = arena_advice::rows(context, &running, &candidates);
+    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, arenas };
+    let programs = store.programs()?;
+    for program in programs.clone() {
+        let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;
+        let Some(pick) = settled::settled(&state) else {
+            advice.not_settled += 1;
+            continue;
+        };
+        let found = running.iter().filter(|process| runs(process, &state.known.program, &programs));
+        let found = found.filter_map(|process| row(&candidates, &state, pick, process)).collect::<Vec<_>>();
+        advice.as_decided += usize::from(found.is_empty());
+        advice.processes.extend(found);
+    }
+    advice.processes.sort_by(|a, b| b.gain.cmp(&a.gain).then_with(|| a.pid.cmp(&b.pid)));
+    Ok(advice)
+}
+
+/// Whether the process runs that program. A service with its own program history is not also a process of the
+/// executable's.
+fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) -> bool {
+    let of_file = |program: &StoredProgram| process.program.path.as_os_str() == program.path.as_str();
+    let its_service = |program: &StoredProgram| {
+        process.unit.as_deref().is_some_and(|unit| detail_of_unit(unit) == program.detail) && of_file(program)
+    };
+    let elsewhere =
+        || is_meant(&program.detail, &process.program.detail) && !programs.iter().any(its_service);
+    of_file(program) && (its_service(program) || elsewhere())
+}
+
+/// `None` if the process runs under the pick, or if its candidate is unknown.
+fn row(candidates: &RealCandidates, state: &ProgramView, pick: &str, process: &Running) -> Option<Row> {
+    let program = &state.known.program;
+    if !candidates.has(pick) || process.is_on(pick, candidates) != On::No {
+        return None;
+    }
+    let on = process.name_of_candidate(candidates)?;
+    let Restart { cpu, memory, memory_bytes, trials, is_proven } = Restart::of(state, on, pick);
+    Some(Row {
+        pid: process.pid,
+        program: program.to_string(),
+        unit: process.unit.clone(),
+        gain: is_proven,
+        memory_bytes,
+        trials,
+        how: how(process, pick, program.id),
+        on: on.to_owned(),
+        pick: pick.to_owned(),
+        cpu,
+        memory,
+    })
+}
+
+fn how(process: &Running, pick: &str, number: i64) -> String {
+    match &process.unit {
+        Some(unit) => format!("imas apply {unit} --candidate {pick} --write --now"),
+        None => format!("end it and start it again with 'imas run -- ...' (imas explain {number})"),
+    }
+}
+
+fn page(advice: &Advice) -> String {
+    if advice.processes.is_empty() {
+        let by_trials = if advice.arenas.is_empty() { "" } else { "by trials, " };
+        return format!(
+            "{by_trials}no running process would gain from a restart: {} as decided or not at all, of {} the tests are not done\n",
+            counted_verb(advice.as_decided, "program", "runs", "run"),
+            counted(advice.not_settled, "program")
+        );
+    }
+    let rows = advice.processes.iter().map(|row| {
+        vec![
+            row.pid.to_string(),
+            row.unit.clone().unwrap_or_else(|| row.program.clone()),
+            row.on.clone(),
+            row.pick.clone(),
+            change(row.cpu),
+            change(row.memory),
+            if row.gain { row.how.clone() } else { verdict(row).to_owned() },
+        ]
+    });
+    imas_cli::table::plain(&["pid", "what", "on", "pick", "CPU", "memory", "what to do"], rows)
+}
+
+fn verdict(row: &Row) -> &'static str {
+    match row.cpu.is_none() && row.memory.is_none() {
+        true => "no data: too few trials of both to say what it would save",
+        false => "nothing to do: no gain beyond the noise",
+    }
+}
+
+/// The change in per cent, with its interval.
+fn change(ratio: Option<Interval>) -> String {
+    let percent = |x: f64| (x - 1.0) * 100.0;
+    ratio.map_or_else(
+        || "no data".to_owned(),
+        |r| format!("{:+.1} % [{:+.1}, {:+.1}]", percent(r.mid), percent(r.lo), percent(r.hi)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_in_per_cent() {
+        assert_eq!(change(None), "no data");
+        assert_eq!(change(Some(Interval { lo: 0.5, mid: 0.9, hi: 1.1 })), "-10.0 % [-50.0, +10.0]");
+    }
+}

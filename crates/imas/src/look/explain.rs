@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas explain`: what was decided for a program, why, on which evidence, and how to undo it.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use imas_core::adaptive::Expired;
+use imas_core::profile::CandidateView;
+use imas_core::quarantine::Quarantine;
+use imas_core::sample::Ended;
+use imas_linux::running::{Running, is_copy_of_its_parent};
+use imas_linux::started_name::is_meant;
+use imas_store::decisions::Decided;
+use serde_json::json;
+
+use crate::command_line::cli::ExplainArgs;
+use crate::look::again::again;
+use crate::look::show::{next_line, recording_json, splits, table};
+use crate::stored::profile::find;
+use imas_cli::output;
+use imas_cli::when::when;
+use imas_engine::context::Context;
+use imas_view::forecast;
+use imas_view::lives;
+use imas_view::picks;
+use imas_view::program_view::{ProgramView, state};
+
+/// How many of the past decisions are shown.
+const PAST: u32 = 10;
+
+pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
+    match (args.pid, &args.program) {
+        (Some(pid), _) => crate::look::process_memory::run(pid, args.json, context),
+        (None, Some(program)) => of_program(program, args, context),
+        (None, None) => bail!("name a program, or a process with --pid"),
+    }
+}
+
+fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
+    let store = crate::stored::harvest::view(context)?;
+    let state = state(context, &store, find(&store, program)?, &args.rules)?;
+    let past = store.decisions(state.known.program.id, PAST)?;
+    if args.json.json {
+        let all = picks::picks(&state.profile);
+        let quarantines: Vec<_> =
+            state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref()).collect();
+        output::json(&json!({
+            "schema": 1,
+            "program": state.known.program,
+            "next": state.decision,
+            "under_way": state.under_way,
+            "sentence": state.decision.reason.sentence(),
+            "undo": undo(&state, context),
+            "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
+            "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
+            "picks": picks::names_json(&all),
+            "expected_gain": picks::gains_json(&all),
+            "looked_at_again": again(&state),
+            "sharing": state.sharing,
+            "lives": lives::lives(&state),
+            "predictions": forecast::forecasts(&state),
+            "recording": recording_json(&state),
+            "workers": forked_workers(&state),
+            "expired": expired(&state),
+            "quarantined": quarantines,
+            "left_out": state.known.left_out().iter().map(|(name, why)| json!({"candidate": name, "why": why})).collect::<Vec<_>>(),
+            "candidates": state.profile.candidates,
+            "past": past,
+        }))?;
+    } else {
+        output::text(&page(&state, &past, context)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<String> {
+    let mut text = format!("{}\n\n{}", state.known.program, next_line(state));
+    for evidence in &state.decision.evidence {
+        writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
+    }
+    for line in picks::change_lines(&picks::picks(&state.profile)) {
+        writeln!(text, "  {line}")?;
+    }
+    if let Some(confidence) = confidence(state) {
+        writeln!(text, "  confidence: {confidence}")?;
+    }
+    if let Some(sharing) = &state.sharing {
+        writeln!(text, "  fleet: {}", imas_view::sharing::words(sharing))?;
+    }
+    if let Some(predicted) = forecast::words(state) {
+        writeln!(text, "  predicted: {predicted}")?;
+    }
+    if let Some(undo) = undo(state, context) {
+        writeln!(text, "  to change it: {undo}")?;
+    }
+    writeln!(text, "  looked at again: {}", again(state))?;
+    if let Some(workers) = forked_workers(state) {
+        writeln!(text, "  {workers}")?;
+    }
+    if let Some(expired) = expired(state) {
+        writeln!(text, "  {expired}")?;
+    }
+    for (name, why) in state.known.left_out() {
+        writeln!(text, "\n{name} is left out: {why}")?;
+    }
+    for view in &state.profile.candidates {
+        if let Some(quarantine) = &view.quarantine {
+            writeln!(text, "\n{}", quarantined(quarantine, state.known.program.id, context))?;
+        }
+        for (why, trials) in left_out(view)? {
+            let (s, does) = if trials == 1 { ("", "does") } else { ("s", "do") };
+            writeln!(text, "{trials} trial{s} of {} {does} not count: {why}", view.name)?;
+        }
+    }
+    writeln!(text, "\n{}", table(state))?;
+    text.push_str(&splits(state));
+    text.push_str(&lives::text(&lives::lives(state)));
+    if !past.is_empty() {
+        writeln!(text, "decisions so far, newest first:")?;
+    }
+    for decided in past {
+        let kind = if decided.trial { "trial of " } else { "" };
+        writeln!(text, "  {}  {kind}{}: {}", when(decided.at_s), decided.candidate, decided.because)?;
+    }
+    Ok(text)
+}
+
+/// How sure the answer is.
+fn confidence(state: &ProgramView) -> Option<String> {
+    let known = state.profile.adaptive.as_ref()?;
+    let standing = state.judgement.as_ref()?.standings.iter().find(|one| one.proof.is_some());
+    let percent = known.settings.confidence * 100.0;
+    Some(match standing {
+        Some(_) => format!(
+            "{percent:.0} % that a pick beside system truly differs for the better, over all candidates and looks"
+        ),
+        None => format!("nothing is proven yet with {percent:.0} %, over all candidates and looks"),
+    })
+}
+
+/// Running processes of the program that cannot differ from their parent, in words.
+fn forked_workers(state: &ProgramView) -> Option<String> {
+    let program = &state.known.program;
+    let is_it = |process: &&Running| {
+        process.program.path.as_os_str() == program.path.as_str()
+            && is_meant(&program.detail, &process.program.detail)
+    };
+    let running = imas_linux::running::all();
+    let own: Vec<_> = running.iter().filter(is_it).collect();
+    let copies = own.iter().filter(|process| is_copy_of_its_parent(process.pid)).count();
+    (copies > 0).then(|| {
+        format!(
+            "{copies} of its {} running processes are workers that were forked and executed nothing: they have the allocator of \
+             their parent and cannot be given different ones for a comparison",
+            own.len()
+        )
+    })
+}
+
+/// Trials of this build that no longer count, in words.
+fn expired(state: &ProgramView) -> Option<String> {
+    let known = state.profile.adaptive.as_ref()?;
+    let Expired { by_age, by_machine } = known.expired;
+    let days = known.settings.max_age_s / (24.0 * 3600.0);
+    let age = (by_age > 0).then(|| format!("{by_age} are older than {days:.0} days"));
+    let machine = (by_machine > 0)
+        .then(|| format!("{by_machine} are of another machine state than now ({})", state.known.machine));
+    let reasons: Vec<_> = age.into_iter().chain(machine).collect();
+    (!reasons.is_empty()).then(|| format!("trials that no longer count: {}", reasons.join("; ")))
+}
+
+fn undo(state: &ProgramView, context: &Context) -> Option<String> {
+    let undo = state.decision.reason.undo()?;
+    let program = &state.known.program;
+    // The number always names exactly this program of this store; exclusions go by path.
+    let word = if undo.contains("exclude") { program.path.clone() } else { program.id.to_string() };
+    Some(context.on_this_store(&undo.replace("PROGRAM", &word)))
+}
+
+fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
+    let lift = context.on_this_store(&format!("imas pin --unblock {program} {}", quarantine.candidate));
+    let how = match (quarantine.ended, quarantine.hung) {
+        (_, Some(hang)) => format!(
+            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
+            hang.still_s, hang.longest_s
+        ),
+        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
+        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
+        _ => "death before its first instruction".to_owned(),
+    };
+    let name = &quarantine.candidate;
+    let until = quarantine.until_unix_s.map_or_else(String::new, |until| format!(", {}", when(until)));
+    let (crashes, system) = (quarantine.under_candidate, quarantine.under_system);
+    format!(
+        "{name} is quarantined since {}: {how}; {} of {} starts under it crashed{}, {} of {} under system.\n  \
+         It is tried again when the program or {name} changes{until}, or after: {lift}",
+        when(quarantine.since_unix_s),
+        crashes.crashed,
+        crashes.starts,
+        if quarantine.is_hang() { " or hung" } else { "" },
+        system.crashed,
+        system.starts
+    )
+}
+
+/// How many trials do not count for each reason, in the order in which they first occur.
+fn left_out(view: &CandidateView) -> Result<Vec<(String, usize)>> {
+    let mut counts: Vec<(String, usize)> = vec![];
+    for one in &view.left_out {
+        let why = why(&one.why)?;
+        match counts.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((why, 1)),
+        }
+    }
+    Ok(counts)
+}
+
+/// The reason as its word, with what it names.
+fn why(why: &imas_core::candidate::NotCounted) -> Result<String> {
+    Ok(match serde_json::to_value(why)? {
+        serde_json::Value::String(word) => word,
+        serde_json::Value::Object(map) => map
+            .iter()
+            .map(|(word, value)| format!("{word} ({})", value.as_str().unwrap_or_default()))
+            .collect(),
+        other => other.to_string(),
+    })
+}

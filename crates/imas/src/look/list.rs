@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas list`: every candidate, usable or not, and why not.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_engine::candidates::version;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_store::Store;
+use serde::Serialize;
+
+use crate::command_line::cli::ListArgs;
+use imas_cli::{message, output};
+use imas_engine::context::Context;
+
+/// One row; the shape of `--json`.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    available: bool,
+    library: Option<PathBuf>,
+    version: String,
+    origin: String,
+    licence: String,
+    environment: BTreeMap<String, String>,
+    /// Why it is not available.
+    reason: Option<String>,
+    /// File and line of the catalogue.
+    defined: String,
+    summary: String,
+    default: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Listing {
+    schema: u32,
+    candidates: Vec<Row>,
+    /// Entries and files of the catalogue that could not be used.
+    problems: Vec<String>,
+}
+
+pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
+    // Only a cache here: what takes seconds to find out about libraries is kept. Listing works without a
+    // store.
+    let store = Store::open(&context.store_path).ok();
+    let candidates = context.catalogue.candidates().iter().filter(|c| c.default || !args.default);
+    let rows =
+        candidates.map(|candidate| row(candidate, context.obstacle(candidate, store.as_ref()))).collect();
+    let problems: Vec<_> = context.catalogue.problems().iter().map(ToString::to_string).collect();
+    for problem in &problems {
+        message::warning(&format!("catalogue: {problem}"));
+    }
+    let listing = Listing { schema: 1, candidates: rows, problems };
+    for (row, reason) in listing.candidates.iter().filter_map(|row| Some((row, row.reason.as_ref()?))) {
+        // A user can correct an entry that the user added, so its fault is reported. For the built-in ones
+        // the table is enough.
+        if context.catalogue.find(&row.name).is_some_and(|candidate| candidate.added) {
+            message::warning(&format!("catalogue: {}: candidate '{}': {reason}", row.defined, row.name));
+        }
+    }
+    for candidate in context.catalogue.candidates() {
+        for fact in &candidate.accept {
+            let fact = imas_linux::contract::in_words(fact);
+            message::warning(&format!(
+                "{} is used although it may break malloc's contract: {fact}",
+                candidate.name
+            ));
+        }
+    }
+    if args.json.json {
+        output::json(&listing)?;
+    } else {
+        output::text(&table(&listing, width()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
+    Row {
+        name: candidate.name.clone(),
+        available: obstacle.is_none(),
+        library: candidate.library.clone(),
+        version: full_version(candidate),
+        origin: candidate.origin.clone(),
+        licence: candidate.licence.clone(),
+        environment: candidate.environment.clone(),
+        reason: obstacle,
+        defined: format!("{}:{}", candidate.defined.0.display(), candidate.defined.1),
+        summary: candidate.summary.clone(),
+        default: candidate.default,
+    }
+}
+
+/// The version, with the package's for what the distribution brings.
+fn full_version(candidate: &CatalogueCandidate) -> String {
+    let package = candidate.needs.as_deref().and_then(imas_linux::package::version_of);
+    match package {
+        Some(package) => format!("{package} ({})", version(candidate)),
+        None => version(candidate),
+    }
+}
+
+/// Width of the terminal, or that of COLUMNS; None elsewhere, where a row is a line that programs can read.
+fn width() -> Option<usize> {
+    let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.filter(|width| *width > 0).or_else(columns)
+}
+
+fn table(listing: &Listing, width: Option<usize>) -> String {
+    let rows: Vec<Vec<String>> = listing
+        .candidates
+        .iter()
+        .map(|row| {
+            let state = row
+                .reason
+                .clone()
+                .map_or_else(|| row.summary.clone(), |reason| format!("not usable: {reason}"));
+            let used = if row.default { "yes" } else { "" };
+            vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
+        })
+        .collect();
+    imas_cli::table::fitted(&["candidate", "version", "origin", "tested", "what it is"], &rows, width)
+}

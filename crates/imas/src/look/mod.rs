@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verbs that show what is known and change nothing.
+
+pub(crate) mod active;
+pub(crate) mod advise;
+pub(crate) mod again;
+pub(crate) mod arena_advice;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod last_look;
+pub(crate) mod list;
+pub(crate) mod process_memory;
+pub(crate) mod report;
+pub(crate) mod show;
+pub(crate) mod status;

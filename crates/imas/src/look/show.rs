@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas show`: the paper's table for one program, or a line for each program known.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_cli::format;
+use imas_core::ProfileView;
+use imas_core::adaptive::Judgement;
+use imas_core::candidate::NotCounted;
+use imas_store::Store;
+use imas_store::recordings::ProgramRecording;
+use imas_store::samples::StoredProgram;
+use imas_view::forecast;
+use imas_view::lives;
+use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
+use serde_json::{Value, json};
+
+use crate::command_line::cli::ShowArgs;
+use crate::stored::profile::find;
+use imas_cli::output;
+use imas_engine::context::Context;
+use imas_view::picks::{self, StoredPick};
+use imas_view::program_view::{ProgramView, state};
+
+pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
+    let store = crate::stored::harvest::view(context)?;
+    match &args.program {
+        Some(word) => one(args, context, &store, find(&store, word)?),
+        None => all(args, context, &store),
+    }
+}
+
+fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram) -> Result<ExitCode> {
+    let state = state(context, store, program, &args.rules)?;
+    if args.json.json {
+        output::json(&one_json(&state))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let program = &state.known.program;
+    let mut text = format!("{program} (number {})\n\n", program.id);
+    text.push_str(&table(&state));
+    text.push('\n');
+    picks::change_lines(&picks::picks(&state.profile))
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
+    text.push_str(&splits(&state));
+    text.push_str(&lives::text(&lives::lives(&state)));
+    text.push_str(&next_line(&state));
+    text.push_str(&nothing_learned(&state));
+    output::text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reason why no trial has figures; empty otherwise.
+fn nothing_learned(state: &ProgramView) -> String {
+    let made = trials(state);
+    let candidates = &state.profile.candidates;
+    let is_ours = |why: &NotCounted| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight);
+    let reasons: Vec<_> = candidates
+        .iter()
+        .flat_map(|view| &view.left_out)
+        .map(|one| &one.why)
+        .filter(|why| is_ours(why))
+        .collect();
+    if made == 0 || reasons.len() < made {
+        return String::new();
+    }
+    let mut words: Vec<_> = reasons.into_iter().map(why_not).collect();
+    words.sort();
+    words.dedup();
+    format!("nothing was learned from {}: {}\n", format::counted(made, "trial"), words.join("; "))
+}
+
+/// Why a trial does not count, in words.
+fn why_not(why: &NotCounted) -> String {
+    match why {
+        NotCounted::OtherCandidate => "they were of another candidate".to_owned(),
+        NotCounted::OtherBuild => "they were of another build of the program".to_owned(),
+        NotCounted::OtherVersion => "they were of another version of the allocator".to_owned(),
+        NotCounted::Flight => "nothing was counted".to_owned(),
+        NotCounted::Crashed => "the program crashed".to_owned(),
+        NotCounted::Passed(reason) => format!("nothing could be counted in the program ({reason})"),
+        NotCounted::ForeignServed(name) => format!("another allocator served the program ({name})"),
+        NotCounted::NothingTimed => {
+            "the program allocates too little to measure; if it starts other programs, put 'imas run --' before those".to_owned()
+        }
+        NotCounted::NoSnapshot => "the program ended before its memory could be read".to_owned(),
+    }
+}
+
+/// What the next start will be, in one line, and what keeps it from being a trial in another.
+pub(crate) fn next_line(state: &ProgramView) -> String {
+    let ProgramView { decision, under_way, .. } = state;
+    let kind = if decision.trial { "a trial of" } else { "under" };
+    let next = format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence());
+    let next = under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()));
+    recording_words(state).iter().fold(next, |next, words| format!("{next}{words}\n"))
+}
+
+/// The recording of the program that is asked for, or waits for its replay.
+fn recording_words(state: &ProgramView) -> Option<String> {
+    let recording = state.recording.as_ref()?;
+    let number = state.known.program.id;
+    let when = imas_cli::when::when;
+    Some(match (&recording.refused, &recording.begun) {
+        (Some(refused), _) => format!(
+            "recording: nothing was learned from it ({}): {}; again: imas learn {number}",
+            when(refused.at_s),
+            refused.why.trim_end().replace('\n', "; ")
+        ),
+        (None, None) => format!(
+            "recording: the next start by 'imas run' is recorded instead; undo: imas learn --cancel {number}"
+        ),
+        (None, Some(begun)) => format!(
+            "recording: process {} was recorded from {} on; when it has ended, 'imas learn {number}' replays it",
+            begun.pid,
+            when(begun.at_s)
+        ),
+    })
+}
+
+/// What is known of every candidate, as the policy in force sees it.
+pub(crate) fn table(state: &ProgramView) -> String {
+    let picks = picks::picks(&state.profile);
+    match &state.judgement {
+        Some(judgement) => adaptive_table(state, judgement, &picks),
+        None => paper_table(&state.profile, &picks),
+    }
+}
+
+/// Where the resident memory was under each candidate, closed by an empty line; empty when no trial says.
+pub(crate) fn splits(state: &ProgramView) -> String {
+    let views = state.profile.candidates.iter();
+    let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();
+    let text = imas_report::split::text(&rows);
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+/// Differences to `system` over the rounds, and where each candidate stands.
+fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPick]) -> String {
+    let forecasts = forecast::by_candidate(state);
+    let rows =
+        state.profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
+            let is_known = standing.rounds > 0 && standing.within > 0.0;
+            let percent = |difference: f64| format!("{:+.1} %", imas_core::stats::more(difference) * 100.0);
+            let figure = |text: String| if is_known { text } else { "-".to_owned() };
+            let in_force = (i == judgement.pick).then_some("pick now");
+            let marks: Vec<_> = picks::marks(picks, &view.name).into_iter().chain(in_force).collect();
+            let forecast = forecasts.get(i).map(|forecast| {
+                let predicted = forecast.as_ref().map(|forecast| &forecast.predicted);
+                predicted.map_or_else(
+                    || "-".to_owned(),
+                    |one| format!("{}, {}", percent(one.cpu), percent(one.memory)),
+                )
+            });
+            let measured = [
+                standing.rounds.to_string(),
+                figure(percent(standing.cpu)),
+                figure(percent(standing.memory)),
+                figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
+                standing_words(view, standing.status),
+                marks.join(", "),
+            ];
+            std::iter::once(view.name.clone()).chain(forecast).chain(measured).collect::<Vec<_>>()
+        });
+    let measured = ["rounds", "CPU", "memory", "together", "standing", "picks"];
+    let predicted = (!forecasts.is_empty()).then_some("predicted CPU, memory");
+    let head: Vec<&str> = std::iter::once("candidate").chain(predicted).chain(measured).collect();
+    imas_cli::table::plain(&head, rows)
+}
+
+/// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
+fn paper_table(profile: &ProfileView, picks: &[StoredPick]) -> String {
+    imas_cli::table::plain(&PAPER_HEAD, paper_rows(profile, picks))
+}
+
+/// The shape of `imas show PROGRAM --json`.
+fn one_json(state: &ProgramView) -> Value {
+    let profile = &state.profile;
+    let picks = picks::picks(&state.profile);
+    json!({
+        "schema": 1,
+        "program": state.known.program,
+        "build_id": state.known.build_id,
+        "candidates": profile.candidates,
+        "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
+        "picks": picks::names_json(&picks),
+        "expected_gain": picks::gains_json(&picks),
+        "pinned": profile.pinned,
+        "excluded": profile.excluded,
+        "trials": trials(state),
+        "starts": state.known.records.len() - trials(state),
+        "next": state.decision,
+        "under_way": state.under_way,
+        "lives": lives::lives(state),
+        "predictions": forecast::forecasts(state),
+        "recording": recording_json(state),
+    })
+}
+
+/// "asked", "begun" or "refused"; null without a recording.
+pub(crate) fn recording_json(state: &ProgramView) -> Value {
+    let word = |recording: &ProgramRecording| match (&recording.refused, &recording.begun) {
+        (Some(_), _) => "refused",
+        (None, Some(_)) => "begun",
+        (None, None) => "asked",
+    };
+    json!(state.recording.as_ref().map(word))
+}
+
+fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
+    let states = store
+        .programs()?
+        .into_iter()
+        .map(|program| state(context, store, program, &args.rules))
+        .collect::<Result<Vec<_>>>()?;
+    if args.json.json {
+        let programs: Vec<_> = states
+            .iter()
+            .map(|s| {
+                let (trials, all) = (trials(s), s.known.records.len());
+                json!({ "program": s.known.program, "trials": trials, "starts": all - trials, "next": s.decision })
+            })
+            .collect();
+        output::json(&json!({ "schema": 1, "programs": programs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if states.is_empty() {
+        output::text("nothing is known yet; start a program with 'imas run -- PROGRAM ...'")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = states.iter().map(|state| {
+        let next = if state.decision.trial { "trial of " } else { "" };
+        vec![
+            state.known.program.id.to_string(),
+            state.known.program.to_string(),
+            trials(state).to_string(),
+            (state.known.records.len() - trials(state)).to_string(),
+            format!("{next}{}", state.decision.candidate),
+            state.decision.reason.id().to_owned(),
+        ]
+    });
+    output::text(&imas_cli::table::plain(
+        &["number", "program", "trials", "other starts", "next start", "why"],
+        rows,
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

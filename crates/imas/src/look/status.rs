@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
+
+mod fleet;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use imas_cli::format::counted;
+use imas_core::printable;
+use imas_core::quarantine::Quarantine;
+use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
+use imas_engine::fleet_turn::TrialSharing;
+use imas_linux::clock::now_unix_s;
+use imas_linux::process;
+use imas_store::Store;
+use imas_store::daemon::Disabled;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::apply::watch::WatchRecord;
+use crate::command_line::cli::{RulesArgs, StatusArgs};
+use imas_cli::output;
+use imas_cli::when::when;
+use imas_engine::context::Context;
+use imas_view::sharing;
+
+/// Exit status for "the daemon does not run".
+const NOT_RUNNING: u8 = 1;
+
+/// One known program, as it is decided now.
+#[derive(Debug, Serialize)]
+struct Line {
+    number: i64,
+    program: String,
+    domain: String,
+    trials: usize,
+    /// Candidate of the next start that is no trial.
+    next: String,
+    /// Candidate of the trial on offer.
+    trial: Option<String>,
+    quarantined: Vec<String>,
+    /// Those of them under which it hung.
+    hung: Vec<String>,
+    reason: String,
+    /// How the fleet shares out its trials, where imasd takes part in one.
+    sharing: Option<TrialSharing>,
+}
+
+impl Line {
+    /// A quarantined candidate, with the reason where it is not a crash.
+    fn remark(&self, name: &String) -> String {
+        if self.hung.contains(name) { format!("{name} (hung)") } else { name.clone() }
+    }
+}
+
+/// What really serves, from /proc.
+#[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Serving {
+    executable: PathBuf,
+    allocator: String,
+    trial: bool,
+}
+
+/// Everything that the page and the JSON show.
+struct Report {
+    daemon: Option<DaemonStatus>,
+    /// Why no program goes by the index.
+    ineffective: Option<String>,
+    programs: Vec<Line>,
+    disabled: Vec<Disabled>,
+    serving: BTreeMap<Serving, usize>,
+    ineligible: Vec<IneligibleProgram>,
+    /// Services that `imas apply --watch` changed.
+    watched: Vec<WatchRecord>,
+}
+
+pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
+    let report = Report::now(args, context)?;
+    if args.json.json {
+        output::json(&report.as_json())?;
+    } else {
+        output::text(&report.page())?;
+    }
+    Ok(if report.daemon.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
+}
+
+fn lines(
+    context: &Context,
+    store: &Store,
+    published: &BTreeMap<u64, (String, Option<String>)>,
+) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for program in store.programs()? {
+        let state = imas_view::program_view::state(context, store, program, &RulesArgs::of_environment())?;
+        let program = &state.known.program;
+        let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
+        let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
+        lines.push(Line {
+            number: program.id,
+            program: program.to_string(),
+            domain: program.domain.word(),
+            trials: state.known.records.len(),
+            next: entry.map_or_else(|| "system".to_owned(), |(next, _)| next.clone()),
+            trial: entry.and_then(|(_, trial)| trial.clone()),
+            hung: quarantined
+                .clone()
+                .filter(|view| view.quarantine.as_ref().is_some_and(Quarantine::is_hang))
+                .map(|view| view.name.clone())
+                .collect(),
+            quarantined: quarantined.map(|view| view.name.clone()).collect(),
+            reason: state.decision.reason.id().to_owned(),
+            sharing: state.sharing,
+        });
+    }
+    Ok(lines)
+}
+
+/// Processes under another allocator: executable, allocator and how many, by what they have mapped.
+fn serving(context: &Context) -> BTreeMap<Serving, usize> {
+    let mut serving = BTreeMap::new();
+    for pid in process::pids().unwrap_or_default() {
+        let Ok((executable, files)) = process::mapped_files(pid) else { continue };
+        let named = |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
+        let (guard, hook) = (named("libimas-guard.so"), named("libimas.so"));
+        if !guard && !hook {
+            continue;
+        }
+        let libraries = context.catalogue.candidates().iter();
+        let found = libraries
+            .filter(|candidate| candidate.library.as_ref().is_some_and(|library| files.contains(library)))
+            .map(|candidate| candidate.allocator.clone())
+            .next();
+        let allocator = found.unwrap_or_else(|| "system".to_owned());
+        *serving.entry(Serving { executable, allocator, trial: hook }).or_default() += 1;
+    }
+    serving
+}
+
+impl Report {
+    fn now(args: &StatusArgs, context: &Context) -> Result<Self> {
+        let store = Store::open_read_only(&context.store_path).ok();
+        let published = imas_view::published::published(&args.run_dir);
+        Ok(Self {
+            daemon: DaemonStatus::read(&args.run_dir),
+            ineffective: imas_view::published::ineffective(&args.run_dir),
+            programs: store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?,
+            disabled: store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?,
+            serving: serving(context),
+            ineligible: IneligibleProgram::read_all(&args.run_dir),
+            watched: crate::apply::watch::records(),
+        })
+    }
+
+    fn as_json(&self) -> Value {
+        let serving = self.serving.iter().map(|(s, processes)| {
+            json!({ "executable": s.executable, "allocator": s.allocator, "trial": s.trial, "processes": processes })
+        });
+        json!({
+            "schema": 1,
+            "running": self.daemon.is_some(),
+            "daemon": self.daemon,
+            "standing_aside": self.ineffective,
+            "programs": self.programs,
+            "disabled": self.disabled,
+            "serving": serving.collect::<Vec<_>>(),
+            "ineligible": self.ineligible,
+            "watched": self.watched,
+        })
+    }
+
+    fn page(&self) -> String {
+        let mut text = match &self.daemon {
+            None => "imasd does not run: programs start as last decided, nothing is learned.\n\
+                 to start it: systemctl start imasd"
+                .to_owned(),
+            Some(status) => headline(status),
+        };
+        if let Some(why) = &self.ineffective {
+            text.push_str(&format!("\nEvery program starts untouched: {why}"));
+        }
+        for disabled in &self.disabled {
+            text.push_str(&format!(
+                "\n{} is disabled everywhere: {}\n  to give it back: imas unblock --system {}",
+                disabled.allocator, disabled.why, disabled.allocator
+            ));
+        }
+        text + &program_table(&self.programs)
+            + &serving_table(&self.serving)
+            + &watched_table(&self.watched)
+            + &ineligible_table(&self.ineligible)
+    }
+}
+
+/// A table after an empty line; nothing where it has no rows.
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n\n{}", imas_cli::table::plain(head, rows.into_iter()))
+}
+
+fn program_table(programs: &[Line]) -> String {
+    let is_in_fleet = programs.iter().any(|line| line.sharing.is_some());
+    let rows = programs.iter().map(|line| {
+        let trial = line.trial.as_ref().map(|trial| format!("trial of {trial}"));
+        let mut row = vec![
+            line.number.to_string(),
+            line.program.clone(),
+            line.trials.to_string(),
+            line.next.clone(),
+            trial.unwrap_or_default(),
+            line.quarantined.iter().map(|name| line.remark(name)).collect::<Vec<_>>().join(", "),
+        ];
+        row.extend(is_in_fleet.then(|| line.sharing.as_ref().map_or_else(String::new, sharing::short)));
+        row
+    });
+    let mut head = vec!["number", "program", "trials", "starts under", "on offer", "quarantined"];
+    head.extend(is_in_fleet.then_some("trials of the fleet"));
+    table(&head, rows.collect())
+}
+
+fn serving_table(serving: &BTreeMap<Serving, usize>) -> String {
+    let rows = serving.iter().map(|(serving, processes)| {
+        let kind = if serving.trial { "trial" } else { "production" };
+        vec![
+            serving.executable.display().to_string(),
+            serving.allocator.clone(),
+            kind.to_owned(),
+            processes.to_string(),
+        ]
+    });
+    table(&["running now", "served by", "", "processes"], rows.collect())
+}
+
+fn watched_table(watched: &[WatchRecord]) -> String {
+    let rows = watched.iter().map(|record| {
+        let state = record.state(now_unix_s());
+        vec![record.unit.clone(), record.candidate.clone(), when(record.begun_unix_s), state]
+    });
+    table(&["service", "applied", "since", "state"], rows.collect())
+}
+
+fn ineligible_table(ineligible: &[IneligibleProgram]) -> String {
+    let rows = ineligible.iter().map(|one| vec![one.path.clone(), one.domain.clone(), one.reason.clone()]);
+    table(&["left alone", "of", "because"], rows.collect())
+}
+
+fn headline(status: &DaemonStatus) -> String {
+    let mut text = format!(
+        "imasd runs (process {}): {}, {} on offer, {} under way, {} watched.",
+        status.pid,
+        counted(status.programs, "program"),
+        counted(status.trials_offered, "trial"),
+        status.trials_running,
+        counted(status.flights_watched, "placed process")
+    );
+    if let Some(why) = &status.emergency {
+        text.push_str(&format!(
+            "\nEMERGENCY: {}; every program starts untouched. To end it: imas system enable",
+            why.trim_end()
+        ));
+    }
+    let numbers = status.counters.counted().into_iter();
+    let numbers: Vec<_> =
+        numbers.map(|(name, count)| format!("{} {count}", name.replace('_', " "))).collect();
+    if !numbers.is_empty() {
+        text.push_str(&format!("\nsince its start: {}", numbers.join(", ")));
+    }
+    for trouble in &status.work_troubles {
+        let (program, why) = (printable::name(&trouble.program), printable::name(&trouble.why));
+        text.push_str(&format!("\nwork of {program} is not counted: {why}; its samples count without"));
+    }
+    text.extend(status.fleet.as_ref().map(fleet::lines));
+    text
+}

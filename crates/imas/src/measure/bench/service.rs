@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bench` of a server: loaded from outside, only the server under the candidate.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use imas_core::Sample;
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, PageKind};
+use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline, for_program};
+use imas_engine::inline_candidate::inline_candidates;
+use imas_engine::inspect::ExecutableFacts;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::clock::now_unix_s;
+use imas_linux::environment::Variables;
+use imas_linux::host::Host;
+use imas_linux::program::Command;
+use imas_linux::{conditions, page};
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_runs::runner::SessionEnd;
+use imas_service::{
+    RoundService, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
+    ServiceLimits, ServiceRounds, ServiceRun, compare_services,
+};
+use imas_store::Store;
+
+use super::caller_folder::CallerFolder;
+use super::service_report::ServiceReport;
+use super::service_rounds::BenchRounds;
+use super::session::refuse_own_malloc;
+use super::shown::pinnable;
+use crate::command_line::bench_args::{BenchArgs, OneCpuName};
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
+use imas_engine::context::Context;
+
+/// Tested beside the usual set: what services gain most from is often a setting of the allocator they have.
+const ALSO: [&str; 2] = ["glibc:arena1", "glibc:arena2"];
+/// Exit status when the server fails under `system`.
+const PROGRAM_FAILED: u8 = 1;
+
+pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
+    refuse(args)?;
+    let store = context.open_store().inspect_err(message::error).ok();
+    let (service, words) = definition(args)?;
+    let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
+    let words = in_full(caller.as_ref(), words);
+    let inline = inline_candidates(&args.with(), context)?;
+    let chosen = chosen(args, &inline, context, store.as_ref())?;
+    let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
+    let executable = session.executable(store.as_ref())?;
+    let build_id = executable.build_id;
+    session.chosen = for_program(&session.chosen, &executable.defines);
+    let interruption = Interruption::watch()?;
+    let (runs, end) = session.measure(&interruption)?;
+    if let SessionEnd::Interrupted(signal) = end {
+        message::say("imas: interrupted; the server and its load have been ended");
+        return Ok(ExitCode::from(InterruptedBy(signal).exit_status()));
+    }
+    drop(interruption);
+    if let Some(store) = &store {
+        session.remember_crashes(store, &runs, &build_id)?;
+    }
+    session.finish(runs, words)
+}
+
+/// The shell lines of a server.
+fn lines(service: &Service) -> Vec<String> {
+    let once = [&service.setup, &service.prepare, &service.cleanup].into_iter().flatten();
+    let ready = std::iter::once(&service.ready);
+    once.chain(ready).chain(&service.load).cloned().collect()
+}
+
+/// The words of the server's command with the files of the caller's folder in full. What changed is said.
+fn in_full(caller: Option<&CallerFolder>, words: Vec<String>) -> Vec<String> {
+    let Some(caller) = caller else { return words };
+    let (words, changed) = caller.in_full(words);
+    if !changed.is_empty() {
+        message::say(&format!(
+            "imas: note: the server runs in a fresh folder, $WORK; named in full, as paths of this one: {}",
+            changed.join(", ")
+        ));
+    }
+    words
+}
+
+/// Options that have no meaning for a server must not look as if they had.
+fn refuse(args: &BenchArgs) -> Result<()> {
+    if args.trials.is_some() {
+        return Err(Hinted::error(
+            "--trials is not for a server: it has no counted runs",
+            "-n N is the number of rounds, with one run of each candidate",
+        ));
+    }
+    let given = [
+        ("--export-csv", args.exports.export_csv.is_some()),
+        ("--export-markdown", args.exports.export_markdown.is_some()),
+        ("--input", args.input.is_some()),
+        ("--conclude", args.lines.conclude.is_some()),
+        ("--shell", args.commands.shell.is_some()),
+        ("--parameter-list", !args.commands.parameter_list.is_empty()),
+        ("--parameter-scan", !args.commands.parameter_scan.is_empty()),
+        ("--max-time", args.max_time.is_some()),
+        ("--columns", !args.look.columns.is_empty()),
+        ("--sort", args.look.sort.is_some()),
+        ("--baseline", args.baseline.baseline.is_some()),
+        ("--max-cpu", args.cost.max_cpu.is_some()),
+        ("--max-memory", args.cost.max_memory.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Hinted::error(
+            format!("{option} is not for a server"),
+            "docs/services.md has the options of a server; --export-json has every run with all figures",
+        ));
+    }
+    crate::measure::export::check(args)
+}
+
+/// What the options say of each run.
+fn limits(args: &BenchArgs) -> ServiceLimits {
+    ServiceLimits {
+        timeout: args.timeout.map(Duration::from_secs_f64),
+        ignores_load_failure: args.ignore_failure,
+        one_cpu: args.one_cpu == OneCpuName::Always,
+    }
+}
+
+/// The service and the words of its command.
+fn definition(args: &BenchArgs) -> Result<(Service, Vec<String>)> {
+    let from_file = args.server.service.as_deref().map(Service::read).transpose().map_err(file_error)?;
+    let mut service = args.server.service(&args.lines, from_file);
+    let typed: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = if typed.is_empty() { service.words().map_err(definition_error)? } else { typed };
+    if service.name.is_empty() {
+        let first = words.first().map(Path::new).and_then(Path::file_name);
+        service.name =
+            args.exports.name.clone().unwrap_or_else(|| {
+                first.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+            });
+    }
+    service.check().map_err(definition_error)?;
+    Ok((service, words))
+}
+
+fn file_error(error: ServiceFileError) -> anyhow::Error {
+    Hinted::error(
+        error.to_string(),
+        "docs/services.md has the keys of such a file, and workloads/services/ examples",
+    )
+}
+
+fn definition_error(why: String) -> anyhow::Error {
+    Hinted::error(why, "docs/services.md says how a server is described")
+}
+
+fn hinted(error: ServiceError) -> anyhow::Error {
+    match error {
+        ServiceError::Command(error) => error.into(),
+        ServiceError::Setup { .. } => {
+            Hinted::error(error.to_string(), "run the line of --setup by hand in an empty folder")
+        }
+        other => definition_error(other.to_string()),
+    }
+}
+
+/// `system` and the named candidates; without names the default set and what services often gain from.
+fn chosen<'a>(
+    args: &BenchArgs,
+    inline: &'a [CatalogueCandidate],
+    context: &'a Context,
+    store: Option<&Store>,
+) -> Result<Vec<ComparedCandidate<'a>>> {
+    let with = args.with();
+    let mut chosen = compared_with_inline(&with, inline, DefaultComparison::DefaultSet, context, store)?;
+    if with.is_empty() {
+        let is_known = |name: &str| chosen.iter().any(|one| one.candidate.name == name);
+        let more: Vec<_> = context
+            .catalogue
+            .candidates()
+            .iter()
+            .filter(|one| ALSO.contains(&one.name.as_str()) && !is_known(&one.name))
+            .map(|candidate| ComparedCandidate { obstacle: context.obstacle(candidate, store), candidate })
+            .collect();
+        chosen.extend(more);
+    }
+    Ok(chosen)
+}
+
+struct Session<'a> {
+    args: &'a BenchArgs,
+    caller: Option<&'a CallerFolder>,
+    chosen: Vec<ComparedCandidate<'a>>,
+    executor: ServiceExecutor,
+    began_unix_s: f64,
+    busy: Option<f64>,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        args: &'a BenchArgs,
+        context: &'a Context,
+        service: Service,
+        words: &[String],
+        chosen: Vec<ComparedCandidate<'a>>,
+        caller: Option<&'a CallerFolder>,
+    ) -> Result<Self> {
+        refuse_own_malloc()?;
+        let inherited = Variables::inherited();
+        let executor = ServiceExecutor::with_words(
+            service,
+            words.to_vec(),
+            context.libraries.clone(),
+            inherited,
+            limits(args),
+        )
+        .map_err(hinted)?;
+        let busy = conditions::load1().filter(|load| *load > 0.5 * f64::from(conditions::cpus()));
+        Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), busy })
+    }
+
+    fn command(&self) -> Result<Command> {
+        self.executor.command().map_err(hinted)
+    }
+
+    /// Of the program; an error when nothing can be preloaded into it.
+    fn executable(&self, store: Option<&Store>) -> Result<ExecutableFacts> {
+        let command = self.command()?;
+        let executable = imas_engine::inspect::command(&command, store)?;
+        match &executable.unfit {
+            None => Ok(executable),
+            Some(why) => Err(Hinted::error(
+                format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
+                "name the server itself as the command, not a program that starts it with other rights",
+            )),
+        }
+    }
+
+    fn measure(&self, interruption: &Interruption) -> Result<(Vec<ServiceRun>, SessionEnd)> {
+        let usable: Vec<&CatalogueCandidate> =
+            self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
+        let name = &self.executor.service().name;
+        let rounds = ServiceRounds {
+            services: vec![RoundService { name, order_key: "", candidates: usable.clone() }],
+            warmup: self.args.warmup,
+            rounds: self.args.runs.of_a_server(),
+            seed: self.args.seed,
+            elimination: ServiceElimination::FirstCrash,
+            interruption,
+        };
+        let raw = self.args.exports.export_runs.as_deref();
+        let is_shown = self.args.look.style.has_live_line();
+        let mut session =
+            BenchRounds::new(&self.executor, &usable, rounds.rounds, is_shown, raw, interruption, hinted)?;
+        session.caller = self.caller;
+        let mut runs = Vec::new();
+        let end = rounds.run(&mut runs, &mut session)?;
+        session.finish();
+        Ok((runs, end))
+    }
+
+    /// A crash under a candidate is evidence: `imas run` must never have to see it again.
+    fn remember_crashes(&self, store: &Store, runs: &[ServiceRun], build_id: &str) -> Result<()> {
+        let command = self.command()?;
+        for chosen in &self.chosen {
+            let candidate = chosen.candidate;
+            let signal = runs
+                .iter()
+                .filter(|run| run.candidate == candidate.name)
+                .find_map(|run| run.failure.as_ref().and_then(|failure| failure.signal));
+            let Some(signal) = signal.and_then(|signal| u32::try_from(signal).ok()) else { continue };
+            let sample = Sample {
+                trial_id: page::new_trial_id()?,
+                candidate: candidate.name.clone(),
+                made_unix_s: now_unix_s(),
+                ended: Ended::Signal { signal },
+                kind: PageKind::Flight,
+                ..Sample::default()
+            };
+            let record = TrialRecord {
+                sample,
+                build_id: build_id.to_owned(),
+                allocator_version: candidate.version.clone().unwrap_or_default(),
+                retest_s: None,
+            };
+            let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+            store.add_trial(program.id, &record)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, runs: Vec<ServiceRun>, words: Vec<String>) -> Result<ExitCode> {
+        let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
+        let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
+        let (goal, rails) = (self.args.server.goal(), self.args.server.rails());
+        let comparison = compare_services(&names, &runs, goal, &rails, self.args.seed);
+        let unusable =
+            self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
+        let report = ServiceReport {
+            schema: 1,
+            kind: "service",
+            service: self.executor.service().clone(),
+            command: words,
+            began_unix_s: self.began_unix_s,
+            seed: self.args.seed,
+            host: Host::now(),
+            cpus: self.executor.cpus().clone(),
+            goal,
+            at_most: rails,
+            unusable: unusable.collect(),
+            notes: self.notes(&runs, comparison.confidence),
+            comparison,
+            runs,
+        };
+        self.write(&report)?;
+        let system = report.comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
+        let is_measured = system.is_some_and(|system| system.rounds > 0);
+        Ok(if is_measured { ExitCode::SUCCESS } else { ExitCode::from(PROGRAM_FAILED) })
+    }
+
+    fn write(&self, report: &ServiceReport) -> Result<()> {
+        crate::measure::export::json(self.args, report)?;
+        if let Some(file) = &self.args.server.html {
+            imas_cli::output_file::write(file, report.html().as_bytes())
+                .with_context(|| file.display().to_string())?;
+        }
+        if self.args.json {
+            return output::json(report);
+        }
+        let text = format!(
+            "\n{}\n{}\n\n{}\n{}",
+            report.table(),
+            report.comparison.sentence,
+            report.figures(),
+            self.how_to_use(report)?
+        );
+        match crate::measure::export::takes_stdout(self.args) {
+            true => message::say(text.trim_end_matches('\n')),
+            false => output::text(&text)?,
+        }
+        report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+        Ok(())
+    }
+
+    fn how_to_use(&self, report: &ServiceReport) -> Result<String> {
+        let pick = &report.comparison.pick;
+        if pick == imas_core::SYSTEM {
+            return Ok(String::new());
+        }
+        let words: Vec<String> =
+            report.command.iter().map(|word| shell_words::quote(word).into_owned()).collect();
+        let program = pinnable(&self.command()?);
+        let program = shell_words::quote(&program);
+        Ok(format!(
+            "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
+             by hand:    imas run --follow --candidate {pick} -- {}\nfor good:   imas pin {program} {pick}\n",
+            words.join(" ")
+        ))
+    }
+
+    /// What a reader of the figures should know beyond them.
+    fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
+        let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
+            "server and load shared the only CPU".to_owned()
+        } else if self.executor.cpus().is_apart() {
+            format!(
+                "the server had the CPUs {:?}, the load {:?}",
+                self.executor.cpus().server,
+                self.executor.cpus().load
+            )
+        } else {
+            "server and load shared all CPUs: with fewer than four none is set apart for the load".to_owned()
+        };
+        let tree = "no control group (version 2) could be made, so the server's processes were found by their parents: the CPU time of helpers without a waiting parent is missing";
+        let clock = "the load ends by the clock, so a faster server got more work: CPU and memory are not comparable; use a number or a rate of requests";
+        let few = format!(
+            "with this number of rounds the confidence is at most {:.0} %; six rounds reach 95 %",
+            confidence * 100.0
+        );
+        let busy =
+            self.busy.map(|load| format!("the machine was busy before the first run (load {load:.1})"));
+        let own =
+            runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("{}: {note}", run.candidate)));
+        let mut notes = vec![cpus];
+        notes.extend(runs.iter().any(|run| !run.control_group && run.is_ok()).then(|| tree.to_owned()));
+        notes.extend(runs.iter().any(|run| run.by_clock).then(|| clock.to_owned()));
+        notes.extend((confidence < 0.95).then_some(few));
+        notes.extend(busy);
+        notes.extend(own);
+        notes
+    }
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One command under every candidate: its runs from the setup to the cleanup.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use imas_core::bench::{Floor, Looks, Options, QuickGoal};
+use imas_core::raw_runs::data::DataHeader;
+use imas_core::sample::PageKind;
+use imas_core::{Conditions, Sample, TrialRecord};
+use imas_engine::compared::{ComparedCandidate, for_program};
+use imas_engine::inline_candidate::has_settings;
+use imas_linux::clock::now_unix_s;
+use imas_linux::host::Host;
+use imas_linux::program::Command;
+use imas_linux::user_preloads::own_malloc;
+use imas_linux::variables::Variables;
+use imas_linux::{conditions, page};
+use imas_report::bench::{BenchReport, QuickReport, RoundsEnd, RoundsMade};
+use imas_runs::around::{Around, ShellLine};
+use imas_runs::command::{CommandExecutor, OneCpuRule};
+use imas_runs::executor::Executor;
+use imas_runs::interruption::Interruption;
+use imas_runs::journal::Journal;
+use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
+use imas_runs::schedule::{self, Step};
+use imas_runs::subject::{Subject, Timeout};
+use imas_store::Store;
+
+use super::collected::{Collector, Failure};
+use super::input::Input;
+use super::progress::Progress;
+use super::result::{self, Context as AroundRuns};
+use super::stop::StopRule;
+use super::typed;
+use super::variant::Variant;
+use crate::command_line::bench_args::{BenchArgs, OneCpuName};
+use imas_cli::message::{self, Hinted};
+use imas_engine::context::Context;
+
+/// Exit status when the program itself fails under `system`.
+const PROGRAM_FAILED: u8 = 1;
+/// Exit status when it does not end in time.
+const TIMED_OUT: u8 = 2;
+
+/// `--max-time` lets one run take at least this long: a command that ends is measured once in any case.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What came of a session.
+pub(super) enum SessionOutcome {
+    /// Nothing can be compared. The reason is printed already.
+    Stopped(ExitCode),
+    /// The result, and the signal that ended it.
+    Measured { report: Box<BenchReport<Host>>, signal: Option<i32> },
+}
+
+impl SessionOutcome {
+    /// The same with what was predicted before.
+    pub(super) fn with_quick(mut self, quick: QuickReport) -> Self {
+        if let Self::Measured { report, .. } = &mut self {
+            report.quick = Some(quick);
+        }
+        self
+    }
+}
+
+/// What the recorded run leaves to the measured ones.
+pub(super) struct Warm {
+    /// What it took: the limits of the next runs follow from it.
+    pub(super) subject: Subject,
+    /// The CPU that the program is kept on.
+    pub(super) cpu: Option<usize>,
+}
+
+/// What a quick bench has found out before its rounds.
+pub(super) struct QuickPlan {
+    pub(super) warm: Warm,
+    /// What the rounds are to find.
+    pub(super) goal: QuickGoal,
+}
+
+pub(super) struct CommandSession<'a> {
+    pub(super) args: &'a BenchArgs,
+    pub(super) context: &'a Context,
+    store: Option<&'a Store>,
+    input: &'a Input,
+    variant: &'a Variant,
+    pub(super) command: Command,
+    build_id: String,
+    /// Functions of libc that the program defines.
+    defines: Vec<String>,
+    /// Before the first run, like the conditions.
+    began_unix_s: f64,
+    /// For `--max-time`.
+    began: Instant,
+    conditions: Option<Conditions>,
+}
+
+/// A candidate would switch off a malloc that the user preloads.
+pub(super) fn refuse_own_malloc() -> Result<()> {
+    match own_malloc(&Variables::inherited()) {
+        None => Ok(()),
+        Some(why) => Err(Hinted::error(
+            format!("nothing can be compared: {why}"),
+            "measure without that library: env -u LD_PRELOAD imas bench ...",
+        )),
+    }
+}
+
+impl<'a> CommandSession<'a> {
+    pub(super) fn new(
+        args: &'a BenchArgs,
+        context: &'a Context,
+        store: Option<&'a Store>,
+        variant: &'a Variant,
+        input: &'a Input,
+    ) -> Result<Self> {
+        let command = typed::command(&variant.words)?;
+        let executable = imas_engine::inspect::command(&command, store)?;
+        if let Some(why) = &executable.unfit {
+            return Err(Hinted::error(
+                format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
+                "measure another program, or the program that this one starts",
+            ));
+        }
+        refuse_own_malloc()?;
+        let (build_id, defines) = (executable.build_id, executable.defines);
+        let (began_unix_s, began) = (now_unix_s(), Instant::now());
+        let conditions = conditions::now().ok();
+        Ok(Self {
+            args,
+            context,
+            store,
+            input,
+            variant,
+            command,
+            build_id,
+            defines,
+            began_unix_s,
+            began,
+            conditions,
+        })
+    }
+
+    /// The command as it is run.
+    pub(super) fn words(&self) -> Vec<String> {
+        self.variant.words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    pub(super) fn run(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        interruption: &Interruption,
+    ) -> Result<SessionOutcome> {
+        let lines = &self.args.lines;
+        let compared = &for_program(compared, &self.defines);
+        self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
+        let measured = if self.args.quick.quick {
+            self.measure_quickly(compared, interruption)
+        } else {
+            self.measure(compared, None, interruption)
+        };
+        let cleaned = self.line("--cleanup", &lines.cleanup).map_or(Ok(()), |line| line.run());
+        // What was measured is not lost where the cleanup fails.
+        let _ = cleaned.inspect_err(message::error);
+        measured
+    }
+
+    /// Measures the candidates. With `plan`, a recorded run has taken the place of one warm-up.
+    pub(super) fn measure(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        plan: Option<QuickPlan>,
+        interruption: &Interruption,
+    ) -> Result<SessionOutcome> {
+        let args = self.args;
+        let (warm, goal) = plan.map(|QuickPlan { warm, goal }| (warm, goal)).unzip();
+        let looks = self.looks(goal.is_some());
+        let steps = self.steps(compared, looks, args.warmup.saturating_sub(u32::from(warm.is_some())));
+        let progress = Progress::start(steps.len(), looks.is_some(), args.look.style.has_live_line());
+        let stop = StopRule::new(looks, args.max_time, self.began);
+        let options = Options { looks, ..self.options() };
+        let mut collector = Collector::new(compared, progress, stop, options);
+        collector.goal = goal;
+        collector.ignores_failure = args.ignore_failure;
+        let mut executor = self.executor(compared);
+        executor.keep_on(warm.as_ref().and_then(|warm| warm.cpu));
+        let subject = warm.map_or_else(|| self.subject(), |warm| warm.subject);
+        let mut runner = self.runner(compared, subject, interruption);
+        runner.journal = self.journal(compared)?;
+        let ended = runner.run(steps, &mut self.around(&mut executor), &mut collector);
+        collector.progress.finish();
+        let ended = ended?;
+        if let Some(store) = self.store {
+            self.remember_harm(store, &collector)?;
+        }
+        if let Some(failure) = &collector.failure {
+            return self.stopped_by(failure);
+        }
+        let signal = if let SessionEnd::Interrupted(signal) = ended { Some(signal) } else { None };
+        let around = AroundRuns {
+            command: self.words(),
+            parameters: self.variant.parameters.clone(),
+            began_unix_s: self.began_unix_s,
+            seed: args.seed,
+            options,
+            kept_on_cpu: executor.kept_on(),
+            notes: runner.subjects.iter().filter_map(|subject| subject.prefault.note()).collect(),
+            rounds: self.rounds(&collector, signal),
+        };
+        let report = Box::new(result::report(&collector, around));
+        Ok(SessionOutcome::Measured { report, signal })
+    }
+
+    /// The executor with the lines around each run.
+    pub(super) fn around<'b>(&self, executor: &'b mut dyn Executor) -> Around<'b> {
+        Around {
+            inner: executor,
+            before: self.line("--prepare", &self.args.lines.prepare),
+            after: self.line("--conclude", &self.args.lines.conclude),
+        }
+    }
+
+    /// A line around the runs.
+    fn line(&self, option: &'static str, line: &Option<String>) -> Option<ShellLine> {
+        line.as_ref().map(|line| ShellLine { option, line: self.variant.fill(line) })
+    }
+
+    /// Counted runs come in the middle of the rounds that are made in any case.
+    fn steps(&self, compared: &[ComparedCandidate<'_>], looks: Option<Looks>, warmup: u32) -> Vec<Step> {
+        let usable: Vec<usize> = (0..compared.len()).filter(|&i| compared[i].obstacle.is_none()).collect();
+        let args = self.args;
+        let most = args.runs.most();
+        let counted_before = looks.map_or(most, |looks| looks.first) / 2;
+        schedule::steps_with_counted_before(
+            counted_before,
+            &usable,
+            most,
+            args.counted_runs(),
+            warmup,
+            args.seed,
+        )
+    }
+
+    /// After which rounds the runs are looked at.
+    fn looks(&self, is_predicted: bool) -> Option<Looks> {
+        self.args.runs.looks().map(|looks| if is_predicted { Looks::QUICK } else { looks })
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            most_cost: self.args.cost.limits(),
+            seed: self.args.seed,
+            conditions: self.conditions,
+            floor: Floor::BENCH,
+            wall_and_peak: true,
+            ..Options::default()
+        }
+    }
+
+    fn rounds(&self, collector: &Collector<'_>, signal: Option<i32>) -> RoundsMade {
+        let interrupted = signal.map(|_| RoundsEnd::Interrupted);
+        let ended = interrupted.or(collector.stop.ended).unwrap_or(RoundsEnd::AllMade);
+        RoundsMade { made: collector.rounds(), most: self.args.runs.most(), ended }
+    }
+
+    /// Under `system` the command does not do its work: there is nothing to be compared.
+    fn stopped_by(&self, failure: &Failure) -> Result<SessionOutcome> {
+        let command = self.command.program.path.display();
+        let (error, code) = match failure {
+            Failure::TimedOut { wall_s } => (
+                Hinted::error(
+                    format!(
+                        "{command} did not end within {} s",
+                        self.args.timeout.unwrap_or_else(|| wall_s.ceil())
+                    ),
+                    "allow it more time with --timeout SECONDS, or give it less to do; does not end? --ready and \
+                     --load measure a server (docs/services.md)",
+                ),
+                TIMED_OUT,
+            ),
+            Failure::Failed { message } => (
+                Hinted::error(
+                    format!("{command} fails under system: {message}"),
+                    "check the command; --ignore-failure measures it all the same",
+                ),
+                PROGRAM_FAILED,
+            ),
+        };
+        message::error(&error);
+        Ok(SessionOutcome::Stopped(ExitCode::from(code)))
+    }
+
+    pub(super) fn executor<'b>(&'b self, compared: &[ComparedCandidate<'b>]) -> CommandExecutor<'b> {
+        let candidates = compared.iter().map(|compared| compared.candidate).collect();
+        let libraries = &self.context.libraries;
+        let mut executor = CommandExecutor::new(&self.command, &self.build_id, candidates, libraries);
+        executor.input = self.input.path().map(Path::to_owned);
+        executor.show_output = self.args.show_output;
+        executor.one_cpu = match self.args.one_cpu {
+            OneCpuName::Auto => OneCpuRule::Auto,
+            OneCpuName::Always => OneCpuRule::Always,
+            OneCpuName::Never => OneCpuRule::Never,
+        };
+        executor
+    }
+
+    /// The command before its first run.
+    pub(super) fn subject(&self) -> Subject {
+        let timeout = match (self.args.timeout, self.args.max_time) {
+            (Some(seconds), _) => Timeout::After(Duration::from_secs_f64(seconds)),
+            (None, Some(all)) => Timeout::FirstWithin(Duration::from_secs_f64(all).max(LEAST_TIMEOUT)),
+            (None, None) => Timeout::ByFirstRun,
+        };
+        let mut subject = Subject::new(&self.name(), timeout);
+        subject.watches_standstill = true;
+        subject
+    }
+
+    pub(super) fn runner<'b>(
+        &self,
+        compared: &[ComparedCandidate<'_>],
+        subject: Subject,
+        interruption: &'b Interruption,
+    ) -> Runner<'b> {
+        let names = compared.iter().map(|compared| compared.candidate.name.clone()).collect();
+        let rules = Rules { elimination: Elimination::Fatal, warmup_must_succeed: false };
+        Runner::new(names, vec![subject], rules, interruption)
+    }
+
+    /// What the program is called in records.
+    fn name(&self) -> String {
+        let path = &self.command.program.path;
+        let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        self.variant.name(self.args.exports.name.as_deref(), &file)
+    }
+
+    /// The file of raw runs, when one was named.
+    fn journal(&self, compared: &[ComparedCandidate<'_>]) -> Result<Option<Journal>> {
+        let Some(file) = &self.args.exports.export_runs else { return Ok(None) };
+        let named = || file.display().to_string();
+        let mut journal = crate::measure::export::journal(file)?;
+        let version = |one: &ComparedCandidate<'_>| {
+            (one.candidate.name.clone(), imas_engine::candidates::version(one.candidate))
+        };
+        let header = DataHeader {
+            imas: "runs".to_owned(),
+            schema: 1,
+            began_unix_s: self.began_unix_s,
+            seed: self.args.seed,
+            host: serde_json::to_value(Host::now())?,
+            versions: compared.iter().map(version).collect(),
+            load1: conditions::load1(),
+        };
+        journal.append(&header).with_context(named)?;
+        Ok(Some(journal))
+    }
+
+    /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again.
+    fn remember_harm(&self, store: &Store, collector: &Collector<'_>) -> Result<()> {
+        let program =
+            || store.program(&self.command.program.path.to_string_lossy(), &self.command.program.detail);
+        // Candidates of the command line alone are not offered again.
+        for (candidate, ended) in collector.harms().filter(|(candidate, _)| !has_settings(&candidate.name)) {
+            let sample = Sample {
+                trial_id: page::new_trial_id()?,
+                candidate: candidate.name.clone(),
+                made_unix_s: now_unix_s(),
+                ended,
+                kind: PageKind::Flight,
+                ..Sample::default()
+            };
+            let record = TrialRecord {
+                sample,
+                build_id: self.build_id.clone(),
+                allocator_version: candidate.version.clone().unwrap_or_default(),
+                retest_s: None,
+            };
+            store.add_trial(program()?.id, &record)?;
+        }
+        Ok(())
+    }
+}

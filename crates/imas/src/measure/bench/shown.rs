@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The result of `imas bench` as people read it.
+
+use std::path::Path;
+
+use anyhow::Result;
+use imas_cli::format::counted;
+use imas_core::bench::{Outlook, Warning};
+use imas_core::candidate::SYSTEM;
+use imas_engine::inline_candidate::has_settings;
+use imas_linux::host::Host;
+use imas_linux::program::Command;
+use imas_linux::started_name::name_of_detail;
+use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, check_text, coloured};
+
+use super::overview;
+use super::session::CommandSession;
+use crate::command_line::bench_args::{BenchArgs, StyleName};
+use crate::measure::export;
+use imas_cli::{message, output};
+
+/// One result: the table, the sentence, and what to do next.
+pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &CommandSession<'_>) -> Result<()> {
+    if args.json {
+        return Ok(()); // all results are one document
+    }
+    if args.look.style != StyleName::None {
+        text(args, report, &session.command)?;
+    }
+    for (what, hint) in Warning::lines(&report.warnings) {
+        message::warning(&format!("{what}\nhint: {hint}"));
+    }
+    report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+    open_questions(report);
+    Ok(())
+}
+
+fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Result<()> {
+    if args.commands.shell.is_some() || !report.parameters.is_empty() {
+        print_for_people(args, &format!("\n{}", report.command.join(" ")))?;
+    }
+    tell_table(args, &format!("\n{}", report.table(&layout(args))))?;
+    // The reason of a fallback was printed before the runs.
+    if let Some(quick) = report.quick.as_ref().filter(|quick| quick.fallback.is_none()) {
+        print_for_people(args, &format!("\n{}", quick.text(&report.candidates)))?;
+    }
+    print_for_people(args, &format!("\n{}", report.sentence()))?;
+    if args.look.where_memory_was {
+        print_for_people(args, &format!("\n{}", where_memory_was(args, report)))?;
+    }
+    report.checks.iter().try_for_each(|check| print_for_people(args, &check_text(check)))?;
+    print_for_people(args, &how_to_use(report, command))
+}
+
+/// The table of the counted runs, which are not those of the first table.
+fn where_memory_was(args: &BenchArgs, report: &BenchReport<Host>) -> String {
+    let splits = report.splits();
+    if splits.is_empty() {
+        return "Where the resident memory was is not known: there was no counted run (--trials), or it was too short.\n"
+            .to_owned();
+    }
+    let runs = counted(args.counted_runs(), "counted run");
+    format!("From {runs} of each candidate, beside the measured runs of the first table:\n{splits}")
+}
+
+/// All results side by side.
+pub(super) fn overview(args: &BenchArgs, reports: &[BenchReport<Host>]) -> Result<()> {
+    if args.json || args.look.style == StyleName::None {
+        return Ok(());
+    }
+    print_for_people(args, &format!("\nUnder system, and what suits each:\n{}", overview::table(reports)))
+}
+
+/// Text for people: not on standard output where an export has it to itself.
+fn print_for_people(args: &BenchArgs, text: &str) -> Result<()> {
+    if export::takes_stdout(args) {
+        message::say(text.trim_end_matches('\n'));
+        return Ok(());
+    }
+    output::text(text)
+}
+
+fn tell_table(args: &BenchArgs, text: &str) -> Result<()> {
+    if export::takes_stdout(args) || !args.look.style.has_colour() {
+        return print_for_people(args, text);
+    }
+    let (empty, table) = text.split_at(text.len() - text.trim_start_matches('\n').len());
+    output::text(empty)?;
+    output::coloured(table, coloured)
+}
+
+/// What fits the terminal; elsewhere, as in a file, everything does.
+pub(crate) fn layout(args: &BenchArgs) -> BenchLayout {
+    let width = if export::takes_stdout(args) {
+        terminal_size::terminal_size_of(std::io::stderr())
+    } else {
+        terminal_size::terminal_size_of(std::io::stdout())
+    };
+    let width = width.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0);
+    BenchLayout { columns: args.look.columns.clone(), sort: args.look.sort, width }
+}
+
+/// The command that uses the best pick: the balanced one, else one that suits a shortage.
+fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
+    let words: Vec<_> = report.command.iter().map(|word| quoted(word)).collect();
+    let words = words.join(" ");
+    let picks = [&report.picks.balanced, &report.picks.fastest, &report.picks.leanest];
+    let start = |candidate: &str| format!("imas run --follow --candidate {} -- {words}", quoted(candidate));
+    if let Some(Outlook::LooksBetter { candidate, .. }) = &report.outlook {
+        return format!("to try it:  {}", start(candidate));
+    }
+    match picks.into_iter().find(|pick| *pick != SYSTEM) {
+        Some(pick) if has_settings(pick) => format!(
+            "to use it:  {}\nfor good:   a file of catalogue.d gives it a name (docs/adding-an-allocator.md)",
+            start(pick)
+        ),
+        // The children were measured too, so they have to come along.
+        Some(pick) => format!(
+            "to use it:  {}\nfor good:   imas pin {} {pick}   (then: imas run --follow -- ...)",
+            start(pick),
+            quoted(&pinnable(command))
+        ),
+        None => format!("to have it looked at while it works:  imas run --follow -- {words}"),
+    }
+}
+
+pub(super) fn pinnable(command: &Command) -> String {
+    let program = &command.program;
+    if let Some(name) = name_of_detail(&program.detail) {
+        return name.to_owned();
+    }
+    let script = Path::new(&program.detail);
+    if script.is_absolute() { program.detail.clone() } else { program.path.to_string_lossy().into_owned() }
+}
+
+/// How many more runs would settle what the intervals leave open.
+fn open_questions(report: &BenchReport<Host>) {
+    let is_fixed = report.rounds.is_none_or(|rounds| rounds.ended == RoundsEnd::AllMade);
+    if report.outlook != Some(Outlook::Settled) || !is_fixed {
+        // The last line of the result has the reason already, or the rounds ended because the answer is
+        // settled.
+        return;
+    }
+    let most = report.candidates.iter().filter_map(|c| c.more_runs.cpu).max().unwrap_or(0);
+    if (1..=100).contains(&most) {
+        message::say(&format!(
+            "imas: note: about {} would settle the CPU times that are still open",
+            counted(most, "more run")
+        ));
+    }
+}
+
+/// The word, quoted for a shell.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("a-b=c"), "a-b=c");
+        assert_eq!(quoted("it's 1"), "'it'\\''s 1'");
+        assert_eq!(quoted(""), "''");
+    }
+}

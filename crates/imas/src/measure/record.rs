@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas record`: runs a command under `system` and writes its malloc calls into a trace.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use imas_cli::format::counted;
+use imas_linux::catalogue::SYSTEM;
+use imas_linux::environment::Variables;
+use imas_linux::foreground;
+use imas_linux::program::Command;
+use imas_linux::start_program::{ProgramStart, Streams};
+use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
+use imas_runs::command::Recorder;
+use imas_runs::handing_on::HandingOn;
+use imas_trace::file::{TraceHeader, TraceProcess};
+use imas_trace::raw::Stop;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+
+use crate::command_line::trace_args::RecordArgs;
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
+use imas_engine::context::Context;
+
+pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
+    let command = Command::resolve(&args.command, std::env::var_os("PATH").as_deref())?;
+    let executable = imas_engine::inspect::command(&command, None)?;
+    if let Some(why) = &executable.unfit {
+        return Err(Hinted::error(
+            format!("{}: cannot be recorded: {why}", command.program.path.display()),
+            "record another program, or the program that this one starts",
+        ));
+    }
+    let limits = RecordingLimits { bytes: args.limit, duration: args.duration };
+    let recording = Recording::begin(folder_of(&args.out), limits)?;
+    // imas does not end by them, because it still has to write the trace.
+    let handing_on = HandingOn::begin(&[])?;
+    let header = recorded(&command, &recording, &args.out, context)?;
+    drop(handing_on);
+    show(args, &header)?;
+    Ok(ExitCode::from(u8::try_from(header.exit & 0xFF).unwrap_or(1)))
+}
+
+/// Runs the command under the recorder and writes the trace.
+pub(crate) fn recorded(
+    command: &Command,
+    recording: &Recording,
+    trace: &Path,
+    context: &Context,
+) -> Result<TraceHeader> {
+    let inherited = Variables::inherited();
+    let run = watch(command, &variables(&recording.recorder(context)?, &inherited, context)?)?;
+    recording.write(trace, run)
+}
+
+/// The folder of the trace.
+fn folder_of(trace: &Path) -> &Path {
+    trace.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// The environment of a recorded start.
+pub(crate) fn variables(recorder: &Recorder, inherited: &Variables, context: &Context) -> Result<Variables> {
+    recorder.variables(context.candidate(SYSTEM)?, inherited, &context.libraries)
+}
+
+/// Runs the command to its end. It inherits standard input and outputs.
+fn watch(command: &Command, variables: &Variables) -> Result<RecordedRun> {
+    let begun = Instant::now();
+    let start = ProgramStart { file: &command.file, argv: &command.argv, variables };
+    let child = start.spawn(&Streams::default()).with_context(|| command.file.display().to_string())?;
+    foreground::begin(u32::try_from(child.id().as_raw())?);
+    let status = child.wait();
+    foreground::end();
+    let status = status?;
+    Ok(RecordedRun {
+        cpu_s: cpu_of_children()?,
+        wall_s: begun.elapsed().as_secs_f64(),
+        exit: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+    })
+}
+
+fn cpu_of_children() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    #[expect(clippy::cast_precision_loss, reason = "microseconds of a run are far below 2^52")]
+    Ok(micros as f64 / 1e6)
+}
+
+fn show(args: &RecordArgs, header: &TraceHeader) -> Result<()> {
+    let bytes = std::fs::metadata(&args.out)?.len();
+    for warning in warnings(header) {
+        message::warning(&warning);
+    }
+    if args.json.json {
+        return output::json(&serde_json::json!({ "schema": 1, "bytes": bytes, "trace": header }));
+    }
+    let calls: u64 = header.processes.iter().map(|process| process.counts.calls).sum();
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let per_call = bytes as f64 / calls.max(1) as f64;
+    message::say(&format!(
+        "{}: {} of {}, {mib:.1} MiB, {per_call:.2} bytes a call",
+        args.out.display(),
+        counted(calls, "call"),
+        counted(header.processes.len(), "process")
+    ));
+    Ok(())
+}
+
+/// Processes were recorded, and none of them made a call.
+fn is_empty(header: &TraceHeader) -> bool {
+    let has_none = |process: &TraceProcess| process.stop == Stop::None && process.counts.calls == 0;
+    !header.processes.is_empty() && header.processes.iter().all(has_none)
+}
+
+/// Messages about calls that are not in the trace.
+fn warnings(header: &TraceHeader) -> Vec<String> {
+    let count = |is: &dyn Fn(Stop) -> bool| header.processes.iter().filter(|p| is(p.stop)).count();
+    let lost: u64 = header.processes.iter().map(|process| process.lost).sum();
+    let known = [
+        (count(&|stop| stop == Stop::Limit), "stopped at --limit before they ended"),
+        (count(&|stop| stop == Stop::Time), "stopped at --for before they ended"),
+        (count(&|stop| stop == Stop::File), "stopped because the raw file could not be written"),
+        (count(&|stop| stop == Stop::Sandbox), "stopped because they entered a sandbox"),
+        (count(&|stop| stop == Stop::Unfit), "have an allocator of their own and were not recorded"),
+        (
+            usize::try_from(header.left_out).unwrap_or(0),
+            "left no record: --limit was reached, or the disk full",
+        ),
+    ];
+    let mut all: Vec<String> = known
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("processes that {what}: {count}"))
+        .collect();
+    if header.processes.is_empty() && header.left_out == 0 {
+        all.push(
+            "nothing was recorded: the program is static or privileged, or it drops LD_PRELOAD\n\
+             hint: record the program that it starts"
+                .to_owned(),
+        );
+    } else if is_empty(header) {
+        all.push(
+            "nothing was recorded: no process made a call of malloc while it was recorded\n\
+             hint: a program with an allocator of its own does not call malloc"
+                .to_owned(),
+        );
+    }
+    if lost > 0 {
+        all.push(format!("not in the trace: {} from signal handlers", counted(lost, "call")));
+    }
+    all
+}

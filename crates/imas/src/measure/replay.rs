@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas replay`: repeats the calls of a trace under every candidate and predicts the program's figures.
+
+mod page;
+mod shown;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use imas_engine::compared::{DefaultComparison, compared};
+use imas_engine::replay_knowledge::shipped;
+use imas_replay::process::busiest;
+use imas_replay::replayed::replay;
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_trace::file::{Trace, TraceProcess};
+
+use crate::command_line::trace_args::ReplayArgs;
+use imas_cli::message::{self, Hinted};
+use imas_engine::context::Context;
+
+pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
+    let named = || args.trace.display().to_string();
+    let file = File::open(&args.trace).with_context(named)?;
+    let mut trace = Trace::open(BufReader::new(file)).with_context(named)?;
+    if trace.header.machine != std::env::consts::ARCH {
+        return Err(Hinted::error(
+            format!("{}: recorded on another kind of machine ({})", named(), trace.header.machine),
+            "replay it on such a machine",
+        ));
+    }
+    let process = chosen(args, &trace.header.processes)?;
+    let reliability = shipped();
+    let interruption = Interruption::watch()?;
+    let store = context.open_store().inspect_err(message::error).ok();
+    let compared = compared(&args.with, DefaultComparison::DefaultSet, context, store.as_ref())?;
+    match replay(&mut trace, process, &compared, args.runs, context, &interruption).with_context(named) {
+        Ok(replayed) => shown::show(args, &replayed, &reliability)?,
+        Err(error) => {
+            let Some(interrupted) = error.downcast_ref::<InterruptedBy>() else { return Err(error) };
+            return Ok(ExitCode::from(interrupted.exit_status()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process that was named, or that with the most calls.
+fn chosen(args: &ReplayArgs, processes: &[TraceProcess]) -> Result<TraceProcess> {
+    let found = match args.process {
+        Some(number) => processes.iter().find(|process| process.number == number),
+        None => busiest(processes),
+    };
+    let found = found.filter(|process| process.counts.calls > 0).cloned();
+    found.ok_or_else(|| {
+        let numbers: Vec<String> = processes.iter().map(|process| process.number.to_string()).collect();
+        Hinted::error(
+            format!("{}: no calls to replay", args.trace.display()),
+            format!("it has the processes {}", numbers.join(", ")),
+        )
+    })
+}

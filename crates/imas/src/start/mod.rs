@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas run`: exec under the decided candidate. A start, step by step:
+//!
+//! 1. [`crate::command_line::wrapper`] looks for the program that `env`, `nice`, `sh -c` and other wrappers start.
+//!    [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable,
+//!    with its script or main class.
+//! 2. [`imas_linux::elf`] checks whether anything may be preloaded: not if the program is static, has another
+//!    libc, a malloc of its own, a sanitizer, or privileges.
+//!    [`crate::start::settled`] has the decision of a program that is settled: steps 3 and 4 fall away.
+//! 3. [`crate::stored::harvest`] moves the pages of ended processes into the store (commit, then unlink).
+//! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
+//!    candidate, trial or not, reason, evidence.
+//! 5. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
+//!    and how to undo them. Then exec, with the same pid.
+//! 6. In the new process, the guard or the hook restores the environment and takes its page: see the headers
+//!    of `hook/`.
+//!
+//! Nothing here may keep the program from starting. If IMAS fails, the program starts untouched, and a
+//! message on standard error gives the reason. Only a command that cannot be started at all ends with 126 or
+//! 127, as with env(1).
+
+pub(crate) mod plain_run;
+pub(crate) mod settled;
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use imas_abi::page_kind;
+use imas_core::adaptive::{Objective, weight};
+use imas_core::decision::{Conditions, Decision};
+use imas_engine::inline_candidate::{has_settings, inline_candidate};
+use imas_engine::inspect;
+use imas_engine::profile;
+use imas_engine::start_plan::{StartPlan, decided};
+use imas_engine::state::ProgramState;
+use imas_engine::store_place;
+use imas_engine::wrapped;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::clock::now_unix_s;
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
+use imas_linux::page::{self, PageFileError, Ticket};
+use imas_linux::program::{Command, CommandError, Program};
+use imas_linux::start_program::ProgramStart;
+use imas_linux::started_name::name_of_detail;
+use imas_linux::user_preloads;
+use imas_store::decisions::Decided;
+use imas_store::recordings::AskedRecording;
+use imas_store::samples::StoredProgram;
+use imas_store::{RowId, Store};
+
+use self::settled::{Kept, SettledStart};
+use crate::command_line::cli::{Places, RunArgs};
+use crate::command_line::wrapper::{self, Unwrapped};
+use crate::learn::recordings;
+use crate::start::settled::basis::{Asked, Basis, Pressure};
+use imas_cli::message;
+use imas_engine::context::Context;
+use imas_engine::under_way;
+
+/// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
+/// take milliseconds.
+const STORE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Exit status for a file that is there but cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// Exit status for a command that is not found.
+const NOT_FOUND: u8 = 127;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    args: &'a RunArgs,
+    /// The environment that the program is to have.
+    environment: &'a Variables,
+}
+
+/// Decides and execs; returns only when nothing could be started, or for a dry run.
+pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
+    let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
+    if let Some(error) = start_wrapper(args, &unwrapped) {
+        return Ok(cannot_start(error));
+    }
+    if args.dry_run
+        && let Some(words) = unwrapped.inner_words()
+    {
+        unwrapped.words = words;
+    }
+    if args.inside_wrapper {
+        wrapper::name_program(&mut unwrapped.environment, &unwrapped.words);
+    }
+    let Unwrapped { words, environment, .. } = unwrapped;
+    let command = match Command::resolve(&words, wrapper::path_of(&environment)) {
+        Ok(command) => command,
+        Err(error) => return Ok(cannot_start(error)),
+    };
+    let request = Request { args, environment: &environment };
+    let start = plan(request, places, &command).unwrap_or_else(|error| {
+        message::error(&imas_engine::store_damage::advised(error));
+        message::warning("the program is started untouched");
+        Start::untouched(request)
+    });
+    if args.verbose || args.dry_run {
+        message::say(&format!("imas: {} under {}: {}", command.program, start.candidate, start.because));
+    }
+    if args.dry_run {
+        start.discard();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Err(mut error) = start.exec(&command);
+    if error.lacks_room() && start.variables != environment {
+        message::warning(
+            "the program is started untouched: its arguments leave no room for IMAS's variables",
+        );
+        Err(error) = Start::untouched(request).exec(&command);
+    }
+    Ok(cannot_start(error.into()))
+}
+
+/// Starts a wrapper with `imas run` before the command inside it, and does not return then. None when there
+/// is no wrapper to start; an error when it cannot be started.
+fn start_wrapper(args: &RunArgs, unwrapped: &Unwrapped) -> Option<CommandError> {
+    // With the children under one candidate by name, it makes no difference where it begins.
+    let as_it_is =
+        args.dry_run || is_disabled(&unwrapped.environment) || (args.follow && args.candidate.is_some());
+    if as_it_is || unwrapped.inner.is_none() {
+        return None;
+    }
+    let (words, variables) = unwrapped.with_launcher(&wrapper::launcher(args.command.len())?)?;
+    let command = match Command::resolve(&words, wrapper::path_of(&variables)) {
+        Ok(command) => command,
+        Err(error) => return Some(error),
+    };
+    let start = Start { candidate: SYSTEM.to_owned(), because: String::new(), variables, page: None };
+    let Err(error) = start.exec(&command);
+    // Then the wrapper is started as it is.
+    if error.lacks_room() { None } else { Some(error.into()) }
+}
+
+fn is_disabled(environment: &Variables) -> bool {
+    let name = imas_abi::env::DISABLE;
+    let ours = std::env::var_os(name);
+    [ours.as_ref(), environment.get(OsStr::new(name))].into_iter().flatten().any(|value| value == "1")
+}
+
+fn cannot_start(error: CommandError) -> ExitCode {
+    let code = if matches!(error, CommandError::NotFound(_)) { NOT_FOUND } else { NOT_EXECUTABLE };
+    message::error(&error.into());
+    ExitCode::from(code)
+}
+
+/// Why exec failed.
+struct ExecError {
+    file: PathBuf,
+    error: std::io::Error,
+}
+
+impl ExecError {
+    /// Whether arguments and environment together are too long.
+    fn lacks_room(&self) -> bool {
+        self.error.kind() == std::io::ErrorKind::ArgumentListTooLong
+    }
+}
+
+impl From<ExecError> for CommandError {
+    fn from(ExecError { file, error }: ExecError) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Self::NotFound(file),
+            _ => Self::NotExecutable { file, why: error.to_string() },
+        }
+    }
+}
+
+/// All that exec needs.
+struct Start {
+    candidate: String,
+    because: String,
+    variables: Variables,
+    page: Option<PathBuf>,
+}
+
+impl Start {
+    fn untouched(request: Request<'_>) -> Self {
+        Self {
+            candidate: SYSTEM.to_owned(),
+            because: "untouched".to_owned(),
+            variables: request.environment.clone(),
+            page: None,
+        }
+    }
+
+    fn untouched_because(request: Request<'_>, because: impl Into<String>) -> Self {
+        Self { because: because.into(), ..Self::untouched(request) }
+    }
+
+    /// Returns only when that fails.
+    fn exec(&self, command: &Command) -> Result<Infallible, ExecError> {
+        let start = ProgramStart { file: &command.file, argv: &command.argv, variables: &self.variables };
+        let error = start.exec();
+        self.discard();
+        Err(ExecError { file: command.file.clone(), error })
+    }
+
+    /// The start does not happen: its page must not look like a crash.
+    fn discard(&self) {
+        if let Some(page) = &self.page {
+            let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
+        }
+    }
+}
+
+fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Start> {
+    let Request { args, environment } = request;
+    if is_disabled(environment) {
+        return Ok(Start::untouched_because(request, "IMAS_DISABLE=1"));
+    }
+    // An auditor has a C library and a TLS area of its own; with a large allocator beside it ld.so refuses
+    // the program.
+    if environment.get(OsStr::new("LD_AUDIT")).is_some_and(|auditors| !auditors.is_empty()) {
+        return Ok(Start::untouched_because(request, "LD_AUDIT is set"));
+    }
+    if let Some(settled) = settled::find(args, places, &command.program, environment) {
+        return settled_start(request, places, command, &settled);
+    }
+    if let Some(why) = user_preloads::own_malloc(environment) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(request, why));
+    }
+    let context = Context::new(places)?;
+    if let Some(name) = &args.candidate {
+        return forced(request, &context, command, name);
+    }
+    decided_anew(request, places, &context, command)
+}
+
+/// A start that was decided before: no store is opened.
+fn settled_start(
+    request: Request<'_>,
+    places: &Places,
+    command: &Command,
+    settled: &SettledStart,
+) -> Result<Start> {
+    let candidate = settled.candidate();
+    let trial_id = page::new_trial_id()?;
+    let ticket = Ticket {
+        kind: page_kind::FLIGHT,
+        trial_id: &trial_id,
+        candidate: &candidate.name,
+        program: &command.program,
+        build_id: &settled.build_id,
+        pid: std::process::id(),
+    };
+    let store = store_place::real(&store_place::path(places.store.as_deref())?);
+    let watched = !candidate.is_system();
+    let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
+    let injection = Injection {
+        candidate: &candidate,
+        mode: Mode::Production,
+        reach: Reach::Program,
+        page: page.as_deref(),
+    };
+    let variables = injection.variables(request.environment, &settled.libraries())?;
+    Ok(Start { candidate: candidate.name, because: "settled".to_owned(), variables, page })
+}
+
+/// A start by the store: pages are harvested, the policy decides, and what is settled is kept for the next start.
+fn decided_anew(
+    request: Request<'_>,
+    places: &Places,
+    context: &Context,
+    command: &Command,
+) -> Result<Start> {
+    let args = request.args;
+    let basis = || args.is_plain.then(|| Basis::now(Asked::of(args, places), context, &command.program.path));
+    let basis_of_file = basis();
+    // A dry run reads alone.
+    let store = match args.dry_run {
+        true => crate::stored::harvest::view(context)?,
+        false => context.open_store_within(STORE_TIMEOUT)?,
+    };
+    let executable = inspect::command(command, Some(&store))?;
+    let kept = |candidate, pressure| Kept {
+        program: &command.program,
+        executable: &executable,
+        candidate,
+        pressure,
+    };
+    if let Some(why) = &executable.unfit {
+        let system = context.candidate(SYSTEM)?;
+        settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
+        return Ok(Start::untouched_because(request, why));
+    }
+    if let Some(why) = context.own_obstacle(Some(&store)) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(request, why));
+    }
+    if !args.dry_run {
+        crate::stored::harvest::harvest_when_due(context, &store);
+    }
+    let basis = basis();
+    let program = started_program(&store, &command.program)?;
+    // Before the trials are read: what ends from here on is not looked at.
+    let (program_id, seen) = (program.id, store.newest_trial()?);
+    advise_at_first(args, &store, program_id, command)?;
+    let preloaded = wrapped::defined_by_preloads(request.environment);
+    let is_usable = |candidate: &CatalogueCandidate| {
+        context.obstacle(candidate, Some(&store)).is_none()
+            && wrapped::obstacle(candidate, &preloaded).is_none()
+    };
+    let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
+    if let Some(start) = recorded(request, (context, &store), &known) {
+        return Ok(start);
+    }
+    let conditions = imas_engine::conditions::conditions()?;
+    let profile = profile::profile(&known, context, &args.rules);
+    if !args.dry_run {
+        known.note_checks(&store, &profile)?;
+    }
+    let trial_id = page::new_trial_id()?;
+    let decision = if args.dry_run {
+        under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
+    } else {
+        keep_weight(&conditions);
+        let plan = StartPlan::of(&profile, &conditions);
+        if let Some(pressure) = settled::pressure(&profile, &plan, &conditions) {
+            let candidate = context.candidate(&plan.production.candidate)?;
+            settled::keep(context, basis.map(|basis| basis.until(&profile)), &kept(candidate, pressure));
+        }
+        take(&store, (program_id, seen), &plan, (trial_id.clone(), context.limits.retest_s))?
+    };
+    let ticket = Ticket {
+        kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
+        trial_id: &trial_id,
+        candidate: &decision.candidate,
+        program: &command.program,
+        build_id: &known.build_id,
+        pid: std::process::id(),
+    };
+    let mut start = prepare(request, context, &decision, &ticket)?;
+    for (name, why) in known.left_out() {
+        start.because.push_str(&format!(" {name} is left out: {why}."));
+    }
+    Ok(start)
+}
+
+fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
+    let is_by_name = name_of_detail(&program.detail).is_some();
+    Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
+}
+
+/// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
+/// usual.
+fn recorded(
+    request: Request<'_>,
+    (context, store): (&Context, &Store),
+    known: &ProgramState,
+) -> Option<Start> {
+    let Request { args, environment } = request;
+    if args.dry_run {
+        return None;
+    }
+    let program = known.program.id;
+    let begun = || -> Result<Option<Variables>> {
+        if args.record {
+            let limit_bytes = crate::command_line::learn_args::DEFAULT_LIMIT_BYTES;
+            store.ask_recording(
+                program,
+                &AskedRecording { at_s: now_unix_s(), limit_bytes, window_s: None },
+            )?;
+        }
+        let begun = recordings::begin((context, store), program, &known.build_id, environment)?;
+        match begun {
+            Some(_) => store.record(program, &decided_to_record())?,
+            None if args.record => {
+                message::warning("it is not recorded: an earlier recording waits for 'imas learn --pending'");
+            }
+            None => {}
+        }
+        Ok(begun)
+    };
+    let because = "its calls are recorded for 'imas learn'".to_owned();
+    let start = |variables| Start { candidate: SYSTEM.to_owned(), because, variables, page: None };
+    let warn = |error: &anyhow::Error| message::warning(&format!("it is not recorded: {error:#}"));
+    begun().inspect_err(warn).ok().flatten().map(start)
+}
+
+fn decided_to_record() -> Decided {
+    Decided {
+        at_s: now_unix_s(),
+        candidate: SYSTEM.to_owned(),
+        trial: false,
+        begun: None,
+        reason: "recorded".to_owned(),
+        because: "Its calls were recorded for 'imas learn'.".to_owned(),
+    }
+}
+
+/// Prints once that nothing can be learned about the programs that this one starts.
+fn advise_at_first(args: &RunArgs, store: &Store, program: RowId, command: &Command) -> Result<()> {
+    if !args.follow
+        && let Some(advice) = wrapper::advice(command)
+        && store.latest(program)?.is_none()
+    {
+        message::warning(&advice);
+    }
+    Ok(())
+}
+
+/// One start under a candidate the user named; nothing is decided and nothing learned.
+fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str) -> Result<Start> {
+    let typed;
+    let candidate = match has_settings(name) {
+        true => {
+            typed = inline_candidate(name, context)?;
+            &typed
+        }
+        false => context.candidate(name)?,
+    };
+    let executable = inspect::command(command, None)?;
+    if let Some(why) = executable.unfit {
+        return Ok(Start::untouched_because(request, why));
+    }
+    if let Some(obstacle) = context.obstacle(candidate, None) {
+        anyhow::bail!("{name}: {obstacle}");
+    }
+    let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
+    if let Some(why) = wrapped::obstacle(candidate, &defined) {
+        message::warning(&format!("the program is started untouched: {why}"));
+        return Ok(Start::untouched_because(request, why));
+    }
+    let variables = variables(request, context, candidate, Mode::Production, None)?;
+    Ok(Start {
+        candidate: name.to_owned(),
+        because: "named by --candidate".to_owned(),
+        variables,
+        page: None,
+    })
+}
+
+/// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
+fn keep_weight(conditions: &Conditions) {
+    let weight = weight(conditions, Objective::Auto).w;
+    if conditions.weight_before != Some(weight)
+        && let Some(file) = imas_engine::conditions::weight_file()
+    {
+        let _ = std::fs::write(file, weight.to_string()); // without it the next start only lacks the damping
+    }
+}
+
+/// The decision of the plan, recorded. A trial that another start is making at this moment is not made twice: trials
+/// side by side share one run of `system`, and use up the rounds of their candidate.
+fn take(
+    store: &Store,
+    (program, seen): (RowId, RowId),
+    plan: &StartPlan,
+    trial: (String, f64),
+) -> Result<Decision> {
+    if plan.decision.trial && store.begin(program, &decided(&plan.decision, Some(trial)), seen)? {
+        return Ok(plan.decision.clone());
+    }
+    store.record(program, &decided(&plan.production, None))?;
+    Ok(plan.production.clone())
+}
+
+fn prepare(
+    request: Request<'_>,
+    context: &Context,
+    decision: &Decision,
+    ticket: &Ticket<'_>,
+) -> Result<Start> {
+    let args = request.args;
+    let candidate = context.candidate(&decision.candidate)?;
+    let untouched = candidate.is_system() && !decision.trial;
+    // Started untouched, there is nothing to watch; a dry run watches nothing.
+    let folder = || context.page_folder();
+    let page = if untouched || args.dry_run { None } else { make_page(folder(), ticket) };
+    if decision.trial && page.is_none() && !args.dry_run {
+        return Ok(Start::untouched_because(request, "no trial page could be made"));
+    }
+    let mode = if decision.trial { Mode::Trial } else { Mode::Production };
+    let variables = variables(request, context, candidate, mode, page.as_deref())?;
+    Ok(Start { candidate: candidate.name.clone(), because: decision.text(), variables, page })
+}
+
+fn variables(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+    mode: Mode,
+    page: Option<&Path>,
+) -> Result<Variables> {
+    let reach = if request.args.follow { Reach::Children } else { Reach::Program };
+    let injection = Injection { candidate, mode, reach, page };
+    Ok(injection.variables(request.environment, &context.libraries)?)
+}
+
+/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
+fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
+    let made = folder.and_then(|folder| page::create(&folder, ticket));
+    made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
+}
