@@ -9,6 +9,8 @@ fn main() {
     for source in SOURCES {
         println!("cargo:rerun-if-changed={source}");
     }
+    // Cargo forgets the profile's `strip` for a package that has an `opt-level` of its own there.
+    println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
     let objects = cc::Build::new().files(SOURCES).flag("-Wextra").compile_intermediates();
     for object in objects {
         println!("cargo:rustc-link-arg-bins={}", object.display());
