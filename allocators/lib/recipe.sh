@@ -6,7 +6,7 @@
 #   version        of the allocator, as people know it
 #   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock), debian:PACKAGE=VERSION, or system:SONAME
 #                  for a library that the machine may or may not have when it runs
-#   glue           files of glue/ it uses besides family*.h, fork_order.h, kernel*, keep_errno.h and exports.map
+#   glue           files of glue/ it uses besides family*.h, fork_order.h, large_calloc.h, kernel*, keep_errno.h and exports.map
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   exports        names that it shows besides those of exports.map (optional): say why
