@@ -179,11 +179,8 @@ FAMILY_EXPORT void free(void *block)
 }
 
 // Out of line: the one comparison that leads here is the one that refuses absurd sizes too.
-static __attribute__((noinline, cold)) void *family_large_calloc(size_t count, size_t size)
+static __attribute__((noinline, cold)) void *family_large_calloc(size_t total)
 {
-    size_t total;
-    if (__builtin_mul_overflow(count, size, &total))
-        return family_refuse();
     void *block = family_malloc(total);
     if (block == NULL)
         return NULL;
@@ -197,8 +194,10 @@ static __attribute__((noinline, cold)) void *family_large_calloc(size_t count, s
 FAMILY_EXPORT void *calloc(size_t count, size_t size)
 {
     size_t total;
-    if (FAMILY_UNLIKELY(__builtin_mul_overflow(count, size, &total) || total >= LARGE_CALLOC))
-        return family_large_calloc(count, size);
+    if (FAMILY_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
+        return family_refuse();
+    if (FAMILY_UNLIKELY(total >= LARGE_CALLOC))
+        return family_large_calloc(total);
     total = family_request(total);
 #if RAW_CALLOC
     return family_answer(raw_calloc(1, total));
