@@ -4,8 +4,8 @@
  *
  * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it
  * restores the environment, so that children start without us. After that it acts only when the program calls
- * dlopen, fork handlers are registered, signal handlers are set or a program is started, and, in a process with a page, at a fatal
- * signal and at the end.
+ * dlopen, starts a program, registers fork handlers or sets signal handlers, and, in a process with a page, at
+ * a fatal signal and at the end.
  */
 #include <sys/auxv.h>
 
