@@ -78,7 +78,10 @@ pub fn exceeded<'a>(sample: &Sample, system: impl IntoIterator<Item = &'a Sample
 
 /// Whether the calls of the start were counted.
 fn tells(sample: &Sample) -> bool {
-    sample.kind == PageKind::Trial && sample.pass_reason.is_none() && sample.life.is_none() && calls(sample) > 0.0
+    sample.kind == PageKind::Trial
+        && sample.pass_reason.is_none()
+        && sample.life.is_none()
+        && calls(sample) > 0.0
 }
 
 fn has_as_much_to_do(sample: &Sample, other: &Sample) -> bool {
@@ -125,7 +128,11 @@ mod tests {
             ended: Ended::Clean { status: Some(0) },
             malloc: OpFigures { calls: 60, sampled: 60, mean_ns: call_ms * 1e6, ..OpFigures::default() },
             bytes_requested: 60_000 * MIB,
-            memory: MemoryFigures { live_peak: 1000 * MIB, resident_peak: resident, ..MemoryFigures::default() },
+            memory: MemoryFigures {
+                live_peak: 1000 * MIB,
+                resident_peak: resident,
+                ..MemoryFigures::default()
+            },
             ..Sample::default()
         }
     }
@@ -137,7 +144,10 @@ mod tests {
     #[test]
     fn many_times_the_time_or_memory_for_as_much_to_do_is_too_much() {
         let found = exceeded(&start(50.0, 9 * MIB), &usual());
-        assert!(matches!(found, Some(Excess::Time { took_s, .. }) if (took_s - 3.0).abs() < 1e-9), "{found:?}");
+        assert!(
+            matches!(found, Some(Excess::Time { took_s, .. }) if (took_s - 3.0).abs() < 1e-9),
+            "{found:?}"
+        );
         let found = exceeded(&start(0.02, 960 * MIB), &usual());
         assert!(matches!(found, Some(Excess::Memory { .. })), "{found:?}");
         let killed = Sample { ended: Ended::Unknown, ..start(50.0, 9 * MIB) };

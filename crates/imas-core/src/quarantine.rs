@@ -388,8 +388,12 @@ mod tests {
     fn a_start_that_took_far_too_much_counts_as_a_crash() {
         let took = |time_s, candidate, call_ms: f64| {
             let mut start = record(time_s, candidate, CLEAN);
-            start.sample.malloc =
-                crate::sample::OpFigures { calls: 60, sampled: 60, mean_ns: call_ms * 1e6, ..Default::default() };
+            start.sample.malloc = crate::sample::OpFigures {
+                calls: 60,
+                sampled: 60,
+                mean_ns: call_ms * 1e6,
+                ..Default::default()
+            };
             start
         };
         let mut records = vec![took(1.0, SYSTEM, 0.1), took(2.0, "hoard", 50.0)];

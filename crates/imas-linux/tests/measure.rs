@@ -104,7 +104,8 @@ fn an_idle_run_is_ended() {
 #[test]
 fn a_run_that_takes_too_much_is_ended() {
     let still = Some(Duration::from_secs(900));
-    let within = |script: &str, cpu_s, bytes| sh_within(script, None, 900.0, still, Some(Most { cpu_s, bytes }));
+    let within =
+        |script: &str, cpu_s, bytes| sh_within(script, None, 900.0, still, Some(Most { cpu_s, bytes }));
     let works = within("timeout 300 sh -c 'while :; do :; done'", 0.5, 1e12);
     assert_eq!((works.excess, works.hung, works.timed_out, works.signal), (true, false, false, Some(9)));
     assert!(works.user_s < 60.0, "{works:?}");

@@ -25,7 +25,9 @@ impl Fault {
         let in_child = || u32::try_from(outcome.exit - 128).is_ok_and(is_crash_signal);
         let (why, how) = match outcome.signal {
             _ if outcome.hung => ("hang", "it used no CPU time and was ended".to_owned()),
-            _ if outcome.excess => ("excess", "it took many times what it takes under system and was ended".to_owned()),
+            _ if outcome.excess => {
+                ("excess", "it took many times what it takes under system and was ended".to_owned())
+            }
             _ if outcome.timed_out => ("timeout", "it took too long and was ended".to_owned()),
             Some(signal) => ("crash", format!("signal {signal}")),
             None if in_child() => ("crash", format!("signal {} in a child", outcome.exit - 128)),

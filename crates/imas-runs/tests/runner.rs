@@ -199,7 +199,8 @@ fn a_candidate_may_take_twenty_times_what_system_took() {
     let mut fake = Fake::always(&[&[took(), took()]]);
     let steps = [measured(0, 1, 0), measured(0, 0, 0), measured(0, 1, 1), measured(0, 0, 1)];
     runner.run(steps, &mut fake, &mut Log::default()).unwrap();
-    let most: Vec<_> = fake.asked.iter().map(|(_, limits)| limits.most.map(|most| (most.cpu_s, most.bytes))).collect();
+    let most: Vec<_> =
+        fake.asked.iter().map(|(_, limits)| limits.most.map(|most| (most.cpu_s, most.bytes))).collect();
     let wanted = Some((30.0, 20.0 * f64::from(1 << 30)));
     assert_eq!(most, [None, None, wanted, None], "known from system alone, and never of it");
 }

@@ -182,16 +182,7 @@ fn undo(state: &ProgramView, context: &Context) -> Option<String> {
 
 fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
     let lift = context.on_this_store(&format!("imas pin --unblock {program} {}", quarantine.candidate));
-    let how = quarantine.excess.map(excess_text).unwrap_or_else(|| match (quarantine.ended, quarantine.hung) {
-        (Ended::Excess, _) => "took many times what it takes under system, until imas bench ended it".to_owned(),
-        (_, Some(hang)) => format!(
-            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
-            hang.still_s, hang.longest_s
-        ),
-        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
-        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
-        _ => "death before its first instruction".to_owned(),
-    });
+    let how = quarantine.excess.map_or_else(|| how_it_ended(quarantine), excess_text);
     let name = &quarantine.candidate;
     let until = quarantine.until_unix_s.map_or_else(String::new, |until| format!(", {}", when(until)));
     let (crashes, system) = (quarantine.under_candidate, quarantine.under_system);
@@ -211,6 +202,19 @@ fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> Stri
     )
 }
 
+fn how_it_ended(quarantine: &Quarantine) -> String {
+    match (quarantine.ended, quarantine.hung) {
+        (_, Some(hang)) => format!(
+            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
+            hang.still_s, hang.longest_s
+        ),
+        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
+        (Ended::Excess, _) => "took many times what it takes under system, until imas bench ended it".to_owned(),
+        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
+        _ => "death before its first instruction".to_owned(),
+    }
+}
+
 fn excess_text(excess: Excess) -> String {
     match excess {
         Excess::Time { took_s, most_s } => {
@@ -218,7 +222,11 @@ fn excess_text(excess: Excess) -> String {
         }
         Excess::Memory { took, most } => {
             let mib = |bytes: f64| bytes / 1_048_576.0;
-            format!("it held {:.0} MiB, under system at most {:.0} MiB for as much to hold", mib(took), mib(most))
+            format!(
+                "it held {:.0} MiB, under system at most {:.0} MiB for as much to hold",
+                mib(took),
+                mib(most)
+            )
         }
     }
 }

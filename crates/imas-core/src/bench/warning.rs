@@ -131,7 +131,9 @@ impl Warning {
             }
             Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
             Self::ExcessUnder { candidate } => {
-                format!("under {candidate} a run took many times the CPU time or memory that it takes under system, and was ended")
+                format!(
+                    "under {candidate} a run took many times the CPU time or memory that it takes under system, and was ended"
+                )
             }
             Self::TimesOutUnder { candidate } => format!("under {candidate} a run did not end in time"),
             Self::TooLittleCpu { cpu_s } => format!(
