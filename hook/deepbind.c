@@ -15,14 +15,25 @@ void deepbind_strip(bool strip) {
     strips = strip;
 }
 
+/* A libc before 2.34, in a program without libdl, has no dlopen. An allocator may still ask for it. */
+static void *no_dlopen(const char *file, int mode) {
+    (void)file, (void)mode;
+    return NULL;
+}
+
+static void *no_dlmopen(long space, const char *file, int mode) {
+    (void)space, (void)file, (void)mode;
+    return NULL;
+}
+
 static NOINLINE dlopen_call *find_dlopen(void) {
-    dlopen_call *found = (dlopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlopen");
+    dlopen_call *found = libc_dlsym != NULL ? (dlopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlopen") : no_dlopen;
     set_relaxed(real_dlopen, found);
     return found;
 }
 
 static NOINLINE dlmopen_call *find_dlmopen(void) {
-    dlmopen_call *found = (dlmopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlmopen");
+    dlmopen_call *found = libc_dlsym != NULL ? (dlmopen_call *)libc_dlsym(LIBC_RTLD_NEXT, "dlmopen") : no_dlmopen;
     set_relaxed(real_dlmopen, found);
     return found;
 }

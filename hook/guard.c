@@ -4,11 +4,12 @@
  *
  * It defines no malloc, so a call costs what it costs with the allocator preloaded by hand. At start it
  * restores the environment, so that children start without us. After that it acts only when the program calls
- * dlopen, fork handlers are registered or signal handlers are set, and, in a process with a page, at a fatal
- * signal and at the end.
+ * dlopen, starts a program, registers fork handlers or sets signal handlers, and, in a process with a page, at
+ * a fatal signal and at the end.
  */
 #include <sys/auxv.h>
 
+#include "children.h"
 #include "deepbind.h"
 #include "disposition.h"
 #include "environment.h"
@@ -89,6 +90,7 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
         deepbind_strip(false);
     else
         watch_over(arguments, environment);
+    children_begin(environment);
     environment_restore(environment);
     if (at_start != environment)
         environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */

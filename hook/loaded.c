@@ -9,8 +9,7 @@
 
 #define NO_NAME SIZE_MAX
 
-/* ld.so has turned the addresses into absolute ones, but not those of the kernel's own object (vDSO). */
-static const void *address(const struct link_map *object, uintptr_t value) {
+const void *loaded_address(const struct link_map *object, uintptr_t value) {
     return (const void *)(value < object->l_addr ? value + object->l_addr : value);
 }
 
@@ -18,7 +17,7 @@ struct loaded loaded_read(const struct link_map *object) {
     struct loaded tables = {0};
     size_t soname = NO_NAME;
     for (const ElfW(Dyn) *entry = object->l_ld; entry != NULL && entry->d_tag != DT_NULL; entry++) {
-        const void *at = address(object, entry->d_un.d_ptr);
+        const void *at = loaded_address(object, entry->d_un.d_ptr);
         switch (entry->d_tag) {
         case DT_SYMTAB: tables.symbols = at; break;
         case DT_STRTAB: tables.strings = at; break;
@@ -87,6 +86,18 @@ const ElfW(Sym) *loaded_definition(const struct loaded *tables, const char *name
 
 bool loaded_defines(const struct loaded *tables, const char *name) {
     return loaded_definition(tables, name, loaded_hash(name)) != NULL;
+}
+
+void *loaded_next(const char *name) {
+    bool after_us = false;
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        const ElfW(Sym) *found = after_us ? loaded_definition(&tables, name, loaded_hash(name)) : NULL;
+        if (found != NULL && ELF64_ST_TYPE(found->st_info) == STT_FUNC)
+            return (void *)(object->l_addr + found->st_value);
+        after_us |= object->l_ld == _DYNAMIC;
+    }
+    return NULL;
 }
 
 uint32_t loaded_references(const struct loaded *tables) {

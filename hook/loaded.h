@@ -21,6 +21,9 @@ struct loaded {
     const char *soname; /* or NULL */
 };
 
+/* A place that the dynamic section names. ld.so has turned some of its addresses into absolute ones, and others not. */
+const void *loaded_address(const struct link_map *object, uintptr_t value);
+
 struct loaded loaded_read(const struct link_map *object);
 
 /* The hash of a name in the tables of today's linkers. */
@@ -30,6 +33,10 @@ uint32_t loaded_hash(const char *name);
 const ElfW(Sym) *loaded_definition(const struct loaded *tables, const char *name, uint32_t hash);
 
 bool loaded_defines(const struct loaded *tables, const char *name);
+
+/* The function of that name in the objects after ours, or NULL. dlsym is the better way, where there is one: this one
+ * does not choose among versions. */
+void *loaded_next(const char *name);
 
 /* How many symbols at the beginning of the table may be undefined ones. */
 uint32_t loaded_references(const struct loaded *tables);

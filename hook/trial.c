@@ -9,6 +9,7 @@
 
 #include "allocator_stats.h"
 #include "call.h"
+#include "children.h"
 #include "deepbind.h"
 #include "disposition.h"
 #include "environment.h"
@@ -162,6 +163,7 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
         return;
     char **environment = environ != NULL ? environ : at_start;
     decide(arguments, environment, whole_family);
+    children_begin(environment);
     environment_restore(environment);
     if (at_start != environment)
         environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */

@@ -3,6 +3,7 @@
 // defines since glibc 2.34: it has no fork handlers. Hence the gate.
 #define _GNU_SOURCE // dl_iterate_phdr, of family_fork.h
 #include <stddef.h>
+#include <stdlib.h>
 
 extern void *tc_malloc(size_t size);
 extern void tc_free(void *block);
@@ -25,6 +26,7 @@ extern void MallocExtension_ReleaseFreeMemory(void);
 #define RAW_NULL_FREE 1
 #define RAW_TRIM 1
 #define RAW_FREE_SETS_ERRNO 1
+#define RAW_MAPS_FILES (getenv("TCMALLOC_MEMFS_MALLOC_PATH") != NULL)
 
 static inline int raw_trim(void)
 {

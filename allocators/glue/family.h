@@ -24,6 +24,9 @@
 //   RAW_SETS_ENOMEM       raw_malloc sets errno to ENOMEM on every refusal
 //   RAW_NULL_FREE         raw_free(NULL) does nothing
 //   RAW_FREE_SETS_ERRNO   raw_free may change errno in spite of keep_errno.h
+//   RAW_MAPS_FILES        its memory may be a file's, which has no zeroed pages to give (an expression)
+//
+// A large calloc never reaches raw_calloc: large_calloc.h.
 //
 // How its fork handlers are run: family_fork.h and fork_order.h.
 //
@@ -42,6 +45,7 @@
 #include <unistd.h>
 
 #include "family_fork.h"
+#include "large_calloc.h"
 
 #ifndef IMAS_ALLOCATOR_NAME
 #error "the recipe passes the allocator's name and version as IMAS_ALLOCATOR_NAME"
@@ -70,6 +74,9 @@
 #endif
 #ifndef RAW_FREE_SETS_ERRNO
 #define RAW_FREE_SETS_ERRNO 0
+#endif
+#ifndef RAW_MAPS_FILES
+#define RAW_MAPS_FILES 0
 #endif
 
 #define FAMILY_EXPORT __attribute__((visibility("default")))
@@ -171,11 +178,26 @@ FAMILY_EXPORT void free(void *block)
     family_free(block);
 }
 
+// Out of line: the one comparison that leads here is the one that refuses absurd sizes too.
+static __attribute__((noinline, cold)) void *family_large_calloc(size_t total)
+{
+    void *block = family_malloc(total);
+    if (block == NULL)
+        return NULL;
+    if (RAW_MAPS_FILES)
+        memset(block, 0, total);
+    else
+        large_calloc_clear(block, total);
+    return block;
+}
+
 FAMILY_EXPORT void *calloc(size_t count, size_t size)
 {
     size_t total;
-    if (FAMILY_UNLIKELY(__builtin_mul_overflow(count, size, &total) || family_is_absurd(total)))
+    if (FAMILY_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
         return family_refuse();
+    if (FAMILY_UNLIKELY(total >= LARGE_CALLOC))
+        return family_large_calloc(total);
     total = family_request(total);
 #if RAW_CALLOC
     return family_answer(raw_calloc(1, total));

@@ -6,7 +6,6 @@
 #define IMAS_FAMILY_FORK_H
 
 #include <dlfcn.h>
-#include <sys/single_threaded.h>
 
 #include "fork_order.h"
 
@@ -57,10 +56,14 @@ static int fork_order_is_own(void *object)
 }
 #endif
 
+// libc's __libc_single_threaded; NULL where libc is older than 2.32, which has none.
+static const char *fork_order_is_single;
+
 __attribute__((constructor)) static void fork_order_resolve(void)
 {
     fork_order_next();
     fork_order_is_own(NULL);
+    fork_order_is_single = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
 }
 
 // glibc takes no lock of its malloc where there is one thread. A program that forks in a signal handler, which may
@@ -68,7 +71,7 @@ __attribute__((constructor)) static void fork_order_resolve(void)
 // processes.
 static int fork_order_rests(void)
 {
-    return __libc_single_threaded;
+    return fork_order_is_single != NULL && *fork_order_is_single;
 }
 
 #endif

@@ -170,8 +170,9 @@ int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, f
     void *object)
 {
     fork_order_call *next = fork_order_next();
+    // A libc before 2.34 without libdl (old_libc.c). Some allocators end the process when they are refused.
     if (next == NULL)
-        return ENOMEM;
+        return fork_order_is_own(object) ? 0 : ENOMEM;
     if (fork_order_begin(next) == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))
         return 0;
     return next(prepare, parent, child, object);

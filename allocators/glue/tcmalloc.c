@@ -9,6 +9,7 @@
 #include "primitives.h"
 
 #include <malloc.h>
+#include <stdlib.h>
 
 extern void MallocExtension_ReleaseFreeMemory(void);
 extern int MallocExtension_GetNumericProperty(const char *property, size_t *value);
@@ -21,6 +22,8 @@ extern int MallocExtension_GetNumericProperty(const char *property, size_t *valu
 #define RAW_SETS_ENOMEM 1
 #define RAW_NULL_FREE 1
 #define RAW_TRIM 1
+// The user may have it take a folder of huge pages.
+#define RAW_MAPS_FILES (getenv("TCMALLOC_MEMFS_MALLOC_PATH") != NULL)
 
 static inline int raw_trim(void)
 {

@@ -6,7 +6,7 @@
 #   version        of the allocator, as people know it
 #   source         crate:NAME (pinned by sources/Cargo.toml and Cargo.lock), debian:PACKAGE=VERSION, or system:SONAME
 #                  for a library that the machine may or may not have when it runs
-#   glue           files of glue/ it uses besides family*.h, fork_order.h, kernel*, keep_errno.h and exports.map
+#   glue           files of glue/ it uses besides those that each uses (build.sh: stamp_of)
 #   needs          commands it runs that a bare gcc does not bring (optional)
 #   hooks          weak names in the upstream that nobody defines, and may stay so (optional)
 #   exports        names that it shows besides those of exports.map (optional): say why
@@ -75,8 +75,10 @@ link_library()
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/glue/kernel.c" -o kernel.o
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE "${exports[@]/#/-DEXPORTS_}" \
+        -c "$ALLOCATORS/glue/old_libc.c" -o old_libc.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
-        family.o kernel.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
+        family.o kernel.o old_libc.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
 }
 

@@ -10,7 +10,7 @@
 #include "fact.h"
 #include "served.h"
 
-enum { BURST_MIB = 192, SMALL = 200 };
+enum { BURST_MIB = 192, SMALL = 200, SPARSE_MIB = 256 };
 
 static long resident_mib(void)
 {
@@ -75,10 +75,25 @@ static void check_reuse(void)
     fact("burst-reuses-memory", last <= first * 5 / 2 + 4, "%ld MiB at first, %ld at last", first, last);
 }
 
+// A table of which little is used must not cost what it would cost in full: twice, so that the block may be a used one.
+static void check_sparse(void)
+{
+    const size_t size = (size_t)SPARSE_MIB << 20;
+    long before = resident_mib();
+    for (int round = 0; round < 2; round++) {
+        char *table = opaque(calloc(opaque_size(size / 1000 + 1), 1000));
+        table[size / 2] = 1;
+        long held = resident_mib() - before;
+        fact("large-calloc-is-sparse", held <= SPARSE_MIB / 8, "%ld of %d MiB resident, one page was written", held, SPARSE_MIB);
+        free(table);
+    }
+}
+
 int main(int argc, char **argv)
 {
     facts_begin(argc, argv);
     check_served();
+    check_sparse();
     check_reuse();
     check_burst("large-burst-given-back", (size_t)1 << 20);
     check_burst("small-burst-given-back", SMALL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "fact.h"
 #include "served.h"
@@ -118,6 +119,44 @@ static void check_cleared(void)
     }
 }
 
+// Of a size from which on allocators' calloc gives whole pages back instead of writing to each. What lies before and
+// behind the block keeps its bytes.
+static void check_large_cleared(void)
+{
+    enum { BESIDE = 3000 };
+    for (size_t size = ((size_t)32 << 20) - 5000; size < ((size_t)33 << 20); size += 4999 * 50 + 1) {
+        unsigned char *before = memset(opaque(malloc(BESIDE)), 0xaa, BESIDE), *dirty = opaque(malloc(opaque_size(size)));
+        free(memset(dirty, 0xff, size));
+        unsigned char *clear = opaque(calloc(opaque_size(size), 1));
+        unsigned char *behind = memset(opaque(malloc(BESIDE)), 0xbb, BESIDE);
+        fact("calloc-clears", clear != NULL && all_zero(clear, size), "calloc(%zu, 1) is not zero", size);
+        memset(clear, 0xcc, size);
+        free(clear);
+        clear = opaque(calloc(1, opaque_size(size)));
+        fact("calloc-clears", clear != NULL && all_zero(clear, size), "calloc(1, %zu) is not zero", size);
+        fact("calloc-leaves-others", before[0] == 0xaa && before[BESIDE - 1] == 0xaa && behind[0] == 0xbb && behind[BESIDE - 1] == 0xbb,
+            "a neighbour of %zu bytes was changed", size);
+        free(clear);
+        free(behind);
+        free(before);
+    }
+}
+
+// The kernel does not take locked pages back.
+static void check_large_locked(void)
+{
+    size_t size = (size_t)32 << 20;
+    unsigned char *dirty = opaque(malloc(opaque_size(size)));
+    memset(dirty, 0xff, size);
+    if (mlock(dirty + size / 2, 4096) != 0)
+        return;
+    free(dirty);
+    unsigned char *clear = opaque(calloc(opaque_size(size), 1));
+    fact("calloc-clears-locked", clear != NULL && all_zero(clear, size), "calloc(%zu, 1) in locked memory is not zero", size);
+    free(clear);
+    munlockall();
+}
+
 static void check_free(void)
 {
     errno = 1234;
@@ -157,6 +196,8 @@ int main(int argc, char **argv)
     check_refusals();
     check_overflow();
     check_cleared();
+    check_large_cleared();
+    check_large_locked();
     check_free();
     check_libc();
     return facts_end();

@@ -233,6 +233,7 @@ fn crash_text(quarantine: &Quarantine) -> String {
     let how = match quarantine.ended {
         _ if quarantine.hung.is_some() => "a hang, after which it was killed".to_owned(),
         Ended::Hung => "a hang that imas bench ended".to_owned(),
+        _ if quarantine.is_excess() => "a start that took many times what it takes under system".to_owned(),
         Ended::Signal { signal } => format!("signal {signal}"),
         _ => "death before the hook began".to_owned(),
     };

@@ -26,6 +26,7 @@ pub mod conditions;
 pub mod cost;
 pub mod curve;
 pub mod decision;
+pub mod excess;
 pub mod fleet_prior;
 pub mod hang;
 pub mod history;

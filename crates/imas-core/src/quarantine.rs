@@ -12,7 +12,8 @@
 //! served this build before. For any other candidate it is unexplained: the candidate is not given to the
 //! program for a day, and then tried once more.
 //!
-//! A start that hung ([`crate::hang`]) counts as a crash does.
+//! A start that hung ([`crate::hang`]) or took many times what it takes under `system` ([`crate::excess`]) counts
+//! as a crash does.
 //!
 //! Only the trials are stored. The answer is computed from all of them each time, so a crash under `system`
 //! that is recorded later can clear a candidate.
@@ -23,9 +24,10 @@ use serde::{Deserialize, Serialize};
 use statrs::stats_tests::{Alternative, fishers_exact};
 
 use crate::candidate::{Candidate, SYSTEM};
+use crate::excess::{self, Excess};
 use crate::hang::{self, Hang, Usual};
 use crate::record::{TrialRecord, in_order_of_time};
-use crate::sample::Ended;
+use crate::sample::{Ended, Sample};
 
 /// Level at which a candidate's crash rate counts as higher than the system's.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -47,6 +49,9 @@ pub struct Quarantine {
     /// Set when it hung: seconds for which it was seen idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hung: Option<Hang>,
+    /// Set when it took many times what it takes under `system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excess: Option<Excess>,
     /// Until when, seconds since the epoch; None: until the program or the allocator changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_unix_s: Option<f64>,
@@ -68,6 +73,22 @@ impl Quarantine {
     #[must_use]
     pub fn is_hang(&self) -> bool {
         self.hung.is_some() || self.ended == Ended::Hung
+    }
+
+    /// Whether it was that it took too much.
+    #[must_use]
+    pub fn is_excess(&self) -> bool {
+        self.excess.is_some() || self.ended == Ended::Excess
+    }
+
+    /// What the program did under it, in a word.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match (self.is_hang(), self.is_excess()) {
+            (true, _) => "hung",
+            (_, true) => "took far too much",
+            _ => "crashed",
+        }
     }
 }
 
@@ -95,6 +116,7 @@ impl Crashes {
 enum Harm {
     Crash,
     Hang(Hang),
+    Excess(Excess),
     Unexplained,
 }
 
@@ -111,12 +133,12 @@ pub fn quarantined(
     let ordered = in_order_of_time(records);
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
     let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
-    let system = Crashes::of(&harms(&under_system, None));
-    let usual = Usual::of(under_system.iter().map(|record| &record.sample));
+    let system = Crashes::of(&harms(&under_system, &Reference::default()));
+    let reference = Reference::of(&under_system);
     let judge_one = |candidate: &Candidate| {
         let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         let starts = starts_under(&of_build, candidate, after_s);
-        judge(&starts, &harms(&starts, usual.as_ref()), system, now_unix_s)
+        judge(&starts, &harms(&starts, &reference), system, now_unix_s)
     };
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
@@ -135,13 +157,13 @@ pub(crate) fn crashed_starts(
     let ordered = in_order_of_time(records);
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
     let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
-    let usual = Usual::of(under_system.iter().map(|record| &record.sample));
+    let reference = Reference::of(&under_system);
     let mut crashed = vec![];
     for (at, candidate) in candidates.iter().enumerate().filter(|(_, candidate)| is_blamed(candidate)) {
         let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         let starts = starts_under(&of_build, candidate, after_s);
-        for (start, harm) in starts.iter().zip(harms(&starts, usual.as_ref())) {
-            if matches!(harm, Some(Harm::Crash | Harm::Hang(_))) {
+        for (start, harm) in starts.iter().zip(harms(&starts, &reference)) {
+            if harm.is_some_and(|harm| harm != Harm::Unexplained) {
                 crashed.push((at, start.sample.trial_id.clone()));
             }
         }
@@ -165,15 +187,32 @@ fn starts_under<'a>(
     records.iter().filter(speaks).copied().collect()
 }
 
-/// Of each start, all of one candidate and in order of time.
-fn harms(starts: &[&TrialRecord], usual: Option<&Usual>) -> Vec<Option<Harm>> {
-    (0..starts.len()).map(|at| harm(starts, at, usual)).collect()
+/// What the program does under `system`; by default, nothing is known of it.
+#[derive(Default)]
+struct Reference<'a> {
+    usual: Option<Usual>,
+    starts: Vec<&'a Sample>,
 }
 
-fn harm(starts: &[&TrialRecord], at: usize, usual: Option<&Usual>) -> Option<Harm> {
+impl<'a> Reference<'a> {
+    fn of(under_system: &[&'a TrialRecord]) -> Self {
+        let starts: Vec<&Sample> = under_system.iter().map(|record| &record.sample).collect();
+        Self { usual: Usual::of(starts.iter().copied()), starts }
+    }
+}
+
+/// Of each start, all of one candidate and in order of time.
+fn harms(starts: &[&TrialRecord], reference: &Reference<'_>) -> Vec<Option<Harm>> {
+    (0..starts.len()).map(|at| harm(starts, at, reference)).collect()
+}
+
+fn harm(starts: &[&TrialRecord], at: usize, reference: &Reference<'_>) -> Option<Harm> {
     let sample = &starts[at].sample;
-    if let Some(hang) = usual.and_then(|usual| hang::hung(sample, usual)) {
+    if let Some(hang) = reference.usual.and_then(|usual| hang::hung(sample, &usual)) {
         return Some(Harm::Hang(hang));
+    }
+    if let Some(excess) = excess::exceeded(sample, reference.starts.iter().copied()) {
+        return Some(Harm::Excess(excess));
     }
     match sample.ended {
         Ended::NeverEntered => never_entered(starts, at),
@@ -212,6 +251,7 @@ fn judge(
         trial_id: first.sample.trial_id.clone(),
         ended: first.sample.ended,
         hung: if let Some(Harm::Hang(hang)) = harm { Some(hang) } else { None },
+        excess: if let Some(Harm::Excess(excess)) = harm { Some(excess) } else { None },
         until_unix_s,
         build_id: first.build_id.clone(),
         allocator_version: first.allocator_version.clone(),
@@ -231,7 +271,6 @@ fn p_value(candidate: Crashes, system: Crashes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Sample;
 
     const NOW_S: f64 = 100.0;
     const SEGV: Ended = Ended::Signal { signal: 11 };
@@ -343,6 +382,31 @@ mod tests {
         assert!(judged(&records).is_empty(), "under system it may live as long");
         records[2].sample.ended = Ended::Hung;
         assert_eq!(judged(&records), ["hoard"], "imas bench saw it");
+    }
+
+    #[test]
+    fn a_start_that_took_far_too_much_counts_as_a_crash() {
+        let took = |time_s, candidate, call_ms: f64| {
+            let mut start = record(time_s, candidate, CLEAN);
+            start.sample.malloc = crate::sample::OpFigures {
+                calls: 60,
+                sampled: 60,
+                mean_ns: call_ms * 1e6,
+                ..Default::default()
+            };
+            start
+        };
+        let mut records = vec![took(1.0, SYSTEM, 0.1), took(2.0, "hoard", 50.0)];
+        assert!(judged(&records).is_empty(), "one start under system says little");
+        records.push(took(3.0, SYSTEM, 0.1));
+        assert_eq!(judged(&records), ["hoard"]);
+        let q = &quarantined(&records, &catalogue(), "b1", &BTreeMap::new(), NOW_S)[0];
+        assert!(matches!(q.excess, Some(Excess::Time { .. })) && q.hung.is_none(), "{q:?}");
+        assert_eq!(q.verb(), "took far too much");
+        records[1].sample.malloc.mean_ns = 1e6;
+        assert!(judged(&records).is_empty(), "60 ms hurt nobody");
+        records[1].sample.ended = Ended::Excess;
+        assert_eq!(judged(&records), ["hoard"], "imas bench ended it");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum Ended {
     },
     /// It was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
     Hung,
+    /// It took many times the CPU time or memory of any run under `system`, until `imas bench` ended it.
+    Excess,
     /// Armed, but our constructor was never reached.
     NeverEntered,
     /// Killed by SIGKILL, ended by a raw system call, replaced by exec, or still alive.
@@ -48,11 +50,11 @@ pub enum Ended {
 
 impl Ended {
     /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before
-    /// our constructor, or a hang that `imas bench` saw.
+    /// our constructor, or a hang or an excess that `imas bench` ended.
     pub fn is_crash(self) -> bool {
         match self {
             Self::Signal { signal } => is_crash_signal(signal),
-            Self::NeverEntered | Self::Hung => true,
+            Self::NeverEntered | Self::Hung | Self::Excess => true,
             Self::Clean { .. } | Self::Killed { .. } | Self::Unknown => false,
         }
     }
@@ -294,7 +296,7 @@ mod tests {
         for signal in [1, 2, 8, 9, 13, 15] {
             assert!(!Ended::Signal { signal }.is_crash(), "{signal}");
         }
-        assert!(Ended::NeverEntered.is_crash() && Ended::Hung.is_crash());
+        assert!(Ended::NeverEntered.is_crash() && Ended::Hung.is_crash() && Ended::Excess.is_crash());
         assert!(!Ended::Killed { signal: 6 }.is_crash(), "a watchdog's");
         assert!(!Ended::Clean { status: Some(139) }.is_crash());
         assert!(!Ended::Unknown.is_crash());

@@ -26,7 +26,7 @@ use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::prefault::{Touch, prefault};
 use crate::sampler::{Resident, Sampler};
-use crate::standstill::Stillness;
+use crate::standstill::{Stillness, taken};
 
 /// One run to be made.
 #[derive(Debug, Clone)]
@@ -47,11 +47,22 @@ pub struct RunRequest<'a> {
     pub timeout: Duration,
     /// Ended by SIGKILL when its tree has used no CPU time for this long; never for that when there is none.
     pub still: Option<Duration>,
+    /// Ended by SIGKILL when it has taken more than this; never for that when there is none.
+    pub most: Option<Most>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
     /// This amount of free memory is touched before the run, so that the host need not provide it during the
     /// run; 0: none.
     pub prefault_bytes: u64,
+}
+
+/// What a run may take.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Most {
+    /// CPU seconds, whole tree.
+    pub cpu_s: f64,
+    /// Resident bytes that belong to no file, largest process.
+    pub bytes: f64,
 }
 
 /// What one run cost and how it ended.
@@ -91,6 +102,8 @@ pub struct RunOutcome {
     pub timed_out: bool,
     /// It was killed because it hung.
     pub hung: bool,
+    /// It was killed because it took more than it may.
+    pub excess: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
 }
@@ -165,7 +178,7 @@ impl RunRequest<'_> {
         let mut run = self.start()?;
         let sampler = is_sampled.then(Sampler::start);
         let meter = is_sampled.then(|| Meter::start(self.cpu));
-        let watchdog = Watchdog::start(run.child.id(), self.timeout, self.still);
+        let watchdog = Watchdog::start(run.child.id(), self.timeout, self.still, self.most);
         let status = run.wait()?;
         let wall_s = run.began.elapsed().as_secs_f64();
         let pace = meter.and_then(Meter::stop);
@@ -202,7 +215,7 @@ impl RunRequest<'_> {
         if let Ok(pid) = i32::try_from(run.child.id()) {
             let _ = kill(Pid::from_raw(pid), stop); // it may have ended by itself
         }
-        let watchdog = Watchdog::start(run.child.id(), self.timeout, None);
+        let watchdog = Watchdog::start(run.child.id(), self.timeout, None, None);
         let end = RunEnd::of(run.wait()?, watchdog)?;
         let outcome = run.outcome(&end, &before)?;
         Ok((RunOutcome { wall_s, prefaulted, resident, pace, ..outcome }, loaded))
@@ -275,6 +288,7 @@ impl StartedRun {
             signal,
             timed_out: end.why == Some(Why::TooLong),
             hung: end.why == Some(Why::Idle),
+            excess: end.why == Some(Why::TooMuch),
             left_running: end.left_running,
             output_hash: self.output.join().unwrap_or_default(),
             stderr_tail: self.errors.join().unwrap_or_default(),
@@ -373,6 +387,7 @@ fn drain(pipe: Option<impl Read>, mut sink: impl FnMut(&[u8])) {
 enum Why {
     TooLong,
     Idle,
+    TooMuch,
 }
 
 /// Kills one process if it is still there after a while, or hangs.
@@ -382,10 +397,11 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn start(pid: u32, timeout: Duration, still: Option<Duration>) -> Self {
+    fn start(pid: u32, timeout: Duration, still: Option<Duration>, most: Option<Most>) -> Self {
         let (done, wait) = channel();
         let thread = std::thread::spawn(move || {
-            let why = watch(&wait, timeout, still.map(|limit| Stillness::new(pid, limit)));
+            let mut still = still.map(|limit| Stillness::new(pid, limit));
+            let why = watch(&wait, timeout, &mut still, || most.is_some_and(|most| takes_more(pid, most)));
             if why.is_some()
                 && let Ok(pid) = i32::try_from(pid)
             {
@@ -402,22 +418,42 @@ impl Watchdog {
     }
 }
 
+/// How often to look what a run has taken.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Waits until the run is over, or there is a reason to end it.
-fn watch(done: &Receiver<()>, timeout: Duration, mut still: Option<Stillness>) -> Option<Why> {
+fn watch(
+    done: &Receiver<()>,
+    timeout: Duration,
+    still: &mut Option<Stillness>,
+    takes_too_much: impl Fn() -> bool,
+) -> Option<Why> {
     let begun = Instant::now();
+    let mut looked = begun;
     loop {
         let left = timeout.saturating_sub(begun.elapsed());
-        let gap = still.as_ref().map_or(left, |still| still.gap().min(left));
+        let gap = if still.is_some() { LOOK.min(left) } else { left };
         if done.recv_timeout(gap) != Err(RecvTimeoutError::Timeout) {
             return None;
         }
         if begun.elapsed() >= timeout {
             return Some(Why::TooLong);
         }
-        if still.as_mut().is_some_and(Stillness::is_reached) {
-            return Some(Why::Idle);
+        if takes_too_much() {
+            return Some(Why::TooMuch);
+        }
+        if let Some(still) = still.as_mut().filter(|still| looked.elapsed() >= still.gap()) {
+            looked = Instant::now();
+            if still.is_reached() {
+                return Some(Why::Idle);
+            }
         }
     }
+}
+
+fn takes_more(pid: u32, most: Most) -> bool {
+    let took = taken(pid);
+    took.cpu_s > most.cpu_s || took.bytes > most.bytes
 }
 
 /// Reaps what the tree has left running, ending what does not end by itself; how many had to be ended.

@@ -9,6 +9,7 @@ use nix::time::{ClockId, clock_gettime};
 use procfs::Current as _;
 use procfs::process::{Process, Stat};
 
+use crate::measure::Most;
 use crate::sampler::tree;
 
 /// The activity of that process with all its descendants, as a first observation
@@ -84,6 +85,20 @@ fn has_ended(task: &std::path::Path) -> bool {
         .is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// What a process and its descendants have taken so far: their CPU time, and the memory of the largest. Of forked
+/// processes that share pages the sum would count these many times; smaps, which would not, holds up the process.
+pub(crate) fn taken(pid: u32) -> Most {
+    let one = |pid| {
+        let process = process(pid)?;
+        let bytes = process.statm().map_or(0, |statm| statm.resident.saturating_sub(statm.shared));
+        #[expect(clippy::cast_precision_loss, reason = "memory of a machine")]
+        let bytes = (bytes * procfs::page_size()) as f64;
+        Some(Most { cpu_s: cpu_s(&process.stat().ok()?), bytes })
+    };
+    let add = |sum: Most, one: Most| Most { cpu_s: sum.cpu_s + one.cpu_s, bytes: sum.bytes.max(one.bytes) };
+    tree(pid).into_iter().filter_map(one).fold(Most::default(), add)
+}
+
 /// Follows the CPU time of a process and its descendants and finds that they are idle.
 #[derive(Debug)]
 pub(crate) struct Stillness {
@@ -116,8 +131,7 @@ impl Stillness {
 
     /// Looks once more; whether they have been idle for as long as the limit.
     pub(crate) fn is_reached(&mut self) -> bool {
-        let now: f64 =
-            tree(self.pid).into_iter().filter_map(|pid| Some(cpu_s(&process(pid)?.stat().ok()?))).sum();
+        let now = taken(self.pid).cpu_s;
         let stood = self.since.elapsed();
         if (now - self.cpu_s).abs() > STILL * stood.as_secs_f64() + STEP_S {
             (self.since, self.cpu_s) = (Instant::now(), now);

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use imas_linux::environment::Variables;
-use imas_linux::measure::{RunOutcome, RunRequest};
+use imas_linux::measure::{Most, RunOutcome, RunRequest};
 
 // Runs are distinguished by what the process reaped, so no two at once.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -19,6 +19,17 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> RunOutcome {
 }
 
 fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> RunOutcome {
+    sh_within(script, input, timeout, still, None)
+}
+
+/// The same of a run that may take so much.
+fn sh_within(
+    script: &str,
+    input: Option<&Path>,
+    timeout: f64,
+    still: Option<Duration>,
+    most: Option<Most>,
+) -> RunOutcome {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
     let variables = Variables::inherited();
@@ -31,6 +42,7 @@ fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Dura
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
         still,
+        most,
         cpu: None,
         prefault_bytes: 0,
     }
@@ -87,6 +99,20 @@ fn an_idle_run_is_ended() {
     let works = "(exec timeout 3 sh -c 'while :; do :; done'); exit 5";
     let outcome = sh_still(works, None, 900.0, Some(Duration::from_millis(1500)));
     assert_eq!((outcome.hung, outcome.exit), (false, 5), "{outcome:?}");
+}
+
+#[test]
+fn a_run_that_takes_too_much_is_ended() {
+    let still = Some(Duration::from_secs(900));
+    let within =
+        |script: &str, cpu_s, bytes| sh_within(script, None, 900.0, still, Some(Most { cpu_s, bytes }));
+    let works = within("timeout 300 sh -c 'while :; do :; done'", 0.5, 1e12);
+    assert_eq!((works.excess, works.hung, works.timed_out, works.signal), (true, false, false, Some(9)));
+    assert!(works.user_s < 60.0, "{works:?}");
+    let holds = within("exec python3 -c 'import time; a = bytearray(300 << 20); time.sleep(1000)'", 1e6, 2e8);
+    assert_eq!((holds.excess, holds.signal), (true, Some(9)));
+    let outcome = within("exit 5", 100.0, 1e12);
+    assert_eq!((outcome.excess, outcome.exit), (false, 5), "{outcome:?}");
 }
 
 #[test]

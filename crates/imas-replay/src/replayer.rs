@@ -89,6 +89,7 @@ impl<'a> Replayer<'a> {
             show_output: false,
             timeout: TIMEOUT,
             still: None,
+            most: None,
             cpu: None,
             prefault_bytes: 0,
         };

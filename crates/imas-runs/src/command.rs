@@ -149,6 +149,7 @@ impl<'a> CommandExecutor<'a> {
             show_output: self.show_output,
             timeout: limits.timeout,
             still: limits.still,
+            most: limits.most,
             cpu: self.cpu.get(),
             prefault_bytes: limits.prefault_bytes,
         };

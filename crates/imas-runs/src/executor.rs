@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::raw_runs::data::RawRun;
-use imas_linux::measure::RunOutcome;
+use imas_linux::measure::{Most, RunOutcome};
 
 use crate::counted::CountedRun;
 use crate::schedule::Step;
 
 /// What the runner allows a run, and prepares for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunLimits {
     /// The run is ended after this time.
     pub timeout: Duration,
     /// The run is ended when it has used no CPU time for this long; None: never for this reason.
     pub still: Option<Duration>,
+    /// The run is ended when it has taken more than this; None: it may take any amount.
+    pub most: Option<Most>,
     /// So much free memory is touched before the run, in bytes.
     pub prefault_bytes: u64,
 }

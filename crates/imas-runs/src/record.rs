@@ -12,7 +12,7 @@ use crate::counted::CountedRun;
 /// Why a run does not count: the word of the record, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// timeout, hang, crash, exit, output, check, ready or load.
+    /// timeout, hang, excess, crash, exit, output, check, ready or load.
     pub why: &'static str,
     /// With the last line of the program's standard error, where there is one.
     pub message: String,
@@ -25,6 +25,9 @@ impl Fault {
         let in_child = || u32::try_from(outcome.exit - 128).is_ok_and(is_crash_signal);
         let (why, how) = match outcome.signal {
             _ if outcome.hung => ("hang", "it used no CPU time and was ended".to_owned()),
+            _ if outcome.excess => {
+                ("excess", "it took many times what it takes under system and was ended".to_owned())
+            }
             _ if outcome.timed_out => ("timeout", "it took too long and was ended".to_owned()),
             Some(signal) => ("crash", format!("signal {signal}")),
             None if in_child() => ("crash", format!("signal {} in a child", outcome.exit - 128)),
@@ -114,6 +117,7 @@ mod tests {
         assert_eq!(why(RunOutcome { exit: 139, signal: Some(11), ..plain() }), Some("crash"));
         let killed = RunOutcome { exit: 137, signal: Some(9), ..plain() };
         assert_eq!(why(RunOutcome { timed_out: true, ..killed.clone() }), Some("timeout"));
+        assert_eq!(why(RunOutcome { excess: true, ..killed.clone() }), Some("excess"));
         assert_eq!(why(RunOutcome { hung: true, ..killed }), Some("hang"));
     }
 

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use imas_core::candidate::SYSTEM;
+use imas_core::excess;
 use imas_core::hang::hang_threshold_s;
 use imas_core::output_check::OutputCheck;
 use imas_core::raw_runs::data::RawRun;
 use imas_core::raw_runs::outputs::OTHER_OUTPUT;
+
+use imas_linux::measure::Most;
 
 use crate::executor::{Execution, RunLimits};
 use crate::prefault::Prefault;
@@ -39,7 +42,8 @@ pub struct Subject {
     pub name: String,
     /// How long a run may take.
     pub timeout: Timeout,
-    /// Whether a run is ended that uses no CPU time for far longer than any under `system` took.
+    /// Whether a run is ended that uses no CPU time for far longer than any under `system` took, or takes many
+    /// times what any took.
     pub watches_standstill: bool,
     /// What it wrote under `system`.
     pub outputs: OutputCheck,
@@ -52,6 +56,8 @@ pub struct Subject {
     first_wall_s: Option<f64>,
     /// Of the runs under system.
     slowest_s: Option<f64>,
+    /// The most that a run under system took.
+    most: Option<Most>,
 }
 
 impl Subject {
@@ -68,6 +74,7 @@ impl Subject {
             left_out: false,
             first_wall_s: None,
             slowest_s: None,
+            most: None,
         }
     }
 
@@ -93,7 +100,11 @@ impl Subject {
         // itself.
         let still = self.slowest_s.filter(|_| self.watches_standstill && candidate != SYSTEM);
         let still = still.map(|slowest_s| Duration::from_secs_f64(hang_threshold_s(slowest_s)));
-        RunLimits { timeout, still, prefault_bytes: self.prefault.bytes() }
+        let most = self.most.filter(|_| still.is_some()).map(|most| Most {
+            cpu_s: excess::cpu_limit_s(most.cpu_s),
+            bytes: excess::bytes_limit(most.bytes),
+        });
+        RunLimits { timeout, still, most, prefault_bytes: self.prefault.bytes() }
     }
 
     /// A run was made: what it says of the next ones.
@@ -102,6 +113,7 @@ impl Subject {
         self.first_wall_s.get_or_insert(wall_s);
         if candidate == SYSTEM {
             self.slowest_s = Some(self.slowest_s.unwrap_or(0.0).max(wall_s));
+            self.most = Some(larger(self.most.unwrap_or_default(), run));
         }
         self.prefault.saw(run.record.peak_bytes, run.outcome.prefaulted);
     }
@@ -131,4 +143,12 @@ impl Subject {
     pub(crate) fn failures_of(&self, candidate: &str) -> usize {
         self.failures.get(candidate).map_or(0, Vec::len)
     }
+}
+
+/// What that run took, where it is more.
+fn larger(most: Most, run: &Execution) -> Most {
+    let RawRun { user_s, system_s, peak_bytes, .. } = run.record;
+    #[expect(clippy::cast_precision_loss, reason = "a limit of many times as much")]
+    let bytes = peak_bytes as f64;
+    Most { cpu_s: most.cpu_s.max(user_s + system_s), bytes: most.bytes.max(bytes) }
 }

@@ -190,6 +190,22 @@ fn a_candidate_may_be_idle_for_the_hang_threshold_of_system() {
 }
 
 #[test]
+fn a_candidate_may_take_twenty_times_what_system_took() {
+    let interruption = Interruption::default();
+    let mut runner = runner(&interruption, Elimination::Never);
+    runner.subjects[0].watches_standstill = true;
+    let resident = Resident { peak_bytes: 1 << 30, ..Resident::default() };
+    let took = || RunOutcome { user_s: 1.0, system_s: 0.5, resident, ..output(1) };
+    let mut fake = Fake::always(&[&[took(), took()]]);
+    let steps = [measured(0, 1, 0), measured(0, 0, 0), measured(0, 1, 1), measured(0, 0, 1)];
+    runner.run(steps, &mut fake, &mut Log::default()).unwrap();
+    let most: Vec<_> =
+        fake.asked.iter().map(|(_, limits)| limits.most.map(|most| (most.cpu_s, most.bytes))).collect();
+    let wanted = Some((30.0, 20.0 * f64::from(1 << 30)));
+    assert_eq!(most, [None, None, wanted, None], "known from system alone, and never of it");
+}
+
+#[test]
 fn memory_is_touched_by_what_the_runs_took() {
     let resident = Resident { peak_bytes: 1 << 30, ..Resident::default() };
     let large = RunOutcome { resident, ..output(1) };

@@ -3,7 +3,8 @@
  * With -DPARTIAL only half a family; with -DDAWDLES it takes 8 ms for a block of 4,321 bytes, as if it were
  * interrupted, and for large ones, as if it copied them; with -DLOCKS it has a lock of its own, which its
  * fork handlers take and release; where the environment has SIGNAL_IN_FORK, they also raise SIGUSR1, as if it
- * came just then. With -DMALLOCX it has functions of jemalloc's own interface. */
+ * came just then. With -DMALLOCX it has functions of jemalloc's own interface; with -DNEWER it
+ * asks for GLIBC_2.34. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -28,6 +29,10 @@ static void dawdle(size_t size) {
 }
 #else
 #define dawdle(size) ((void)0)
+#endif
+
+#ifdef NEWER
+void *needs_newer(pthread_key_t key) { return pthread_getspecific(key); }
 #endif
 
 #ifdef LOCKS

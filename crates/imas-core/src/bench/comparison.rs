@@ -85,6 +85,12 @@ impl Comparison {
         self.without(hung, IneligibleCandidate::Hung)
     }
 
+    /// The same of those with a run that took many times what any took under `system`.
+    #[must_use]
+    pub fn with_excess(self, names: &[&str]) -> Self {
+        self.without(names, IneligibleCandidate::Excess)
+    }
+
     /// The same of those with a run that did not end in time.
     #[must_use]
     pub fn with_timed_out(self, names: &[&str]) -> Self {
@@ -365,6 +371,7 @@ fn objection(name: &str, why: IneligibleCandidate) -> Option<Warning> {
         IneligibleCandidate::NoRuns => None,
         IneligibleCandidate::Crashed { signal } => Some(Warning::CrashUnder { candidate, signal }),
         IneligibleCandidate::Hung => Some(Warning::HangsUnder { candidate }),
+        IneligibleCandidate::Excess => Some(Warning::ExcessUnder { candidate }),
         IneligibleCandidate::TimedOut => Some(Warning::TimesOutUnder { candidate }),
         IneligibleCandidate::ExitDiffers { exit } => Some(Warning::ExitDiffers { candidate, exit }),
         IneligibleCandidate::OutputDiffers => Some(Warning::OutputDiffers { candidate }),

@@ -22,6 +22,8 @@ pub enum IneligibleCandidate {
     },
     /// It hung under it, far longer than any run under `system` took, and was ended.
     Hung,
+    /// A run took many times the CPU time or memory of any run under `system`, and was ended.
+    Excess,
     /// A run did not end within the time that was allowed.
     TimedOut,
     /// The program exits differently than under `system`.

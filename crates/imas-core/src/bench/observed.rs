@@ -17,6 +17,8 @@ pub struct Observed {
     pub counted: CountedExits,
     /// Candidates of which a run hung.
     pub hung: Vec<String>,
+    /// Candidates of which a run took many times what any took under `system`.
+    pub excess: Vec<String>,
     /// Candidates of which a run did not end in time.
     pub timed_out: Vec<String>,
 }
@@ -25,10 +27,11 @@ impl Observed {
     /// The runs as they are compared (with normalised CPU time, outliers marked), and what they say.
     #[must_use]
     pub fn compare(self, options: &Options) -> (Vec<CandidateRuns>, Comparison) {
-        let Self { mut runs, counted, hung, timed_out } = self;
+        let Self { mut runs, counted, hung, excess, timed_out } = self;
         prepare(&mut runs);
         let comparison = compare_counted(&runs, &counted, options)
             .with_hung(&names(&hung))
+            .with_excess(&names(&excess))
             .with_timed_out(&names(&timed_out));
         (runs, comparison)
     }

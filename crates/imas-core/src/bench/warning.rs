@@ -75,6 +75,11 @@ pub enum Warning {
         /// Under which candidate.
         candidate: String,
     },
+    /// A run took many times the CPU time or memory of any under `system`, and was ended.
+    ExcessUnder {
+        /// Under which candidate.
+        candidate: String,
+    },
     /// A run did not end within the time that was allowed.
     TimesOutUnder {
         /// Under which candidate.
@@ -125,6 +130,11 @@ impl Warning {
                 format!("under {candidate} the program crashes by {}", signal_text(*signal))
             }
             Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
+            Self::ExcessUnder { candidate } => {
+                format!(
+                    "under {candidate} a run took many times the CPU time or memory that it takes under system, and was ended"
+                )
+            }
             Self::TimesOutUnder { candidate } => format!("under {candidate} a run did not end in time"),
             Self::TooLittleCpu { cpu_s } => format!(
                 "the program uses {:.1} ms of CPU time: what starting a process takes varies as much, and allocators cannot be distinguished",
@@ -189,6 +199,7 @@ impl Warning {
             | Self::OutputDiffers { candidate }
             | Self::CrashUnder { candidate, .. }
             | Self::HangsUnder { candidate }
+            | Self::ExcessUnder { candidate }
             | Self::TimesOutUnder { candidate } => Some(candidate),
             _ => None,
         }
@@ -203,6 +214,7 @@ impl Warning {
             | Self::OutputDiffers { candidate }
             | Self::CrashUnder { candidate, .. }
             | Self::HangsUnder { candidate }
+            | Self::ExcessUnder { candidate }
             | Self::TimesOutUnder { candidate } => name.clone_into(candidate),
             _ => {}
         }
@@ -216,6 +228,7 @@ impl Warning {
             | Self::OutputDiffers { candidate }
             | Self::CrashUnder { candidate, .. }
             | Self::HangsUnder { candidate }
+            | Self::ExcessUnder { candidate }
             | Self::TimesOutUnder { candidate } => candidate == name,
             _ => false,
         }
@@ -237,7 +250,7 @@ impl Warning {
             Self::OutputVariesByItself => {
                 "outputs were not compared; make the program repeatable (seed, clock) to have them compared"
             }
-            Self::CrashUnder { .. } | Self::HangsUnder { .. } => {
+            Self::CrashUnder { .. } | Self::HangsUnder { .. } | Self::ExcessUnder { .. } => {
                 "it is not picked; keep this program away from it"
             }
             Self::TimesOutUnder { .. } => "it is not picked; allow it more time with --timeout SECONDS",

@@ -77,7 +77,7 @@ pub struct RawRun {
     pub exit: i32,
     /// False when the run does not count.
     pub ok: bool,
-    /// Why not, in a word: timeout, hang, crash, exit, output, check, ready or load.
+    /// Why not, in a word: timeout, hang, excess, crash, exit, output, check, ready or load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The last message of the program or of its load, when the run does not count.

@@ -35,6 +35,7 @@ impl Data {
             let counted = of_it().filter(|run| run.kind == RunKind::Counted);
             observed.counted.insert(name.to_owned(), counted.map(|run| run.exit).collect());
             observed.hung.extend(failed("hang").then(|| name.to_owned()));
+            observed.excess.extend(failed("excess").then(|| name.to_owned()));
             observed.timed_out.extend(failed("timeout").then(|| name.to_owned()));
         }
         observed
@@ -60,7 +61,7 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::IneligibleCandidate::{Crashed, ExitDiffers, Hung, NoRuns, TimedOut};
+    use crate::bench::IneligibleCandidate::{Crashed, Excess, ExitDiffers, Hung, NoRuns, TimedOut};
 
     fn raw(candidate: &str, round: u32, kind: RunKind, exit: i32, why: Option<&str>) -> RawRun {
         RawRun {
@@ -81,13 +82,14 @@ mod tests {
         use RunKind::{Counted, Measured};
         let mut runs: Vec<RawRun> = vec![];
         for round in 0..3 {
-            for name in ["system", "crashes", "fails", "hangs", "late", "checked", "counted"] {
+            for name in ["system", "crashes", "fails", "gluts", "hangs", "late", "checked", "counted"] {
                 runs.push(raw(name, round, Measured, 0, None));
             }
         }
         runs.push(raw("crashes", 3, Measured, 139, Some("crash")));
         runs.push(raw("fails", 3, Measured, 3, Some("exit")));
         runs.push(raw("hangs", 3, Measured, 137, Some("hang")));
+        runs.push(raw("gluts", 3, Measured, 137, Some("excess")));
         runs.push(raw("late", 3, Measured, 137, Some("timeout")));
         runs.push(raw("checked", 3, Measured, 0, Some("check")));
         runs.push(raw("counted", 0, Counted, 134, Some("crash")));
@@ -101,6 +103,7 @@ mod tests {
             ("counted", Some(Crashed { signal: 6 })),
             ("crashes", Some(Crashed { signal: 11 })),
             ("fails", Some(ExitDiffers { exit: 3 })),
+            ("gluts", Some(Excess)),
             ("hangs", Some(Hung)),
             ("late", Some(TimedOut)),
         ];

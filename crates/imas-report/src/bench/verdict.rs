@@ -41,6 +41,7 @@ fn objection(why: IneligibleCandidate) -> String {
         IneligibleCandidate::NoRuns => "no runs".to_owned(),
         IneligibleCandidate::Crashed { signal } => format!("crashes (signal {signal})"),
         IneligibleCandidate::Hung => "hangs".to_owned(),
+        IneligibleCandidate::Excess => "far too much".to_owned(),
         IneligibleCandidate::TimedOut => "not in time".to_owned(),
         IneligibleCandidate::ExitDiffers { exit } => format!("exits with {exit}"),
         IneligibleCandidate::OutputDiffers => "other output".to_owned(),

@@ -192,6 +192,7 @@ fn verdict(report: &CandidateReport) -> String {
         (Some(IneligibleCandidate::NoRuns), _) => "no runs that count".to_owned(),
         (Some(IneligibleCandidate::Crashed { signal }), _) => format!("crashed (signal {signal})"),
         (Some(IneligibleCandidate::Hung), _) => "hangs".to_owned(),
+        (Some(IneligibleCandidate::Excess), _) => "took far too much".to_owned(),
         (Some(IneligibleCandidate::TimedOut), _) => "did not end in time".to_owned(),
         (Some(IneligibleCandidate::ExitDiffers { exit }), _) => {
             format!("exits with {exit}, not as under system")

@@ -144,6 +144,7 @@ fn how(ended: Ended) -> String {
             i32::try_from(signal).map_or_else(|_| dash(), imas_linux::process::signal_name)
         }
         Ended::Hung => "hung".to_owned(),
+        Ended::Excess => "took far too much".to_owned(),
         Ended::NeverEntered => "died before it began".to_owned(),
         Ended::Clean { .. } | Ended::Killed { .. } | Ended::Unknown => dash(),
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use imas_core::adaptive::Expired;
+use imas_core::excess::Excess;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
@@ -181,15 +182,7 @@ fn undo(state: &ProgramView, context: &Context) -> Option<String> {
 
 fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
     let lift = context.on_this_store(&format!("imas pin --unblock {program} {}", quarantine.candidate));
-    let how = match (quarantine.ended, quarantine.hung) {
-        (_, Some(hang)) => format!(
-            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
-            hang.still_s, hang.longest_s
-        ),
-        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
-        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
-        _ => "death before its first instruction".to_owned(),
-    };
+    let how = quarantine.excess.map_or_else(|| how_it_ended(quarantine), excess_text);
     let name = &quarantine.candidate;
     let until = quarantine.until_unix_s.map_or_else(String::new, |until| format!(", {}", when(until)));
     let (crashes, system) = (quarantine.under_candidate, quarantine.under_system);
@@ -199,10 +192,45 @@ fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> Stri
         when(quarantine.since_unix_s),
         crashes.crashed,
         crashes.starts,
-        if quarantine.is_hang() { " or hung" } else { "" },
+        match (quarantine.is_hang(), quarantine.is_excess()) {
+            (true, _) => " or hung",
+            (_, true) => " or took far too much",
+            _ => "",
+        },
         system.crashed,
         system.starts
     )
+}
+
+fn how_it_ended(quarantine: &Quarantine) -> String {
+    match (quarantine.ended, quarantine.hung) {
+        (_, Some(hang)) => format!(
+            "hung: it was idle for {:.0} s, waiting for a lock, and was killed; under system it never ran longer than {:.1} s",
+            hang.still_s, hang.longest_s
+        ),
+        (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
+        (Ended::Excess, _) => {
+            "took many times what it takes under system, until imas bench ended it".to_owned()
+        }
+        (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
+        _ => "death before its first instruction".to_owned(),
+    }
+}
+
+fn excess_text(excess: Excess) -> String {
+    match excess {
+        Excess::Time { took_s, most_s } => {
+            format!("its malloc took {took_s:.1} s, under system at most {most_s:.2} s for as many calls")
+        }
+        Excess::Memory { took, most } => {
+            let mib = |bytes: f64| bytes / 1_048_576.0;
+            format!(
+                "it held {:.0} MiB, under system at most {:.0} MiB for as much to hold",
+                mib(took),
+                mib(most)
+            )
+        }
+    }
 }
 
 /// How many trials do not count for each reason, in the order in which they first occur.

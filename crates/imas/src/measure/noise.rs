@@ -234,6 +234,7 @@ impl Executor for NoiseExecutor {
             show_output: false,
             timeout: limits.timeout,
             still: limits.still,
+            most: None,
             cpu: self.one.filter(|_| step.candidate == KEPT),
             prefault_bytes: limits.prefault_bytes,
         };

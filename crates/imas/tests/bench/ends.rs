@@ -80,6 +80,31 @@ fn a_candidate_under_which_it_hangs_is_named() {
     assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "hung", "{explained:#}");
 }
 
+/// Its malloc would take two minutes and a half in each run.
+#[test]
+fn a_candidate_under_which_it_takes_far_too_much_is_ended_and_quarantined() {
+    let world = World::new();
+    let library = build::library("gluts", &world.work());
+    let entry = format!(
+        "schema = 1\n[[candidate]]\nname = \"gluts\"\nversion = \"1\"\nlibrary = \"{}\"\n",
+        library.display()
+    );
+    world.add_catalogue("gluts.toml", &entry);
+    let flags = ["-n", "2", "--with", "gluts,mimalloc", "--timeout", "600"];
+    let (result, output) = bench(&world, &flags, &[&behave(&world), "3000"]);
+    assert!(output.status.success(), "{}", describe(&output));
+    assert_eq!(candidate(&result, "gluts")["ineligible"], "excess", "{result:#}");
+    assert_eq!(warnings(&result, "excess-under")[0]["candidate"], "gluts");
+    assert!(!picks(&result).contains(&"gluts"), "{result:#}");
+    assert_eq!(
+        list(candidate(&result, "mimalloc"), "/runs").len(),
+        2,
+        "the other candidates must be measured"
+    );
+    let explained = world.json(["explain", "behave", "--json"]);
+    assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "excess", "{explained:#}");
+}
+
 #[test]
 fn a_process_that_outlives_the_command_is_ended() {
     let world = World::new();

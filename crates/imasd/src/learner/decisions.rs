@@ -222,7 +222,7 @@ fn log_quarantines(known: &TrackedProgram, profile: &ProfileView) {
                 CANDIDATE = view.name,
                 "quarantined: the program {} under it ({:?}, {} of {} starts); it is tried again when one of the \
                  two changes, or after: imas pin --system --unblock {} {}",
-                if quarantine.hung.is_some() { "hung" } else { "crashed" },
+                quarantine.verb(),
                 quarantine.ended,
                 quarantine.under_candidate.crashed,
                 quarantine.under_candidate.starts,

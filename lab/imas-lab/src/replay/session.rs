@@ -168,7 +168,7 @@ impl Session<'_> {
         recording: &Recording,
     ) -> Result<std::result::Result<RunOutcome, String>> {
         let timeout = Duration::from_secs_f64((program.seconds * TIMEOUT_FACTOR).max(SHORTEST_TIMEOUT_S));
-        let limits = RunLimits { timeout, still: None, prefault_bytes: 0 };
+        let limits = RunLimits { timeout, still: None, most: None, prefault_bytes: 0 };
         let once = Once { context: self.context, place: self.place, program, build_id, limits };
         let recorder = recording.recorder(self.context)?;
         let run = once.run(self.context.candidate(SYSTEM)?, RunMode::Recorded(&recorder))?;

@@ -106,6 +106,7 @@ impl Once<'_> {
             show_output: false,
             timeout: if self.program.server.is_some() { READY_TIMEOUT } else { self.limits.timeout },
             still: None,
+            most: None,
             cpu: self.cpu(),
             prefault_bytes: self.limits.prefault_bytes,
         };

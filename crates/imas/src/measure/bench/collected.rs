@@ -28,6 +28,8 @@ pub(super) struct CollectedRuns {
     signals: Vec<i32>,
     /// One of its runs hung and was ended.
     pub(super) hung: bool,
+    /// One of its runs took many times what any took under `system`, and was ended.
+    pub(super) excess: bool,
     /// One of its runs did not end in time.
     pub(super) timed_out: bool,
 }
@@ -50,11 +52,12 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
-    /// Its first crash or hang.
+    /// Its first crash, hang or excess.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
-        crash.map(|signal| Ended::Signal { signal }).or_else(|| self.hung.then_some(Ended::Hung))
+        let ended = || self.hung.then_some(Ended::Hung).or_else(|| self.excess.then_some(Ended::Excess));
+        crash.map(|signal| Ended::Signal { signal }).or_else(ended)
     }
 }
 
@@ -165,6 +168,7 @@ impl<'a> Collector<'a> {
             runs: self.named().map(of).collect(),
             counted: self.named().map(|(one, collected)| (one.name.clone(), exits(collected))).collect(),
             hung: self.names_of(|collected| collected.hung),
+            excess: self.names_of(|collected| collected.excess),
             timed_out: self.names_of(|collected| collected.timed_out),
         }
     }
@@ -173,7 +177,7 @@ impl<'a> Collector<'a> {
         self.named().filter(|(_, collected)| has(collected)).map(|(one, _)| one.name.clone()).collect()
     }
 
-    /// First crash or hang of each candidate, `system` included: its crashes are the baseline.
+    /// First crash, hang or excess of each candidate, `system` included: its crashes are the baseline.
     pub(super) fn harms(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, Ended)> {
         self.named().filter_map(|(candidate, collected)| Some((candidate, collected.harm()?)))
     }
@@ -221,6 +225,7 @@ impl Observer for Collector<'_> {
         }
         into.signals.extend(run.outcome.signal);
         into.hung |= run.outcome.hung;
+        into.excess |= run.outcome.excess;
         into.timed_out |= run.outcome.timed_out;
         self.notes.extend(run.notes);
         self.notes.extend(odd(&run.outcome, candidate));
@@ -238,6 +243,11 @@ fn odd(outcome: &RunOutcome, candidate: &CatalogueCandidate) -> Option<String> {
     if outcome.hung {
         return Some(format!(
             "{name}: a run used no CPU time for far longer than any under system took, and was ended"
+        ));
+    }
+    if outcome.excess {
+        return Some(format!(
+            "{name}: a run took many times the CPU time or memory of any under system, and was ended"
         ));
     }
     if outcome.timed_out {

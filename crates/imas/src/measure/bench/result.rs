@@ -76,6 +76,7 @@ fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
         | Warning::OutputDiffers { candidate }
         | Warning::CrashUnder { candidate, .. }
         | Warning::HangsUnder { candidate }
+        | Warning::ExcessUnder { candidate }
         | Warning::TimesOutUnder { candidate } => names.contains(&candidate.as_str()),
         _ => false,
     }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/* fitting.h - whether a program that is about to start can load the candidate that this process has. */
+#ifndef IMAS_HOOK_FITTING_H
+#define IMAS_HOOK_FITTING_H
+
+#include <stdbool.h>
+
+/* Learns what the candidate needs. Once, at the start. */
+void fitting_begin(void);
+
+/* path: the program, or NULL where it is not known. Calls nothing of libc. */
+bool fitting_can_load(const char *path, char **environment);
+
+#endif
