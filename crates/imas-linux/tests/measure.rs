@@ -19,6 +19,16 @@ fn sh(script: &str, input: Option<&Path>, timeout: f64) -> RunOutcome {
 }
 
 fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Duration>) -> RunOutcome {
+    sh_in(None, script, input, timeout, still)
+}
+
+fn sh_in(
+    folder: Option<&Path>,
+    script: &str,
+    input: Option<&Path>,
+    timeout: f64,
+    still: Option<Duration>,
+) -> RunOutcome {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let argv: Vec<OsString> = ["sh", "-c", script].iter().map(OsString::from).collect();
     let variables = Variables::inherited();
@@ -27,7 +37,7 @@ fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Dura
         argv: &argv,
         variables: &variables,
         input,
-        folder: None,
+        folder,
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
         still,
@@ -95,4 +105,12 @@ fn input_comes_from_the_file() {
     let file = folder.path().join("in");
     std::fs::write(&file, "5\n").unwrap();
     assert_eq!(sh("read n; exit $n", Some(&file), 90.0).exit, 5);
+}
+
+#[test]
+fn the_program_begins_in_its_folder_and_this_process_stays_in_its_own() {
+    let (own, folder) = (std::env::current_dir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("mark"), "").unwrap();
+    assert_eq!(sh_in(Some(folder.path()), "test -e mark", None, 90.0, None).exit, 0);
+    assert_eq!(std::env::current_dir().unwrap(), own);
 }
