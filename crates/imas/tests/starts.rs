@@ -189,6 +189,14 @@ fn a_malloc_that_the_user_preloads_is_left_alone() {
         assert!(made.status.success() && said.contains("checker\n"), "{how:?} {}", describe(&made));
         assert!(said.contains("checker.so in LD_PRELOAD defines malloc"), "{how:?} {said}");
     }
+    for (name, value) in [("LD_PRELOAD", checker.display().to_string()), ("LD_AUDIT", "libaudit.so".into())] {
+        let refused = output(world.imas(["bench", "--runs", "1", "--", "/bin/true"]).env(name, value));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            said.contains("nothing can be compared") && said.contains(&format!("env -u {name}")),
+            "{said}"
+        );
+    }
     let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "env", &preload, "/bin/ls", "/"]));
     assert!(String::from_utf8_lossy(&recorded.stderr).contains("checker\n"), "{}", describe(&recorded));
     let bench = output(world.imas(["bench", "--runs", "1", "--", "/bin/ls"]).env("LD_PRELOAD", &checker));

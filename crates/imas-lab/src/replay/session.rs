@@ -17,6 +17,7 @@ use imas_linux::measure::RunOutcome;
 use imas_replay::process::{cpu_share, representative};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
+use imas_report::format::counted;
 use imas_report::message;
 use imas_runs::executor::RunLimits;
 use imas_runs::interruption::{InterruptedBy, Interruption};
@@ -68,7 +69,8 @@ impl Session<'_> {
                 continue;
             }
             if limit.is_over() {
-                let left = format!("{} of {} programs are not begun", names.len() - done, names.len());
+                let left =
+                    format!("not begun: {} of {}", names.len() - done, counted(names.len(), "program"));
                 message::say(&limit.message(&left));
                 return Ok(());
             }
