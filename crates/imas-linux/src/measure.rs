@@ -238,7 +238,7 @@ impl RunRequest<'_> {
     }
 
     fn opened_input(&self) -> Result<File, RunError> {
-        let path = self.input.unwrap_or(Path::new("/dev/null"));
+        let path = self.input.unwrap_or_else(|| Path::new("/dev/null"));
         File::open(path).map_err(|error| RunError::Input { path: path.to_owned(), error })
     }
 
