@@ -21,6 +21,8 @@
 /* "1": every process of the tree counts into a page of its own, made beside IMAS_PAGE (implies FOLLOW), named
  * <pid>-<process_start_ticks>-<n>.page with the first free n from 0: exec keeps pid and start. */
 #define IMAS_ENV_TREE "IMAS_TREE"
+/* "1" beside IMAS_FOLLOW: the candidate is libc's malloc, so that no library follows ours in LD_PRELOAD. */
+#define IMAS_ENV_ALONE "IMAS_ALONE"
 /* Prefix: IMAS_WAS_<NAME>=<value> is the value <NAME> had before the launcher changed it. */
 #define IMAS_ENV_WAS "IMAS_WAS_"
 /* Colon-separated names that did not exist before the launcher set them. */

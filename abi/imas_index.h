@@ -75,6 +75,8 @@ enum imas_detail_kind {
     IMAS_DETAIL_FILE = 1, /* script or jar: detail = {st_dev, st_ino} of the file named on the command line */
     IMAS_DETAIL_TEXT = 2, /* module or main class: detail = {FNV-1a 64 of the text, its length} */
     IMAS_DETAIL_UNIT = 3, /* systemd unit: detail = {FNV-1a 64 of the unit's name, its length} */
+    IMAS_DETAIL_NAME = 4, /* base name of the path that is executed, where it is another than the file's: detail = {FNV-1a 64 of
+                             it, its length} */
 };
 
 enum imas_entry_flag {
@@ -86,12 +88,16 @@ enum imas_entry_flag {
     IMAS_ENTRY_FLIGHT = 8,
     /* May be placed even as process 1. */
     IMAS_ENTRY_PID1 = 16,
+    /* On the entry without detail: programs of this executable are distinguished by the name by which it is started. An older stub
+     * takes all of them for one. */
+    IMAS_ENTRY_BY_NAME = 32,
 };
 
 /*
  * How a process finds its decision: the entry (executable, no detail, own uid), else (executable, no detail, IMAS_ANY_UID); that
  * one's flags say whether programs are distinguished. If so (executable, detail, own uid), else (executable, detail, IMAS_ANY_UID),
- * by what it is given to run first, by unit second; where none stands, the entry without detail holds.
+ * by what it is given to run first, by unit second, by name third; where none stands, the entry without detail holds, but not
+ * for an executable that is distinguished by name and started by another than its own.
  */
 
 /* A trial beside the entry's first one. */

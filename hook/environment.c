@@ -109,7 +109,7 @@ bool environment_has_settings(char **environment) {
 
 static bool of_launcher(const char *entry) {
     return value_of(entry, IMAS_ENV_PAGE) != NULL || value_of(entry, IMAS_ENV_UNSET) != NULL ||
-           value_of(entry, IMAS_ENV_PAD) != NULL || text_after(entry, IMAS_ENV_WAS) != NULL;
+           value_of(entry, IMAS_ENV_ALONE) != NULL || value_of(entry, IMAS_ENV_PAD) != NULL || text_after(entry, IMAS_ENV_WAS) != NULL;
 }
 
 /* Closes the gaps: keeps, in their order, the entries that were there before the launcher. */

@@ -22,7 +22,7 @@ bool environment_has_settings(char **environment);
  */
 void environment_restore(char **environment);
 
-/* The same whatever IMAS_FOLLOW and IMAS_TREE say: for a process that is started again without us. */
+/* The same whatever IMAS_FOLLOW and IMAS_TREE say. */
 void environment_restore_all(char **environment);
 
 #endif

@@ -4,7 +4,6 @@
 #include <elf.h>
 #include <stddef.h>
 
-#include "libc.h"
 #include "text.h"
 
 #define NO_NAME SIZE_MAX
@@ -128,9 +127,12 @@ bool loaded_needs(const struct link_map *object, const struct loaded *tables, co
     return needs(object, tables, library->l_name, of_library.soname);
 }
 
-static bool is_needed(const struct link_map *library) {
+bool loaded_is_needed(const struct link_map *library) {
     struct loaded own = loaded_read(library);
-    for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
+    const struct link_map *first = library;
+    while (first->l_prev != NULL)
+        first = first->l_prev;
+    for (const struct link_map *object = first; object != NULL; object = object->l_next) {
         struct loaded tables = loaded_read(object);
         if (needs(object, &tables, library->l_name, own.soname))
             return true;
@@ -139,5 +141,5 @@ static bool is_needed(const struct link_map *library) {
 }
 
 bool loaded_is_candidate(const struct link_map *object, const struct loaded *tables) {
-    return object->l_prev != NULL && object->l_prev->l_ld == _DYNAMIC && loaded_defines(tables, "malloc") && !is_needed(object);
+    return object->l_prev != NULL && object->l_prev->l_ld == _DYNAMIC && loaded_defines(tables, "malloc") && !loaded_is_needed(object);
 }

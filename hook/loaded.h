@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Our own dynamic section. Hidden: otherwise its address would take a relocation. */
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((visibility("hidden")));
+
 /* What is looked up in a loaded object, as ld.so has it. */
 struct loaded {
     const ElfW(Sym) *symbols;
@@ -43,6 +46,9 @@ uint32_t loaded_references(const struct loaded *tables);
 
 /* Whether `object`, of these tables, has that library in its list. */
 bool loaded_needs(const struct link_map *object, const struct loaded *tables, const struct link_map *library);
+
+/* Whether any object has it in its list. A library that none has was preloaded, or opened by dlopen. */
+bool loaded_is_needed(const struct link_map *library);
 
 /* Whether it is the candidate's library: that follows ours in LD_PRELOAD and so in ld.so's list, and defines malloc. A
  * library of the user's has no imas_allocator_name; but what no object needs was preloaded. */

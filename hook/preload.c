@@ -12,7 +12,7 @@
  *
  * It does in the process what `imas run` (crates/imas/src/start/mod.rs) does before it, after a decision made
  * before: index.c finds the decision, interpreter_target.c what an interpreter is to run, service_unit.c the
- * systemd service, ineligible.c finds processes that must not be changed, table.c reads the allocators that
+ * systemd service, started_name.c the name by which the executable was started, ineligible.c finds processes that must not be changed, table.c reads the allocators that
  * root approved, ticket.c makes the page, reexec.c makes the environment and calls exec.
  */
 #include <sys/stat.h>
@@ -23,9 +23,11 @@
 #include "index.h"
 #include "ineligible.h"
 #include "interpreter_target.h"
+#include "preloaded.h"
 #include "reexec.h"
 #include "service_unit.h"
 #include "start.h"
+#include "started_name.h"
 #include "sys.h"
 #include "table.h"
 #include "text.h"
@@ -94,6 +96,9 @@ static void look_closer(struct found *found, const struct index *index, struct i
     } else if ((flags & IMAS_ENTRY_BY_UNIT) != 0 && service_unit_find(&key, found->unit) && index_find_for(index, key, &closer)) {
         found->entry = closer;
         found->detail = found->unit;
+    } else if ((flags & IMAS_ENTRY_BY_NAME) != 0 && started_name_find(&key, found->program, start->execfn, &word)) {
+        found->entry = index_find_for(index, key, &closer) ? closer : (struct imas_index_entry){.candidate = IMAS_CANDIDATE_SYSTEM};
+        found->detail = word;
     }
 }
 
@@ -107,7 +112,7 @@ static bool look_up(struct found *found, const struct index *index, const struct
     const struct index_key key = {.exe_dev = found->executable.st_dev, .exe_ino = found->executable.st_ino, .uid = start->uid};
     if (!index_find_for(index, key, &found->entry))
         return false;
-    const uint32_t distinguished = IMAS_ENTRY_INTERPRETER | IMAS_ENTRY_JAVA | IMAS_ENTRY_BY_UNIT;
+    const uint32_t distinguished = IMAS_ENTRY_INTERPRETER | IMAS_ENTRY_JAVA | IMAS_ENTRY_BY_UNIT | IMAS_ENTRY_BY_NAME;
     if ((found->entry.flags & distinguished) == 0 && !asks_for_something(&found->entry))
         return false; /* the usual case: `system`, for good */
     if (!read_program(found->program))
@@ -206,12 +211,18 @@ static bool switched_off(const char *run) {
     return sys3(SYS_faccessat, AT_FDCWD, join(path, run, "/disabled"), 0) != no_such_file;
 }
 
+/* By /etc/ld.so.preload, where we are too: a candidate in LD_PRELOAD would come before it. */
+static bool has_malloc_preloaded(const struct start *start) {
+    const struct link_map *program = start_objects(start);
+    return program != NULL && preloaded_defines_malloc(program, NULL);
+}
+
 /* The expensive checks, made only where there is a decision. */
 static void consider(const struct found *found, const struct start *start, const struct index *index, const struct realm *realm) {
     char path[PATH_BYTES];
     struct choice choice;
     if (ineligible_by_environment(start->envp) || ineligible_by_state((found->entry.flags & IMAS_ENTRY_PID1) != 0) ||
-        switched_off(realm->run) || !table_open(&choice.table, join(path, realm->run, "/catalogue"), realm->owner))
+        has_malloc_preloaded(start) || switched_off(realm->run) || !table_open(&choice.table, join(path, realm->run, "/catalogue"), realm->owner))
         return;
     if (choice.table.header.catalogue_id == index->header.catalogue_id &&
         index_trusted(index, realm->owner, choice.table.header.daemon_uid))

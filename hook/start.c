@@ -30,6 +30,12 @@ static void note(struct facts *facts, struct start *start, uint64_t type, uint64
     case AT_EUID:
         facts->euid = value;
         break;
+    case AT_PHDR:
+        start->headers = (const ElfW(Phdr) *)value;
+        break;
+    case AT_PHNUM:
+        start->header_count = value;
+        break;
     case AT_EXECFN:
         start->execfn = (const char *)value;
         break;
@@ -49,4 +55,31 @@ bool start_read(struct start *start, int argc, char **argv, char **envp) {
     start->uid = (uint32_t)facts.uid;
     return facts.secure_seen && !facts.secure && facts.loader_seen && facts.uid == facts.euid && facts.uid < UINT32_MAX &&
            start->execfn != NULL;
+}
+
+/* How far the executable was moved from where it is linked for. */
+static uintptr_t moved_by(const struct start *start) {
+    for (size_t i = 0; i < start->header_count; i++) {
+        if (start->headers[i].p_type == PT_PHDR)
+            return (uintptr_t)start->headers - start->headers[i].p_vaddr;
+    }
+    return 0;
+}
+
+static const ElfW(Dyn) *dynamic_of(const struct start *start) {
+    for (size_t i = 0; i < start->header_count; i++) {
+        if (start->headers[i].p_type == PT_DYNAMIC)
+            return (const ElfW(Dyn) *)(moved_by(start) + start->headers[i].p_vaddr);
+    }
+    return NULL;
+}
+
+const struct link_map *start_objects(const struct start *start) {
+    const ElfW(Dyn) *entry = start->headers != NULL ? dynamic_of(start) : NULL;
+    for (; entry != NULL && entry->d_tag != DT_NULL; entry++) {
+        const struct r_debug *list = (const struct r_debug *)entry->d_un.d_ptr;
+        if (entry->d_tag == DT_DEBUG && list != NULL)
+            return list->r_map;
+    }
+    return NULL;
 }

@@ -3,6 +3,7 @@
 #ifndef IMAS_HOOK_START_H
 #define IMAS_HOOK_START_H
 
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,8 @@ struct start {
     char **envp;
     const char *execfn; /* the file as execve was given it: the script, not its interpreter */
     uint32_t uid;
+    const ElfW(Phdr) *headers; /* of the executable */
+    size_t header_count;
 };
 
 /*
@@ -23,5 +26,8 @@ struct start {
  * after which the auxiliary vector is not where we look: not finding AT_SECURE means privileged.
  */
 bool start_read(struct start *start, int argc, char **argv, char **envp);
+
+/* ld.so's list of the loaded objects, which begins with the executable; NULL where the executable does not lead to it. */
+const struct link_map *start_objects(const struct start *start);
 
 #endif

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 
 #include "../abi/imas_index.h"
+#include "clean_environment.h"
 #include "environment.h"
 #include "libc.h"
+#include "loaded.h"
 #include "object.h"
 #include "page.h"
+#include "preloaded.h"
 #include "sys.h"
 #include "text.h"
 #include "wrapped.h"
@@ -75,6 +78,14 @@ static char **read_strings(const char *path) {
     return strings;
 }
 
+static void drop_strings(char **strings) {
+    if (strings == NULL)
+        return;
+    if (strings[0] != NULL)
+        sys2(SYS_munmap, strings[0], STRINGS_BYTES);
+    sys2(SYS_munmap, strings, STRINGS_BYTES);
+}
+
 /* The whole entry of `name`, or NULL. */
 static char *entry_of(char **environment, const char *name) {
     const char *value = environment_value(environment, name);
@@ -102,7 +113,7 @@ static bool preloads_us(const char *preloads) {
 void unfit_start_clean(char **arguments, char **environment) {
     static char path[4096];
     char *mark = entry_of(environment, IMAS_ENV_PLACED);
-    environment_restore_all(environment);
+    clean_environment(environment);
     keep_mark(environment, mark);
     if (preloads_us(environment_value(environment, "LD_PRELOAD")))
         return; /* we would be started again and again */
@@ -127,9 +138,42 @@ static void note_in_page(char **environment, enum imas_pass_reason reason) {
     page_leave();
 }
 
+/* The library that follows ours, if it may be the candidate's; else NULL. */
+static const struct link_map *find_candidate(void) {
+    for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (loaded_is_candidate(object, &tables))
+            return object;
+    }
+    return NULL;
+}
+
+static bool is_of_ours(const struct link_map *library) {
+    struct loaded tables = loaded_read(library);
+    return loaded_defines(&tables, "imas_allocator_name");
+}
+
+static bool started_alone(void) {
+    char **environment = read_strings("/proc/self/environ");
+    bool alone = environment != NULL && environment_flag(environment, IMAS_ENV_ALONE);
+    drop_strings(environment);
+    return alone;
+}
+
+/* A library that follows ours may be the user's: where the candidate is libc's malloc there is no other. */
+static bool has_malloc_of_the_user(void) {
+    if (&_r_debug == NULL || _r_debug.r_map == NULL)
+        return false;
+    const struct link_map *candidate = find_candidate();
+    bool alone = candidate != NULL && !is_of_ours(candidate) && started_alone();
+    return preloaded_defines_malloc(_r_debug.r_map, alone ? NULL : candidate);
+}
+
 static enum imas_pass_reason why_at_relocation(void) {
     if (unfit_sanitizer())
         return IMAS_PASS_SANITIZER;
+    if (has_malloc_of_the_user())
+        return IMAS_PASS_OWN_MALLOC;
     return wrapped_function() != NULL ? IMAS_PASS_WRAPPED : IMAS_PASS_NONE;
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the C that `imas` has (`crates/imas/src/sigpipe.c`: why it is there) and links it into the
-//! binary, where nothing calls it.
+//! Compiles the C that `imas` has and that concerns what it starts (each file says why it is there) and links
+//! it into the binary, where nothing calls it.
+
+const SOURCES: [&str; 2] = ["../../crates/imas/src/odd_entries.c", "../../crates/imas/src/sigpipe.c"];
 
 fn main() {
-    println!("cargo:rerun-if-changed=../../crates/imas/src/sigpipe.c");
-    let objects =
-        cc::Build::new().file("../../crates/imas/src/sigpipe.c").flag("-Wextra").compile_intermediates();
+    for source in SOURCES {
+        println!("cargo:rerun-if-changed={source}");
+    }
+    let objects = cc::Build::new().files(SOURCES).flag("-Wextra").compile_intermediates();
     for object in objects {
         println!("cargo:rustc-link-arg-bins={}", object.display());
     }

@@ -122,6 +122,10 @@ def photo(driver, folder, name):
         across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
         check(f"{name} at {width} pixels: fits the screen", across[0] <= across[1], across)
         leaving = driver.execute_script(LEAVING)
+        if name == "overview":
+            hidden = driver.execute_script(
+                "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth + 1).length")
+            check(f"{name} at {width} pixels: every column is seen", hidden == 0, hidden)
         check(f"{name} at {width} pixels: first columns stay", not leaving, leaving)
         size = driver.execute_script("return document.documentElement.scrollHeight")
         driver.set_window_size(width, min(size + 20, 5000))

@@ -92,6 +92,14 @@ def build_handlers():
                     "-Wl,-rpath,$ORIGIN", source=kit / "handlers.c")
 
 
+def build_checkers():
+    """Two libraries that take a part of malloc's family for themselves."""
+    for name, flags in [("checker", []), ("checker-rare", ["-DRARE"])]:
+        subprocess.run(["gcc", "-std=gnu11", "-fno-builtin", "-shared", "-fPIC", *flags, "-o", WORK / f"lib{name}.so",
+                        HERE / "programs/checker.c"], check=True)
+    compile_program("asks")
+
+
 def build():
     """Builds all that the tests run."""
     (WORK / "plugins").mkdir(parents=True, exist_ok=True)
@@ -101,6 +109,7 @@ def build():
     for name, flags in [("foreign", []), ("partial", ["-DPARTIAL"]), ("dawdles", ["-DDAWDLES"]), ("locks", ["-DLOCKS"]),
                         ("mallocx", ["-DMALLOCX"])]:
         subprocess.run([*shared, *flags, "-o", WORK / f"lib{name}.so", HERE / "programs/foreign.c"], check=True)
+    build_checkers()
     subprocess.run([*shared, "-DLIBRARY", "-o", WORK / "libatfork_loading.so", HERE / "programs/atfork_loading.c"], check=True)
     compile_program("atfork_loading", f"-Wl,-rpath,{WORK}")
     build_handlers()

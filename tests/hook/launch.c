@@ -107,6 +107,8 @@ static void set_environment(const struct options *options) {
     change("LD_PRELOAD", preload);
     if (options->follow)
         change(IMAS_ENV_FOLLOW, "1");
+    if (options->follow && strchr(options->libraries, ':') == NULL)
+        setenv(IMAS_ENV_ALONE, "1", 1);
     if (options->tree)
         change(IMAS_ENV_TREE, "1");
     if (options->page != NULL)

@@ -30,7 +30,7 @@ PRELOAD = pathlib.Path("/etc/ld.so.preload")
 PUBLISH = pathlib.Path(os.environ.get("IMAS_TEST_PUBLISH", ROOT / "target/debug/examples/publish"))
 MIMALLOC = f"candidate\tmimalloc\t{LIBRARIES}/allocators/libmimalloc.so"
 ARENA = "candidate\tglibc:arena1\t-\tGLIBC_TUNABLES=glibc.malloc.arena_max=1"
-FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1 = 8, 1, 2, 4, 16
+FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1, BY_NAME = 8, 1, 2, 4, 16, 32
 USER = 1234
 SHOWN = pathlib.Path("/run/shown")
 
@@ -86,6 +86,7 @@ def build():
     WORK.mkdir(parents=True, exist_ok=True)
     for name in ["shown", "forks", "spawns", "execs", "auxiliary", "own_malloc"]:
         compile_program(name, *(["-rdynamic"] if name == "own_malloc" else []))
+    harness.build_checkers()
     parts = [ROOT / "hook" / f"{name}.c" for name in ("index", "table", "interpreter_target", "service_unit", "sample")]
     sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     for name, flags in [("lookup", []), ("lookup-sanitized", sanitized)]:
@@ -119,9 +120,9 @@ def entry(path, *options, candidate="mimalloc"):
     return "\t".join(["entry", str(path), candidate, *options])
 
 
-def switch(on):
+def switch(on, *others):
     if on:
-        PRELOAD.write_text(STUB + "\n")
+        PRELOAD.write_text("\n".join([*others, STUB, ""]))
     else:
         PRELOAD.unlink(missing_ok=True)
 
@@ -497,6 +498,42 @@ os.execve(fd, ['name', '1'], os.environ)
 """
 
 
+def names():
+    """Programs of one file are told apart by the name by which they are started."""
+    links = {name: SHOWN.with_name(name) for name in ["server", "sentinel", "shown-2.1"]}
+    for link in links.values():
+        link.symlink_to(SHOWN)
+    publish(entry(SHOWN, f"flags={BY_NAME}", candidate="system"), entry(SHOWN, f"flags={FLIGHT}", "name=server"))
+    placed("name: its own entry", [links["server"]])
+    left_alone("name: the file's is another program", [SHOWN])
+    left_alone("name: unknown", [links["sentinel"]])
+    publish(entry(SHOWN, f"flags={FLIGHT | BY_NAME}"), entry(SHOWN, "name=server", candidate="system"))
+    placed("name: the file's own", [SHOWN])
+    placed("name: with a version", [links["shown-2.1"]])
+    left_alone("name: the server is settled", [links["server"]])
+    left_alone("name: unknown beside the file's", [links["sentinel"]])
+    publish(entry(SHOWN, f"flags={FLIGHT}"))
+    placed("name: not asked for", [links["sentinel"]])
+
+
+def checkers():
+    """A machine that preloads a memory checker keeps it. Another library there changes nothing."""
+    publish(entry(WORK / "asks", f"flags={FLIGHT}"))
+    for name in ["checker", "checker-rare"]:
+        if wanted(name):
+            switch(True, str(WORK / f"lib{name}.so"))
+            outcome = run([WORK / "asks"])
+            switch(False)
+            left = pages()
+            check(f"{name}: not placed", outcome.err == b"checked\n" and outcome.status == 0 and not left, f"{outcome} {left}")
+    if wanted("another library"):
+        switch(True, str(WORK / "audit.so"))
+        outcome = run([WORK / "asks"])
+        switch(False)
+        left = pages()
+        check("another library: placed", outcome.status == 0 and len(left) == 1, f"{outcome} {left}")
+
+
 def processes_left_alone():
     publish(entry(SHOWN, f"flags={FLIGHT}"), entry(WORK / "seven-static", f"flags={FLIGHT}"),
             *(entry(WORK / name, f"flags={FLIGHT}") for name in ["seven-32", "seven-musl", "bare"] if (WORK / name).exists()))
@@ -810,7 +847,7 @@ def main():
     build()
     copy = set_up()
     try:
-        for part in [library, calls, starts, settings, scripts, interpreters, users, own_tree, trials, children, unfit, processes_left_alone,
+        for part in [library, calls, starts, settings, scripts, interpreters, users, own_tree, trials, children, unfit, names, checkers, processes_left_alone,
                      faults, each_byte, damaged, shrinking, given]:
             began = time.monotonic()
             part()

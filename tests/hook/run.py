@@ -9,6 +9,7 @@ build/lib/imas/allocators; exit status and output must be the same, and the page
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import random
@@ -536,6 +537,24 @@ def own_malloc(allocators):
     check("own malloc with follow", outcome.status == 4 and b"injected 0" in outcome.out, outcome)
 
 
+def checkers(allocators):
+    """A child below --follow that somebody on the way has given a memory checker runs as without IMAS."""
+    if not wanted("checker"):
+        return
+    for name, order in itertools.product(["checker", "checker-rare"], ["{0}:$LD_PRELOAD", "$LD_PRELOAD:{0}", "$LD_PRELOAD {0}"]):
+        library = WORK / f"lib{name}.so"
+        command = ["sh", "-c", f"LD_PRELOAD='{library}' exec {WORK}/asks"]
+        plain = run(command)
+        check(f"{name} is asked", plain.err == b"checked\n", plain)
+        command[-1] = f'LD_PRELOAD="{order.format(library)}" exec {WORK}/asks'
+        for allocator, mode in itertools.product(allocators, ALL_MODES):
+            outcome, _ = under(mode, allocator, command, ("-f",))
+            check(f"{name} {order} {mode} {allocator}", outcome == plain and outcome.err == plain.err, f"{outcome} {plain}")
+    ours = f'LD_PRELOAD="{library}:$LD_PRELOAD" exec env'
+    outcome, _ = under("guard", "mimalloc", ["sh", "-c", ours], ("-f",))
+    check("checker stays for children", f"LD_PRELOAD={library}\n".encode() in outcome.out, outcome)
+
+
 SANITIZERS = {"address": [], "thread": [], "leak": [], "address static": ["-static-libasan"], "thread static": ["-static-libtsan"]}
 
 
@@ -685,6 +704,7 @@ def main():
     children(core)
     children_that_cannot_load(allocators)
     own_malloc(core)
+    checkers(core)
     sanitizers(core)
     interfaces(allocators)
     wrapped(allocators)

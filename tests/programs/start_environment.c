@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* start_environment COMMAND...: starts the command with an environment as execve allows it: in an order of its
  * own, with a name twice, an entry without '=' and one without a name. What was inherited comes first. Without
- * a command: prints the environment. */
+ * a command: prints the environment; with "-o FILE": into that file. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +19,8 @@ static int show(void) {
 int main(int count, char **words) {
     if (count < 2)
         return show();
+    if (strcmp(words[1], "-o") == 0)
+        return freopen(words[2], "w", stdout) == NULL ? 8 : show();
     char *odd[] = {"ZULU=1", "MODE=first", "no_equals_sign", "ALPHA=2", "MODE=second", "=nameless", ""};
     char *environment[MOST];
     size_t length = 0;

@@ -9,3 +9,5 @@ pub const FILE: u32 = 1;
 pub const TEXT: u32 = 2;
 /// systemd unit: FNV-1a 64 of the unit's name, and its length.
 pub const UNIT: u32 = 3;
+/// The base name of the path that is executed, by the hash of the name and its length.
+pub const NAME: u32 = 4;

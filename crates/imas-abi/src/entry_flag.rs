@@ -11,3 +11,5 @@ pub const BY_UNIT: u32 = 4;
 pub const FLIGHT: u32 = 8;
 /// May be placed even as process 1.
 pub const PID1: u32 = 16;
+/// On the entry without detail: programs of this executable are distinguished by the name by which it is started.
+pub const BY_NAME: u32 = 32;

@@ -7,6 +7,8 @@ pub const PAGE: &str = "IMAS_PAGE";
 pub const FOLLOW: &str = "IMAS_FOLLOW";
 /// `1`: every process of the tree counts into a page of its own, made beside [`PAGE`] (implies [`FOLLOW`]).
 pub const TREE: &str = "IMAS_TREE";
+/// `1` beside [`FOLLOW`]: the candidate is libc's malloc, so that no library follows ours in LD_PRELOAD.
+pub const ALONE: &str = "IMAS_ALONE";
 /// Prefix: `IMAS_WAS_<NAME>=<value>` is the value `<NAME>` had before the launcher changed it.
 pub const WAS: &str = "IMAS_WAS_";
 /// Colon-separated names that did not exist before the launcher set them.

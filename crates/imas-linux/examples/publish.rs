@@ -4,7 +4,7 @@
 //!
 //! `publish RUN LIBRARIES < SPECIFICATION`; RUN must hold `state/`. Lines: `candidate NAME LIBRARY|-
 //! [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
-//! [file=PATH|text=TEXT|unit=NAME]`, `fill N` (N entries of no file), `daemon UID`, `boot ID`,
+//! [file=PATH|text=TEXT|unit=NAME|name=NAME]`, `fill N` (N entries of no file), `daemon UID`, `boot ID`,
 //! `generation N`, `catalogue HEX`, `disabled`. `publish given EXECUTABLE WORDS...` prints the detail of a
 //! command line: kind and two numbers.
 
@@ -130,6 +130,7 @@ fn entry(words: &[String], id: &dyn Fn(&str) -> Result<u16, String>) -> Result<E
             "file" => entry.detail = Detail::of(&InterpreterTarget::Word(value.into()), Path::new("/")),
             "text" => entry.detail = Detail::Text(value.into()),
             "unit" => entry.detail = Detail::Unit(value.into()),
+            "name" => entry.detail = Detail::Name(value.into()),
             "bytes" => entry.executable.bytes = value.parse()?,
             _ => return Err(format!("unknown option '{name}'").into()),
         }

@@ -159,6 +159,9 @@ impl Injection<'_> {
         }
         if self.reach != Reach::Program {
             variables.insert(imas_abi::env::FOLLOW.into(), "1".into());
+            if self.candidate.library.is_none() {
+                variables.insert(imas_abi::env::ALONE.into(), "1".into());
+            }
         }
         if self.reach == Reach::Tree {
             variables.insert(imas_abi::env::TREE.into(), "1".into());
@@ -225,8 +228,8 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
 /// Variables that launchers above us left for their own process.
 fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    use imas_abi::env::{FOLLOW, PAD, PAGE, TREE, UNSET};
-    let exact = [PAGE, FOLLOW, TREE, UNSET, PAD];
+    use imas_abi::env::{ALONE, FOLLOW, PAD, PAGE, TREE, UNSET};
+    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
 }
 
@@ -314,6 +317,7 @@ mod tests {
             ("LD_PRELOAD", "/l/hook.so"),
             ("IMAS_UNSET", "LD_PRELOAD"),
             ("IMAS_FOLLOW", "1"),
+            ("IMAS_ALONE", "1"),
             ("IMAS_TREE", "1"),
         ]);
         assert_eq!(got, want);

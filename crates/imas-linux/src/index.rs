@@ -74,6 +74,7 @@ mod tests {
             (any::<u64>(), any::<u64>()).prop_map(|(dev, ino)| Detail::File { dev, ino }),
             any::<Vec<u8>>().prop_map(Detail::Text),
             "[a-z]{1,9}[.]service".prop_map(Detail::Unit),
+            "[a-z]{1,9}".prop_map(Detail::Name),
         ]
     }
 

@@ -2,11 +2,12 @@
 //! Running a command with its whole process tree, and what that cost.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::hash::Hasher;
-use std::io::{Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::{PipeReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,16 +18,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use siphasher::sip::SipHasher13;
-use wait4::Wait4;
 
 use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
-use crate::foreground;
 use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::prefault::{Touch, prefault};
 use crate::sampler::{Resident, Sampler};
 use crate::standstill::{Stillness, taken};
+use crate::start_program::{ChildSetup, ProgramStart, StartedProgram};
 
 /// One run to be made.
 #[derive(Debug, Clone)]
@@ -138,6 +138,9 @@ pub enum RunError {
         /// The error of the system.
         error: std::io::Error,
     },
+    /// The program's output could not be caught.
+    #[error("cannot make a pipe: {0}")]
+    Pipe(std::io::Error),
     /// The system refused what measuring needs.
     #[error("cannot measure: {0}")]
     System(#[from] nix::Error),
@@ -175,11 +178,11 @@ impl RunRequest<'_> {
         let prefaulted = self.prepare()?;
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let counters = Counters::open();
-        let mut run = self.start()?;
+        let run = self.start()?;
         let sampler = is_sampled.then(Sampler::start);
         let meter = is_sampled.then(|| Meter::start(self.cpu));
         let watchdog = Watchdog::start(run.child.id(), self.timeout, self.still, self.most);
-        let status = run.wait()?;
+        let status = run.child.wait().map_err(RunError::Wait)?;
         let wall_s = run.began.elapsed().as_secs_f64();
         let pace = meter.and_then(Meter::stop);
         let end = RunEnd::of(status, watchdog)?;
@@ -203,7 +206,7 @@ impl RunRequest<'_> {
         load: impl FnOnce(u32) -> T,
     ) -> Result<(RunOutcome, T), RunError> {
         let prefaulted = self.prepare()?;
-        let mut run = self.start()?;
+        let run = self.start()?;
         let sampler = Sampler::of(run.child.id());
         let meter = Meter::start(self.cpu);
         let loaded = load(run.child.id());
@@ -216,7 +219,7 @@ impl RunRequest<'_> {
             let _ = kill(Pid::from_raw(pid), stop); // it may have ended by itself
         }
         let watchdog = Watchdog::start(run.child.id(), self.timeout, None, None);
-        let end = RunEnd::of(run.wait()?, watchdog)?;
+        let end = RunEnd::of(run.child.wait().map_err(RunError::Wait)?, watchdog)?;
         let outcome = run.outcome(&end, &before)?;
         Ok((RunOutcome { wall_s, prefaulted, resident, pace, ..outcome }, loaded))
     }
@@ -229,57 +232,46 @@ impl RunRequest<'_> {
     }
 
     fn start(&self) -> Result<StartedRun, RunError> {
+        let (output, output_end) = std::io::pipe().map_err(RunError::Pipe)?;
+        let (errors, errors_end) = std::io::pipe().map_err(RunError::Pipe)?;
+        let setup = ChildSetup {
+            input: Some(self.opened_input()?.into()),
+            output: Some(output_end.into()),
+            errors: Some(errors_end.into()),
+            folder: self.folder,
+            leads_group: false,
+        };
         // On a busy machine the child may be far on before we are back from its start.
         let began = Instant::now();
-        let mut child = self.spawn()?;
-        foreground::begin(child.id());
-        let output = hash_output(&mut child, self.show_output);
-        let errors = keep_tail(&mut child, self.show_output);
+        let child = self.spawn(&setup)?;
+        drop(setup); // the pipes end with the program
+        let output = hash_output(output, self.show_output);
+        let errors = keep_tail(errors, self.show_output);
         Ok(StartedRun { child, began, output, errors })
     }
 
-    fn spawn(&self) -> Result<Child, RunError> {
+    fn opened_input(&self) -> Result<File, RunError> {
+        let path = self.input.unwrap_or_else(|| Path::new("/dev/null"));
+        File::open(path).map_err(|error| RunError::Input { path: path.to_owned(), error })
+    }
+
+    fn spawn(&self, setup: &ChildSetup<'_>) -> Result<StartedProgram, RunError> {
         let _kept = self.cpu.and_then(|cpu| OneCpu::keep(cpu).ok()); // taken away meanwhile: any will do
-        let input = match self.input {
-            None => Stdio::null(),
-            Some(path) => std::fs::File::open(path)
-                .map_err(|error| RunError::Input { path: path.to_owned(), error })?
-                .into(),
-        };
-        let arg0 = self.argv.first().map_or(self.file.as_os_str(), |word| word);
-        let mut command = std::process::Command::new(self.file);
-        if let Some(folder) = self.folder {
-            command.current_dir(folder);
-        }
-        command
-            .arg0(arg0)
-            .args(self.argv.get(1..).unwrap_or_default())
-            .env_clear()
-            .envs(self.variables.iter())
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+        ProgramStart { file: self.file, argv: self.argv, variables: self.variables }
+            .spawn(setup)
             .map_err(|error| RunError::Start { file: self.file.to_owned(), error })
     }
 }
 
 /// A program that runs; threads read its output.
 struct StartedRun {
-    child: Child,
+    child: StartedProgram,
     began: Instant,
     output: JoinHandle<u64>,
     errors: JoinHandle<String>,
 }
 
 impl StartedRun {
-    /// Waits for the first process alone.
-    fn wait(&mut self) -> Result<ExitStatus, RunError> {
-        let ended = self.child.wait4();
-        foreground::end();
-        ended.map(|ended| ended.status).map_err(RunError::Wait)
-    }
-
     /// What is known once the whole tree has ended: usage since `before`, output and exit status.
     fn outcome(self, end: &RunEnd, before: &Usage) -> Result<RunOutcome, RunError> {
         let (exit, signal) = exit_of(end.status);
@@ -339,8 +331,7 @@ fn usage_between(before: &Usage, after: &Usage) -> RunOutcome {
 }
 
 /// Reads standard output to its end on a thread of its own, so that the program never waits for us.
-fn hash_output(child: &mut Child, show: bool) -> JoinHandle<u64> {
-    let pipe = child.stdout.take();
+fn hash_output(pipe: PipeReader, show: bool) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let mut hasher = SipHasher13::new();
         drain(pipe, |bytes| {
@@ -353,8 +344,7 @@ fn hash_output(child: &mut Child, show: bool) -> JoinHandle<u64> {
     })
 }
 
-fn keep_tail(child: &mut Child, show: bool) -> JoinHandle<String> {
-    let pipe = child.stderr.take();
+fn keep_tail(pipe: PipeReader, show: bool) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut tail: Vec<u8> = Vec::new();
         drain(pipe, |bytes| {
@@ -369,8 +359,7 @@ fn keep_tail(child: &mut Child, show: bool) -> JoinHandle<String> {
     })
 }
 
-fn drain(pipe: Option<impl Read>, mut sink: impl FnMut(&[u8])) {
-    let Some(mut pipe) = pipe else { return };
+fn drain(mut pipe: PipeReader, mut sink: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match pipe.read(&mut buffer) {
@@ -484,8 +473,8 @@ pub fn adopt_orphans() -> Result<(), RunError> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
-/// Ends every descendant of this process and waits for each. A `Child` of one of them has no exit status to
-/// return afterwards.
+/// Ends every descendant of this process and waits for each. Whatever stands for one of them has no
+/// exit status to return afterwards.
 ///
 /// # Errors
 /// When a child cannot be waited for.

@@ -10,13 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
-use rustix::process::{WaitOptions, waitpid};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
+use crate::foreground;
 use crate::variables::{SIGPIPE_IGNORED, Variables};
 
 /// A program that does not begin with anything that the kernel knows is a script for it, as for execvp.
@@ -33,15 +35,19 @@ pub struct ProgramStart<'a> {
     pub variables: &'a Variables,
 }
 
-/// Standard input and outputs of a child; its parent's where there is none.
+/// What a child has otherwise than its parent.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub struct ChildSetup<'a> {
     /// Standard input.
     pub input: Option<OwnedFd>,
     /// Standard output.
     pub output: Option<OwnedFd>,
     /// Standard error.
     pub errors: Option<OwnedFd>,
+    /// Working folder.
+    pub folder: Option<&'a Path>,
+    /// The child leads a process group of its own.
+    pub leads_group: bool,
 }
 
 impl ProgramStart<'_> {
@@ -59,21 +65,17 @@ impl ProgramStart<'_> {
         error
     }
 
-    /// Starts the program as a child.
+    /// Starts the program as a child, in the foreground: from now on signals to this process are meant for it.
     ///
     /// # Errors
     /// When it cannot be executed.
-    pub fn spawn(&self, streams: &Streams) -> io::Result<StartedProgram> {
-        let mut attributes = PosixSpawnAttr::init()?;
-        if !sigpipe_was_ignored() {
-            attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF)?;
-            attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
-        }
-        let actions = actions(streams)?;
+    pub fn spawn(&self, setup: &ChildSetup<'_>) -> io::Result<StartedProgram> {
+        let (attributes, actions) = (attributes(setup)?, actions(setup)?);
         let (path, words, environment) = (self.path()?, self.words()?, self.variables.array()?);
         let start = |path: &CString, words: &[CString]| {
             posix_spawn(path.as_c_str(), &actions, &attributes, words, &environment)
         };
+        let _there = setup.folder.map(InFolder::enter).transpose()?;
         let started = match start(&path, &words) {
             Err(nix::Error::ENOEXEC) => {
                 let mut for_shell = vec![CString::new(SHELL)?, path];
@@ -82,7 +84,9 @@ impl ProgramStart<'_> {
             }
             started => started,
         };
-        Ok(StartedProgram { pid: started? })
+        let pid = started?;
+        foreground::begin(pid.as_raw());
+        Ok(StartedProgram { pid })
     }
 
     fn path(&self) -> io::Result<CString> {
@@ -98,9 +102,24 @@ fn sigpipe_was_ignored() -> bool {
     std::env::var_os(SIGPIPE_IGNORED).is_some()
 }
 
-fn actions(streams: &Streams) -> nix::Result<PosixSpawnFileActions> {
+fn attributes(setup: &ChildSetup<'_>) -> nix::Result<PosixSpawnAttr> {
+    let mut attributes = PosixSpawnAttr::init()?;
+    let mut flags = PosixSpawnFlags::empty();
+    if !sigpipe_was_ignored() {
+        flags |= PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF;
+        attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
+    }
+    if setup.leads_group {
+        flags |= PosixSpawnFlags::POSIX_SPAWN_SETPGROUP;
+        attributes.set_pgroup(Pid::from_raw(0))?;
+    }
+    attributes.set_flags(flags)?;
+    Ok(attributes)
+}
+
+fn actions(setup: &ChildSetup<'_>) -> nix::Result<PosixSpawnFileActions> {
     let mut actions = PosixSpawnFileActions::init()?;
-    for (number, stream) in [&streams.input, &streams.output, &streams.errors].into_iter().enumerate() {
+    for (number, stream) in [&setup.input, &setup.output, &setup.errors].into_iter().enumerate() {
         if let (Some(stream), Ok(number)) = (stream, i32::try_from(number)) {
             actions.add_dup2(stream.as_raw_fd(), number)?;
         }
@@ -108,7 +127,31 @@ fn actions(streams: &Streams) -> nix::Result<PosixSpawnFileActions> {
     Ok(actions)
 }
 
-/// A child that was started.
+/// While it exists, this process is in that folder, and a child begins there: nix has no other way to tell
+/// posix_spawn. One at a time.
+struct InFolder {
+    was: OwnedFd,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl InFolder {
+    fn enter(folder: &Path) -> io::Result<Self> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let was = rustix::fs::open(".", flags, Mode::empty())?;
+        std::env::set_current_dir(folder)?;
+        Ok(Self { was, _alone: alone })
+    }
+}
+
+impl Drop for InFolder {
+    fn drop(&mut self) {
+        let _ = rustix::process::fchdir(&self.was); // a folder that was entered once
+    }
+}
+
+/// A child that was started. It stays in the foreground until it has ended.
 #[derive(Debug)]
 pub struct StartedProgram {
     pid: Pid,
@@ -117,8 +160,8 @@ pub struct StartedProgram {
 impl StartedProgram {
     /// Process id of the child.
     #[must_use]
-    pub fn id(&self) -> Pid {
-        self.pid
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw().cast_unsigned()
     }
 
     /// Waits until it has ended.
@@ -126,13 +169,30 @@ impl StartedProgram {
     /// # Errors
     /// When there is nothing to wait for.
     pub fn wait(&self) -> io::Result<ExitStatus> {
-        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
         loop {
-            match waitpid(pid, WaitOptions::empty()) {
-                Ok(Some((_, status))) => return Ok(ExitStatus::from_raw(status.as_raw())),
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+            if let Some(status) = self.status(WaitIdOptions::empty())? {
+                return Ok(status);
             }
         }
+    }
+
+    /// Its exit status, if it has ended.
+    ///
+    /// # Errors
+    /// When there is nothing to wait for.
+    pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.status(WaitIdOptions::NOHANG)
+    }
+
+    fn status(&self, options: WaitIdOptions) -> io::Result<Option<ExitStatus>> {
+        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
+        let id = pid.map_or(WaitId::All, WaitId::Pid);
+        let ended = waitid(id, options | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        if matches!(ended, Ok(None) | Err(rustix::io::Errno::INTR)) {
+            return Ok(None);
+        }
+        foreground::end();
+        let reaped = waitpid(pid, WaitOptions::empty())?;
+        Ok(reaped.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
     }
 }

@@ -35,12 +35,25 @@ pub fn detail(real: &Path, started: &Path) -> String {
 /// file is found.
 #[must_use]
 pub fn detail_of_running(real: &Path, first_argument: &OsStr) -> String {
+    detail_by_link(real, first_argument, true)
+}
+
+/// The same of a process that may be anybody's: no path that it names is looked at, only links beside the file and in
+/// the folders of programs.
+#[must_use]
+pub fn detail_of_foreign(real: &Path, first_argument: &OsStr) -> String {
+    detail_by_link(real, first_argument, false)
+}
+
+fn detail_by_link(real: &Path, first_argument: &OsStr, is_trusted: bool) -> String {
     // Daemons write what they do after their name.
     let word = first_argument.as_bytes().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
     let word = Path::new(OsStr::from_bytes(word.strip_suffix(b":").unwrap_or(word)));
-    let Some(name) = word.file_name() else { return String::new() };
+    let Some(name) = word.file_name().filter(|name| real.file_name() != Some(*name)) else {
+        return String::new();
+    };
     let beside = real.parent().map(|folder| folder.join(name));
-    let named = Some(word.to_owned()).filter(|word| word.is_absolute());
+    let named = Some(word.to_owned()).filter(|word| is_trusted && word.is_absolute());
     let elsewhere = FOLDERS.iter().map(|folder| Path::new(folder).join(name));
     let places = named.into_iter().chain(beside).chain(elsewhere);
     let leads_there = |place: &PathBuf| std::fs::canonicalize(place).is_ok_and(|found| found == real);

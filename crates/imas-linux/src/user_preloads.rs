@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Libraries that a user preloads himself. One that defines malloc is there for a reason: it looks for
+//! Libraries that a user preloads himself. One that defines a function of malloc's family is there for a reason: it looks for
 //! mistakes (Electric Fence), it counts (libmemusage), or it is the allocator of his choice. A candidate
 //! before it would switch it off.
 
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::elf::ElfImage;
+use crate::elf;
 use crate::loader;
 use crate::variables::Variables;
 
@@ -15,18 +15,37 @@ const LD_PRELOAD: &str = "LD_PRELOAD";
 const FOR_ALL: &str = "/etc/ld.so.preload";
 /// Our libraries are named so.
 const OURS: &[u8] = b"libimas";
+/// Functions by which a library takes part in what malloc does. `hook/preloaded.c` has the same.
+const FAMILY: [&str; 10] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+];
 /// Most entries that are read.
 const MOST: usize = 64;
 
 /// Why a program that is started with these variables keeps its malloc, and what to do about it.
 #[must_use]
 pub fn own_malloc(variables: &Variables) -> Option<String> {
-    let defines_malloc = |path: &PathBuf| ElfImage::read(path).is_ok_and(|library| library.defines_malloc);
-    let (place, library) = preloads(variables).find(|(_, path)| defines_malloc(path))?;
+    let taken_by = |(place, path): (&'static str, PathBuf)| Some((place, takes(&path)?, path));
+    let (place, function, library) = preloads(variables).find_map(taken_by)?;
     let library = library.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Some(format!(
-        "{library} in {place} defines malloc, and a candidate would switch it off; without it there IMAS chooses"
+        "{library} in {place} defines {function}, and a candidate would switch it off; without it there IMAS chooses"
     ))
+}
+
+/// The first function of the family that the library defines.
+fn takes(library: &Path) -> Option<&'static str> {
+    let defined = elf::defined_by(library).ok()?;
+    FAMILY.into_iter().find(|function| defined.contains(*function))
 }
 
 /// The libraries that ld.so preloads for a program with these variables, without ours.
@@ -49,7 +68,13 @@ fn named(variables: &Variables) -> Vec<PathBuf> {
         list = variables.get(was).map(|list| list.as_os_str());
     }
     let list = list.unwrap_or_default().as_bytes();
-    entries(list).filter(|entry| !is_ours(entry)).filter_map(|entry| find(entry, variables)).collect()
+    let mut is_behind_ours = false;
+    let is_of_user = |entry: &&[u8]| {
+        let is_candidate = is_behind_ours && !variables.contains_key(imas_abi::env::ALONE);
+        is_behind_ours = is_ours(entry);
+        !is_behind_ours && !is_candidate
+    };
+    entries(list).filter(is_of_user).filter_map(|entry| find(entry, variables)).collect()
 }
 
 fn for_all() -> Vec<PathBuf> {
@@ -126,6 +151,16 @@ mod tests {
         let checker = path(&checker, "checker.so");
         let ours = format!("/l/libimas-guard.so:{checker}");
         assert_eq!(with(&[(LD_PRELOAD, ours.clone())]), None, "the allocator behind our guard");
-        assert!(with(&[(LD_PRELOAD, ours), ("IMAS_WAS_LD_PRELOAD", checker)]).is_some());
+        assert!(with(&[(LD_PRELOAD, ours), ("IMAS_WAS_LD_PRELOAD", checker.clone())]).is_some());
+        let between = format!("{}:/l/libimas.so:{checker}", path(&clock, "clock.so"));
+        assert_eq!(with(&[(LD_PRELOAD, between.clone())]), None, "the allocator behind our hook");
+        assert!(with(&[(LD_PRELOAD, between), ("IMAS_ALONE", "1".into())]).is_some());
+    }
+
+    #[test]
+    fn a_rare_function_of_the_family_counts() {
+        let rare = library("rare.so", "void *valloc(unsigned long n) { return (void *)n; }");
+        let why = with(&[(LD_PRELOAD, rare.path().join("rare.so").display().to_string())]).unwrap();
+        assert!(why.starts_with("rare.so in LD_PRELOAD defines valloc"), "{why}");
     }
 }

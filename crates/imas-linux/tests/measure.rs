@@ -22,8 +22,20 @@ fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Dura
     sh_within(script, input, timeout, still, None)
 }
 
-/// The same of a run that may take so much.
+/// The same of a run that may take at most that.
 fn sh_within(
+    script: &str,
+    input: Option<&Path>,
+    timeout: f64,
+    still: Option<Duration>,
+    most: Option<Most>,
+) -> RunOutcome {
+    sh_in(None, script, input, timeout, still, most)
+}
+
+/// The same in a folder.
+fn sh_in(
+    folder: Option<&Path>,
     script: &str,
     input: Option<&Path>,
     timeout: f64,
@@ -38,7 +50,7 @@ fn sh_within(
         argv: &argv,
         variables: &variables,
         input,
-        folder: None,
+        folder,
         show_output: false,
         timeout: Duration::from_secs_f64(timeout),
         still,
@@ -121,4 +133,12 @@ fn input_comes_from_the_file() {
     let file = folder.path().join("in");
     std::fs::write(&file, "5\n").unwrap();
     assert_eq!(sh("read n; exit $n", Some(&file), 90.0).exit, 5);
+}
+
+#[test]
+fn the_program_begins_in_its_folder_and_this_process_stays_in_its_own() {
+    let (own, folder) = (std::env::current_dir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(folder.path().join("mark"), "").unwrap();
+    assert_eq!(sh_in(Some(folder.path()), "test -e mark", None, 90.0, None, None).exit, 0);
+    assert_eq!(std::env::current_dir().unwrap(), own);
 }

@@ -80,20 +80,14 @@ pub(crate) fn ignored() -> u64 {
 }
 
 fn hand_on(origin: &Origin) {
-    if let Some(program) = program_soon()
-        && is_for(program, origin)
-    {
-        send(program, origin.signal);
-    }
-}
-
-fn program_soon() -> Option<i32> {
-    let begun = Instant::now();
-    loop {
-        match foreground::program() {
-            None if begun.elapsed() < STARTS_WITHIN => std::thread::sleep(Duration::from_millis(1)),
-            program => return program,
+    let send_to = |program| {
+        if is_for(program, origin) {
+            send(program, origin.signal);
         }
+    };
+    let begun = Instant::now();
+    while !foreground::signal(send_to) && begun.elapsed() < STARTS_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -109,7 +103,6 @@ fn is_for(program: i32, origin: &Origin) -> bool {
     }
 }
 
-/// It may have ended in the meantime.
 fn send(program: i32, signal: i32) {
     match Signal::try_from(signal) {
         Ok(signal) => drop(kill(Pid::from_raw(program), signal)),

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
 use imas_linux::arenas::ArenaHeaps;
 use imas_linux::environment::Variables;
-use imas_linux::foreground;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
 use imas_linux::sampler;
+use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -51,7 +51,7 @@ pub(crate) struct ServerStart<'a> {
 
 /// The server of one run. Drop ends all of its processes.
 pub(crate) struct Server {
-    child: Child,
+    child: StartedProgram,
     /// Exit status of its first process.
     status: Option<ExitStatus>,
     tree: SharedTree,
@@ -71,23 +71,19 @@ impl Server {
         let began = Instant::now();
         let spawn = || {
             let _kept = KeptOn::new(cpus);
-            std::process::Command::new(&command.file)
-                .arg0(command.argv.first().map_or(command.file.as_os_str(), |word| word))
-                .args(command.argv.get(1..).unwrap_or_default())
-                .current_dir(folder)
-                .env_clear()
-                .envs(environment.iter())
-                .stdin(Stdio::null())
-                .stdout(log.try_clone()?)
-                .stderr(log.try_clone()?)
-                .process_group(0)
-                .spawn()
+            let setup = ChildSetup {
+                input: Some(File::open("/dev/null")?.into()),
+                output: Some(log.try_clone()?.into()),
+                errors: Some(log.try_clone()?.into()),
+                folder: Some(folder),
+                leads_group: true,
+            };
+            ProgramStart { file: &command.file, argv: &command.argv, variables: environment }.spawn(&setup)
         };
         let (child, group) = match group.map(|group| (group.within(spawn), group)) {
             Some((Ok(child), group)) => (child?, Some(group)),
             _ => (spawn()?, None),
         };
-        foreground::begin(child.id());
         let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
         Ok(Self { child, status: None, tree, began, log, is_on_libc: *is_on_libc })
     }
@@ -188,7 +184,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        foreground::end();
         let _ = self.end(); // the run may have ended at any point
     }
 }

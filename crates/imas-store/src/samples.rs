@@ -75,16 +75,30 @@ impl Store {
         detail: &str,
         is_by_name: bool,
     ) -> Result<StoredProgram, StoreError> {
+        self.started_program_in(Domain::Own, path, detail, is_by_name)
+    }
+
+    /// The same in a domain.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn started_program_in(
+        &self,
+        domain: Domain,
+        path: &str,
+        detail: &str,
+        is_by_name: bool,
+    ) -> Result<StoredProgram, StoreError> {
         const OF_FILE: &str = "domain = ?1 AND path = ?2 AND detail = '' AND by_file_alone = 1";
         let is_own_name = detail.is_empty() || is_by_name;
         let asks = format!("SELECT EXISTS (SELECT 1 FROM program WHERE {OF_FILE})");
         let mut statement = self.connection().prepare_cached(&asks)?;
-        if is_own_name && statement.query_row(params![Domain::Own, path], |row| row.get(0))? {
+        if is_own_name && statement.query_row(params![domain, path], |row| row.get(0))? {
             let takes =
                 format!("UPDATE OR IGNORE program SET detail = ?3, by_file_alone = 0 WHERE {OF_FILE}");
-            self.connection().execute(&takes, params![Domain::Own, path, detail])?;
+            self.connection().execute(&takes, params![domain, path, detail])?;
         }
-        self.program(path, detail)
+        self.program_in(domain, path, detail)
     }
 
     /// The program of exactly that domain, path and detail.

@@ -270,6 +270,7 @@ fn a_bundle_is_all_that_is_needed() {
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         std::fs::rename(&out, &at).unwrap();
         assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
+        assert_eq!(with_bundle("/usr/bin/env", &at), "", "{candidate}: the program's environment is its own");
         assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");

@@ -32,6 +32,12 @@ fn script(world: &World, name: &str, text: &str) -> PathBuf {
     file
 }
 
+/// The entries that no start by IMAS sets.
+fn not_ours(environment: &str) -> Vec<&str> {
+    let is_ours = |line: &&str| line.starts_with("IMAS_") || line.starts_with("LD_PRELOAD=");
+    environment.lines().filter(|line| !is_ours(line)).collect()
+}
+
 #[test]
 fn the_environment_is_as_it_was() {
     let world = World::new();
@@ -50,13 +56,33 @@ fn the_environment_is_as_it_was() {
     ] {
         let words: Vec<&str> = std::iter::once(imas.as_str()).chain(how.iter().copied()).collect();
         let under = started(&words);
-        let ours = |line: &&str| !line.starts_with("IMAS_") && !line.starts_with("LD_PRELOAD=");
         let (under, is): (Vec<_>, Vec<_>) = match how[0] {
             // Children of a recorded program are recorded too: its environment has what they need.
-            "record" => (under.lines().filter(ours).collect(), untouched.lines().filter(ours).collect()),
+            "record" => (not_ours(&under), not_ours(&untouched)),
             _ => (under.lines().collect(), untouched.lines().collect()),
         };
         assert_eq!(under, is, "{how:?}");
+    }
+}
+
+#[test]
+fn the_environment_of_a_measured_program_is_as_it_was() {
+    let world = World::new();
+    let show = program("start_environment", &world.work()).display().to_string();
+    let (imas, file) = (imas(), world.work().join("environment"));
+    let file = file.display().to_string();
+    let entries = |words: &[&str]| {
+        let started = output(world.command(&show).args(words).args([&show, "-o", &file]));
+        assert!(started.status.success(), "{}", describe(&started));
+        std::fs::read_to_string(&file).unwrap()
+    };
+    let untouched = entries(&[]);
+    assert!(untouched.ends_with("\nno_equals_sign\nALPHA=2\nMODE=second\n=nameless\n\n"), "{untouched}");
+    for candidate in ["system", "mimalloc"] {
+        let words =
+            [&imas, "bench", "--runs", "1", "--warmup", "0", "--with", candidate, "--"].map(|word| word);
+        // Children of a measured program are on its candidate too.
+        assert_eq!(not_ours(&entries(&words)), not_ours(&untouched), "{candidate}");
     }
 }
 
@@ -163,6 +189,14 @@ fn a_malloc_that_the_user_preloads_is_left_alone() {
         assert!(made.status.success() && said.contains("checker\n"), "{how:?} {}", describe(&made));
         assert!(said.contains("checker.so in LD_PRELOAD defines malloc"), "{how:?} {said}");
     }
+    for (name, value) in [("LD_PRELOAD", checker.display().to_string()), ("LD_AUDIT", "libaudit.so".into())] {
+        let refused = output(world.imas(["bench", "--runs", "1", "--", "/bin/true"]).env(name, value));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            said.contains("nothing can be compared") && said.contains(&format!("env -u {name}")),
+            "{said}"
+        );
+    }
     let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "env", &preload, "/bin/ls", "/"]));
     assert!(String::from_utf8_lossy(&recorded.stderr).contains("checker\n"), "{}", describe(&recorded));
     let bench = output(world.imas(["bench", "--runs", "1", "--", "/bin/ls"]).env("LD_PRELOAD", &checker));
@@ -251,4 +285,19 @@ fn a_signal_to_bench_reaches_the_program_that_runs() {
     }
     let status = child.wait().unwrap();
     assert!(got > 0 && status.code().is_some(), "{got} {status}");
+}
+
+#[test]
+fn record_says_that_a_daemon_is_left_behind() {
+    let world = World::new();
+    let left = "sleep 1000 >/dev/null 2>&1 & echo $!";
+    let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", left]));
+    let pid = stdout(&recorded).lines().next().unwrap_or_default().to_owned();
+    assert!(Command::new("/bin/kill").arg(pid).status().unwrap().success(), "{}", describe(&recorded));
+    let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(said.contains("a process that it left behind still runs"), "{said}");
+    let waited =
+        output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", "sleep 0.1 & wait"]));
+    let said = String::from_utf8_lossy(&waited.stderr).into_owned();
+    assert!(!said.contains("left behind"), "{said}");
 }

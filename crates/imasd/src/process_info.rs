@@ -14,6 +14,7 @@ use imas_linux::index::{
     Detail, Executable, detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail,
 };
 use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
+use imas_linux::started_name;
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -71,9 +72,12 @@ impl ProcessInfo {
     /// Whether the hook may find the entry of that detail for this process: that of what it is given, else
     /// that of its service, else the executable's own.
     pub(crate) fn leads_to(&self, detail: &Detail) -> bool {
-        let of_unit = self.unit.is_some() && matches!(self.detail, Detail::Unit(_) | Detail::None);
+        let of_unit =
+            self.unit.is_some() && matches!(self.detail, Detail::Unit(_) | Detail::Name(_) | Detail::None);
         match detail {
             Detail::Unit(name) => of_unit && self.unit.as_ref() == Some(name),
+            // The hook sees the path that was executed. Here is only the name that the process gives itself.
+            Detail::Name(_) => of_unit || matches!(self.detail, Detail::Name(_) | Detail::None),
             Detail::None => of_unit || self.detail == Detail::None,
             _ => self.detail == *detail,
         }
@@ -126,7 +130,7 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     let folder = PathBuf::from(format!("/proc/{}", identity.pid));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;
-    let given = target(identity.pid, &path)?;
+    let (first, given) = target(identity.pid, &path)?;
     let cwd = folder.join("cwd");
     let executable = Executable::from(&about);
     let unit = if Interpreter::of(&path).is_none() { unit(&folder) } else { None };
@@ -134,6 +138,7 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
         Some(unit) if is_its_program(identity.pid, executable) => {
             (Detail::Unit(unit.clone()), detail_of_unit(unit))
         }
+        _ if given == InterpreterTarget::Nothing => name_of_start(&path, &first),
         _ => (Detail::of(&given, &cwd), detail_text(&given, &cwd)),
     };
     let uid = std::fs::metadata(&folder).ok()?.uid();
@@ -146,16 +151,25 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     (self::executable(identity) == Some(executable)).then_some(seen)
 }
 
-/// The script or module that the process runs. Without any arguments it is in its exec or ending, and its target is unknown, as
+/// The first word of the command line, and the script or module that the process runs. Without any arguments it is in its exec or ending, and its target is unknown, as
 /// is that of an interpreter whose command line is too long to be read. No other program has a target.
-fn target(pid: u32, path: &Path) -> Option<InterpreterTarget> {
+fn target(pid: u32, path: &Path) -> Option<(OsString, InterpreterTarget)> {
     match imas_linux::process::arguments(pid) {
-        Ok(arguments) => Some(InterpreterTarget::to(path, arguments.get(1..)?)),
+        Ok(arguments) => {
+            let (first, given) = arguments.split_first()?;
+            Some((first.clone(), InterpreterTarget::to(path, given)))
+        }
         Err(error) if error.kind() == ErrorKind::FileTooLarge && Interpreter::of(path).is_none() => {
-            Some(InterpreterTarget::Nothing)
+            Some((OsString::new(), InterpreterTarget::Nothing))
         }
         Err(_) => None,
     }
+}
+
+/// The name by which the program was started, where it makes another program of its file.
+fn name_of_start(path: &Path, first_argument: &OsStr) -> (Detail, String) {
+    let text = started_name::detail_of_foreign(path, first_argument);
+    (detail_of_text(&text), text)
 }
 
 fn pid_namespace(folder: &Path) -> Option<u64> {
@@ -244,6 +258,9 @@ pub(crate) fn detail_of_text(text: &str) -> Detail {
     if let Some(unit) = unit_of_detail(text) {
         return Detail::Unit(unit.to_owned());
     }
+    if let Some(name) = started_name::name_of_detail(text) {
+        return Detail::Name(name.to_owned());
+    }
     let given = match text.split_once(' ') {
         _ if text.is_empty() => InterpreterTarget::Nothing,
         Some((option, name)) if option.starts_with('-') => {
@@ -291,6 +308,33 @@ mod tests {
             "the store's text names the same file"
         );
         assert!(look(life.identity).is_none() && hold(life.identity).is_none());
+    }
+
+    #[test]
+    fn a_process_is_known_by_the_link_by_which_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("waits-for-input"), folder.path().join("server"));
+        std::fs::copy("/bin/cat", &file).unwrap();
+        std::os::unix::fs::symlink("waits-for-input", &link).unwrap();
+        let details = [&link, &file].map(|started| {
+            let mut child =
+                Command::new(started).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            let identity = life(child.id()).unwrap().identity;
+            let seen = (0..1000).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                look(identity).filter(|seen| seen.path == file)
+            });
+            child.kill().unwrap();
+            child.wait().unwrap();
+            seen.unwrap()
+        });
+        assert_eq!(details[0].detail, Detail::Name("server".to_owned()));
+        assert_eq!(details[0].detail_text, "as server");
+        assert_eq!((&details[1].detail, details[1].detail_text.as_str()), (&Detail::None, ""));
+        // A process may call itself otherwise than it was started; one of the file's name is another program.
+        assert!(
+            details[0].leads_to(&Detail::Name("sentinel".to_owned())) && !details[0].leads_to(&Detail::None)
+        );
     }
 
     /// A page is made before the exec that places the process: imasd looks at processes during one
@@ -345,6 +389,7 @@ mod tests {
     fn texts_of_the_store_become_details_again() {
         assert_eq!(detail_of_text(""), Detail::None);
         assert_eq!(detail_of_text("unit a@1.service"), Detail::Unit("a@1.service".to_owned()));
+        assert_eq!(detail_of_text("as redis-server"), Detail::Name("redis-server".to_owned()));
         assert_eq!(detail_of_text("-c"), Detail::Text(b"-c".to_vec()));
         assert_eq!(detail_of_text("-m http.server"), Detail::Text(b"-m http.server".to_vec()));
         assert_eq!(detail_of_text("org.example.Main"), Detail::Text(b"org.example.Main".to_vec()));

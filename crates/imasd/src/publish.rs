@@ -119,7 +119,9 @@ fn entries(programs: &ProgramTable, table: &CatalogueTable) -> Vec<Entry> {
             entries.insert(key, Entry { flags: entry.flags | flags, ..entry });
         }
     }
-    tell_apart_by_unit(&mut entries);
+    for flag in [entry_flag::BY_UNIT, entry_flag::BY_NAME] {
+        tell_apart(&mut entries, flag);
+    }
     let mut entries: Vec<_> = entries.into_values().collect();
     entries.sort_by_key(|entry| (entry.program_id, entry.uid, entry.flags));
     entries
@@ -149,8 +151,8 @@ fn entry(known: &TrackedProgram, table: &CatalogueTable) -> Option<Entry> {
         Some(OfferedTrial { candidate: table.id_of(&offer.candidate)?, token: number(&offer.token)? })
     };
     let trials: Vec<_> = known.trial.untaken().iter().filter_map(trial).collect();
-    // A service without an entry would start as the executable does elsewhere.
-    let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_));
+    // A service or a name without an entry would start as the executable does elsewhere.
+    let needed = is_shield(known) || matches!(known.detail, Detail::Unit(_) | Detail::Name(_));
     if candidate == CANDIDATE_SYSTEM && trials.is_empty() && !needed {
         return None;
     }
@@ -172,6 +174,7 @@ fn uid_of(known: &TrackedProgram) -> Option<u32> {
 fn add_base(entries: &mut HashMap<Key, Entry>, known: &TrackedProgram, entry: &Entry) {
     let flag = match Interpreter::of(Path::new(&known.program.path)) {
         None if matches!(known.detail, Detail::Unit(_)) => entry_flag::BY_UNIT,
+        None if matches!(known.detail, Detail::Name(_)) => entry_flag::BY_NAME,
         Some(Interpreter::Java) => entry_flag::JAVA,
         Some(_) => entry_flag::INTERPRETER,
         None => return,
@@ -189,13 +192,14 @@ fn add_base(entries: &mut HashMap<Key, Entry>, known: &TrackedProgram, entry: &E
 }
 
 /// An executable's own entry for a user precedes that for everybody. So each of them must require a look for
-/// services, for whichever user the services are.
-fn tell_apart_by_unit(entries: &mut HashMap<Key, Entry>) {
-    let by_unit = |entry: &&Entry| entry.flags & entry_flag::BY_UNIT != 0;
-    let executables: HashSet<_> = entries.values().filter(by_unit).map(|entry| entry.executable).collect();
+/// services and names, for whichever user those are.
+fn tell_apart(entries: &mut HashMap<Key, Entry>, flag: u32) {
+    let is_told_apart = |entry: &&Entry| entry.flags & flag != 0;
+    let executables: HashSet<_> =
+        entries.values().filter(is_told_apart).map(|entry| entry.executable).collect();
     for ((executable, detail, _), entry) in entries {
         if *detail == Detail::None && executables.contains(executable) {
-            entry.flags |= entry_flag::BY_UNIT;
+            entry.flags |= flag;
         }
     }
 }

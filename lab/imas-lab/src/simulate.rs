@@ -19,6 +19,7 @@ use imas_store::Store;
 use serde_json::json;
 
 use crate::study_args::SimulateArgs;
+use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -195,7 +196,12 @@ fn store(context: &Context) -> Result<Source> {
         replayable.extend(program);
         left_out.extend(without);
     }
-    let says = format!("{} programs, {trials} trials of {}", replayable.len(), path.display());
+    let says = format!(
+        "{}, {} of {}",
+        counted(replayable.len(), "program"),
+        counted(trials, "trial"),
+        path.display()
+    );
     Ok(Source { programs: replayable, left_out, says })
 }
 
@@ -206,7 +212,7 @@ fn measured(files: &[std::path::PathBuf]) -> Result<Source> {
         return Err(Hinted::error(format!("no run in {}", names.join(", ")), NO_RUNS));
     }
     let (programs, left_out) = programs(&data);
-    let says = format!("{} programs, {} runs", programs.len(), data.runs.len());
+    let says = format!("{}, {}", counted(programs.len(), "program"), counted(data.runs.len(), "run"));
     Ok(Source { programs, left_out, says })
 }
 

@@ -29,6 +29,8 @@ pub enum Detail {
     LongText([u64; 2]),
     /// systemd unit, by its name.
     Unit(String),
+    /// The name by which the executable is started ([`crate::started_name`]).
+    Name(String),
 }
 
 impl Detail {
@@ -61,6 +63,7 @@ impl Detail {
             Self::Text(text) => (detail_kind::TEXT, hashed(text)),
             Self::LongText(key) => (detail_kind::TEXT, *key),
             Self::Unit(name) => (detail_kind::UNIT, hashed(name.as_bytes())),
+            Self::Name(name) => (detail_kind::NAME, hashed(name.as_bytes())),
         }
     }
 }

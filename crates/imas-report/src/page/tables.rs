@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A table in a page. Its first column stays visible on a narrow screen.
+//! A table in a page. Its first column stays visible on a narrow screen. The rows of a listing become cards there.
 
 use maud::{Markup, html};
 
@@ -10,6 +10,8 @@ use imas_cli::table::Table;
 const UNFOLDED: usize = 60;
 /// Characters from which on a column is kept wide enough to be read.
 const LONG: usize = 48;
+/// Characters up to which a cell is not broken into lines.
+const SHORT: usize = 10;
 /// Where a dash is sorted: below everything else.
 const LAST: &str = "1e308";
 
@@ -19,11 +21,13 @@ struct Column {
     is_figure: bool,
     is_long: bool,
     is_candidate: bool,
+    /// Some cell has more than a word or two.
+    has_phrases: bool,
 }
 
 impl Column {
     fn class(&self, tone: Option<&str>) -> Option<String> {
-        let is_words = !self.is_figure && !self.is_long && !self.is_candidate;
+        let is_words = self.has_phrases && !self.is_figure && !self.is_long && !self.is_candidate;
         let own =
             [(self.is_figure, "n"), (self.is_long, "long"), (self.is_candidate, "who"), (is_words, "words")];
         let words: Vec<&str> =
@@ -77,7 +81,7 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
         // A region without a name would be announced as one all the same.
         div.wide tabindex="0" role=[(!table.title.is_empty()).then_some("region")]
             aria-label=[Some(&table.title).filter(|title| !title.is_empty())] {
-            table.sortable[heads.is_none()] id=[id] {
+            table.sortable[heads.is_none()].cards[heads.is_some()] id=[id] {
                 @if !table.title.is_empty() { caption { span { (table.title) } } }
                 thead { tr {
                     @for (at, (name, column)) in table.columns.iter().zip(&columns).enumerate() {
@@ -85,7 +89,7 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
                     }
                 } }
                 tbody {
-                    @for (at, cells) in table.rows.iter().enumerate() { (row(cells, &columns, links.get(at))) }
+                    @for (at, cells) in table.rows.iter().enumerate() { (row(table, cells, &columns, links.get(at))) }
                     @if table.rows.is_empty() { tr { td colspan=(table.columns.len()) { "none" } } }
                 }
             }
@@ -105,15 +109,20 @@ fn head(name: &str, column: &Column, head: Option<&Head>) -> Markup {
 
 fn columns(table: &Table) -> Vec<Column> {
     let figures = table.figure_columns();
-    let column = |(at, is_figure): (usize, bool)| Column {
-        is_figure: is_figure && at > 0,
-        is_long: table.rows.iter().any(|row| row.get(at).is_some_and(|cell| cell.len() > LONG)),
-        is_candidate: table.columns[at].eq_ignore_ascii_case("candidate"),
+    let column = |(at, is_figure): (usize, bool)| {
+        let has_more =
+            |length: usize| table.rows.iter().any(|row| row.get(at).is_some_and(|cell| cell.len() > length));
+        Column {
+            is_figure: is_figure && at > 0,
+            is_long: has_more(LONG),
+            is_candidate: table.columns[at].eq_ignore_ascii_case("candidate"),
+            has_phrases: has_more(SHORT),
+        }
     };
     figures.into_iter().enumerate().map(column).collect()
 }
 
-fn row(cells: &[String], columns: &[Column], link: Option<&String>) -> Markup {
+fn row(table: &Table, cells: &[String], columns: &[Column], link: Option<&String>) -> Markup {
     let candidate = cells.iter().zip(columns).find(|(_, column)| column.is_candidate).map(|(name, _)| name);
     html! {
         tr data-candidate=[candidate] {
@@ -123,7 +132,9 @@ fn row(cells: &[String], columns: &[Column], link: Option<&String>) -> Markup {
                         @match link { Some(to) => { a href=(to) { (text) } }, None => { (content(text, column)) } }
                     }
                 } @else {
-                    td class=[column.class(cells::tone(text))] data-sort=[sort(text)] { (content(text, column)) }
+                    td class=[column.class(cells::tone(text))] data-sort=[sort(text)] data-head=(table.columns[at]) {
+                        (content(text, column))
+                    }
                 }
             }
         }

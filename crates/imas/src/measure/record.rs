@@ -10,9 +10,9 @@ use anyhow::{Context as _, Result};
 use imas_cli::format::counted;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::Variables;
-use imas_linux::foreground;
+use imas_linux::process;
 use imas_linux::program::Command;
-use imas_linux::start_program::{ProgramStart, Streams};
+use imas_linux::start_program::{ChildSetup, ProgramStart};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_runs::command::Recorder;
 use imas_runs::handing_on::HandingOn;
@@ -25,6 +25,12 @@ use crate::command_line::trace_args::RecordArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
+
+/// The first process of a daemon ends as soon as the others run.
+const STILL_RUNS: &str = "the command has ended, and a process that it left behind still runs: its calls from \
+     here on are not in the trace\n\
+     hint: give the program its option for the foreground, or start it by 'imas run --record' and replay it \
+     with 'imas learn --pending' when it has ended";
 
 pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     let command = Command::resolve(&args.command, std::env::var_os("PATH").as_deref())?;
@@ -54,6 +60,9 @@ pub(crate) fn recorded(
 ) -> Result<TraceHeader> {
     let inherited = Variables::inherited();
     let run = watch(command, &variables(&recording.recorder(context)?, &inherited, context)?)?;
+    if process::is_in_use(recording.folder()) {
+        message::warning(STILL_RUNS);
+    }
     recording.write(trace, run)
 }
 
@@ -71,11 +80,8 @@ pub(crate) fn variables(recorder: &Recorder, inherited: &Variables, context: &Co
 fn watch(command: &Command, variables: &Variables) -> Result<RecordedRun> {
     let begun = Instant::now();
     let start = ProgramStart { file: &command.file, argv: &command.argv, variables };
-    let child = start.spawn(&Streams::default()).with_context(|| command.file.display().to_string())?;
-    foreground::begin(u32::try_from(child.id().as_raw())?);
-    let status = child.wait();
-    foreground::end();
-    let status = status?;
+    let child = start.spawn(&ChildSetup::default()).with_context(|| command.file.display().to_string())?;
+    let status = child.wait()?;
     Ok(RecordedRun {
         cpu_s: cpu_of_children()?,
         wall_s: begun.elapsed().as_secs_f64(),

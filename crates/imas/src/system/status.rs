@@ -11,6 +11,8 @@ use imas_cli::format::counted;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{self, Index};
 use imas_linux::process;
+use imas_linux::user_preloads;
+use imas_linux::variables::Variables;
 use serde::Serialize;
 
 use super::approved::{self, Identity};
@@ -33,6 +35,8 @@ struct Status {
     index: IndexFacts,
     /// The kill switch: every process stands aside.
     disabled: bool,
+    /// Why no program is placed: another library of /etc/ld.so.preload defines malloc.
+    untouched: Option<String>,
     /// What the daemon cried for help about.
     emergency: Option<String>,
     /// Pid of the daemon that serves this run folder.
@@ -139,6 +143,7 @@ impl Status {
             catalogue: Catalogue::of(&table),
             index,
             disabled,
+            untouched: user_preloads::own_malloc(&Variables::new()),
             emergency: emergency(&machine.emergency()),
             daemon: daemon.map(|status| status.pid),
             units: unit_states(),
@@ -308,6 +313,7 @@ impl Status {
         lines.extend(self.units.iter().map(|(unit, active)| {
             format!("unit       {unit}: {}", if *active { "active" } else { "not active" })
         }));
+        lines.extend(self.untouched.iter().map(|why| format!("untouched  every program: {why}")));
         lines.extend(self.emergency.iter().map(|why| format!("EMERGENCY  {why}")));
         lines.extend(self.process_lines());
         lines.join("\n")

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use imas_engine::inspect;
 use imas_linux::elf;
+use imas_linux::index::Detail;
 use imas_linux::program_file::executable_at;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
@@ -44,7 +45,9 @@ impl Learner {
         if is_new && !self.make_room(domain, in_use) {
             return;
         }
-        let program = self.parts.store.get().program_in(domain, &path, &process.detail_text);
+        let is_by_name = matches!(process.detail, Detail::Name(_));
+        let store = self.parts.store.get();
+        let program = store.started_program_in(domain, &path, &process.detail_text, is_by_name);
         if let Some(program) = self.stored(program) {
             self.know(program, process);
         }

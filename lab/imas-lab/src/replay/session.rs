@@ -6,6 +6,7 @@ use std::io::BufReader;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_cli::message;
 use imas_core::raw_runs::dropped::NotRun;
 use imas_engine::compared::ComparedCandidate;
@@ -68,7 +69,8 @@ impl Session<'_> {
                 continue;
             }
             if limit.is_over() {
-                let left = format!("{} of {} programs are not begun", names.len() - done, names.len());
+                let left =
+                    format!("not begun: {} of {}", names.len() - done, counted(names.len(), "program"));
                 message::say(&limit.message(&left));
                 return Ok(());
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
 use imas_core::adaptive::Settings;
 use imas_simulate::{Contender, HostCorrection, Predictions, PriorBasis, Replays, SimulatedProgram};
@@ -39,7 +40,8 @@ impl Priors {
         let all = programs.len();
         programs.retain(|program| replays.knows(&program.name));
         if programs.is_empty() {
-            let why = format!("{}: no prediction for any of the {all} programs of the data", file.display());
+            let all = counted(all, "program");
+            let why = format!("{}: no prediction for any of the {all} of the data", file.display());
             return Err(Hinted::error(why, MADE_BY));
         }
         if programs.len() < all {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
+use imas_core::plural::counted;
 use imas_core::raw_runs::data::{self, Data, RawRun, RunKind};
 use imas_simulate::SimulatedProgram;
 use imas_simulate::program::{ExcludedProgram, programs};
@@ -54,7 +55,14 @@ impl Source {
         if programs.is_empty() {
             let why = left_out.first().map_or_else(
                 || format!("none of {} lines is a run", data.unreadable.len()),
-                |one| format!("of {} programs none is complete ({}: {})", left_out.len(), one.name, one.why),
+                |one| {
+                    format!(
+                        "of {} none is complete ({}: {})",
+                        counted(left_out.len(), "program"),
+                        one.name,
+                        one.why
+                    )
+                },
             );
             return Err(StudyError::NoPrograms { why });
         }

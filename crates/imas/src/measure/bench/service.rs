@@ -29,7 +29,7 @@ use imas_store::Store;
 use super::caller_folder::CallerFolder;
 use super::service_report::ServiceReport;
 use super::service_rounds::BenchRounds;
-use super::session::refuse_own_malloc;
+use super::session::refuse_preloads;
 use super::shown::pinnable;
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
 use imas_cli::message::{self, Hinted};
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
         chosen: Vec<ComparedCandidate<'a>>,
         caller: Option<&'a CallerFolder>,
     ) -> Result<Self> {
-        refuse_own_malloc()?;
+        refuse_preloads()?;
         let inherited = Variables::inherited();
         let executor = ServiceExecutor::with_words(
             service,

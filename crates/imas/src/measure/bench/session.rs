@@ -98,15 +98,20 @@ pub(super) struct CommandSession<'a> {
     conditions: Option<Conditions>,
 }
 
-/// A candidate would switch off a malloc that the user preloads.
-pub(super) fn refuse_own_malloc() -> Result<()> {
-    match own_malloc(&Variables::inherited()) {
-        None => Ok(()),
-        Some(why) => Err(Hinted::error(
+/// A candidate would switch off a malloc that the user preloads, and no trial counts beside an auditor.
+pub(super) fn refuse_preloads() -> Result<()> {
+    let variables = Variables::inherited();
+    let is_audited = variables.get("LD_AUDIT").is_some_and(|auditors| !auditors.is_empty());
+    let why = match is_audited {
+        true => Some(("an auditor of LD_AUDIT would be measured too".to_owned(), "LD_AUDIT")),
+        false => own_malloc(&variables).map(|why| (why, "LD_PRELOAD")),
+    };
+    why.map_or(Ok(()), |(why, name)| {
+        Err(Hinted::error(
             format!("nothing can be compared: {why}"),
-            "measure without that library: env -u LD_PRELOAD imas bench ...",
-        )),
-    }
+            format!("measure without that library: env -u {name} imas bench ..."),
+        ))
+    })
 }
 
 impl<'a> CommandSession<'a> {
@@ -125,7 +130,7 @@ impl<'a> CommandSession<'a> {
                 "measure another program, or the program that this one starts",
             ));
         }
-        refuse_own_malloc()?;
+        refuse_preloads()?;
         let (build_id, defines) = (executable.build_id, executable.defines);
         let (began_unix_s, began) = (now_unix_s(), Instant::now());
         let conditions = conditions::now().ok();

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two names of one file are two programs, from the first look at a process to the start by the stub.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use imas_store::samples::StoredProgram;
+use support::World;
+
+/// A running program. It is ended on drop.
+struct Running(Child);
+
+impl Running {
+    /// Once it answers it has finished its exec and loaded its libraries.
+    fn start(world: &World, name: &str) -> Self {
+        let mut command = world.command(&world.path("work").join(name));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        Self(child)
+    }
+
+    fn has(&self, library: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap().contains(library)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn known(world: &World, detail: &str) -> Option<StoredProgram> {
+    let is_it = |program: &StoredProgram| {
+        Path::new(&program.path).file_name() == Some("many-names".as_ref()) && program.detail == detail
+    };
+    world.store().programs().unwrap().into_iter().find(is_it)
+}
+
+#[test]
+fn two_names_of_one_file_are_two_programs() {
+    let mut world = World::new();
+    let folder = world.path("work");
+    std::fs::copy("/usr/bin/cat", folder.join("many-names")).unwrap();
+    for name in ["server", "sentinel"] {
+        std::os::unix::fs::symlink("many-names", folder.join(name)).unwrap();
+    }
+    world.start();
+    for (name, detail) in [("server", "as server"), ("many-names", "")] {
+        let _running = Running::start(&world, name);
+        world.wait(name, || known(&world, detail).is_some());
+    }
+    let [server, file] = ["as server", ""].map(|detail| known(&world, detail).unwrap());
+    world.store().pin(server.id, "jemalloc", 1.0).unwrap();
+    world.store().pin(file.id, "system", 1.0).unwrap();
+    world.wait("the pins are published", || world.production(&server) != 1 && world.offer(&file).is_none());
+    for (name, is_placed) in [("server", true), ("many-names", false), ("sentinel", false)] {
+        let running = Running::start(&world, name);
+        assert_eq!(running.has("libjemalloc"), is_placed, "{name}");
+        let is_seen = || world.store().witnesses().unwrap().iter().any(|seen| seen.pid == running.0.id());
+        world.wait("its process is identified", || is_seen() == is_placed);
+    }
+    world.wait("its end is stored", || world.counter("flights_stored") == 1);
+    assert_eq!(world.store().trials(server.id).unwrap().len(), 1, "{}", world.log());
+    world.stop("-TERM");
+}
