@@ -82,6 +82,8 @@ impl Daemon {
             true => ServedUsers::own_tree(&options.run_dir),
             false => ServedUsers::everybody(),
         });
+        let owners = Rc::clone(&users);
+        imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
         let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;

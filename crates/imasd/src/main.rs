@@ -44,6 +44,7 @@ mod pending_page;
 mod pipeline;
 mod process_exits;
 mod process_info;
+mod process_question;
 mod process_watcher;
 mod program_table;
 mod publish;
@@ -61,7 +62,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if imas_linux::foreign_process::help_if_asked() {
+    if imas_linux::foreign_process::help_if_asked_with(process_question::answer) {
         return ExitCode::SUCCESS;
     }
     let options = match cli::Options::try_parse() {
