@@ -14,8 +14,8 @@ mod owner_time;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs::Metadata;
 use std::fs::File;
+use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -58,15 +58,18 @@ pub enum ForeignFile {
     SmapsRollup,
     /// What the file that it runs is (`exe`): a file system may be slow to say that.
     Executable,
+    /// What all threads of it and its descendants do, as [`crate::activity`] reads it (`task`).
+    Activity,
 }
 
-const FILES: [ForeignFile; 6] = [
+const FILES: [ForeignFile; 7] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
     ForeignFile::Smaps,
     ForeignFile::SmapsRollup,
     ForeignFile::Executable,
+    ForeignFile::Activity,
 ];
 
 impl ForeignFile {
@@ -78,6 +81,7 @@ impl ForeignFile {
             Self::Smaps => "smaps",
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
+            Self::Activity => "task",
         }
     }
 
@@ -89,7 +93,7 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
-            Self::SmapsRollup | Self::Executable => 1 << 16,
+            Self::SmapsRollup | Self::Executable | Self::Activity => 1 << 16,
         }
     }
 }
@@ -243,6 +247,7 @@ impl Question {
     }
 }
 
+const GONE: i32 = rustix::io::Errno::SRCH.raw_os_error();
 const TOO_LARGE: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
 fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
@@ -250,6 +255,10 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
     let most = file.most_bytes();
     let mut bytes = vec![];
     match file {
+        ForeignFile::Activity => {
+            let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
+            return Ok(text.into_bytes());
+        }
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.
@@ -276,7 +285,12 @@ fn executable_of(text: &[u8]) -> Result<Executable> {
     let parsed = || {
         let mut words = std::str::from_utf8(text).ok()?.split(' ');
         let (dev, ino) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        Some(Executable { dev, ino, mtime_ns: words.next()?.parse().ok()?, bytes: words.next()?.parse().ok()? })
+        Some(Executable {
+            dev,
+            ino,
+            mtime_ns: words.next()?.parse().ok()?,
+            bytes: words.next()?.parse().ok()?,
+        })
     };
     parsed().ok_or_else(|| ErrorKind::InvalidData.into())
 }

@@ -40,6 +40,7 @@ mod name_service;
 mod notify;
 mod owners;
 mod pages;
+mod path_bytes;
 mod pending_page;
 mod pipeline;
 mod process_exits;
@@ -53,6 +54,7 @@ mod replicas;
 mod served_users;
 mod status_file;
 mod trial_offer;
+mod trouble_log;
 mod wakeup;
 mod watched;
 

@@ -52,7 +52,7 @@ pub(crate) struct ProcessInfo {
     /// Effective uid.
     pub(crate) uid: u32,
     /// Path of its executable, as the kernel names it.
-    #[serde(with = "crate::process_question::path_bytes")]
+    #[serde(with = "crate::path_bytes")]
     pub(crate) path: PathBuf,
     /// The file itself.
     pub(crate) executable: Executable,
@@ -123,10 +123,9 @@ pub(crate) fn is_running(identity: Identity) -> bool {
     imas_linux::process::is_running(identity.pid, identity.start_ticks)
 }
 
-pub(crate) use crate::process_question::look;
-
-/// [`look`] in this very process, which may have to wait for a file system for ever.
-pub(crate) fn look_here(identity: Identity) -> Option<ProcessInfo> {
+/// Looks at a process from this very one, which may have to wait for a file system for ever: imasd asks a helper
+/// (`process_question`). `None` when it is gone, is another by now, or may not be looked at.
+pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     let folder = PathBuf::from(format!("/proc/{}", identity.pid));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;

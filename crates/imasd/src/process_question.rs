@@ -15,28 +15,11 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
 /// The helper's side of [`look`].
 pub(crate) fn answer(pid: u32) -> Result<Vec<u8>> {
     let life = process_info::life(pid).ok_or(ErrorKind::NotFound)?;
-    let seen = process_info::look_here(life.identity).ok_or_else(gone)?;
+    let seen = process_info::look(life.identity).ok_or_else(gone)?;
     Ok(serde_json::to_vec(&seen)?)
 }
 
 /// An error with a number, by which it comes through the socket.
 fn gone() -> Error {
     rustix::io::Errno::SRCH.into()
-}
-
-/// A path as bytes: it need not be text.
-pub(crate) mod path_bytes {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().as_bytes().serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Ok(PathBuf::from(OsString::from_vec(Vec::deserialize(deserializer)?)))
-    }
 }

@@ -183,3 +183,18 @@ fn the_unit_is_hardened() {
     let Ok(checked) = checked else { return skipped("systemd-analyze is not installed") };
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
+
+#[test]
+fn a_store_that_is_removed_under_it_is_begun_anew() {
+    let mut world = World::new();
+    world.start();
+    let script = world.script("worker.py", WORKER);
+    let program = world.notice(&script);
+    for file in ["db/imas.db", "db/imas.db-wal", "db/imas.db-shm"] {
+        std::fs::remove_file(world.path(file)).unwrap();
+    }
+    world.wait("a new store is there", || world.path("db/imas.db").exists());
+    let again = world.notice(&script);
+    assert_eq!(again.path, program.path);
+    assert!(world.log().contains("was removed or replaced"), "{}", world.log());
+}

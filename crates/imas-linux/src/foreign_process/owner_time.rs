@@ -60,7 +60,12 @@ impl OwnerTimes {
         }
         let has_room = |owner: &u64| self.0.len() < MOST_OWNERS || self.0.contains_key(owner);
         let owner = owner().filter(has_room).unwrap_or(OTHERS);
-        let time = self.0.entry(owner).or_insert(OwnerTime { spent: Duration::ZERO, at: now, rests: false, dying: None });
+        let time = self.0.entry(owner).or_insert(OwnerTime {
+            spent: Duration::ZERO,
+            at: now,
+            rests: false,
+            dying: None,
+        });
         time.spent += took;
         time.rests |= time.spent >= MOST;
         time.dying = killed.or_else(|| time.dying.take());
