@@ -83,7 +83,7 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, names of
 	@packaging/prose-width
 	@packaging/module-cycles --self-test
 	@packaging/module-cycles
-	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates
+	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates docs/trust.md
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code

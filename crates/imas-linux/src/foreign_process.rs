@@ -113,7 +113,7 @@ pub fn read(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn ask(pid: u32, answer: Answer) -> Result<Vec<u8>> {
+pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
     if !HELPS.load(Ordering::Relaxed) {
         return answer(pid);
     }
@@ -121,7 +121,7 @@ pub fn ask(pid: u32, answer: Answer) -> Result<Vec<u8>> {
 }
 
 /// What a program finds out about the process with this id.
-pub type Answer = fn(u32) -> Result<Vec<u8>>;
+pub type OwnAnswer = fn(u32) -> Result<Vec<u8>>;
 
 fn reader() -> MutexGuard<'static, ForeignReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
@@ -172,7 +172,7 @@ pub fn help_if_asked() -> bool {
 
 /// As [`help_if_asked`]. A helper gives this answer to [`ask`].
 #[must_use]
-pub fn help_if_asked_with(answer: Answer) -> bool {
+pub fn help_if_asked_with(answer: OwnAnswer) -> bool {
     if std::env::args_os().nth(1).is_some_and(|word| word == HELPER_ARGUMENT) {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
         let _ = help(answer); // it ends with the program that has started it
@@ -190,7 +190,7 @@ thread_local! {
 }
 
 /// The helper's side: questions and answers pass through its standard input, a socket.
-fn help(answer: Answer) -> Result<()> {
+fn help(answer: OwnAnswer) -> Result<()> {
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     loop {
         let mut question = [0; 8];

@@ -70,6 +70,7 @@ pub mod one_cpu;
 pub mod pace;
 pub mod package;
 pub mod page;
+pub mod plain_file;
 pub mod prefault;
 pub mod preload_folder;
 pub mod process;
