@@ -321,15 +321,16 @@ class World:
         if not fine:
             raise Failed(f"not so: {what} {seen}")
 
-    def serves(self, attack):
-        """After the attack, or during it: imasd runs, uses little memory, and notices new programs of others.
-        """
+    def serves(self, attack, within_s=TIMEOUT_S):
+        """After the attack, or during it: imasd runs, uses little memory, and notices new programs of others within that
+        time."""
         self.expect("imasd runs", self.is_alive())
         found = self.notice_all({user: f"{attack}-{time.monotonic_ns()}" for user in ["alice", "root"]})
         took = [seconds for _, seconds in found.values()]
         memory = self.memory_mb()
         print(f"  {attack}: new programs of alice and root were noticed within {took[0]:.1f} and {took[1]:.1f} s, imasd at {memory:.1f} MB, "
               f"{self.cpu_s():.2f} s CPU", flush=True)
+        self.expect(f"others are noticed within {within_s} s", max(took) <= within_s, took)
         self.expect(f"imasd stays below {MOST_MB} MB", memory <= MOST_MB, f"{memory:.1f} MB")
 
 
