@@ -6,7 +6,9 @@ import pathlib
 import time
 
 from harness import STATE, Failed
+from looks import DELAY_S, THREADS, begin_large, often
 from owners import FORGE, scripts
+from processes import FORGED
 
 PROCESSES = 20_000
 PAGES = 100_000
@@ -188,7 +190,9 @@ def inotify_exhausted(world):
 
 
 def all_at_once(world):
-    """All of these at once, with the normal load of the harness."""
+    """All of these at once, and processes that are slow to be looked at, with the normal load of the harness."""
+    often(world)
+    soon_s = world.serves("all-at-once-before") + DELAY_S
     folder = has_folder(world)
     script, = scripts(["pages"], PAGES_OF_MINE)
     storm, = scripts(["storm"], STORM)
@@ -197,13 +201,16 @@ def all_at_once(world):
         world.as_user("mallory", "/usr/bin/python3", storm, PROCESSES // 2),
         world.as_user("mallory", "/usr/bin/python3", script, folder, PAGES // 4),
         world.as_user("mallory", "/usr/bin/python3", watches),
+        world.as_user("mallory", "/usr/bin/python3", "-c", THREADS),
+        world.as_user("mallory", "/usr/bin/python3", "-c", FORGED, "", 4 << 30),
     ]
+    attackers += begin_large(world)
     world.program("mallory", "python3", "/usr/bin/tail")
     names = 'for i in $(seq 200); do ~/python3 -f "$i$(head -c 100000 /dev/zero | tr "\\\\0" x)" /dev/null & done; wait'
     world.as_user("mallory", "/bin/sh", "-c", names)
     for number in range(3):
         tries_roots_program(world, f"all at once, {number + 1}")
-        world.serves(f"all-at-once-{number + 1}")
+        world.serves(f"all-at-once-{number + 1}", soon_s)
     for attacker in attackers:
         world.kill(attacker)
     for process in list(world.others):
