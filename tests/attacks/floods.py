@@ -3,9 +3,10 @@
 
 import os
 import pathlib
+import signal
 import time
 
-from harness import STATE, Failed
+from harness import CONFIG, SETTINGS, STATE, Failed
 from looks import DELAY_S, THREADS, begin_large, often
 from owners import FORGE, scripts
 from processes import FORGED
@@ -108,7 +109,7 @@ def rest(world, what, seconds=20):
     """CPU that imasd uses after the attack."""
     before = world.cpu_s()
     time.sleep(seconds)
-    print(f"  {what}: afterwards {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
+    print(f"  {what}: {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
 
 
 def short_processes(world):
@@ -191,6 +192,7 @@ def inotify_exhausted(world):
 
 def all_at_once(world):
     """All of these at once, and processes that are slow to be looked at, with the normal load of the harness."""
+    rest(world, "all at once: before")
     often(world)
     soon_s = world.serves("all-at-once-before") + DELAY_S
     folder = has_folder(world)
@@ -217,6 +219,8 @@ def all_at_once(world):
         if process.args[0] == "/bin/sh" and "python3 -f" in str(process.args):
             world.kill(process)
     world.holds(30, lambda: not any(folder.iterdir()))
+    CONFIG.write_text(SETTINGS)  # no looks many times a second
+    world.daemon.send_signal(signal.SIGHUP)
     time.sleep(10)
     rest(world, "all at once", 30)
     if not world.is_alive():

@@ -267,7 +267,7 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(found, [true, false, false]);
-        assert_eq!(family, [child.id(), pids[0]], "what executes another image is no copy");
+        assert_eq!(family, Some(vec![child.id(), pids[0]]), "what executes another image is no copy");
     }
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
