@@ -98,7 +98,7 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@for house in crates lab fleet; do packaging/module-cycles $$house || exit 1; done
 	@packaging/houses --self-test
 	@packaging/houses
-	@$(CARGO) run --quiet --release --locked -p imas-source -- check crates lab fleet
+	@$(CARGO) run --quiet --release --locked -p imas-source -- check docs/trust.md crates lab fleet
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code

@@ -3,10 +3,13 @@
 
 import os
 import pathlib
+import signal
 import time
 
-from harness import STATE, Failed
+from harness import CONFIG, SETTINGS, STATE, Failed
+from looks import DELAY_S, THREADS, begin_large, often
 from owners import FORGE, scripts
+from processes import FORGED
 
 PROCESSES = 20_000
 PAGES = 100_000
@@ -106,7 +109,7 @@ def rest(world, what, seconds=20):
     """CPU that imasd uses after the attack."""
     before = world.cpu_s()
     time.sleep(seconds)
-    print(f"  {what}: afterwards {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
+    print(f"  {what}: {100 * (world.cpu_s() - before) / seconds:.2f} % of a core at rest with the normal load", flush=True)
 
 
 def short_processes(world):
@@ -188,7 +191,10 @@ def inotify_exhausted(world):
 
 
 def all_at_once(world):
-    """All of these at once, with the normal load of the harness."""
+    """All of these at once, and processes that are slow to be looked at, with the normal load of the harness."""
+    rest(world, "all at once: before")
+    often(world)
+    soon_s = world.serves("all-at-once-before") + DELAY_S
     folder = has_folder(world)
     script, = scripts(["pages"], PAGES_OF_MINE)
     storm, = scripts(["storm"], STORM)
@@ -197,19 +203,24 @@ def all_at_once(world):
         world.as_user("mallory", "/usr/bin/python3", storm, PROCESSES // 2),
         world.as_user("mallory", "/usr/bin/python3", script, folder, PAGES // 4),
         world.as_user("mallory", "/usr/bin/python3", watches),
+        world.as_user("mallory", "/usr/bin/python3", "-c", THREADS),
+        world.as_user("mallory", "/usr/bin/python3", "-c", FORGED, "", 4 << 30),
     ]
+    attackers += begin_large(world)
     world.program("mallory", "python3", "/usr/bin/tail")
     names = 'for i in $(seq 200); do ~/python3 -f "$i$(head -c 100000 /dev/zero | tr "\\\\0" x)" /dev/null & done; wait'
     world.as_user("mallory", "/bin/sh", "-c", names)
     for number in range(3):
         tries_roots_program(world, f"all at once, {number + 1}")
-        world.serves(f"all-at-once-{number + 1}")
+        world.serves(f"all-at-once-{number + 1}", soon_s)
     for attacker in attackers:
         world.kill(attacker)
     for process in list(world.others):
         if process.args[0] == "/bin/sh" and "python3 -f" in str(process.args):
             world.kill(process)
     world.holds(30, lambda: not any(folder.iterdir()))
+    CONFIG.write_text(SETTINGS)  # no looks many times a second
+    world.daemon.send_signal(signal.SIGHUP)
     time.sleep(10)
     rest(world, "all at once", 30)
     if not world.is_alive():

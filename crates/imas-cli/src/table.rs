@@ -127,6 +127,16 @@ pub fn markdown(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Strin
     format!("{table}\n")
 }
 
+/// Code in a line of Markdown. It is quoted by one backtick more than it has in a row, so that none of them ends it.
+pub fn markdown_code(text: &str) -> String {
+    let text = printable::name(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let quote = "`".repeat(longest + 1);
+    // Spaces keep a backtick at the end of the code apart from the quote; Markdown removes one on each side.
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{quote}{space}{text}{space}{quote}")
+}
+
 /// Cells hold names of others: none may end its row or steer the terminal.
 fn one_line(row: Vec<String>) -> impl Iterator<Item = String> {
     row.into_iter().map(|cell| printable::name(&cell).into_owned())
@@ -195,6 +205,13 @@ mod tests {
         table.push(["jemalloc", "-1.5 [-2.0, -1.0]", "-", "< 2 ns"].map(str::to_owned).to_vec());
         table.push(["8 of 9", "-", "", "3 ns"].map(str::to_owned).to_vec());
         assert_eq!(table.figure_columns(), [false, true, false, true]);
+    }
+
+    #[test]
+    fn code_does_not_end_its_quotation() {
+        assert_eq!(markdown_code("echo a"), "`echo a`");
+        assert_eq!(markdown_code("echo `id`"), "`` echo `id` ``");
+        assert_eq!(markdown_code("a``b\u{1b}[2J\n# head"), "```a``b\\u{1b}[2J\\n# head```");
     }
 
     #[test]

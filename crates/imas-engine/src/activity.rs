@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use crate::harvest::look_is_due;
 use imas_core::hang::ProcessActivity;
 use imas_ingest::ParsedPage;
+use imas_linux::plain_file;
 use imas_linux::standstill::{age_s, look};
 
 /// A process is first observed at this share of the least time of a hang.
 const FIRST: f64 = 0.5;
 /// Most observations of one call: each takes some 0.1 ms.
 const MOST: usize = 8;
+/// Bytes of an observation.
+const MOST_BYTES: usize = 4096;
 
 /// The observations of one call.
 #[derive(Debug, Default)]
@@ -48,7 +51,7 @@ pub(crate) fn is_due(path: &Path, page: &ParsedPage) -> bool {
 
 /// The last observation of the page's process, if any.
 pub fn of(path: &Path) -> Option<ProcessActivity> {
-    serde_json::from_str(&std::fs::read_to_string(beside(path)).ok()?).ok()
+    serde_json::from_slice(&plain_file::read(&beside(path), MOST_BYTES).ok()?).ok()
 }
 
 /// Removes the observation of a page that was stored.

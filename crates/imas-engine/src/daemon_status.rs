@@ -7,11 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use imas_exchange::AgentRecord;
-use imas_linux::process;
+use imas_linux::{plain_file, process};
 use serde::{Deserialize, Serialize};
 
 /// The file for everybody, in the state folder.
 const STATUS: &str = "status.json";
+/// Bytes of either file.
+const MOST_BYTES: usize = 64 << 20;
 /// The file for root, in the state folder.
 const INELIGIBLE: &str = "ineligible.json";
 
@@ -199,7 +201,7 @@ impl DaemonStatus {
     /// The state of the imasd whose folder is `run_dir`, if it runs.
     #[must_use]
     pub fn read(run_dir: &Path) -> Option<Self> {
-        let text = std::fs::read(run_dir.join("state").join(STATUS)).ok()?;
+        let text = plain_file::read(&run_dir.join("state").join(STATUS), MOST_BYTES).ok()?;
         let status: Self = serde_json::from_slice(&text).ok()?;
         process::is_running(status.pid, status.start_ticks).then_some(status)
     }
@@ -231,7 +233,7 @@ impl IneligibleProgram {
     /// Those that imasd has written down; none for others than root, who may not read the file.
     #[must_use]
     pub fn read_all(run_dir: &Path) -> Vec<Self> {
-        let text = std::fs::read(run_dir.join("state").join(INELIGIBLE)).unwrap_or_default();
+        let text = plain_file::read(&run_dir.join("state").join(INELIGIBLE), MOST_BYTES).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 

@@ -93,11 +93,15 @@ impl Exchange {
         Folder::open(&self.folder)?.inner(inner)
     }
 
-    /// Adds an aggregate; `order` counts up. Then removes the oldest ones above the bounds: how many.
-    pub fn add(&self, order: u64, aggregate: &Aggregate, bounds: Bounds) -> io::Result<u64> {
-        let folder = self.open(OUTBOX)?;
-        folder.write(&format!("{order:020}.json"), &serde_json::to_vec(aggregate)?)?;
-        drop_oldest(&folder, bounds)
+    /// Adds an aggregate; `order` counts up.
+    pub fn add(&self, order: u64, aggregate: &Aggregate) -> io::Result<()> {
+        self.open(OUTBOX)?.write(&format!("{order:020}.json"), &serde_json::to_vec(aggregate)?)
+    }
+
+    /// Removes the oldest aggregates above the bounds: how many. It lists the folder, so it is called once for
+    /// several that were added.
+    pub fn keep_within(&self, bounds: Bounds) -> io::Result<u64> {
+        drop_oldest(&self.open(OUTBOX)?, bounds)
     }
 
     /// The oldest aggregates, at most `most`. A file that is too large to be one of ours is removed.
@@ -225,7 +229,8 @@ mod tests {
         let exchange = Exchange::new(folder.path());
         exchange.prepare().unwrap();
         let bounds = Bounds { files: 3, ..Bounds::default() };
-        let dropped: u64 = (0..5).map(|order| exchange.add(order, &aggregate(order), bounds).unwrap()).sum();
+        (0..5).for_each(|order| exchange.add(order, &aggregate(order)).unwrap());
+        let dropped = exchange.keep_within(bounds).unwrap();
         let read = |waiting: &Waiting| serde_json::from_slice::<Aggregate>(&waiting.bytes).unwrap().batch;
         let waiting = exchange.waiting(10).unwrap();
         assert_eq!((dropped, waiting.iter().map(read).collect::<Vec<_>>()), (2, vec![2, 3, 4]));
@@ -233,7 +238,8 @@ mod tests {
         assert_eq!(exchange.backlog().unwrap().0, 2);
         let one = exchange.backlog().unwrap().1 / 2;
         let few = Bounds { bytes: one + one / 2, ..Bounds::default() };
-        assert_eq!(exchange.add(4, &aggregate(4), few).unwrap(), 1, "the same file again, within the bytes");
+        exchange.add(4, &aggregate(4)).unwrap(); // the same file again
+        assert_eq!(exchange.keep_within(few).unwrap(), 1, "within the bytes");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use procfs::ProcResult;
 
-use crate::process;
+use crate::{plain_file, process};
 
 /// Name below the run folder, which is root's and does not outlive a boot.
 pub const FILE_NAME: &str = "boot-id";
@@ -35,8 +35,8 @@ pub fn write(run_dir: &Path) -> io::Result<()> {
 /// # Errors
 /// When nothing sound was written down and /proc cannot be read.
 pub fn of_programs(run_dir: &Path) -> ProcResult<String> {
-    let written = std::fs::read_to_string(run_dir.join(FILE_NAME)).unwrap_or_default();
-    let id = written.trim();
+    let written = plain_file::read(&run_dir.join(FILE_NAME), 2 * LENGTH).unwrap_or_default();
+    let id = std::str::from_utf8(&written).unwrap_or_default().trim();
     let sound = id.len() == LENGTH && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
     if sound { Ok(id.to_owned()) } else { process::boot_id() }
 }

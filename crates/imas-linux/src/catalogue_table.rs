@@ -18,8 +18,12 @@ use crate::catalogue::CatalogueCandidate;
 use crate::environment::Libraries;
 use crate::field::{put, text};
 use crate::fnv::{fnv32, fnv64};
+use crate::plain_file;
 use crate::replace_file::replace;
 use crate::trust::StickyFolder;
+
+/// Bytes of a table.
+const MOST_BYTES: usize = 16 << 20;
 
 /// Name of the table in the run folder.
 pub const FILE_NAME: &str = "catalogue";
@@ -185,7 +189,8 @@ impl CatalogueTable {
     /// # Errors
     /// When it cannot be read, or a single bit of it is wrong.
     pub fn read(path: &Path) -> Result<Self, TableError> {
-        let bytes = std::fs::read(path).map_err(|error| TableError::Io { path: path.to_owned(), error })?;
+        let bytes = plain_file::read(path, MOST_BYTES)
+            .map_err(|error| TableError::Io { path: path.to_owned(), error })?;
         Self::decode(&bytes)
     }
 

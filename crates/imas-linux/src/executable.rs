@@ -4,10 +4,12 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::file_time::mtime_ns;
 
 /// An executable as it was when it was learned about: a file that differs in any of these is another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Executable {
     /// Device, as stat gives it.
     pub dev: u64,

@@ -4,32 +4,40 @@
 //! The kernel takes the lock of that memory to answer, and the process can hold it for ever (a mapping of a FUSE
 //! file whose server does not answer). A read that waits for it ends by SIGKILL alone. So another process reads, the
 //! helper: this very program, started once more. One that is stuck is killed, and the process it looked at is left
-//! alone for good. What is read is bounded, whatever the process has made of it.
+//! alone for good. What is read is bounded, whatever the process has made of it, and slow reads are bounded for the
+//! owner of the processes ([`owner_time`]).
 //!
 //! A program has a helper if its `main` begins with [`help_if_asked`]. Others, such as tests, read for themselves.
+//! Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
 
+mod owner_time;
+
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use procfs::FromRead as _;
 use procfs::process::{MemoryMaps, Process, Stat};
 
+use crate::executable::Executable;
+use owner_time::OwnerTimes;
+
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";
-/// A helper that sleeps in the kernel for this time is stuck. The time is halved after each stuck helper: processes of
-/// one user can be many.
+/// A helper that sleeps in the kernel for this time is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
-/// Number of times that [`STUCK_AFTER`] is halved.
-const MOST_HALVINGS: u32 = 5;
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);
+/// The walk of a helper may take so much CPU time: page tables of 800 GB.
+const MOST_CPU: Duration = Duration::from_secs(5);
 /// Between two looks at what a slow helper does.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Processes that are left alone; more are forgotten.
@@ -48,14 +56,20 @@ pub enum ForeignFile {
     Smaps,
     /// The sums of these.
     SmapsRollup,
+    /// What the file that it runs is (`exe`): a file system may be slow to say that.
+    Executable,
+    /// What all threads of it and its descendants do, as [`crate::activity`] reads it (`task`).
+    Activity,
 }
 
-const FILES: [ForeignFile; 5] = [
+const FILES: [ForeignFile; 7] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
     ForeignFile::Smaps,
     ForeignFile::SmapsRollup,
+    ForeignFile::Executable,
+    ForeignFile::Activity,
 ];
 
 impl ForeignFile {
@@ -66,6 +80,8 @@ impl ForeignFile {
             Self::Maps => "maps",
             Self::Smaps => "smaps",
             Self::SmapsRollup => "smaps_rollup",
+            Self::Executable => "exe",
+            Self::Activity => "task",
         }
     }
 
@@ -77,14 +93,8 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
-            Self::SmapsRollup => 1 << 16,
+            Self::SmapsRollup | Self::Executable | Self::Activity => 1 << 16,
         }
-    }
-
-    /// Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
-    /// another image in between, and the beginning of a name would be taken for the name.
-    fn is_read_at_once(self) -> bool {
-        matches!(self, Self::CommandLine | Self::Environment)
     }
 }
 
@@ -92,12 +102,48 @@ impl ForeignFile {
 ///
 /// # Errors
 /// When there is no such process, or it is not ours to look at. `FileTooLarge` when there is more of it than a
-/// process has; `TimedOut` for a process that does not let itself be looked at.
+/// process has; `TimedOut` for a process that does not let itself be looked at, and for one whose owner's processes
+/// have taken too much time.
 pub fn read(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
-    if !HELPS.load(Ordering::Relaxed) || pid == std::process::id() {
-        return read_here(pid, file);
+    reader().read(pid, file, || owner_of(pid))
+}
+
+/// What the program itself finds out about a process, in a helper: `answer`, which [`help_if_asked_with`] was given as
+/// well.
+///
+/// # Errors
+/// As [`read`].
+pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
+    if !HELPS.load(Ordering::Relaxed) {
+        return answer(pid);
     }
-    READER.lock().unwrap_or_else(PoisonError::into_inner).read(pid, file)
+    reader().ask(pid, Question::Own, &|| owner_of(pid))
+}
+
+/// What a program finds out about the process with this id.
+pub type OwnAnswer = fn(u32) -> Result<Vec<u8>>;
+
+fn reader() -> MutexGuard<'static, ForeignReader> {
+    READER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who answers for a process, by its real uid: files in /proc of one that cannot be dumped belong to root.
+fn owner_of(pid: u32) -> Option<u64> {
+    let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
+    Some(OWNER_OF.with_borrow(|owner_of| owner_of(uid)))
+}
+
+/// The file that a process runs.
+///
+/// # Errors
+/// As [`read`].
+pub fn executable(pid: u32) -> Result<Executable> {
+    executable_of(&read(pid, ForeignFile::Executable)?)
+}
+
+/// Says for this thread who answers for the processes of a uid; without it each uid answers for itself.
+pub fn set_owners(owner_of: impl Fn(u32) -> u64 + 'static) {
+    OWNER_OF.set(Box::new(owner_of));
 }
 
 /// Mappings of the process, with their resident parts if `file` is smaps.
@@ -108,16 +154,28 @@ pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<Memory
 /// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    crate::sampler::anonymous_bytes(&mappings(pid, ForeignFile::SmapsRollup).ok()?)
+    anonymous_bytes(&read(pid, ForeignFile::SmapsRollup).ok()?)
+}
+
+/// Resident anonymous bytes, from the text of smaps_rollup.
+#[must_use]
+pub fn anonymous_bytes(rollup: &[u8]) -> Option<u64> {
+    crate::sampler::anonymous_bytes(&MemoryMaps::from_read(rollup).ok()?)
 }
 
 /// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
 /// end. Otherwise [`read`] starts a helper when it needs one.
 #[must_use]
 pub fn help_if_asked() -> bool {
+    help_if_asked_with(|_| Err(ErrorKind::Unsupported.into()))
+}
+
+/// As [`help_if_asked`]. A helper gives this answer to [`ask`].
+#[must_use]
+pub fn help_if_asked_with(answer: OwnAnswer) -> bool {
     if std::env::args_os().nth(1).is_some_and(|word| word == HELPER_ARGUMENT) {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-        let _ = help(); // it ends with the program that has started it
+        let _ = help(answer); // it ends with the program that has started it
         return true;
     }
     HELPS.store(true, Ordering::Relaxed);
@@ -127,16 +185,22 @@ pub fn help_if_asked() -> bool {
 /// Whether this program can be its own helper.
 static HELPS: AtomicBool = AtomicBool::new(false);
 static READER: LazyLock<Mutex<ForeignReader>> = LazyLock::new(Mutex::default);
+thread_local! {
+    static OWNER_OF: RefCell<Box<dyn Fn(u32) -> u64>> = RefCell::new(Box::new(u64::from));
+}
 
 /// The helper's side: questions and answers pass through its standard input, a socket.
-fn help() -> Result<()> {
+fn help(answer: OwnAnswer) -> Result<()> {
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     loop {
         let mut question = [0; 8];
         socket.read_exact(&mut question)?;
-        let [pid, file] = words(question);
-        let file = FILES.get(file as usize).ok_or(ErrorKind::InvalidInput)?;
-        let (code, bytes) = match read_here(pid, *file) {
+        let [pid, number] = words(question);
+        let answered = match Question::of(number)? {
+            Question::File(file) => read_here(pid, file),
+            Question::Own => answer(pid),
+        };
+        let (code, bytes) = match answered {
             Ok(bytes) => (0, bytes),
             Err(error) if error.kind() == ErrorKind::FileTooLarge => (TOO_LARGE, vec![]),
             Err(error) => (error.raw_os_error().unwrap_or(TOO_LARGE), vec![]),
@@ -147,21 +211,88 @@ fn help() -> Result<()> {
     }
 }
 
+/// What a helper is asked about a process.
+#[derive(Debug, Clone, Copy)]
+enum Question {
+    File(ForeignFile),
+    /// What the program itself answers.
+    Own,
+}
+
+/// Most bytes of the program's own answer.
+const MOST_OF_OWN: usize = 1 << 16;
+
+impl Question {
+    fn of(number: u32) -> Result<Self> {
+        match FILES.get(number as usize) {
+            Some(file) => Ok(Self::File(*file)),
+            None if number as usize == FILES.len() => Ok(Self::Own),
+            None => Err(ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn number(self) -> u32 {
+        let number = match self {
+            Self::File(file) => FILES.iter().position(|one| *one == file).unwrap_or_default(),
+            Self::Own => FILES.len(),
+        };
+        u32::try_from(number).unwrap_or_default()
+    }
+
+    fn most_bytes(self) -> usize {
+        match self {
+            Self::File(file) => file.most_bytes(),
+            Self::Own => MOST_OF_OWN,
+        }
+    }
+}
+
+const GONE: i32 = rustix::io::Errno::SRCH.raw_os_error();
 const TOO_LARGE: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
 fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
+    let path = format!("/proc/{pid}/{}", file.name());
     let most = file.most_bytes();
-    let mut opened = File::open(format!("/proc/{pid}/{}", file.name()))?;
     let mut bytes = vec![];
-    if file.is_read_at_once() {
-        bytes.resize(most + 1, 0);
-        let got = opened.read(&mut bytes)?;
-        bytes.truncate(got);
-        bytes.shrink_to_fit();
-    } else {
-        opened.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    match file {
+        ForeignFile::Activity => {
+            let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
+            return Ok(text.into_bytes());
+        }
+        ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
+        // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
+        // another image in between, and the beginning of a name would be taken for the name.
+        ForeignFile::CommandLine | ForeignFile::Environment => {
+            bytes.resize(most + 1, 0);
+            let got = File::open(path)?.read(&mut bytes)?;
+            bytes.truncate(got);
+            bytes.shrink_to_fit();
+        }
+        ForeignFile::Maps | ForeignFile::Smaps | ForeignFile::SmapsRollup => {
+            File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+        }
     }
     if bytes.len() > most { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+}
+
+/// Four numbers, as [`executable_of`] reads them.
+fn executable_text(about: &Metadata) -> Vec<u8> {
+    let Executable { dev, ino, mtime_ns, bytes } = Executable::from(about);
+    format!("{dev} {ino} {mtime_ns} {bytes}").into_bytes()
+}
+
+fn executable_of(text: &[u8]) -> Result<Executable> {
+    let parsed = || {
+        let mut words = std::str::from_utf8(text).ok()?.split(' ');
+        let (dev, ino) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Executable {
+            dev,
+            ino,
+            mtime_ns: words.next()?.parse().ok()?,
+            bytes: words.next()?.parse().ok()?,
+        })
+    };
+    parsed().ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 fn pair(first: u32, second: u32) -> [u8; 8] {
@@ -173,56 +304,66 @@ fn words(bytes: [u8; 8]) -> [u32; 2] {
     [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
 }
 
-/// The program's side.
+/// Reads by a helper of its own.
 #[derive(Debug, Default)]
-struct ForeignReader {
+pub struct ForeignReader {
     helper: Option<Helper>,
-    /// Killed helpers that have not ended yet.
-    dying: Vec<Child>,
+    owners: OwnerTimes,
     /// Processes on which a helper was stuck: pid and start.
     left_alone: BTreeSet<(u32, u64)>,
-    stuck: u32,
 }
 
 impl ForeignReader {
-    fn read(&mut self, pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
+    /// Reads the file of a process; `owner` is who answers for it.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn read(&mut self, pid: u32, file: ForeignFile, owner: impl Fn() -> Option<u64>) -> Result<Vec<u8>> {
+        if !HELPS.load(Ordering::Relaxed) || pid == std::process::id() {
+            return read_here(pid, file);
+        }
+        self.ask(pid, Question::File(file), &owner)
+    }
+
+    fn ask(&mut self, pid: u32, question: Question, owner: &dyn Fn() -> Option<u64>) -> Result<Vec<u8>> {
         let start = start_ticks(pid).ok_or(ErrorKind::NotFound)?;
-        self.dying.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        if self.left_alone.contains(&(pid, start)) || self.dying.len() >= MOST_DYING {
+        let begin = Instant::now();
+        if self.left_alone.contains(&(pid, start)) || !self.owners.allows(owner, begin) {
             return Err(ErrorKind::TimedOut.into());
         }
-        let stuck_after = STUCK_AFTER / 2_u32.pow(self.stuck.min(MOST_HALVINGS));
-        let mut helper = match self.helper.take() {
-            Some(helper) => helper,
-            None => Helper::start()?,
-        };
-        let mut asked = helper.ask(pid, file, stuck_after);
-        // The kernel ends a helper with the thread that has started it, which is noticed when it is asked.
-        if asked.as_ref().is_err_and(is_of_ended) {
-            helper = Helper::start()?;
-            asked = helper.ask(pid, file, stuck_after);
+        let (answer, killed) = self.answer(pid, question);
+        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut) {
+            self.leave_alone((pid, start));
         }
+        self.owners.add(owner, begin.elapsed(), killed, Instant::now());
+        answer
+    }
+
+    /// With the helper, if that was killed and has not ended.
+    fn answer(&mut self, pid: u32, question: Question) -> (Result<Vec<u8>>, Option<Child>) {
+        let started = self.helper.take().map_or_else(Helper::start, Ok);
+        let asked = started.and_then(|mut helper| match helper.ask(pid, question) {
+            // The kernel ends a helper with the thread that has started it, which is noticed when it is asked.
+            Err(error) if is_of_ended(&error) => {
+                let mut helper = Helper::start()?;
+                Ok((helper.ask(pid, question), helper))
+            }
+            answer => Ok((answer, helper)),
+        });
         match asked {
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                self.give_up(helper, (pid, start));
-                Err(error)
-            }
-            // An error of the helper itself, which was killed by somebody, is an answer too, and its last.
-            Ok(Err(error)) | Err(error) if helper.has_ended() => Err(error),
-            Err(error) => {
-                self.dying.extend(helper.killed());
-                Err(error)
-            }
-            Ok(answer) => {
-                self.helper = Some(helper);
-                answer
+            Err(error) => (Err(error), None),
+            Ok((Err(error), helper)) => (Err(error), helper.killed()),
+            Ok((Ok(answer), mut helper)) => {
+                // An error of the helper itself, which was killed by somebody, is an answer too, and its last.
+                if answer.is_ok() || !helper.has_ended() {
+                    self.helper = Some(helper);
+                }
+                (answer, None)
             }
         }
     }
 
-    fn give_up(&mut self, helper: Helper, process: (u32, u64)) {
-        self.stuck += 1;
-        self.dying.extend(helper.killed());
+    fn leave_alone(&mut self, process: (u32, u64)) {
         if self.left_alone.len() >= MOST_LEFT_ALONE {
             self.left_alone.retain(|(pid, start)| start_ticks(*pid) == Some(*start));
         }
@@ -232,14 +373,17 @@ impl ForeignReader {
     }
 }
 
-/// A killed helper that is in the middle of a walk through page tables goes on to its end. With so many of them
-/// nothing is read.
-const MOST_DYING: usize = 4;
-
 #[derive(Debug)]
 struct Helper {
     child: Child,
     socket: UnixStream,
+}
+
+/// Waiting for an answer.
+struct Waiting {
+    begin: Instant,
+    /// CPU time of the helper at the first look.
+    cpu: Option<Duration>,
 }
 
 impl Helper {
@@ -253,34 +397,31 @@ impl Helper {
         Ok(Self { child, socket: ours })
     }
 
-    /// The inner result is that of the read; the outer one says whether the helper is of further use.
-    fn ask(&mut self, pid: u32, file: ForeignFile, stuck_after: Duration) -> Result<Result<Vec<u8>>> {
-        let begin = Instant::now();
-        let number = FILES.iter().position(|one| *one == file).unwrap_or_default();
-        self.socket.write_all(&pair(pid, u32::try_from(number).unwrap_or_default()))?;
+    /// The inner result is the answer; the outer one says whether the helper is of further use.
+    fn ask(&mut self, pid: u32, question: Question) -> Result<Result<Vec<u8>>> {
+        let mut waiting = Waiting { begin: Instant::now(), cpu: None };
+        self.socket.write_all(&pair(pid, question.number()))?;
         let mut head = [0; 8];
-        self.receive(&mut head, begin, stuck_after)?;
+        self.receive(&mut head, &mut waiting)?;
         let [code, length] = words(head);
         if code != 0 {
             return Ok(Err(failed(code.cast_signed())));
         }
-        if length as usize > file.most_bytes() {
+        if length as usize > question.most_bytes() {
             return Err(ErrorKind::InvalidData.into());
         }
         let mut bytes = vec![0; length as usize];
-        self.receive(&mut bytes, begin, stuck_after)?;
+        self.receive(&mut bytes, &mut waiting)?;
         Ok(Ok(bytes))
     }
 
-    fn receive(&mut self, bytes: &mut [u8], begin: Instant, stuck_after: Duration) -> Result<()> {
+    fn receive(&mut self, bytes: &mut [u8], waiting: &mut Waiting) -> Result<()> {
         let mut got = 0;
         while got < bytes.len() {
             match self.socket.read(&mut bytes[got..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(more) => got += more,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.look(begin.elapsed(), stuck_after)?
-                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.look(waiting)?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -289,10 +430,14 @@ impl Helper {
     }
 
     /// On a busy machine a helper waits for a CPU: it is not stuck then.
-    fn look(&self, took: Duration, stuck_after: Duration) -> Result<()> {
-        let works = stat(self.child.id()).is_some_and(|stat| stat.state == 'R');
-        let is_stuck = took > LONGEST || (took > stuck_after && !works);
-        if is_stuck { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    fn look(&self, waiting: &mut Waiting) -> Result<()> {
+        let stat = stat(self.child.id());
+        let ticks = stat.as_ref().map_or(0, |stat| stat.utime + stat.stime);
+        let cpu = Duration::from_millis(ticks * 1000 / procfs::ticks_per_second());
+        let used = cpu.saturating_sub(*waiting.cpu.get_or_insert(cpu));
+        let took = waiting.begin.elapsed();
+        let is_stuck = took > STUCK_AFTER && stat.is_none_or(|stat| stat.state != 'R');
+        if is_stuck || took > LONGEST || used > MOST_CPU { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     fn has_ended(&mut self) -> bool {

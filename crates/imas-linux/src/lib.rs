@@ -39,6 +39,7 @@
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
 
+pub mod activity;
 pub mod arena_estimate;
 pub mod arenas;
 pub mod boot;
@@ -69,6 +70,7 @@ pub mod one_cpu;
 pub mod pace;
 pub mod package;
 pub mod page;
+pub mod plain_file;
 pub mod prefault;
 pub mod preload_folder;
 pub mod process;

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use procfs::process::{MMapPath, Process};
 
+use crate::activity::MOST_THREADS;
 use crate::arenas;
 use crate::catalogue::{CatalogueCandidate, SYSTEM};
 use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
-use crate::sampler::children;
+use crate::sampler::family;
 use crate::started_name;
 
 /// A process that may be looked into.
@@ -79,16 +80,11 @@ pub fn is_copy_of_its_parent(pid: u32) -> bool {
     own.startstack != 0 && place(&own) == place(&parent)
 }
 
-/// A process and its descendants that were forked without exec, the process first: all have one allocator.
+/// A process and its descendants that were forked without exec, the process first: all have one allocator. None where
+/// they have too many threads to be looked at ([`crate::activity::MOST_THREADS`]).
 #[must_use]
-pub fn copies(pid: u32) -> Vec<u32> {
-    let mut found = vec![pid];
-    let mut seen = 0;
-    while let Some(&pid) = found.get(seen) {
-        found.extend(children(pid).into_iter().filter(|child| is_copy_of_its_parent(*child)));
-        seen += 1;
-    }
-    found
+pub fn copies(pid: u32) -> Option<Vec<u32>> {
+    family(pid, is_copy_of_its_parent, MOST_THREADS)
 }
 
 fn program(process: &Process) -> Option<Program> {
@@ -271,7 +267,7 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(found, [true, false, false]);
-        assert_eq!(family, [child.id(), pids[0]], "what executes another image is no copy");
+        assert_eq!(family, Some(vec![child.id(), pids[0]]), "what executes another image is no copy");
     }
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use procfs::process::{MemoryMaps, Process};
+use procfs::process::{MemoryMaps, Process, Task};
 
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -137,6 +137,23 @@ pub fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
+/// A process and those of its descendants that `belongs` says yes to, the process first; None where they have more
+/// than `most` threads together.
+pub(crate) fn family(pid: u32, belongs: impl Fn(u32) -> bool, most: usize) -> Option<Vec<u32>> {
+    let (mut found, mut seen, mut threads) = (vec![pid], 0, 0);
+    while let Some(&pid) = found.get(seen) {
+        for task in tasks(pid) {
+            threads += 1;
+            if threads > most {
+                return None;
+            }
+            found.extend(task.children().into_iter().flatten().filter(|child| belongs(*child)));
+        }
+        seen += 1;
+    }
+    Some(found)
+}
+
 /// Sum over these processes and all their descendants; 0 when there are none.
 fn tree_bytes(mut pids: Vec<u32>) -> u64 {
     let mut total = 0;
@@ -149,8 +166,12 @@ fn tree_bytes(mut pids: Vec<u32>) -> u64 {
 
 /// Children of every thread of a process; the kernel lists them by the thread that made them.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let tasks = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok()).and_then(|p| p.tasks().ok());
-    tasks.into_iter().flatten().flatten().filter_map(|task| task.children().ok()).flatten().collect()
+    tasks(pid).filter_map(|task| task.children().ok()).flatten().collect()
+}
+
+fn tasks(pid: u32) -> impl Iterator<Item = Task> {
+    let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+    process.and_then(|process| process.tasks().ok()).into_iter().flatten().flatten()
 }
 
 /// Resident anonymous memory of one process, as in [`Resident`]; None when it is gone or not ours to look at.

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -65,8 +65,8 @@ impl WorkCounter {
         let until = Instant::now() + limit;
         let mut child = self.start()?;
         let answer = answer(&mut child, until);
-        end(&mut child);
-        let (text, status) = answer?;
+        let status = end(&mut child);
+        let (text, status) = (answer?, status?);
         if !status.success() {
             return Err(WorkError::Failed(words(status)));
         }
@@ -87,19 +87,24 @@ impl WorkCounter {
     }
 }
 
-/// What the command printed, and how it ended.
-fn answer(child: &mut Child, until: Instant) -> Result<(String, ExitStatus), WorkError> {
+/// What the command printed, once it has ended.
+fn answer(child: &mut Child, until: Instant) -> Result<String, WorkError> {
     let output = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
     let text = text(output, until)?;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((text, status));
-        }
+    while !has_ended(child)? {
         if Instant::now() >= until {
             return Err(WorkError::Late);
         }
         std::thread::sleep(BETWEEN_QUESTIONS);
     }
+    Ok(text)
+}
+
+/// Leaves it a zombie: until it is waited for, nobody else gets its number, which is that of its group.
+fn has_ended(child: &Child) -> std::io::Result<bool> {
+    let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let pid = Pid::from_child(child);
+    Ok(waitid(WaitId::Pid(pid), looks)?.is_some())
 }
 
 /// Its output until it is closed, or is longer than any number. The pipe is closed then: who writes more
@@ -124,12 +129,10 @@ fn text(mut output: ChildStdout, until: Instant) -> Result<String, WorkError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Nothing of the command is left running.
-fn end(child: &mut Child) {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL); // it has ended, as a rule
-    }
-    let _ = child.wait();
+/// Nothing of the command is left running; how it ended.
+fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL); // it has ended, as a rule
+    child.wait()
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -28,6 +28,8 @@ pub use layout::BenchLayout;
 pub use quick::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
 pub use rounds::{RoundsEnd, RoundsMade};
 
+use imas_core::printable;
+
 use crate::split;
 use imas_cli::{format, table};
 use layout::Attempt;
@@ -209,7 +211,7 @@ impl<Host: Serialize> BenchReport<Host> {
     /// The same as Markdown, with command, picks and warnings.
     #[must_use]
     pub fn markdown(&self, layout: &BenchLayout) -> String {
-        let mut text = format!("`{}`\n\n", self.command.join(" "));
+        let mut text = format!("{}\n\n", table::markdown_code(&self.command.join(" ")));
         let attempt = &layout.attempts()[0];
         let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, attempt));
         text.push_str(&table::markdown(&heads(&attempt.columns), rows));
@@ -223,7 +225,7 @@ impl<Host: Serialize> BenchReport<Host> {
         for warning in &self.warnings {
             text.push_str(&format!("\n- warning: {}; {}", warning.what(), warning.hint()));
         }
-        text
+        printable::text(&text).into_owned()
     }
 
     /// Every run of these results as a line of CSV.

@@ -7,7 +7,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use crate::process_info::{self, Life};
@@ -125,8 +124,8 @@ impl Census {
 
 /// The file that the process runs; `None` for the kernel's own and for one that is gone.
 fn file_of(pid: u32) -> Option<File> {
-    let about = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
-    Some((about.dev(), about.ino()))
+    let executable = imas_linux::foreign_process::executable(pid).ok()?;
+    Some((executable.dev, executable.ino))
 }
 
 #[cfg(test)]

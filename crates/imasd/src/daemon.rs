@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus};
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState};
 use imas_engine::exclusions::Exclusions;
 use imas_store::fleet::FleetMember;
 
@@ -32,7 +32,8 @@ use crate::mailbox::Mailbox;
 use crate::notify;
 use crate::pages::{PageTracker, Surroundings};
 use crate::pipeline::Pipeline;
-use crate::process_info::{self, Identity};
+use crate::process_info::Identity;
+use crate::process_question;
 use crate::process_watcher::ProcessWatcher;
 use crate::publish::Publisher;
 use crate::served_users::ServedUsers;
@@ -55,6 +56,8 @@ pub(crate) struct Daemon {
     status: StatusFile,
     /// Where it takes part in a fleet.
     fleet: Option<Mailbox>,
+    /// Why it takes no part, though it should.
+    fleet_trouble: Option<String>,
     times: Times,
 }
 
@@ -76,12 +79,14 @@ impl Daemon {
         let config = Config::read(&options.config, !options.user)?;
         let store = KeptStore::open(&options.store)?;
         let processes = ProcessWatcher::new(worth(&config.own), options.poll || options.once, &wakeup)?;
-        let lives = LifeTracker::new(config.own.sample_after_s);
+        let lives = LifeTracker::new(config.own.sample_after_s).context("threads")?;
         let boot_id = imas_linux::boot::of_programs(&options.run_dir).context("/proc")?;
         let users = Rc::new(match options.user {
             true => ServedUsers::own_tree(&options.run_dir),
             false => ServedUsers::everybody(),
         });
+        let owners = Rc::clone(&users);
+        imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
         let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
@@ -112,6 +117,7 @@ impl Daemon {
             processes,
             users,
             fleet: None,
+            fleet_trouble: None,
         };
         daemon.join_fleet();
         Ok(daemon)
@@ -197,7 +203,7 @@ impl Daemon {
     /// Takes the program of the process in; whether the process could be seen: during an exec it
     /// cannot.
     fn take_in(&mut self, identity: Identity) -> bool {
-        let Some(process) = process_info::look(identity) else { return false };
+        let Some(process) = process_question::look(identity) else { return false };
         // What a container's process measures would decide for everybody.
         if self.users.serves(identity) && !self.users.is_foreign(&process) {
             self.pipeline.take_in(&process);
@@ -238,6 +244,9 @@ impl Daemon {
         self.pipeline.look_around();
         if self.pipeline.learner.renew_environment() {
             self.pipeline.learner.judge_all();
+        }
+        if self.fleet_trouble.is_some() {
+            self.join_fleet(); // a disk was full, perhaps
         }
         if let Some(fleet) = &mut self.fleet {
             fleet.look_around(&mut self.pipeline.learner);
@@ -291,8 +300,17 @@ impl Daemon {
     /// Takes part in a fleet, or no longer, as the configuration says. Without a fleet everything else works.
     fn join_fleet(&mut self) {
         self.fleet = None;
-        if let Err(error) = self.try_to_join_fleet() {
-            tracing::error!("imasd takes no part in the fleet: {error:#}");
+        let before = self.fleet_trouble.take();
+        match self.try_to_join_fleet() {
+            Ok(()) if before.is_none() => {}
+            Ok(()) => tracing::info!("imasd takes part in the fleet now"),
+            Err(error) => {
+                let trouble = format!("imasd takes no part in the fleet: {error:#}");
+                if before.is_none() {
+                    tracing::error!("{trouble}; it tries again");
+                }
+                self.fleet_trouble = Some(trouble);
+            }
         }
     }
 
@@ -334,7 +352,10 @@ impl Daemon {
     }
 
     fn reported(&self) -> Reported {
+        let outside =
+            |trouble: &String| FleetState { trouble: Some(trouble.clone()), ..FleetState::default() };
         let fleet = self.fleet.as_ref().map(|fleet| fleet.state().clone());
+        let fleet = fleet.or_else(|| self.fleet_trouble.as_ref().map(outside));
         (self.counters(), fleet, self.pipeline.lives.troubles())
     }
 

@@ -5,12 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use imas_linux::plain_file;
+
 use crate::harm::Failures;
 use crate::owners::Owner;
 
 /// The file that asks root's helper to take the entry out of /etc/ld.so.preload. Root ends the emergency by
 /// removing it.
 const FILE_NAME: &str = "emergency";
+/// Bytes of it.
+const MOST_BYTES: usize = 64 << 10;
 
 /// Whether there is one.
 #[derive(Debug)]
@@ -26,7 +30,8 @@ impl Emergency {
     /// As an earlier process has left it in the state folder.
     pub(crate) fn read(state: &Path) -> Self {
         let file = state.join(FILE_NAME);
-        let reason = std::fs::read_to_string(&file).ok();
+        let read = plain_file::read(&file, MOST_BYTES).ok();
+        let reason = read.map(|text| String::from_utf8_lossy(&text).into_owned());
         if let Some(why) = &reason {
             tracing::error!(
                 "every program starts untouched since an emergency: {why}; undo: imas system enable"

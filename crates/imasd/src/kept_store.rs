@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemon's store, and what happens when it cannot be opened, read or written.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use imas_store::{Store, StoreError};
+
+use crate::trouble_log::TroubleLog;
 
 /// What failed is tried again after this time.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -21,8 +24,9 @@ pub(crate) struct KeptStore {
     pub(crate) refusals: u64,
     /// When what failed is tried again.
     try_again: Option<Instant>,
-    /// The failure is logged: one line, however long it lasts.
-    reported: bool,
+    trouble: TroubleLog,
+    /// The file that is open.
+    file: Option<(u64, u64)>,
 }
 
 impl KeptStore {
@@ -31,8 +35,16 @@ impl KeptStore {
         let store = open(path)?;
         // Before anything else is read of it: what others write from here on is a change.
         let foreign_changes = store.foreign_changes()?;
-        let path = path.to_owned();
-        Ok(Self { store, path, foreign_changes, refusals: 0, try_again: None, reported: false })
+        let (path, file) = (path.to_owned(), file_at(path));
+        Ok(Self {
+            store,
+            path,
+            foreign_changes,
+            refusals: 0,
+            try_again: None,
+            trouble: TroubleLog::default(),
+            file,
+        })
     }
 
     pub(crate) fn get(&self) -> &Store {
@@ -61,10 +73,9 @@ impl KeptStore {
 
     /// Something on disk could not be written or read: one line in the log, and it is tried again.
     pub(crate) fn trouble(&mut self, what: &str) {
-        if !self.reported {
+        if self.trouble.began() {
             tracing::error!("{what}; nothing is lost: pages and the last index stay, and it is tried again");
         }
-        self.reported = true;
         self.try_again.get_or_insert_with(|| Instant::now() + TRY_AGAIN);
     }
 
@@ -88,15 +99,41 @@ impl KeptStore {
 
     /// What was tried again has worked.
     pub(crate) fn works_again(&mut self) {
-        self.reported = false;
-        tracing::info!("the store works again");
+        self.trouble.ended(Instant::now());
+    }
+
+    /// Logs that everything works again, some time after it does.
+    pub(crate) fn look_around(&mut self) {
+        if self.trouble.is_over(Instant::now()) {
+            tracing::info!("the store works again");
+        }
+    }
+
+    /// Opens what is at the path, if that is another file than the one that is open, or none: what is written to a
+    /// file that was removed is lost. Whether another one was opened.
+    pub(crate) fn open_if_replaced(&mut self) -> bool {
+        if self.file.is_none() || file_at(&self.path) == self.file {
+            return false;
+        }
+        match Self::open(&self.path) {
+            Ok(opened) => {
+                tracing::error!("{} was removed or replaced: what is there now is used", self.path.display());
+                (self.store, self.foreign_changes, self.file) =
+                    (opened.store, opened.foreign_changes, opened.file);
+                true
+            }
+            Err(error) => {
+                self.trouble(&format!("the store was removed or replaced, and {error:#}"));
+                false
+            }
+        }
     }
 
     fn begin_anew(&mut self, why: &str) -> bool {
         match Store::begin_anew(&self.path) {
             Ok(store) => {
                 log_set_aside(&store, why);
-                self.store = store;
+                (self.store, self.file) = (store, file_at(&self.path));
                 true
             }
             Err(error) => {
@@ -105,6 +142,12 @@ impl KeptStore {
             }
         }
     }
+}
+
+/// Device and inode.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.dev(), about.ino()))
 }
 
 fn open(path: &Path) -> Result<Store> {

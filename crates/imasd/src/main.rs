@@ -40,10 +40,12 @@ mod name_service;
 mod notify;
 mod owners;
 mod pages;
+mod path_bytes;
 mod pending_page;
 mod pipeline;
 mod process_exits;
 mod process_info;
+mod process_question;
 mod process_watcher;
 mod program_table;
 mod publish;
@@ -52,6 +54,7 @@ mod replicas;
 mod served_users;
 mod status_file;
 mod trial_offer;
+mod trouble_log;
 mod wakeup;
 mod watched;
 
@@ -61,7 +64,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if imas_linux::foreign_process::help_if_asked() {
+    if imas_linux::foreign_process::help_if_asked_with(process_question::answer) {
         return ExitCode::SUCCESS;
     }
     let options = match cli::Options::try_parse() {

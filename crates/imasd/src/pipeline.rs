@@ -104,8 +104,9 @@ impl Pipeline {
         }
         for (identity, page) in self.lives.due(now) {
             let counted = page.map(|page| self.pages.counted(&page)).unwrap_or_default();
-            self.lives.look(identity, counted, now);
+            self.lives.ask(identity, counted);
         }
+        self.lives.take_looks(now);
         self.lives.read_counters();
         for closed in self.lives.take_closed() {
             self.learner.store_window(&closed);

@@ -17,6 +17,7 @@ use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
 use imas_linux::started_name;
 use procfs::process::{Process, Stat};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 
 use crate::long_name::{kept, key_of_kept};
 
@@ -24,7 +25,7 @@ use crate::long_name::{kept, key_of_kept};
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
 /// A process's identity: the id alone is used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Its id.
     pub(crate) pid: u32,
@@ -46,12 +47,13 @@ pub(crate) struct Life {
 const GENERATIONS: usize = 8;
 
 /// What a process is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProcessInfo {
     pub(crate) identity: Identity,
     /// Effective uid.
     pub(crate) uid: u32,
     /// Path of its executable, as the kernel names it.
+    #[serde(with = "crate::path_bytes")]
     pub(crate) path: PathBuf,
     /// The file itself.
     pub(crate) executable: Executable,
@@ -125,7 +127,8 @@ pub(crate) fn is_running(identity: Identity) -> bool {
     imas_linux::process::is_running(identity.pid, identity.start_ticks)
 }
 
-/// Looks at a process. `None` when it is gone, is another by now, or may not be looked at.
+/// Looks at a process from this very one, which may have to wait for a file system for ever: imasd asks a helper
+/// (`process_question`). `None` when it is gone, is another by now, or may not be looked at.
 pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     let folder = PathBuf::from(format!("/proc/{}", identity.pid));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
@@ -216,8 +219,8 @@ fn parent_of(pid: u32) -> u32 {
 
 /// The executable that the process runs now; `None` when it is gone.
 pub(crate) fn executable(identity: Identity) -> Option<Executable> {
-    let about = std::fs::metadata(format!("/proc/{}/exe", identity.pid)).ok()?;
-    is_running(identity).then(|| Executable::from(&about))
+    let executable = imas_linux::foreign_process::executable(identity.pid).ok()?;
+    is_running(identity).then_some(executable)
 }
 
 /// Whether the process, by its environment, belongs to the tree of that run folder.

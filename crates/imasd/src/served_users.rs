@@ -48,6 +48,15 @@ impl ServedUsers {
         self.owners.borrow_mut().of(uid)
     }
 
+    /// A number for who answers for the uid: all uids of a person have one. A system account has its own.
+    pub(crate) fn number_of(&self, uid: u32) -> u64 {
+        match self.owner_of(uid) {
+            Owner::System => u64::from(uid),
+            Owner::Person(person) => u64::from(person),
+            Owner::Unknown => u64::MAX - 1,
+        }
+    }
+
     /// Who answers for the programs of a domain.
     pub(crate) fn owner_of_domain(&self, domain: Domain) -> Owner {
         match domain {

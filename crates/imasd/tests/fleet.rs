@@ -259,6 +259,23 @@ fn full_and_read_only() {
 }
 
 #[test]
+fn a_host_that_could_not_be_named_at_its_start_joins_later() {
+    let mut host = Host::new();
+    let obstacle = host.world.path("db/fleet-host.new");
+    std::fs::create_dir_all(&obstacle).unwrap();
+    host.world.start();
+    let trouble = |host: &Host| host.status()["fleet"]["trouble"].as_str().unwrap_or_default().to_owned();
+    host.world.wait("the status says so", || trouble(&host).contains("imasd takes no part in the fleet: "));
+    host.world.wait("it tries again", || host.world.log().contains("it tries again"));
+    std::fs::remove_dir(&obstacle).unwrap();
+    host.world
+        .wait("it takes part", || host.world.path("db/fleet-host").exists() && trouble(&host).is_empty());
+    let script = host.world.script("worker.py", WORKER);
+    host.world.notice(&script);
+    host.subject();
+}
+
+#[test]
 fn hostile_deliveries_are_refused_and_counted() {
     let mut host = Host::new();
     host.world.start();

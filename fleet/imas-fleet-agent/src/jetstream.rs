@@ -83,6 +83,15 @@ impl JetStreamBus {
         Ok(sent.await.map_err(failure)?.duplicate)
     }
 
+    /// Removes every aggregate of a host from the stream; how many there were. A merger may do that.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn remove_aggregates_of(&self, host: &str) -> Result<u64, BusError> {
+        let removed = self.stream(names::STREAM).await?.purge().filter(names::subjects_of_host(host)).await;
+        removed.map(|removed| removed.purged).map_err(|error| BusError::Refused(with_causes(&error)))
+    }
+
     async fn next_aggregate(
         &self,
         stream: &Stream<()>,

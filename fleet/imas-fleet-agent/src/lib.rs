@@ -18,6 +18,7 @@ pub mod commands;
 pub mod connection;
 pub mod credentials;
 pub mod doctor;
+mod floods;
 pub mod inbox;
 pub mod jetstream;
 pub mod journal;

@@ -11,6 +11,7 @@ use clap::{CommandFactory as _, Parser as _};
 use imas_cli::manual;
 use imas_cli::{message, output, table};
 use imas_exchange::AgentRecord;
+use imas_exchange::exchange::Exchange;
 use imas_fleet_agent::agent::Agent;
 use imas_fleet_agent::commands::{self, CandidateUse, FleetProgram, StreamState};
 use imas_fleet_agent::connection::Connection;
@@ -89,7 +90,7 @@ struct FleetStatus {
 }
 
 async fn status(settings: &FleetSettings, is_json: bool) -> Result<()> {
-    let agent = std::fs::read(settings.exchange.join("agent.json")).ok();
+    let agent = Exchange::new(&settings.exchange).agent().ok().flatten();
     let agent: Option<AgentRecord> = agent.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let streams = match bus(settings).await {
         Ok(bus) => commands::streams(&bus).await.unwrap_or_else(|error| {

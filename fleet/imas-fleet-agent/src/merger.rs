@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Folds aggregates into statistics: any number of mergers, none of which leads. They publish that they
 //! live, and each takes the programs that fall to it by rendezvous hashing. That only saves work: the fold is
-//! right by whichever merger does it, and a sweep over all programs finds what was missed. Hosts take turns,
-//! and a host that reports more programs than [`imas_fleet::quota`] allows is left with them.
+//! right by whichever merger does it, and a sweep over all programs finds what was missed. Hosts take turns. Of a
+//! host that reports more programs than [`imas_fleet::quota`] allows, no further ones are folded, and what it sends is
+//! removed from the stream.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
@@ -13,11 +14,12 @@ use anyhow::{Result, anyhow};
 use async_nats::{Client, Message};
 use futures_util::StreamExt as _;
 use imas_fleet::quota::{MOST_PROGRAMS, ProgramQuota};
-use imas_fleet::{FleetMergeError, MergeCounts, merge_counting};
+use imas_fleet::{BusError, FleetMergeError, MergeCounts, merge_counting};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::floods::Floods;
 use crate::inbox::between;
 use crate::jetstream::JetStreamBus;
 use crate::journal::{AgentJournal, now_unix_s};
@@ -52,6 +54,8 @@ pub struct Merger {
     /// When each merger was last seen alive.
     seen: BTreeMap<String, Instant>,
     quota: ProgramQuota,
+    floods: Floods,
+    removing: JoinSet<(String, Result<u64, BusError>)>,
     /// Programs that were announced.
     waiting: WaitingPrograms,
     /// Programs that the last sweep found, with the number of their aggregates.
@@ -135,6 +139,8 @@ impl Merger {
             journal,
             seen: BTreeMap::new(),
             quota: ProgramQuota::default(),
+            floods: Floods::default(),
+            removing: JoinSet::new(),
             waiting: WaitingPrograms::default(),
             found: VecDeque::new(),
             swept: SweptPrograms::default(),
@@ -167,7 +173,11 @@ impl Merger {
                 Some(message) = mergers.next() => self.note_live(&message),
                 Some(message) = announced.next() => self.announce(&message),
                 _ = sign.tick() => self.give_sign(client).await,
-                _ = turn.tick() => self.start_folds(),
+                _ = turn.tick() => {
+                    self.start_folds();
+                    self.start_removals();
+                }
+                Some(Ok((host, removed))) = self.removing.join_next() => self.end_removal(&host, removed),
                 Some(folded) = self.folding.join_next() => {
                     self.end_fold(folded);
                     self.start_folds();
@@ -293,9 +303,38 @@ impl Merger {
 
     fn announce(&mut self, message: &Message) {
         let Some((subject, host)) = names::program_and_host(&message.subject) else { return };
-        if self.quota.allows(&host, &subject, now_unix_s()) && self.is_mine(&subject) {
+        if !self.quota.allows(&host, &subject, now_unix_s()) {
+            self.note_flood(&host);
+        } else if self.is_mine(&subject) {
             let new = WaitingProgram { subject, host, looks: 0 };
             self.waiting.add(new, Instant::now() + LOOKS[0], MOST_PROGRAMS);
+        }
+    }
+
+    /// One merger removes what the host sends.
+    fn note_flood(&mut self, host: &str) {
+        if self.is_mine(host) && self.floods.note(host, Instant::now()) {
+            self.journal.error(&format!(
+                "host {host} reports more than {MOST_PROGRAMS} programs a day: its aggregates are removed from the stream; \
+                 take its rights away"
+            ));
+        }
+    }
+
+    fn start_removals(&mut self) {
+        for host in self.floods.due(Instant::now()) {
+            let bus = self.bus.clone();
+            self.removing.spawn(async move {
+                let removed = bus.remove_aggregates_of(&host).await;
+                (host, removed)
+            });
+        }
+    }
+
+    fn end_removal(&mut self, host: &str, removed: Result<u64, BusError>) {
+        if let Err(error) = removed {
+            self.journal.error(&format!("aggregates of host {host} cannot be removed: {error}"));
+            self.floods.failed(host, Instant::now());
         }
     }
 

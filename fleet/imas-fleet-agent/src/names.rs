@@ -36,6 +36,11 @@ pub fn aggregate_subject(subject: &str, host: &str) -> String {
     format!("{AGGREGATES}.{subject}.{host}")
 }
 
+/// All that a host publishes.
+pub fn subjects_of_host(host: &str) -> String {
+    format!("{AGGREGATES}.*.*.{host}")
+}
+
 /// Where the statistics of `PROGRAM.ENVIRONMENT` are written.
 pub fn statistics_subject(subject: &str) -> String {
     format!("$KV.{BUCKET}.{subject}")

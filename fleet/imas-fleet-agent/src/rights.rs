@@ -4,7 +4,9 @@
 use serde::Serialize;
 
 use crate::connection::inbox_prefix;
-use crate::names::{AGGREGATES, BUCKET, BUCKET_STREAM, DECISIONS, MERGERS, STREAM, host_token};
+use crate::names::{
+    AGGREGATES, BUCKET, BUCKET_STREAM, DECISIONS, MERGERS, STREAM, host_token, subjects_of_host,
+};
 
 /// What somebody is in a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +52,7 @@ impl FleetRights {
 /// Aggregates as itself, statistics by program, and what it is itself (`imas fleet doctor`).
 fn host_may_publish(host: &str) -> Vec<String> {
     vec![
-        format!("{AGGREGATES}.*.*.{host}"),
+        subjects_of_host(host),
         format!("$JS.API.DIRECT.GET.{BUCKET_STREAM}.>"),
         "$SYS.REQ.USER.INFO".to_owned(),
     ]
@@ -61,6 +63,7 @@ fn merger_may_publish(host: &str) -> Vec<String> {
         format!("{MERGERS}.{host}"),
         format!("$JS.API.DIRECT.GET.{STREAM}"),
         format!("$JS.API.STREAM.INFO.{STREAM}"),
+        format!("$JS.API.STREAM.PURGE.{STREAM}"),
         format!("$JS.API.STREAM.MSG.GET.{BUCKET_STREAM}"),
         format!("$KV.{BUCKET}.*.*"),
     ]

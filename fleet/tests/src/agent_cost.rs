@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use imas_exchange::exchange::{Bounds, Wanted};
+use imas_exchange::exchange::Wanted;
 use imas_fleet::{FleetBus as _, merge};
 
 use crate::agent::AgentProcess;
@@ -50,7 +50,7 @@ pub(crate) async fn agent(server: &Path, program: &Path) -> Result<String> {
     let busy = share(&agent, async {
         for at in 0..WINDOW.as_secs() {
             let next = tokio::time::sleep(Duration::from_secs(1));
-            agent.exchange.add(at, &load::aggregate(&own, at, at), Bounds::default())?;
+            agent.exchange.add(at, &load::aggregate(&own, at, at))?;
             let new = load::aggregate(&host, at, PROGRAMS + at);
             other.append(&subjects[usize::try_from(at)?], &new.id(), serde_json::to_vec(&new)?).await?;
             merge(&merger, &subjects[usize::try_from(at)?]).await?;

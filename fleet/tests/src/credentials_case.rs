@@ -183,7 +183,7 @@ async fn bus(settings: &Path) -> Result<JetStreamBus> {
 async fn works(program: &Path, host: &Path, merger: &Path) -> Result<()> {
     let mut agent = AgentProcess::start(program, host)?;
     let one = load::aggregate(&FleetSettings::read(host)?.host, 1, 1);
-    agent.exchange.add(1, &one, imas_exchange::exchange::Bounds::default())?;
+    agent.exchange.add(1, &one)?;
     agent.until("through", |record| record.acknowledged == 1).await?;
     let counts = imas_fleet::merge(&bus(merger).await?, &load::subject(&one)).await?;
     ensure!(counts.folds.folded == 1, "{counts:?}");

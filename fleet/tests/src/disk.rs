@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use imas_exchange::exchange::Bounds;
+
 use imas_fleet_agent::commands;
 use imas_fleet_agent::server_files::OPERATOR;
 
@@ -30,9 +30,7 @@ pub(crate) async fn disk(server: &Path, program: &Path) -> Result<String> {
     let host = cluster.settings("h1")?.host;
     let mut agent = AgentProcess::start(program, &cluster.plan.member_folder("h1").join("fleet.toml"))?;
     let add = |agent: &AgentProcess, range: std::ops::Range<u64>| {
-        range.into_iter().try_for_each(|at| {
-            agent.exchange.add(at, &load::aggregate(&host, at % 10, at), Bounds::default()).map(|_| ())
-        })
+        range.into_iter().try_for_each(|at| agent.exchange.add(at, &load::aggregate(&host, at % 10, at)))
     };
     add(&agent, 0..BEFORE)?;
     agent.until("through", |record| record.acknowledged == BEFORE).await?;

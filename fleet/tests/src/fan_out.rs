@@ -30,11 +30,7 @@ pub(crate) async fn hosts(server: &Path, program: &Path) -> Result<String> {
     let mut times = vec![];
     for number in 0..20 {
         let began = Instant::now();
-        sender.exchange.add(
-            number,
-            &load::aggregate(&host, 0, number),
-            imas_exchange::exchange::Bounds::default(),
-        )?;
+        sender.exchange.add(number, &load::aggregate(&host, 0, number))?;
         loop {
             let bytes = receiver.exchange.delivered(&subject)?.unwrap_or_default();
             let known =

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use imas_exchange::exchange::Bounds;
 use imas_fleet::FleetBus as _;
+
 use imas_fleet_agent::server_files::OPERATOR;
 use imas_fleet_agent::{commands, names};
 
@@ -60,7 +60,7 @@ pub(crate) async fn partition(server: &Path, program: &Path) -> Result<String> {
 fn fill(cluster: &Cluster, agent: &AgentProcess, name: &str) -> Result<()> {
     let host = cluster.settings(name)?.host;
     for at in 0..NUMBER {
-        agent.exchange.add(at, &load::aggregate(&host, at % PROGRAMS, at), Bounds::default())?;
+        agent.exchange.add(at, &load::aggregate(&host, at % PROGRAMS, at))?;
     }
     Ok(())
 }

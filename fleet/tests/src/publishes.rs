@@ -53,11 +53,7 @@ pub(crate) async fn offline(server: &Path, program: &Path) -> Result<String> {
     let mut merger = AgentProcess::start(program, &settings("m1"))?;
     let host = cluster.settings("h1")?.host;
     for at in 0..NUMBER {
-        agent.exchange.add(
-            at,
-            &load::aggregate(&host, at % 10, at),
-            imas_exchange::exchange::Bounds::default(),
-        )?;
+        agent.exchange.add(at, &load::aggregate(&host, at % 10, at))?;
     }
     std::fs::write(agent.exchange.outbox().join("99999999999999999999.json"), "{\"v\":1}")?;
     let subject = load::subject(&load::aggregate("", 3, 0));

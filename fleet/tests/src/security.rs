@@ -187,7 +187,7 @@ async fn refused(program: &Path, folder: &Path, port: u16) -> Result<String> {
     let found = String::from_utf8_lossy(&doctor.stdout).into_owned();
     ensure!(doctor.status.code() == Some(1) && found.contains("2.9."), "doctor: {found}");
     let mut agent = AgentProcess::start(program, &settings)?;
-    agent.exchange.add(1, &load::aggregate(&host, 1, 1), imas_exchange::exchange::Bounds::default())?;
+    agent.exchange.add(1, &load::aggregate(&host, 1, 1))?;
     let is_refused = |error: &String| error.contains("2.9.") && error.contains("loses");
     let record = agent.until("refusing", |record| record.last_error.as_ref().is_some_and(is_refused)).await?;
     ensure!(record.published == 0 && agent.exchange.backlog()?.0 == 1, "{record:?}");

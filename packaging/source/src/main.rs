@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads Rust code below folders of crates with the `syn` parser. `check FOLDER...` fails where a public type name stands
-//! for two types, or where a test returns early and does not print that it was skipped.
+//! Reads Rust code below folders of crates with the `syn` parser. `check TABLE FOLDER...` fails where a public type name
+//! stands for two types, where a test returns early and does not print that it was skipped, or where a call that reads
+//! what others own is missing in the table. `calls FOLDER...` prints those calls.
 
 mod file;
 mod names;
+mod reads;
 mod returns;
 mod tests_of;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 fn main() -> ExitCode {
     match run() {
@@ -22,22 +24,36 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check", ref folders @ ..] if !folders.is_empty() => check(folders),
-        _ => bail!("usage: imas-source check FOLDER..."),
+        ["check", table, ref folders @ ..] if !folders.is_empty() => check(Path::new(table), folders),
+        ["calls", ref folders @ ..] if !folders.is_empty() => calls(folders),
+        _ => bail!("usage: imas-source check TABLE FOLDER... | calls FOLDER..."),
     }
 }
 
-fn check(folders: &[&str]) -> Result<ExitCode> {
-    let (mut all, mut production) = (vec![], vec![]);
-    for folder in folders.iter().map(Path::new) {
-        all.extend(file::all(folder)?);
-        production.extend(file::production(folder)?);
+#[expect(clippy::print_stdout, reason = "that is what it is asked for")]
+fn calls(folders: &[&str]) -> Result<ExitCode> {
+    for (file, calls) in reads::calls(&production(folders)?) {
+        println!("| `{file}` | {calls} | | | |");
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn production(folders: &[&str]) -> Result<Vec<file::SourceFile>> {
+    let each = folders.iter().map(|folder| file::production(Path::new(folder)));
+    Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+fn check(table: &Path, folders: &[&str]) -> Result<ExitCode> {
+    let production = production(folders)?;
     let mut wrong: Vec<String> = names::duplicates(&production)
         .into_iter()
         .map(|(name, places)| format!("one public name, several types: {name}: {}", places.join(", ")))
         .collect();
-    wrong.extend(all.iter().flat_map(returns::silent));
+    for folder in folders {
+        wrong.extend(file::all(Path::new(folder))?.iter().flat_map(returns::silent));
+    }
+    let page = std::fs::read_to_string(table).with_context(|| table.display().to_string())?;
+    wrong.extend(reads::unlisted(&reads::calls(&production), &reads::table(&page)?));
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { fail(&wrong.join("\nimas: ")) })
 }
 

@@ -7,12 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use imas_abi::detail_kind;
+use serde::{Deserialize, Serialize};
 
 use crate::fnv::fnv64;
 use crate::interpreter_target::InterpreterTarget;
 
 /// What distinguishes programs of one executable.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// Nothing: the entry of the executable itself, used when none with a detail fits.
     None,

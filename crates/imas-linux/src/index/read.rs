@@ -13,6 +13,10 @@ use super::facts::Facts;
 use crate::executable::Executable;
 use crate::field::text;
 use crate::fnv::{fnv32, fnv64};
+use crate::plain_file;
+
+/// Bytes of an index: entries of a million programs.
+const MOST_BYTES: usize = 256 << 20;
 
 /// An index read for tools: every byte of it is checked.
 #[derive(Debug, Clone)]
@@ -27,7 +31,8 @@ impl Index {
     /// # Errors
     /// When it cannot be read, or a single bit of it is wrong.
     pub fn read(path: &Path) -> Result<Self, IndexError> {
-        let bytes = std::fs::read(path).map_err(|error| IndexError::Io { path: path.to_owned(), error })?;
+        let bytes = plain_file::read(path, MOST_BYTES)
+            .map_err(|error| IndexError::Io { path: path.to_owned(), error })?;
         Self::decode(&bytes)
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How processes live on: which ones are looked at beside those on trial, and what is stored of them.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::machine_state;
 use imas_linux::standstill::age_s;
@@ -43,7 +45,8 @@ impl Learner {
             begun_s: begun_s(trial.identity)?,
         };
         let work = self.work(self.programs.get(trial.program)?);
-        Some(ObservedProcess { identity: trial.identity, process, page: Some(trial.page), work })
+        let owner = self.parts.users.number_of(trial.page.uid);
+        Some(ObservedProcess { identity: trial.identity, owner, process, page: Some(trial.page), work })
     }
 
     /// Replicas of the program that run without an allocator of ours, where they run its present file.
@@ -75,7 +78,9 @@ impl Learner {
             machine: machine.to_owned(),
             begun_s: begun_s(identity)?,
         };
-        Some(ObservedProcess { identity, process, page: None, work: self.work(known) })
+        let uid = std::fs::metadata(format!("/proc/{}", identity.pid)).ok()?.uid();
+        let owner = self.parts.users.number_of(uid);
+        Some(ObservedProcess { identity, owner, process, page: None, work: self.work(known) })
     }
 
     /// How the work of the program is counted, if the settings say so.

@@ -213,6 +213,11 @@ impl Learner {
 
     /// Takes up what other processes have written into the store, if they have.
     pub(crate) fn look_at_overrides(&mut self) {
+        self.parts.store.look_around();
+        if self.parts.store.open_if_replaced() {
+            self.forget_store();
+            return self.read_overrides();
+        }
         match self.parts.store.was_changed() {
             Ok(true) => self.read_overrides(),
             Ok(false) => {}
@@ -325,14 +330,19 @@ impl Learner {
     /// The store could not read or write. Pages stay where they are until it does.
     fn store_refused(&mut self, error: &StoreError) {
         if self.parts.store.refused(error) {
-            self.programs = ProgramTable::default();
-            self.disabled = DisabledAllocators::default();
-            self.events.changed = true;
-            self.events.store_begun_anew = true;
-            if let Some(fleet) = self.fleet.take() {
-                let joined = self.join_fleet(Some(fleet));
-                joined.unwrap_or_else(|error| tracing::error!("the fleet: {error:#}"));
-            }
+            self.forget_store();
+        }
+    }
+
+    /// Another store is open.
+    fn forget_store(&mut self) {
+        self.programs = ProgramTable::default();
+        self.disabled = DisabledAllocators::default();
+        self.events.changed = true;
+        self.events.store_begun_anew = true;
+        if let Some(fleet) = self.fleet.take() {
+            let joined = self.join_fleet(Some(fleet));
+            joined.unwrap_or_else(|error| tracing::error!("the fleet: {error:#}"));
         }
     }
 

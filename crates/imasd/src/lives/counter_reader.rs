@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use imas_linux::work_counter::WorkCounter;
+use imas_linux::work_counter::{WorkCounter, WorkError};
 
 use super::look::cpu_s;
 use crate::process_info::Identity;
@@ -93,7 +93,12 @@ impl CounterReader {
 
 fn reading(identity: Identity, counter: &WorkCounter) -> Result<CounterReading, String> {
     let cpu_s = cpu_s(identity.pid).ok_or("the process has ended")?;
-    let units = counter.read().map_err(|why| why.to_string())?;
+    let units = counter.read().map_err(|why| match why {
+        // Everybody may read the status, and what the command printed may be a file that a service has put in place of
+        // its own.
+        WorkError::NoNumber(_) => "the command printed no number".to_owned(),
+        why => why.to_string(),
+    })?;
     Ok(CounterReading { units, cpu_s })
 }
 
@@ -143,6 +148,7 @@ mod tests {
         assert_eq!(read("echo 42").unwrap().units, 42.0);
         assert_eq!(read("echo $IMAS_PID").unwrap().units, f64::from(std::process::id()));
         assert!(read("false").unwrap_err().contains("failed"));
+        assert_eq!(read("echo secret").unwrap_err(), "the command printed no number");
     }
 
     /// `CapEff` of the command, and its user.

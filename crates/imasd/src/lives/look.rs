@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One look at a process and the children that it forked without exec: they have its allocator, and its work.
 
+use std::io::ErrorKind;
+
 use imas_core::service_life::MemoryLook;
-use imas_linux::foreign_process::resident_bytes;
+use imas_linux::foreign_process::{ForeignFile, ForeignReader, anonymous_bytes};
 use imas_linux::running::copies;
+use imas_linux::standstill::age_s;
 use procfs::process::{Process, Stat};
 
 use crate::process_info::{Identity, is_running};
@@ -25,24 +28,45 @@ pub(crate) struct Look {
     pub(crate) calls: u64,
 }
 
-/// `None` when it is gone, or not ours to look at.
-pub(crate) fn look(identity: Identity, age_s: f64, counts: PageCounts) -> Option<Look> {
-    let family = copies(identity.pid);
+/// Why there is no look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unseen {
+    /// The process has ended.
+    Gone,
+    /// It is too large or too slow to be looked at, or its owner's processes have taken too much time.
+    TooSlow,
+}
+
+/// Looks at the process. `owner` answers for it.
+pub(crate) fn look(
+    reader: &mut ForeignReader,
+    (identity, owner): (Identity, u64),
+    counts: PageCounts,
+) -> Result<Look, Unseen> {
+    let family = copies(identity.pid).ok_or(Unseen::TooSlow)?;
     // A page counts its own process alone.
     let counts = if family.len() > 1 { PageCounts::default() } else { counts };
-    let bytes = resident_bytes(identity.pid)?;
-    let of_children: u64 = family.iter().skip(1).filter_map(|pid| resident_bytes(*pid)).sum();
-    let cpu_s = cpu_of(&family)?;
-    is_running(identity).then_some(Look {
-        memory: MemoryLook { age_s, bytes: bytes + of_children, live_bytes: counts.live_bytes },
-        cpu_s,
-        calls: counts.calls,
-    })
+    let mut resident = |pid: u32| match reader.read(pid, ForeignFile::SmapsRollup, || Some(owner)) {
+        Ok(text) => anonymous_bytes(&text).ok_or(Unseen::Gone),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Err(Unseen::TooSlow),
+        Err(_) => Err(Unseen::Gone),
+    };
+    let mut bytes = resident(identity.pid)?;
+    for child in family.iter().skip(1) {
+        match resident(*child) {
+            Ok(of_child) => bytes += of_child,
+            Err(Unseen::Gone) => {} // it has ended meanwhile
+            Err(slow) => return Err(slow),
+        }
+    }
+    let (age_s, cpu_s) = age_s(identity.start_ticks).zip(cpu_of(&family)).ok_or(Unseen::Gone)?;
+    let memory = MemoryLook { age_s, bytes, live_bytes: counts.live_bytes };
+    is_running(identity).then_some(Look { memory, cpu_s, calls: counts.calls }).ok_or(Unseen::Gone)
 }
 
 /// CPU time of the process and the children that it forked, seconds; `None` when it is gone.
 pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
-    cpu_of(&copies(pid))
+    cpu_of(&copies(pid)?)
 }
 
 /// With that of the children that these have waited for.

@@ -8,11 +8,15 @@
 //!
 //! - [`mod@self`]: which processes are looked at, and when
 //! - `watched_life`: the windows of one process
+//! - `places`: who gets the places, where processes are many
+//! - `looker`: looks beside the loop
 //! - `look`: one look at a process
 //! - `counter_reader`: the user's counters of work, read beside the loop
 
 mod counter_reader;
 mod look;
+mod looker;
+mod places;
 mod watched_life;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,17 +24,19 @@ use std::time::{Duration, Instant};
 
 use imas_core::service_life::LifeWindow;
 use imas_engine::daemon_status::WorkTrouble;
-use imas_linux::standstill::age_s;
 use imas_store::lives::LivingProcess;
 
 use crate::folders::PageName;
 use crate::process_info::Identity;
 use counter_reader::{CounterAnswer, CounterReader};
+use look::{Look, Unseen};
+use looker::Looker;
+use places::share_out;
 use watched_life::{Closed, WatchedLife};
 
 pub(crate) use look::PageCounts;
 
-/// So many processes are looked at. A look takes some milliseconds for each 100 MB of the process.
+/// So many processes are looked at, of all owners together ([`places`]).
 const MOST: usize = 256;
 /// And so many in one turn of the loop.
 const MOST_LOOKS: usize = 16;
@@ -39,11 +45,28 @@ const MOST_LOOKS: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedProcess {
     pub(crate) identity: Identity,
+    /// Who answers for it ([`crate::served_users::ServedUsers::number_of`]).
+    pub(crate) owner: u64,
     pub(crate) process: LivingProcess,
     /// Of a trial.
     pub(crate) page: Option<PageName>,
     /// How its work is counted.
     pub(crate) work: Option<WorkSetting>,
+}
+
+#[cfg(test)]
+impl ObservedProcess {
+    pub(crate) fn of_test(owner: u64, identity: Identity) -> Self {
+        let process = LivingProcess {
+            program: 1,
+            name: "t".into(),
+            is_trial: true,
+            build_id: String::new(),
+            machine: String::new(),
+            begun_s: 0.0,
+        };
+        Self { identity, owner, process, page: None, work: None }
+    }
 }
 
 /// The key `work` of the settings.
@@ -67,6 +90,7 @@ pub(crate) struct LifeTracker {
     /// Age at which the first window ends: that of a trial's sample, seconds.
     first_s: f64,
     lives: HashMap<Identity, WatchedLife>,
+    looker: Looker,
     counters: CounterReader,
     /// By program, as the settings name it: why its work could not be counted the last time.
     troubles: BTreeMap<String, String>,
@@ -76,15 +100,16 @@ pub(crate) struct LifeTracker {
 }
 
 impl LifeTracker {
-    pub(crate) fn new(first_s: f64) -> Self {
-        Self {
+    pub(crate) fn new(first_s: f64) -> std::io::Result<Self> {
+        Ok(Self {
             first_s,
             lives: HashMap::new(),
+            looker: Looker::start()?,
             counters: CounterReader::new(),
             troubles: BTreeMap::new(),
             closed: vec![],
             sync_at: Instant::now(),
-        }
+        })
     }
 
     /// Goes by this age from now on. Windows that are open are given up.
@@ -107,7 +132,8 @@ impl LifeTracker {
         let interval = Duration::try_from_secs_f64(self.first_s / 32.0).unwrap_or(Duration::MAX);
         self.sync_at = now + interval.clamp(Duration::from_millis(250), Duration::from_secs(5));
         let mut before = std::mem::take(&mut self.lives);
-        for one in observed.into_iter().take(MOST) {
+        let has_place = |one: &ObservedProcess| before.contains_key(&one.identity);
+        for one in share_out(observed, MOST, has_place) {
             let life = match before.remove(&one.identity) {
                 Some(known) if known.is_of(&one) => known,
                 _ => self.begin(one, now),
@@ -125,19 +151,36 @@ impl LifeTracker {
 
     /// Processes that are to be looked at now, with their pages.
     pub(crate) fn due(&self, now: Instant) -> Vec<(Identity, Option<PageName>)> {
-        let due = self.lives.values().filter(|life| life.next_at() <= now);
+        let lives = self.lives.values().filter(|life| !self.looker.is_asked(life.identity()));
+        let due = lives.filter(|life| life.next_at() <= now);
         due.take(MOST_LOOKS).map(|life| (life.identity(), life.page().cloned())).collect()
     }
 
-    /// Looks at one of them. `counts` is what its page has counted.
-    pub(crate) fn look(&mut self, identity: Identity, counts: PageCounts, now: Instant) {
-        let looked = age_s(identity.start_ticks).and_then(|age_s| look::look(identity, age_s, counts));
-        let Some(looked) = looked else {
-            self.lives.remove(&identity); // it has ended
-            return;
-        };
+    /// One of them is to be looked at. `counts` is what its page has counted.
+    pub(crate) fn ask(&mut self, identity: Identity, counts: PageCounts) {
+        if let Some(life) = self.lives.get(&identity) {
+            self.looker.ask((identity, life.owner()), counts);
+        }
+    }
+
+    /// Takes up what was seen.
+    pub(crate) fn take_looks(&mut self, now: Instant) {
+        for (identity, looked) in self.looker.answers() {
+            self.take_look(identity, looked, now);
+        }
+    }
+
+    fn take_look(&mut self, identity: Identity, looked: Result<Look, Unseen>, now: Instant) {
         let Some(life) = self.lives.get_mut(&identity) else { return };
-        match life.add(looked, self.first_s, now) {
+        let closed = match looked {
+            Ok(look) => life.add(look, self.first_s, now),
+            Err(Unseen::TooSlow) => return life.look_later(now),
+            Err(Unseen::Gone) => {
+                self.lives.remove(&identity);
+                return;
+            }
+        };
+        match closed {
             Closed::No => {}
             Closed::Waits(command) => self.counters.ask(identity, &command),
             Closed::Window(window) => self.closed.push(*window),
@@ -169,10 +212,14 @@ impl LifeTracker {
 
     /// When there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let looks = self.lives.values().map(WatchedLife::next_at).min();
+        let lives = self.lives.values().filter(|life| !self.looker.is_asked(life.identity()));
+        let looks = lives.map(WatchedLife::next_at).min();
         // Nothing is to be seen of programs that come and go meanwhile: whatever makes them known wakes the
         // loop.
-        [looks.map(|at| at.min(self.sync_at)), self.counters.next()].into_iter().flatten().min()
+        [looks.map(|at| at.min(self.sync_at)), self.looker.next(), self.counters.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -50,6 +50,10 @@ impl WatchedLife {
         self.of.identity
     }
 
+    pub(super) fn owner(&self) -> u64 {
+        self.of.owner
+    }
+
     pub(super) fn page(&self) -> Option<&PageName> {
         self.of.page.as_ref()
     }
@@ -80,6 +84,11 @@ impl WatchedLife {
         }
         self.next_at = after(now, (self.until_s / 2.0 / LOOKS).min(self.until_s - age_s));
         closed
+    }
+
+    /// It could not be looked at in time.
+    pub(super) fn look_later(&mut self, now: Instant) {
+        self.next_at = after(now, self.until_s / 2.0 / LOOKS);
     }
 
     fn close(&mut self, look: &Look) -> Closed {
@@ -131,22 +140,13 @@ fn after(now: Instant, seconds: f64) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use imas_store::lives::LivingProcess;
-
     use super::super::WorkSetting;
     use super::*;
 
     fn life(work: Option<WorkSetting>) -> WatchedLife {
-        let process = LivingProcess {
-            program: 1,
-            name: "t".into(),
-            is_trial: true,
-            build_id: String::new(),
-            machine: String::new(),
-            begun_s: 0.0,
-        };
         let identity = Identity { pid: 1, start_ticks: u64::MAX / 2 }; // it begins now
-        WatchedLife::new(ObservedProcess { identity, process, page: None, work }, 600.0, Instant::now())
+        let observed = ObservedProcess { work, ..ObservedProcess::of_test(0, identity) };
+        WatchedLife::new(observed, 600.0, Instant::now())
     }
 
     fn look(age_s: f64) -> Look {

@@ -26,6 +26,7 @@ use imas_exchange::exchange::{Bounds, Exchange, Wanted, file_name};
 
 use crate::fleet::settings::FleetSettings;
 use crate::learner::Learner;
+use crate::trouble_log::TroubleLog;
 use agent::AgentReport;
 use watch::InboxWatch;
 
@@ -56,6 +57,7 @@ pub(crate) struct Mailbox {
     agent: AgentReport,
     counted: Option<SystemTime>,
     state: FleetState,
+    trouble: TroubleLog,
     counts: DaemonCounters,
 }
 
@@ -78,6 +80,7 @@ impl Mailbox {
             agent: AgentReport::default(),
             counted: None,
             state,
+            trouble: TroubleLog::default(),
             counts: DaemonCounters::default(),
         })
     }
@@ -129,6 +132,9 @@ impl Mailbox {
 
     /// What changes without an event: folders that were replaced, what the agent took and records.
     pub(crate) fn look_around(&mut self, learner: &mut Learner) {
+        if self.trouble.is_over(Instant::now()) {
+            tracing::info!("the fleet's exchange folder works again");
+        }
         if self.watch.renew() {
             self.read_all();
         }
@@ -164,7 +170,7 @@ impl Mailbox {
         match answer {
             Ok(answer) => {
                 if self.state.trouble.take().is_some() {
-                    tracing::info!("the fleet's exchange folder works again");
+                    self.trouble.ended(Instant::now());
                 }
                 Some(answer)
             }
@@ -172,7 +178,7 @@ impl Mailbox {
                 let hint =
                     if error.kind() == ErrorKind::NotFound { "; is imas-fleet installed?" } else { "" };
                 let trouble = format!("{}: {what}: {error}{hint}", self.folder.display());
-                if self.state.trouble.is_none() {
+                if self.trouble.began() {
                     tracing::warn!("{trouble}; imasd goes on without the fleet, and tries again");
                 }
                 self.state.trouble = Some(trouble);
@@ -210,12 +216,16 @@ impl Mailbox {
                 return self.count_waiting();
             }
             for (stored, aggregate) in messages {
-                let added = self.exchange.add(stored.place, &aggregate, Bounds::default());
-                let Some(dropped) = self.worked("outbox", added) else { return };
+                let added = self.exchange.add(stored.place, &aggregate);
+                if self.worked("outbox", added).is_none() {
+                    return;
+                }
                 learner.forget_message(&stored);
                 self.counts.fleet_written += 1;
-                self.counts.fleet_dropped += dropped;
             }
+            let kept = self.exchange.keep_within(Bounds::default());
+            let Some(dropped) = self.worked("outbox", kept) else { return };
+            self.counts.fleet_dropped += dropped;
         }
     }
 

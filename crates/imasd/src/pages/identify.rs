@@ -14,6 +14,7 @@ use crate::folders::PageName;
 use crate::learner::Learner;
 use crate::pending_page::{EXIT_EVENT_TIMEOUT, PendingPage};
 use crate::process_info::{self, Identity, ProcessInfo};
+use crate::process_question;
 use crate::reject_reason::RejectReason;
 
 /// What is not a page by then never becomes one: from the making of a page to its being armed it takes
@@ -107,7 +108,7 @@ impl PageTracker {
         let domain = users.domain_of(page.uid);
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
         let snapshot = snapshot.filter(|(theirs, _)| *theirs == identity).map(|(_, seen)| seen);
-        let Some(process) = process_info::look(identity).or(snapshot) else {
+        let Some(process) = process_question::look(identity).or(snapshot) else {
             if process_info::life(content.pid).is_some_and(|life| life.identity != identity) {
                 return Err(RejectReason::Forged); // the id is another's
             }

@@ -9,7 +9,8 @@ use super::{PageEvent, PageTracker};
 use crate::backlog::Waiting;
 use crate::folders::PageName;
 use crate::learner::Learner;
-use crate::process_info::{self, Identity, ProcessInfo};
+use crate::process_info::{Identity, ProcessInfo};
+use crate::process_question;
 use crate::reject_reason::RejectReason;
 
 /// Pages worked on of one user in one turn of the loop.
@@ -82,7 +83,7 @@ impl PageTracker {
         }
         let content = self.read(page).ok()?;
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
-        Some((identity, process_info::look(identity)?))
+        Some((identity, process_question::look(identity)?))
     }
 
     /// The next page to be worked on; the number for each user is limited, by the counts in `worked`.

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks that cost imasd or root what the user chooses: memory, threads, places, files, connections."""
+
+import os
+import pathlib
+import time
+
+from harness import CONFIG, SETTINGS, STATE, TIMEOUT_S, run
+
+# Replicas with that much memory each, all of it the page of zeros: page tables of 2 MB for each GB.
+LARGE_GB = 40
+LARGE = """
+import ctypes, mmap, os, sys, time
+size = int(sys.argv[1]) << 30
+libc = ctypes.CDLL(None, use_errno=True)
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # MAP_NORESERVE
+memory.madvise(15)  # MADV_NOHUGEPAGE
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+if libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), 22) != 0:  # MADV_POPULATE_READ
+    sys.exit("memory cannot be populated")
+print("large", flush=True)
+time.sleep(1000)
+"""
+LARGE_REPLICAS = 3
+# Decisions for others may come later by that much than without an attack. /proc is searched every second here.
+DELAY_S = 2.0
+THREADS = """
+import threading, time
+lock = threading.Lock()
+lock.acquire()
+threading.stack_size(32768)
+try:
+    for _ in range(6000):
+        threading.Thread(target=lock.acquire, daemon=True).start()
+except RuntimeError:
+    pass
+print("many", flush=True)
+time.sleep(1000)
+"""
+
+
+def often(world):
+    """Processes of services are looked at many times a second."""
+    world.stop()
+    CONFIG.write_text(SETTINGS + "sample_after_s = 2.0\n")
+    world.start()
+
+
+def begin_large(world):
+    """Replicas of one program that take long to be looked at."""
+    output = pathlib.Path("/tmp/large")
+    program = world.program("mallory", "large", "/usr/bin/python3")
+    with open(output, "wb") as written:
+        start = lambda: world.as_user("mallory", program, "-c", LARGE, LARGE_GB, stdout=written, stderr=written)
+        replicas = [start() for _ in range(LARGE_REPLICAS)]
+    world.wait("the replicas are large", lambda: output.read_text().count("large") >= LARGE_REPLICAS)
+    return replicas
+
+
+def replicas_that_take_long_to_be_looked_at(world):
+    """Each look walks all page tables. Others are noticed meanwhile as without."""
+    often(world)
+    soon_s = world.serves("quiet") + DELAY_S
+    begin_large(world)
+    time.sleep(3)  # they are looked at
+    for round in range(3):
+        world.serves(f"large-replicas-{round}", soon_s)
+
+
+def threads_without_number(world):
+    """A trial whose process has thousands of threads that wait: a look for hangs reads files of each."""
+    soon_s = world.serves("quiet") + DELAY_S
+    output = pathlib.Path("/tmp/threads")
+    program = world.program("mallory", "threads", "/usr/bin/python3")
+    with open(output, "wb") as written:
+        for _ in range(4):
+            world.as_user("mallory", program, "-c", THREADS, stdout=written, stderr=written)
+    world.wait("there are threads", lambda: output.read_text().count("many") >= 4)
+    world.serves("many-threads", soon_s)
+
+
+def output_files_in_a_folder_of_mallory(world):
+    """Root exports into a folder where Mallory has put links, a FIFO and a folder in place of the files."""
+    victim = pathlib.Path("/root/victim")
+    victim.write_text("untouched")
+    world.shell("mallory", "cd; chmod 755 .; ln -s /root/victim link; ln -s /root/new dangling; mkdir folder; mkfifo pipe")
+    for name in ["link", "dangling", "folder"]:
+        done = run("imas", "bench", "--runs", "1", "--with", "system", "--export-json", f"/home/mallory/{name}", "--", "/bin/true", timeout=TIMEOUT_S)
+        world.expect(f"root does not write at {name}", done.returncode != 0, done.stdout + done.stderr)
+        world.expect("the message is one for people", "panicked" not in done.stderr, done.stderr)
+    world.expect("the victim is untouched", victim.read_text() == "untouched" and not os.path.exists("/root/new"))
+
+
+def connections_of_mallory(world):
+    """Mallory holds thousands of sockets and asks for pages without a token; root is answered meanwhile."""
+    server = world.as_user("root", "/usr/bin/imas-serve", "--listen", "127.0.0.1:4627")
+    world.wait("imas-serve listens", lambda: answer_of("root", world) is not None)
+    hog = "import socket, time\nheld = []\n" \
+          "for _ in range(900):\n    one = socket.socket()\n    one.settimeout(1)\n" \
+          "    try:\n        one.connect(('127.0.0.1', 4627))\n    except OSError:\n        continue\n" \
+          "    held.append(one)\nprint('held', flush=True)\ntime.sleep(1000)\n"
+    for _ in range(3):
+        world.as_user("mallory", "/usr/bin/python3", "-c", hog)
+    time.sleep(2)
+    begin = time.monotonic()
+    for _ in range(5):
+        status = answer_of("root", world)
+        world.expect("root is answered", status == 200, status)
+    took = time.monotonic() - begin
+    print(f"  connections: root was answered five times within {took:.1f} s beside 2,700 of mallory's", flush=True)
+    world.expect("soon", took < 10, f"{took:.1f} s")
+    world.expect("mallory is asked for a token", answer_of("mallory", world) in [401, 403, None], answer_of("mallory", world))
+    world.expect("the server runs", server.poll() is None)
+
+
+ASK = "import http.client\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=10)\none.request('GET', '/')\nprint(one.getresponse().status)"
+
+
+def answer_of(user, world):
+    """What the server says to a process of that user; None if nothing."""
+    done = world.run_as(user, "/usr/bin/python3", "-c", ASK)
+    return int(done.stdout) if done.returncode == 0 else None
+
+
+def a_store_that_is_removed(world):
+    """An administrator, or a script, removes the store of a running imasd: nothing more is written into the lost file."""
+    world.notice("alice", "before")
+    for path in STATE.parents[2].joinpath("var/lib/imas").glob("imas.db*"):
+        path.unlink()
+    world.wait("a new store is there", lambda: "was removed or replaced" in world.log.read_text())
+    world.notice("alice", "after")
+
+
+ATTACKS = [replicas_that_take_long_to_be_looked_at, threads_without_number, output_files_in_a_folder_of_mallory, connections_of_mallory,
+           a_store_that_is_removed]
