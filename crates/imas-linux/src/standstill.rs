@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use imas_core::hang::ProcessActivity;
 use nix::time::{ClockId, clock_gettime};
 use procfs::Current as _;
-use procfs::process::{Process, Stat};
 
-use crate::measure::Most;
 use crate::sampler::tree;
+use crate::taken::{cpu_s, process, taken};
 
 /// The activity of that process with all its descendants, as a first observation
 /// ([`ProcessActivity::following`] adds an earlier one); None when it is gone.
@@ -37,20 +36,6 @@ pub fn age_s(start_ticks: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "ticks of an uptime are far below 2^52")]
     let started_s = start_ticks as f64 / procfs::ticks_per_second() as f64;
     Some((uptime - started_s).max(0.0))
-}
-
-fn process(pid: u32) -> Option<Process> {
-    Process::new(i32::try_from(pid).ok()?).ok()
-}
-
-/// Its own and that of the children it has waited for.
-fn cpu_s(stat: &Stat) -> f64 {
-    let waited = u64::try_from(stat.cutime.saturating_add(stat.cstime)).unwrap_or(0);
-    #[expect(clippy::cast_precision_loss, reason = "ticks of a lifetime are far below 2^52")]
-    let ticks = (stat.utime + stat.stime + waited) as f64;
-    #[expect(clippy::cast_precision_loss, reason = "100 or so")]
-    let per_second = procfs::ticks_per_second() as f64;
-    ticks / per_second
 }
 
 /// Every thread, by the place in the kernel where it sleeps: locks and conditions of user space are futexes
@@ -83,20 +68,6 @@ fn has_ended(task: &std::path::Path) -> bool {
     stat.rsplit(')')
         .next()
         .is_none_or(|rest| rest.trim_start().is_empty() || rest.trim_start().starts_with(['Z', 'X']))
-}
-
-/// What a process and its descendants have taken so far: their CPU time, and the memory of the largest. Of forked
-/// processes that share pages the sum would count these many times; smaps, which would not, holds up the process.
-pub(crate) fn taken(pid: u32) -> Most {
-    let one = |pid| {
-        let process = process(pid)?;
-        let bytes = process.statm().map_or(0, |statm| statm.resident.saturating_sub(statm.shared));
-        #[expect(clippy::cast_precision_loss, reason = "memory of a machine")]
-        let bytes = (bytes * procfs::page_size()) as f64;
-        Some(Most { cpu_s: cpu_s(&process.stat().ok()?), bytes })
-    };
-    let add = |sum: Most, one: Most| Most { cpu_s: sum.cpu_s + one.cpu_s, bytes: sum.bytes.max(one.bytes) };
-    tree(pid).into_iter().filter_map(one).fold(Most::default(), add)
 }
 
 /// Follows the CPU time of a process and its descendants and finds that they are idle.

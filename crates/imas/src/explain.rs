@@ -209,7 +209,9 @@ fn how_it_ended(quarantine: &Quarantine) -> String {
             hang.still_s, hang.longest_s
         ),
         (Ended::Hung, _) => "hung: it was idle until imas bench ended it".to_owned(),
-        (Ended::Excess, _) => "took many times what it takes under system, until imas bench ended it".to_owned(),
+        (Ended::Excess, _) => {
+            "took many times what it takes under system, until imas bench ended it".to_owned()
+        }
         (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
         _ => "death before its first instruction".to_owned(),
     }
