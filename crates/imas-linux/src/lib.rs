@@ -83,6 +83,7 @@ pub mod sampler;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;
+pub mod taken;
 pub mod trust;
 pub mod user_preloads;
 pub mod variables;

@@ -25,8 +25,9 @@ use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::prefault::{Touch, prefault};
 use crate::sampler::{Resident, Sampler};
-use crate::standstill::{Stillness, taken};
+use crate::standstill::Stillness;
 use crate::start_program::{ChildSetup, ProgramStart, StartedProgram};
+use crate::taken::{Most, taken};
 
 /// One run to be made.
 #[derive(Debug, Clone)]
@@ -54,15 +55,6 @@ pub struct RunRequest<'a> {
     /// This amount of free memory is touched before the run, so that the host need not provide it during the
     /// run; 0: none.
     pub prefault_bytes: u64,
-}
-
-/// What a run may take.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Most {
-    /// CPU seconds, whole tree.
-    pub cpu_s: f64,
-    /// Resident bytes that belong to no file, largest process.
-    pub bytes: f64,
 }
 
 /// What one run cost and how it ended.

@@ -4,13 +4,11 @@
 
 use std::time::{Duration, Instant};
 
-use imas_core::hang::ProcessActivity;
-
 pub use crate::activity::age_s;
-use crate::activity::{cpu_s, of_text, process};
+use crate::activity::of_text;
 use crate::foreign_process::{self, ForeignFile};
-use crate::measure::Most;
-use crate::sampler::tree;
+use crate::taken::taken;
+use imas_core::hang::ProcessActivity;
 
 /// The activity of that process with all its descendants, as a first observation
 /// ([`ProcessActivity::following`] adds an earlier one); None when it is gone, does not let itself be looked at, or is
@@ -19,20 +17,6 @@ use crate::sampler::tree;
 pub fn look(pid: u32, start_ticks: u64) -> Option<ProcessActivity> {
     let text = foreign_process::read(pid, ForeignFile::Activity).ok()?;
     of_text(std::str::from_utf8(&text).ok()?, start_ticks)
-}
-
-/// What a process and its descendants have taken so far: their CPU time, and the memory of the largest. Of forked
-/// processes that share pages the sum would count these many times; smaps, which would not, holds up the process.
-pub(crate) fn taken(pid: u32) -> Most {
-    let one = |pid| {
-        let process = process(pid)?;
-        let bytes = process.statm().map_or(0, |statm| statm.resident.saturating_sub(statm.shared));
-        #[expect(clippy::cast_precision_loss, reason = "memory of a machine")]
-        let bytes = (bytes * procfs::page_size()) as f64;
-        Some(Most { cpu_s: cpu_s(&process.stat().ok()?), bytes })
-    };
-    let add = |sum: Most, one: Most| Most { cpu_s: sum.cpu_s + one.cpu_s, bytes: sum.bytes.max(one.bytes) };
-    tree(pid).into_iter().filter_map(one).fold(Most::default(), add)
 }
 
 /// Follows the CPU time of a process and its descendants and finds that they are idle.

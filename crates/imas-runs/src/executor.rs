@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use imas_core::raw_runs::data::RawRun;
-use imas_linux::measure::{Most, RunOutcome};
+use imas_linux::measure::RunOutcome;
+use imas_linux::taken::Most;
 
 use crate::counted::CountedRun;
 use crate::schedule::Step;

@@ -11,7 +11,7 @@ use imas_core::output_check::OutputCheck;
 use imas_core::raw_runs::data::RawRun;
 use imas_core::raw_runs::outputs::OTHER_OUTPUT;
 
-use imas_linux::measure::Most;
+use imas_linux::taken::Most;
 
 use crate::executor::{Execution, RunLimits};
 use crate::prefault::Prefault;
