@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
+use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
@@ -24,23 +25,6 @@ use imas_service::{
 use super::journal::{self, Header};
 use super::recipes::{self, RecipeArgs};
 
-/// The default candidates: the settings of glibc that services gain from, and the allocators
-/// that are advised.
-pub(super) const CANDIDATES: [&str; 10] = [
-    "system",
-    "glibc:arena1",
-    "glibc:arena2",
-    "glibc:lean",
-    "jemalloc",
-    "jemalloc:mem",
-    "tcmalloc",
-    "mimalloc",
-    "mimalloc2:small",
-    "snmalloc",
-];
-/// Where one thread works: its one lock costs nothing there.
-const SERIAL: [&str; 1] = ["musl-mallocng"];
-
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     #[command(flatten)]
@@ -54,7 +38,7 @@ pub(super) struct RunArgs {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Candidates beside system [default: nine, and musl-mallocng where one thread works]
+    /// Candidates beside system [default: the default set of services]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
     /// Cycles of load in place of those of the files
@@ -77,12 +61,19 @@ pub(super) struct RunArgs {
 /// Makes the runs that are missing.
 pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let services = services(args, context)?;
-    let candidates = candidates(args, context)?;
+    let candidates = usable(&args.with, DefaultComparison::ServiceSet, context)?;
     let (mut journal, mut runs) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
     append(&mut journal, &header(args, &services, &candidates))?;
     let rounds = ServiceRounds {
-        services: services.iter().map(|service| fit(args, service, &candidates)).collect(),
+        services: services
+            .iter()
+            .map(|Service { name, .. }| RoundService {
+                name,
+                order_key: name,
+                candidates: candidates.clone(),
+            })
+            .collect(),
         warmup: 0,
         rounds: args.rounds,
         seed: args.seed,
@@ -133,15 +124,6 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
             .collect(),
         services: services.to_vec(),
     }
-}
-
-/// The service with the candidates that are measured with it.
-fn fit<'a>(args: &RunArgs, service: &'a Service, candidates: &[&'a CatalogueCandidate]) -> RoundService<'a> {
-    let is_fit = |one: &&CatalogueCandidate| {
-        service.threads == 1 || !SERIAL.contains(&one.name.as_str()) || !args.with.is_empty()
-    };
-    let candidates = candidates.iter().copied().filter(is_fit).collect();
-    RoundService { name: &service.name, order_key: &service.name, candidates }
 }
 
 /// A run takes minutes: it is on the disk before the next begins.
@@ -216,36 +198,4 @@ impl LabRounds<'_> {
 
 fn round_of(step: &Step) -> u32 {
     step.kind.kept().map_or(0, |(_, round)| round)
-}
-
-fn candidates<'a>(args: &RunArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
-    let usual = || CANDIDATES.iter().chain(&SERIAL).map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let mut names = if args.with.is_empty() { usual() } else { args.with.clone() };
-    if !names.iter().any(|name| name == imas_core::SYSTEM) {
-        names.insert(0, imas_core::SYSTEM.to_owned());
-    }
-    let store = context.open_store().ok(); // only a cache here
-    let mut usable = Vec::new();
-    for name in &names {
-        let candidate = context.candidate(name)?;
-        match context.obstacle(candidate, store.as_ref()) {
-            None => usable.push(candidate),
-            Some(why) => message::warning(&format!("{name} is left out: {why}")),
-        }
-    }
-    Ok(usable)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_usual_candidates_are_in_the_catalogue() {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/catalogue.toml");
-        let text = std::fs::read_to_string(file).unwrap();
-        for name in CANDIDATES.iter().chain(&SERIAL) {
-            assert!(text.contains(&format!("name = \"{name}\"")), "{name}");
-        }
-    }
 }

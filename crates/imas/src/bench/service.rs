@@ -36,8 +36,6 @@ use crate::context::Context;
 use crate::message::{self, Hinted};
 use crate::output;
 
-/// Tested beside the usual set: what services gain most from is often a setting of the allocator they have.
-const ALSO: [&str; 2] = ["glibc:arena1", "glibc:arena2"];
 /// Exit status when the server fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
 
@@ -48,7 +46,8 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
     let words = in_full(caller.as_ref(), words);
     let inline = inline_candidates(&args.with(), context)?;
-    let chosen = chosen(args, &inline, context, store.as_ref())?;
+    let set = DefaultComparison::ServiceSet;
+    let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
     let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
     let executable = session.executable(store.as_ref())?;
     let build_id = executable.build_id;
@@ -163,29 +162,6 @@ fn hinted(error: ServiceError) -> anyhow::Error {
         }
         other => definition_error(other.to_string()),
     }
-}
-
-/// `system` and the named candidates; without names the default set and what services often gain from.
-fn chosen<'a>(
-    args: &BenchArgs,
-    inline: &'a [CatalogueCandidate],
-    context: &'a Context,
-    store: Option<&Store>,
-) -> Result<Vec<ComparedCandidate<'a>>> {
-    let with = args.with();
-    let mut chosen = compared_with_inline(&with, inline, DefaultComparison::DefaultSet, context, store)?;
-    if with.is_empty() {
-        let is_known = |name: &str| chosen.iter().any(|one| one.candidate.name == name);
-        let more: Vec<_> = context
-            .catalogue
-            .candidates()
-            .iter()
-            .filter(|one| ALSO.contains(&one.name.as_str()) && !is_known(&one.name))
-            .map(|candidate| ComparedCandidate { obstacle: context.obstacle(candidate, store), candidate })
-            .collect();
-        chosen.extend(more);
-    }
-    Ok(chosen)
 }
 
 struct Session<'a> {
