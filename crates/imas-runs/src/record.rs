@@ -3,8 +3,8 @@
 
 use imas_core::Sample;
 use imas_core::latency::Latency;
+use imas_core::run::RawRun;
 use imas_core::sample::is_crash_signal;
-use imas_core::simulate::data::RawRun;
 use imas_linux::measure::RunOutcome;
 
 use crate::counted::CountedRun;

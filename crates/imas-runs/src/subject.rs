@@ -7,7 +7,7 @@ use std::time::Duration;
 use imas_core::candidate::SYSTEM;
 use imas_core::hang::hang_threshold_s;
 use imas_core::output_check::OutputCheck;
-use imas_core::simulate::data::RawRun;
+use imas_core::run::RawRun;
 use imas_core::simulate::outputs::OTHER_OUTPUT;
 
 use crate::executor::{Execution, RunLimits};
@@ -97,7 +97,7 @@ impl Subject {
     }
 
     /// A run was made: what it says of the next ones.
-    pub(crate) fn saw(&mut self, candidate: &str, run: &Execution) {
+    pub(crate) fn saw<D>(&mut self, candidate: &str, run: &Execution<D>) {
         let wall_s = run.record.wall_s;
         self.first_wall_s.get_or_insert(wall_s);
         if candidate == SYSTEM {

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::data::{Data, RawRun, RunKind};
+use super::data::Data;
 use crate::adaptive::Point;
 use crate::candidate::{CountedSample, SYSTEM};
 use crate::pace::{PaceCorrection, Paced};
 use crate::plural;
+use crate::run::{RawRun, RunKind};
 
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::output_check::OutputCheck;
-use imas_core::simulate::data::{DataHeader, RawRun, RunKey, RunKind};
+use imas_core::run::{RawRun, RunKey, RunKind};
+use imas_core::simulate::data::DataHeader;
 use imas_core::simulate::dropped::NotRun;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;

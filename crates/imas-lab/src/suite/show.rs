@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
-use imas_core::simulate::data::RunKind;
+use imas_core::run::RunKind;
 use imas_report::{format, table};
 use imas_runs::session::Sessions;
 use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};

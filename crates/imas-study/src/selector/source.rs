@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::simulate::SimulatedProgram;
-use imas_core::simulate::data::{self, Data, RawRun, RunKind};
+use imas_core::simulate::data::{self, Data};
 use imas_core::simulate::program::{ExcludedProgram, programs};
 
 use crate::error::{StudyError, StudyResult};
