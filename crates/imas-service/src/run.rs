@@ -95,6 +95,7 @@ impl ServiceRun {
     /// What every run has.
     #[must_use]
     pub fn raw(&self) -> RawRun {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
         let bytes = |name| self.value(name).map_or(0, |bytes| bytes as u64);
         let (why, message) =
             self.failure.as_ref().map(|failure| (failure.why().to_owned(), failure.what.clone())).unzip();
