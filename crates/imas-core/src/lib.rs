@@ -44,6 +44,7 @@ pub mod reason;
 pub mod record;
 pub mod reliability;
 pub mod replay_prior;
+pub mod run;
 pub mod sample;
 pub mod service_life;
 pub mod split;

@@ -5,10 +5,11 @@
 
 use imas_core::Conditions;
 use imas_core::bench::{
-    BenchPicks, CandidateResult, CandidateRuns, Comparison, Floor, IneligibleCandidate, MeasuredRun, Options,
-    Outlook, Warning, WhyPassedOver, Word, compare,
+    BenchPicks, CandidateResult, CandidateRuns, Comparison, Floor, IneligibleCandidate, Options, Outlook,
+    Warning, WhyPassedOver, Word, compare,
 };
 use imas_core::compare::CostLimits;
+use imas_core::run::RawRun;
 use imas_core::stats::Interval;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -39,14 +40,14 @@ fn runs(candidates: &[Traits], rounds: usize, seed: u64) -> Vec<CandidateRuns> {
         let mean_bytes = (100.0 * 1024.0 * 1024.0 * traits.memory) as u64;
         let (user_s, system_s) = (0.75 * cpu_s, 0.25 * cpu_s);
         let round = u32::try_from(round).unwrap();
-        MeasuredRun {
+        RawRun {
             round,
             user_s,
             system_s,
             wall_s: cpu_s,
             mean_bytes,
             peak_bytes: mean_bytes,
-            ..MeasuredRun::default()
+            ..RawRun::default()
         }
     };
     candidates
@@ -219,7 +220,7 @@ fn each_warning_about_the_benchmark_itself() {
     all[0].runs.iter_mut().zip(DRIFT).for_each(|(run, drift)| run.user_s = drift);
     assert!(matches!(warnings(&all)[..], [Warning::TooNoisy { half_width }] if half_width > 0.05));
     let mut all = quiet(6);
-    all[0].runs[2].outlier = true;
+    all[0].runs[2].outlier = Some(true);
     let outliers = Warning::Outliers { candidate: "system".into(), outliers: 1, runs: 6 };
     assert_eq!(warnings(&all), [outliers]);
     let mut all = quiet(6);
@@ -304,7 +305,7 @@ fn with_ratios(name: &str, ratios: [(f64, f64); 3]) -> CandidateRuns {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         let mean_bytes = (1e8 * memory) as u64;
         let round = u32::try_from(round).unwrap();
-        MeasuredRun { round, user_s: cpu, wall_s: cpu, mean_bytes, ..MeasuredRun::default() }
+        RawRun { round, user_s: cpu, wall_s: cpu, mean_bytes, ..RawRun::default() }
     };
     CandidateRuns { name: name.into(), runs: ratios.into_iter().enumerate().map(run).collect() }
 }

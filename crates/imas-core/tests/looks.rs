@@ -3,9 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::bench::{
-    CandidateRuns, CountedExits, LookOutcome, Looks, MeasuredRun, Options, Outlook, look,
-};
+use imas_core::bench::{CandidateRuns, CountedExits, LookOutcome, Looks, Options, Outlook, look};
+use imas_core::run::RawRun;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -27,7 +26,7 @@ fn round(candidates: &mut Vec<CandidateRuns>, ratios: &[(f64, f64)], random: &mu
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         let mean_bytes = (1e8 * memory * (1.0 + 0.02 * normal(random))) as u64;
         let round = u32::try_from(runs.len()).unwrap();
-        runs.push(MeasuredRun { round, user_s, wall_s: user_s, mean_bytes, ..MeasuredRun::default() });
+        runs.push(RawRun { round, user_s, wall_s: user_s, mean_bytes, ..RawRun::default() });
     }
 }
 

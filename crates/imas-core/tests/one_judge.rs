@@ -7,9 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use imas_core::bench::{
-    BenchPicks, CandidateRuns, CheckStatus, CountedExits, FailRule, LookOutcome, Looks, MeasuredRun, Options,
+    BenchPicks, CandidateRuns, CheckStatus, CountedExits, FailRule, LookOutcome, Looks, Options,
     check_against, compare, look,
 };
+use imas_core::run::RawRun;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -66,13 +67,13 @@ impl Made {
         (0..=self.equals).map(&mut of).collect()
     }
 
-    fn run(&self, candidate: usize, round: u32, random: &mut SmallRng) -> MeasuredRun {
+    fn run(&self, candidate: usize, round: u32, random: &mut SmallRng) -> RawRun {
         let mut draw = || (self.sigma * noise(self.tail, candidate, random)).exp();
         let factor = if candidate == self.equals { self.last } else { 1.0 };
         let user_s = factor * draw();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
         let mean_bytes = (1e8 * draw()) as u64;
-        MeasuredRun { round, user_s, wall_s: user_s, mean_bytes, ..MeasuredRun::default() }
+        RawRun { round, user_s, wall_s: user_s, mean_bytes, ..RawRun::default() }
     }
 
     fn picks(&self, seed: u64) -> BenchPicks {

@@ -33,12 +33,9 @@ impl CandidateRules<'_> {
         tried: &BTreeSet<&str>,
         is_service: bool,
     ) -> Vec<Candidate> {
-        let has_set = self.catalogue.candidates().iter().any(|one| one.service_default && !one.is_system());
-        let is_service = is_service && has_set;
-        let selection = Selection { configured: self.configured, pinned, tried, is_service };
-        selection.of(self.catalogue, |candidate| {
-            !is_disabled(self.disabled, candidate) && (self.is_usable)(candidate)
-        })
+        let Self { catalogue, configured, .. } = *self;
+        let selection = Selection { catalogue, configured, pinned, tried, is_service };
+        selection.of(|candidate| !is_disabled(self.disabled, candidate) && (self.is_usable)(candidate))
     }
 }
 
@@ -57,6 +54,7 @@ fn is_disabled(disabled: &[Disabled], candidate: &catalogue::CatalogueCandidate)
 /// Which candidates of the catalogue a program gets.
 #[derive(Debug, Clone, Copy)]
 struct Selection<'a> {
+    catalogue: &'a Catalogue,
     configured: Option<&'a [String]>,
     /// The candidate that the user pinned the program to.
     pinned: Option<&'a str>,
@@ -68,12 +66,8 @@ struct Selection<'a> {
 impl Selection<'_> {
     /// The candidates of this selection, in the order of the catalogue. `is_available` says whether one can
     /// be used on this machine now.
-    fn of(
-        &self,
-        catalogue: &Catalogue,
-        is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool,
-    ) -> Vec<Candidate> {
-        let selected = catalogue.candidates().iter().filter(|candidate| self.includes(candidate));
+    fn of(&self, is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool) -> Vec<Candidate> {
+        let selected = self.catalogue.candidates().iter().filter(|candidate| self.includes(candidate));
         let for_program = |candidate| Candidate {
             tested: self.tests(candidate),
             available: is_available(candidate),
@@ -92,7 +86,7 @@ impl Selection<'_> {
 
     fn tests(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
         match self.configured {
-            None if self.is_service => candidate.service_default,
+            None if self.is_service => self.catalogue.is_default(candidate, true),
             configured => is_tested(configured, candidate),
         }
     }
@@ -210,22 +204,28 @@ mod tests {
         }
     }
 
-    fn names(selection: &Selection<'_>, catalogue: &Catalogue) -> Vec<(String, bool)> {
-        selection.of(catalogue, |_| true).into_iter().map(|c| (c.name, c.tested)).collect()
+    fn names(selection: &Selection<'_>) -> Vec<(String, bool)> {
+        selection.of(|_| true).into_iter().map(|c| (c.name, c.tested)).collect()
     }
 
     #[test]
     fn the_default_set_keeps_what_was_tried_and_what_is_pinned() {
         let (_folder, catalogue) = catalogue();
         let (none, tried) = (BTreeSet::new(), BTreeSet::from(["mimalloc"]));
-        let plain = Selection { configured: None, pinned: None, tried: &none, is_service: false };
+        let plain = Selection {
+            catalogue: &catalogue,
+            configured: None,
+            pinned: None,
+            tried: &none,
+            is_service: false,
+        };
         let tested = |name: &str| (name.to_owned(), true);
         let kept = |name: &str| (name.to_owned(), false);
-        assert_eq!(names(&plain, &catalogue), [tested("system"), tested("jemalloc")]);
+        assert_eq!(names(&plain), [tested("system"), tested("jemalloc")]);
         let with_trials = Selection { tried: &tried, ..plain };
-        assert_eq!(names(&with_trials, &catalogue), [tested("system"), tested("jemalloc"), kept("mimalloc")]);
+        assert_eq!(names(&with_trials), [tested("system"), tested("jemalloc"), kept("mimalloc")]);
         let pinned = Selection { pinned: Some("glibc:lean"), ..plain };
-        assert_eq!(names(&pinned, &catalogue), [tested("system"), tested("jemalloc"), kept("glibc:lean")]);
+        assert_eq!(names(&pinned), [tested("system"), tested("jemalloc"), kept("glibc:lean")]);
     }
 
     #[test]
@@ -297,9 +297,15 @@ mod tests {
     fn a_configured_list_is_complete() {
         let (_folder, catalogue) = catalogue();
         let (list, tried) = (["glibc:lean".to_owned()], BTreeSet::from(["mimalloc", "jemalloc"]));
-        let selection = Selection { configured: Some(&list), pinned: None, tried: &tried, is_service: false };
+        let selection = Selection {
+            catalogue: &catalogue,
+            configured: Some(&list),
+            pinned: None,
+            tried: &tried,
+            is_service: false,
+        };
         let expected = ["system", "glibc:lean"].map(|name| (name.to_owned(), true));
-        assert_eq!(names(&selection, &catalogue), expected);
+        assert_eq!(names(&selection), expected);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct ComparedCandidate<'a> {
 pub enum DefaultComparison<'a> {
     /// The catalogue's default set.
     DefaultSet,
+    /// The same for services.
+    ServiceSet,
     /// These, in this order; those that the catalogue lacks are left out with a warning.
     These(&'a [&'a str]),
 }
@@ -59,9 +61,11 @@ pub fn compared_with_inline<'a>(
     let chosen: Vec<&CatalogueCandidate> = match default {
         DefaultComparison::These(these) if names.is_empty() => in_this_order(these, context),
         _ => {
-            let is_chosen = |candidate: &&CatalogueCandidate| {
-                let named = names.contains(&candidate.name);
-                candidate.is_system() || all || if names.is_empty() { candidate.default } else { named }
+            let is_service = matches!(default, DefaultComparison::ServiceSet);
+            let is_chosen = |candidate: &&CatalogueCandidate| match names {
+                _ if candidate.is_system() || all => true,
+                [] => context.catalogue.is_default(candidate, is_service),
+                names => names.contains(&candidate.name),
             };
             context.catalogue.candidates().iter().filter(is_chosen).collect()
         }

@@ -134,6 +134,14 @@ impl Catalogue {
         self.candidates.iter().find(|c| c.name == name)
     }
 
+    /// Whether the candidate is tested when the user names none. A catalogue without a set for services has
+    /// the same set for them as for all programs.
+    #[must_use]
+    pub fn is_default(&self, candidate: &CatalogueCandidate, for_services: bool) -> bool {
+        let has_set = || self.candidates.iter().any(|one| one.service_default && !one.is_system());
+        if for_services && has_set() { candidate.service_default } else { candidate.default }
+    }
+
     fn read_file(&mut self, file: &Path, added: bool) {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,

@@ -12,11 +12,12 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use imas_core::bench::{
-    BaselineCheck, BenchPicks, CandidateResult, IneligibleCandidate, MeasuredRun, MedianRun, MoreRuns,
-    Outlook, PassedOver, Ratios, Verdict, Warning, WhyPassedOver,
+    BaselineCheck, BenchPicks, CandidateResult, IneligibleCandidate, MedianRun, MoreRuns, Outlook,
+    PassedOver, Ratios, Verdict, Warning, WhyPassedOver,
 };
 use imas_core::compare::{Answer, Margins};
 use imas_core::paper::Pick;
+use imas_core::run::RawRun;
 use imas_core::split::Split;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ pub struct CandidateReport {
     /// Version of the allocator.
     pub version: String,
     /// Every run in the order it was made.
-    pub runs: Vec<MeasuredRun>,
+    pub runs: Vec<RawRun>,
     /// Median of every figure.
     pub median: Option<MedianRun>,
     /// To `system`, with 95 % intervals.
@@ -107,7 +108,7 @@ impl CandidateReport {
     #[must_use]
     pub fn measured(
         version: &str,
-        runs: Vec<MeasuredRun>,
+        runs: Vec<RawRun>,
         result: CandidateResult,
         paper: Option<PaperFigures>,
     ) -> Self {
@@ -252,7 +253,7 @@ impl<Host: Serialize> BenchReport<Host> {
             cycles: Option<u64>,
             dtlb_misses: Option<u64>,
             cache_misses: Option<u64>,
-            outlier: bool,
+            outlier: Option<bool>,
             even_cpu_s: Option<f64>,
             command: &'a str,
         }

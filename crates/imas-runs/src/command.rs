@@ -126,7 +126,7 @@ impl<'a> CommandExecutor<'a> {
     fn execution(&self, outcome: RunOutcome, counted: Option<CountedRun>) -> Execution {
         let mut record = record(&outcome, counted.as_ref());
         record.cpu = self.cpu.get();
-        Execution { record, outcome, counted, notes: vec![] }
+        Execution { record, outcome, counted, ..Execution::default() }
     }
 
     fn variables(

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::raw_runs::data::RawRun;
+use imas_core::run::RawRun;
 use imas_linux::measure::RunOutcome;
 use imas_linux::taken::Most;
 
@@ -24,9 +24,9 @@ pub struct RunLimits {
     pub prefault_bytes: u64,
 }
 
-/// A run that was made.
+/// A run that was made; `D` is what the executor knows of it beyond the record.
 #[derive(Debug, Default)]
-pub struct Execution {
+pub struct Execution<D = ()> {
     /// Its figures: the fields that every run has, and others by name. The runner fills in program, candidate
     /// and round.
     pub record: RawRun,
@@ -34,15 +34,17 @@ pub struct Execution {
     pub outcome: RunOutcome,
     /// What a counted run brought.
     pub counted: Option<CountedRun>,
+    /// What only this executor measures.
+    pub detail: D,
     /// What else was noticed, as sentences.
     pub notes: Vec<String>,
 }
 
 /// Makes runs, one at a time.
-pub trait Executor {
+pub trait Executor<D = ()> {
     /// Makes the run that the step names. A program that fails is no error: its record has the failure.
     ///
     /// # Errors
     /// When the run could not be made.
-    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution>;
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution<D>>;
 }

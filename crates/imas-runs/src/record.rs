@@ -3,7 +3,7 @@
 
 use imas_core::Sample;
 use imas_core::latency::Latency;
-use imas_core::raw_runs::data::RawRun;
+use imas_core::run::RawRun;
 use imas_core::sample::is_crash_signal;
 use imas_linux::measure::RunOutcome;
 

@@ -24,6 +24,8 @@ use crate::subject::Subject;
 pub enum Elimination {
     /// After one crash, hang or timeout; `system` never.
     Fatal,
+    /// The same, and after this number of runs that do not count.
+    FatalOrFailures(usize),
     /// After this number of runs that do not count. A subject that fails as often under `system` is out.
     Failures(usize),
     /// After this number in a row.
@@ -63,7 +65,7 @@ pub enum SessionEnd {
 }
 
 /// Who wants to know how far it is, and what the runs brought.
-pub trait Observer {
+pub trait Observer<D = ()> {
     /// A step is about to be made; `subjects` are as they stand.
     ///
     /// # Errors
@@ -82,7 +84,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// Ends the session.
-    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep>;
+    fn after(&mut self, step: &Step, run: Execution<D>) -> Result<NextStep>;
 
     /// A run could not be made. The answer is why its subject is left out.
     ///
@@ -101,7 +103,7 @@ pub trait Observer {
 
 /// A session: subjects under candidates.
 #[derive(Debug)]
-pub struct Runner<'a> {
+pub struct Runner<'a, D = ()> {
     /// Names of the candidates, by the index that steps have.
     pub candidates: Vec<String>,
     /// By the index that steps have.
@@ -112,7 +114,7 @@ pub struct Runner<'a> {
     pub journal: Option<Journal>,
     interruption: &'a Interruption,
     /// Runs from before the first of `system`, which cannot be judged yet.
-    waiting: Vec<(Step, Execution)>,
+    waiting: Vec<(Step, Execution<D>)>,
     /// Subjects and candidates with a crash, hang or timeout.
     fatal: BTreeSet<(usize, usize)>,
 }
@@ -120,7 +122,7 @@ pub struct Runner<'a> {
 /// A session goes on, or has ended.
 type Ended = Option<SessionEnd>;
 
-impl<'a> Runner<'a> {
+impl<'a, D> Runner<'a, D> {
     /// Nothing was run yet.
     #[must_use]
     pub fn new(
@@ -148,8 +150,8 @@ impl<'a> Runner<'a> {
     pub fn run(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<SessionEnd> {
         let ended = self.all(steps, executor, observer);
         // Without a run of system no candidate is to blame.
@@ -166,8 +168,8 @@ impl<'a> Runner<'a> {
     fn all(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<SessionEnd> {
         for step in steps {
             if let Some(signal) = self.interruption.signal() {
@@ -191,12 +193,13 @@ impl<'a> Runner<'a> {
     fn is_out(&self, step: &Step) -> bool {
         let subject = &self.subjects[step.subject];
         let candidate = self.candidates[step.candidate].as_str();
+        let is_fatal = || candidate != SYSTEM && self.fatal.contains(&(step.subject, step.candidate));
+        let has_failed = |chances| candidate != SYSTEM && subject.failures_of(candidate) >= chances;
         subject.left_out
             || match self.rules.elimination {
                 Elimination::Never => false,
-                Elimination::Fatal => {
-                    candidate != SYSTEM && self.fatal.contains(&(step.subject, step.candidate))
-                }
+                Elimination::Fatal => is_fatal(),
+                Elimination::FatalOrFailures(chances) => is_fatal() || has_failed(chances),
                 Elimination::Failures(chances) => {
                     [SYSTEM, candidate].iter().any(|name| subject.failures_of(name) >= chances)
                 }
@@ -207,8 +210,8 @@ impl<'a> Runner<'a> {
     fn step(
         &mut self,
         step: &Step,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<Ended> {
         let began = Instant::now();
         let made = match self.execute(step, executor) {
@@ -231,7 +234,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Makes the run. What a signal ended says nothing of the program: then the session is over.
-    fn execute(&mut self, step: &Step, executor: &mut dyn Executor) -> Made {
+    fn execute(&mut self, step: &Step, executor: &mut dyn Executor<D>) -> Made<D> {
         let candidate = self.candidates[step.candidate].clone();
         let limits = self.subjects[step.subject].limits(&candidate);
         let at_s = now_unix_s();
@@ -250,7 +253,7 @@ impl<'a> Runner<'a> {
         }))
     }
 
-    fn warm_up(&mut self, step: &Step, run: Execution, observer: &mut dyn Observer) -> Result<Ended> {
+    fn warm_up(&mut self, step: &Step, run: Execution<D>, observer: &mut dyn Observer<D>) -> Result<Ended> {
         let record = run.record.clone();
         let next = observer.after(step, run)?;
         if self.rules.warmup_must_succeed {
@@ -270,9 +273,9 @@ impl<'a> Runner<'a> {
     fn judge(
         &mut self,
         step: &Step,
-        run: Execution,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        run: Execution<D>,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<Ended> {
         let output = run.record.output.clone().filter(|_| run.record.ok);
         let Some(output) = output else { return self.keep(step, run, observer) };
@@ -290,8 +293,8 @@ impl<'a> Runner<'a> {
     fn judge_waiting(
         &mut self,
         subject: usize,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<Ended> {
         while let Some((step, mut run)) = self.next_to_judge(subject) {
             let output = run.record.output.clone().unwrap_or_default();
@@ -315,9 +318,9 @@ impl<'a> Runner<'a> {
     }
 
     /// A waiting run of the subject, once there is an output of `system`.
-    fn next_to_judge(&mut self, subject: usize) -> Option<(Step, Execution)> {
+    fn next_to_judge(&mut self, subject: usize) -> Option<(Step, Execution<D>)> {
         let outputs = &self.subjects[subject].outputs;
-        let can_be_judged = |(step, run): &(Step, Execution)| {
+        let can_be_judged = |(step, run): &(Step, Execution<D>)| {
             let output = run.record.output.as_deref().unwrap_or_default();
             step.subject == subject && outputs.judge(output) != OutputJudgement::Unknown
         };
@@ -330,8 +333,8 @@ impl<'a> Runner<'a> {
     fn confirm(
         &mut self,
         subject: usize,
-        executor: &mut dyn Executor,
-        observer: &mut dyn Observer,
+        executor: &mut dyn Executor<D>,
+        observer: &mut dyn Observer<D>,
     ) -> Result<Confirmation> {
         let Some(candidate) = self.candidates.iter().position(|name| name == SYSTEM) else {
             return Ok(Confirmation::Made);
@@ -359,7 +362,7 @@ impl<'a> Runner<'a> {
     }
 
     /// An output of `system`.
-    fn see(&mut self, subject: usize, output: Option<&str>, observer: &mut dyn Observer) -> Result<()> {
+    fn see(&mut self, subject: usize, output: Option<&str>, observer: &mut dyn Observer<D>) -> Result<()> {
         let subject = &mut self.subjects[subject];
         if !output.is_some_and(|output| subject.outputs.see(output)) {
             return Ok(());
@@ -370,7 +373,7 @@ impl<'a> Runner<'a> {
         self.write(&line)
     }
 
-    fn leave_out(&mut self, subject: usize, why: &str, observer: &mut dyn Observer) -> Result<()> {
+    fn leave_out(&mut self, subject: usize, why: &str, observer: &mut dyn Observer<D>) -> Result<()> {
         let subject = &mut self.subjects[subject];
         subject.left_out = true;
         observer.left_out(subject, why);
@@ -379,7 +382,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The run is final.
-    fn keep(&mut self, step: &Step, run: Execution, observer: &mut dyn Observer) -> Result<Ended> {
+    fn keep(&mut self, step: &Step, run: Execution<D>, observer: &mut dyn Observer<D>) -> Result<Ended> {
         self.write(&run.record)?;
         let subject = &mut self.subjects[step.subject];
         let name = &self.candidates[step.candidate];
@@ -403,8 +406,8 @@ impl<'a> Runner<'a> {
 
 /// What came of making a run.
 #[expect(clippy::large_enum_variant, reason = "one exists at a time, and a run costs far more than its copy")]
-enum Made {
-    Run(Result<Execution>),
+enum Made<D> {
+    Run(Result<Execution<D>>),
     Interrupted(i32),
 }
 
@@ -415,7 +418,7 @@ enum Confirmation {
     Ended(SessionEnd),
 }
 
-fn blame(run: &mut Execution) {
+fn blame<D>(run: &mut Execution<D>) {
     run.record.ok = false;
     run.record.why = Some(OTHER_OUTPUT.to_owned());
     run.record.message = Some("its output is not that of system".to_owned());

@@ -9,7 +9,7 @@
 
 use std::hash::Hasher;
 
-use imas_core::raw_runs::data::RunKind;
+use imas_core::run::RunKind;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

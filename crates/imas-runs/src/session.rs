@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use imas_core::raw_runs::data::{DataHeader, RawRun, RunKey, RunKind};
-use imas_core::raw_runs::dropped::{Dropped, NotRun};
+use imas_core::raw_runs::data::Line;
+use imas_core::raw_runs::dropped::Dropped;
 use imas_core::raw_runs::outputs::Varying;
+use imas_core::run::{RawRun, RunKey, RunKind};
 
 /// A round of a program.
 pub type BegunRound = (String, RunKind, u32);
@@ -42,14 +43,12 @@ impl Sessions {
     }
 
     fn read(&mut self, line: &str) {
-        if let Some(header) = header(line) {
-            self.candidates = Rc::new(header.versions.into_keys().collect());
-        } else if let Some(run) = run(line) {
-            self.ran(run);
-        } else if let Ok(line) = serde_json::from_str::<NotRun>(line) {
-            self.dropped.left_out(line);
-        } else if let Ok(line) = serde_json::from_str(line) {
-            self.varying.record(line);
+        match Line::parse(line) {
+            Ok(Line::Header(header)) => self.candidates = Rc::new(header.versions.into_keys().collect()),
+            Ok(Line::Run(run)) => self.ran(*run),
+            Ok(Line::NotRun(line)) => self.dropped.left_out(line),
+            Ok(Line::OutputVaries(line)) => self.varying.record(line),
+            Err(_) => {}
         }
     }
 
@@ -67,12 +66,4 @@ impl Sessions {
             self.runs.push(run);
         }
     }
-}
-
-fn header(line: &str) -> Option<DataHeader> {
-    serde_json::from_str::<DataHeader>(line).ok().filter(|header| !header.imas.is_empty())
-}
-
-fn run(line: &str) -> Option<RawRun> {
-    serde_json::from_str::<RawRun>(line).ok().filter(|run| !run.program.is_empty())
 }

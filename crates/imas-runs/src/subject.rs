@@ -8,9 +8,8 @@ use imas_core::candidate::SYSTEM;
 use imas_core::excess;
 use imas_core::hang::hang_threshold_s;
 use imas_core::output_check::OutputCheck;
-use imas_core::raw_runs::data::RawRun;
 use imas_core::raw_runs::outputs::OTHER_OUTPUT;
-
+use imas_core::run::RawRun;
 use imas_linux::taken::Most;
 
 use crate::executor::{Execution, RunLimits};
@@ -108,7 +107,7 @@ impl Subject {
     }
 
     /// A run was made: what it says of the next ones.
-    pub(crate) fn saw(&mut self, candidate: &str, run: &Execution) {
+    pub(crate) fn saw<D>(&mut self, candidate: &str, run: &Execution<D>) {
         let wall_s = run.record.wall_s;
         self.first_wall_s.get_or_insert(wall_s);
         if candidate == SYSTEM {
@@ -146,7 +145,7 @@ impl Subject {
 }
 
 /// What that run took, where it is more.
-fn larger(most: Most, run: &Execution) -> Most {
+fn larger<D>(most: Most, run: &Execution<D>) -> Most {
     let RawRun { user_s, system_s, peak_bytes, .. } = run.record;
     #[expect(clippy::cast_precision_loss, reason = "a limit of many times as much")]
     let bytes = peak_bytes as f64;

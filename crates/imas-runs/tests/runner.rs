@@ -8,7 +8,8 @@ mod support;
 use std::time::Duration;
 
 use imas_core::hang::hang_threshold_s;
-use imas_core::raw_runs::data::{self, RawRun};
+use imas_core::raw_runs::data;
+use imas_core::run::RawRun;
 use imas_linux::measure::RunOutcome;
 use imas_linux::prefault::enough_for;
 use imas_linux::sampler::Resident;
@@ -114,8 +115,13 @@ fn a_crash_or_a_timeout_is_not_waited_for_again() {
         assert_eq!(log.runs.len(), 6, "system goes on");
     }
     let exits = RunOutcome { exit: 3, ..output(1) };
-    let (_, log, _) = made(Elimination::Fatal, rounds(3), [same(output(1)), same(exits)]);
+    let (_, log, _) = made(Elimination::Fatal, rounds(3), [same(output(1)), same(exits.clone())]);
     assert_eq!((log.runs.len(), rejected(&log).len()), (6, 3), "an exit is no crash");
+    let rule = Elimination::FatalOrFailures(2);
+    let (_, log, _) = made(rule, rounds(4), [same(exits.clone()), same(exits)]);
+    assert_eq!((log.runs.len(), log.skipped.len()), (6, 2), "two failures end it, but for system");
+    let (_, log, _) = made(rule, rounds(4), [same(output(1)), same(killed(11))]);
+    assert_eq!((log.runs.len(), log.skipped.len()), (5, 3), "and so does one crash");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::SYSTEM;
-use imas_core::bench::{CandidateRuns, MeasuredRun, prepare};
+use imas_core::bench::{CandidateRuns, prepare};
 use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread};
 use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, median};
 use serde::{Deserialize, Serialize};
@@ -98,20 +98,9 @@ pub type EvenCpu = BTreeMap<(String, u32), f64>;
 
 /// Normalised CPU seconds of these runs, for the figures called `names`.
 pub fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
-    let measured = |run: &ServiceRun| MeasuredRun {
-        round: run.round,
-        user_s: run.cpu_s.0,
-        system_s: run.cpu_s.1,
-        pace: run.pace,
-        ..MeasuredRun::default()
-    };
     let of = |name: &String| CandidateRuns {
         name: name.clone(),
-        runs: runs
-            .iter()
-            .filter(|run| run.candidate == *name && run.is_ok())
-            .map(|run| measured(run))
-            .collect(),
+        runs: runs.iter().filter(|run| run.candidate == *name && run.is_ok()).map(|run| run.raw()).collect(),
     };
     let mut all: Vec<CandidateRuns> = names.iter().map(of).collect();
     prepare(&mut all);

@@ -4,8 +4,7 @@
 //! - [`Service`]: how a server is started, tested for readiness, loaded and stopped; from options or a TOML
 //!   file
 //! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a [`ServiceRun`] with named
-//!   figures
-//! - [`ServiceRounds`]: the loop over rounds, services and candidates
+//!   figures; `imas_runs::Runner` calls it
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
 //! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
 //!   services
@@ -35,7 +34,6 @@ mod load;
 mod ready;
 mod recorder;
 mod request_log;
-mod rounds;
 mod run;
 mod run_figures;
 mod server;
@@ -54,5 +52,4 @@ pub use executor::ServiceExecutor;
 pub use figure::{Better, Figure};
 pub use guard_rail::GuardRail;
 pub use limits::ServiceLimits;
-pub use rounds::{RoundService, ServiceElimination, ServiceRounds, ServiceSession};
 pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

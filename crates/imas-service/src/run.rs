@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use imas_core::pace::Pace;
+use imas_core::run::RawRun;
 use imas_linux::arenas::ArenaHeaps;
+use imas_linux::measure::RunOutcome;
+use imas_runs::executor::Execution;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::CpuShare;
@@ -89,6 +92,40 @@ impl ServiceRun {
         self.figures.insert(figure.name.clone(), figure);
     }
 
+    /// What every run has.
+    #[must_use]
+    pub fn raw(&self) -> RawRun {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
+        let bytes = |name| self.value(name).map_or(0, |bytes| bytes as u64);
+        let (why, message) =
+            self.failure.as_ref().map(|failure| (failure.why().to_owned(), failure.what.clone())).unzip();
+        RawRun {
+            program: self.service.clone(),
+            candidate: self.candidate.clone(),
+            round: self.round,
+            at_s: self.at_s,
+            ok: self.is_ok(),
+            why,
+            message,
+            user_s: self.cpu_s.0,
+            system_s: self.cpu_s.1,
+            wall_s: self.took_s,
+            mean_bytes: bytes("memory"),
+            peak_bytes: bytes("memory_peak"),
+            pace: self.pace,
+            load1: self.load1,
+            ..RawRun::default()
+        }
+    }
+
+    /// The same for the runner, which measures services as it measures commands.
+    #[must_use]
+    pub fn execution(self) -> Execution<Self> {
+        let signal = self.failure.as_ref().and_then(|failure| failure.signal);
+        let outcome = RunOutcome { signal, ..RunOutcome::default() };
+        Execution { record: self.raw(), outcome, detail: self, ..Execution::default() }
+    }
+
     /// A figure's value.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<f64> {
@@ -166,6 +203,17 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// [`RawRun::why`] of the run.
+    fn why(&self) -> &'static str {
+        match self.stage {
+            _ if self.signal.is_some() => "crash",
+            Stage::Prepare | Stage::Taken | Stage::Ready => "ready",
+            Stage::Load => "load",
+            Stage::Died | Stage::Idle | Stage::Stop => "exit",
+            Stage::Timeout => "timeout",
+        }
+    }
+
     /// One that is not explained by a signal or by the server's output.
     pub(crate) fn new(stage: Stage, what: String) -> Self {
         Self { stage, what, signal: None, server: String::new() }

@@ -2,7 +2,8 @@
 //! A program of a file of raw runs as a part of a page.
 
 use imas_core::latency::Latency;
-use imas_core::raw_runs::data::{Data, RawRun, RunKind};
+use imas_core::raw_runs::data::Data;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::split::Split;
 use imas_report::html::{MemorySection, ProgramFindings, ProgramSection};
 

@@ -4,9 +4,10 @@
 use anyhow::Result;
 use imas_cli::table::Table;
 use imas_core::adaptive::{Judgement, Status};
-use imas_core::bench::{CandidateRuns, MeasuredRun, MedianRun};
+use imas_core::bench::{CandidateRuns, MedianRun};
 use imas_core::latency::Latency;
 use imas_core::record::in_order_of_time;
+use imas_core::run::RawRun;
 use imas_core::sample::{Ended, Sample};
 use imas_core::stats::Interval;
 use imas_core::{ProfileView, TrialRecord};
@@ -88,14 +89,14 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
 /// Trials of a candidate that came to an orderly end, numbered in order of time.
 fn runs_of(records: &[&TrialRecord], name: &str) -> CandidateRuns {
     let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
-    let runs = (0u32..).zip(samples.filter_map(as_run)).map(|(round, run)| MeasuredRun { round, ..run });
+    let runs = (0u32..).zip(samples.filter_map(as_run)).map(|(round, run)| RawRun { round, ..run });
     CandidateRuns { name: name.to_owned(), runs: runs.collect() }
 }
 
-fn as_run(sample: &Sample) -> Option<MeasuredRun> {
+fn as_run(sample: &Sample) -> Option<RawRun> {
     let Ended::Clean { status } = sample.ended else { return None };
     let usage = sample.usage.as_ref().filter(|_| sample.pass_reason.is_none())?;
-    Some(MeasuredRun {
+    Some(RawRun {
         exit: status.unwrap_or(0),
         user_s: usage.user_s,
         system_s: usage.system_s,
@@ -104,7 +105,7 @@ fn as_run(sample: &Sample) -> Option<MeasuredRun> {
         mean_bytes: sample.memory.resident(),
         minor_faults: usage.minor_faults,
         major_faults: usage.major_faults,
-        ..MeasuredRun::default()
+        ..RawRun::default()
     })
 }
 

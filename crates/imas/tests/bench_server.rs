@@ -126,6 +126,25 @@ fn files_of_the_callers_folder_are_named_in_full() {
     assert!(stderr(&lost).contains("\"$PWD/load.py\" names load.py in full"), "{}", describe(&lost));
 }
 
+/// The default set of programs has mimalloc, which services gain nothing from.
+#[test]
+fn without_names_the_default_set_of_services_is_measured() {
+    let place = Place::new();
+    let python = real("python3");
+    let bench = ["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1", "--ready", "tcp:$PORT"];
+    let mut imas = place.world.imas(bench);
+    imas.args(["--load", &place.load(1, "/"), "--"]).arg(&python).args([&place.script("server.py"), "$PORT"]);
+    let done = output(&mut imas);
+    let measured = result(&done)["comparison"]["candidates"].clone();
+    let names: Vec<_> = list(&measured, "").iter().map(|one| text(one, "/name")).collect();
+    assert_eq!(
+        names,
+        ["system", "glibc:arena1", "jemalloc", "glibc:arena2", "glibc:lean"],
+        "{}",
+        describe(&done)
+    );
+}
+
 #[test]
 fn a_server_is_measured_and_no_process_or_file_remains() {
     let place = Place::new();

@@ -7,7 +7,8 @@ use imas_core::adaptive::Point;
 use imas_core::candidate::{CountedSample, SYSTEM};
 use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::plural;
-use imas_core::raw_runs::data::{Data, RawRun, RunKind};
+use imas_core::raw_runs::data::Data;
+use imas_core::run::{RawRun, RunKind};
 
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imas_core::bench::{CandidateRuns, Comparison, MeasuredRun, Options, compare, prepare};
+use imas_core::bench::{CandidateRuns, Comparison, Options, compare, prepare};
 use imas_core::candidate::SYSTEM;
-use imas_core::raw_runs::data::{RawRun, RunKind};
 use imas_core::raw_runs::dropped::Dropped;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::{median, relative_spread};
 use serde::Serialize;
 
@@ -123,12 +123,12 @@ fn program(name: &str, lines: &[&RawRun], troubles: &[Trouble], seed: u64) -> Pr
         .map(|name| {
             // One invalid run excludes the candidate: the average of its other runs would hide the trouble.
             let mine = measured().filter(|line| line.candidate == name && !left_out.contains_key(name));
-            CandidateRuns { name: name.to_owned(), runs: mine.map(|line| line.measured()).collect() }
+            CandidateRuns { name: name.to_owned(), runs: mine.copied().cloned().collect() }
         })
         .collect();
     prepare(&mut runs);
     let options = Options { seed, ..Options::default() };
-    let cpu: Vec<f64> = runs[0].runs.iter().map(MeasuredRun::compared_cpu_s).collect();
+    let cpu: Vec<f64> = runs[0].runs.iter().map(RawRun::compared_cpu_s).collect();
     ProgramSummary {
         name: name.to_owned(),
         rounds: cpu.len(),

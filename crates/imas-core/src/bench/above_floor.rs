@@ -3,7 +3,8 @@
 
 use super::floor::Floor;
 use super::pairs::Criterion;
-use super::run::{MeasuredRun, MedianRun};
+use super::run::MedianRun;
+use crate::run::RawRun;
 
 /// Which criteria can be compared, judged by the figures of `system`.
 pub(super) struct AboveFloor {
@@ -12,7 +13,7 @@ pub(super) struct AboveFloor {
 }
 
 impl AboveFloor {
-    pub(super) fn of(system: &[MeasuredRun], floor: Floor) -> Self {
+    pub(super) fn of(system: &[RawRun], floor: Floor) -> Self {
         let median = MedianRun::of(system).unwrap_or_default();
         Self { cpu: median.cpu_s >= floor.cpu_s, memory: median.mean_bytes >= floor.memory_bytes }
     }

@@ -9,8 +9,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::prepare::prepare;
-use super::run::{CandidateRuns, MeasuredRun};
+use super::run::CandidateRuns;
 use crate::compare::ratio_after;
+use crate::run::RawRun;
 use crate::stats::Interval;
 
 /// What a rule is about.
@@ -35,7 +36,7 @@ const FIGURES: [(&str, BaselineFigure); 4] = [
 ];
 
 impl BaselineFigure {
-    fn of(self, run: &MeasuredRun) -> f64 {
+    fn of(self, run: &RawRun) -> f64 {
         match self {
             Self::Wall => run.wall_s,
             Self::Cpu => run.compared_cpu_s(),
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     fn runs(name: &str, cpu: &[f64]) -> CandidateRuns {
-        let run = |&user_s: &f64| MeasuredRun { user_s, peak_bytes: 1 << 20, ..MeasuredRun::default() };
+        let run = |&user_s: &f64| RawRun { user_s, peak_bytes: 1 << 20, ..RawRun::default() };
         CandidateRuns { name: name.into(), runs: cpu.iter().map(run).collect() }
     }
 

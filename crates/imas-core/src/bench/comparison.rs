@@ -13,11 +13,12 @@ use super::outlook::{Outlook, outlook};
 use super::pairs::{Criterion, common_spread, more_runs, pairs, ratio};
 use super::picks::{BenchPicks, Entrant, PassedOver, passed_over, picks};
 use super::quick_goal::QuickGoal;
-use super::run::{CandidateRuns, MeasuredRun, MedianRun};
+use super::run::{CandidateRuns, MedianRun};
 use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
 use crate::compare::{PairedRatio, Spread};
+use crate::run::RawRun;
 use crate::stats::{Interval, attainable_confidence, relative_spread};
 
 /// Ratios to `system`, medians over the rounds; None where there is nothing to compare.
@@ -209,7 +210,7 @@ impl CommonSpreads {
 struct Judged<'a> {
     candidate: &'a CandidateRuns,
     /// Runs that ended as under `system`.
-    runs: Vec<&'a MeasuredRun>,
+    runs: Vec<&'a RawRun>,
     cpu: Option<PairedRatio>,
     memory: Option<PairedRatio>,
     balance: Option<PairedRatio>,
@@ -222,12 +223,11 @@ impl<'a> Judged<'a> {
     fn new(
         candidate: &'a CandidateRuns,
         counted: &[i32],
-        system: &[MeasuredRun],
+        system: &[RawRun],
         (reference, common): (&Reference, &CommonSpreads),
         options: &Options,
     ) -> Self {
-        let runs: Vec<&MeasuredRun> =
-            candidate.runs.iter().filter(|run| reference.is_expected(run)).collect();
+        let runs: Vec<&RawRun> = candidate.runs.iter().filter(|run| reference.is_expected(run)).collect();
         let pairs = pairs(runs.iter().copied(), system.iter());
         let above = AboveFloor::of(system, options.floor);
         let is_further = |criterion| matches!(criterion, Criterion::Wall | Criterion::Peak);
@@ -316,7 +316,7 @@ fn enough(ratio: Option<PairedRatio>, options: &Options) -> Option<PairedRatio> 
 
 fn warnings(
     judged: &[Judged<'_>],
-    system: &[MeasuredRun],
+    system: &[RawRun],
     reference: &Reference,
     options: &Options,
 ) -> Vec<Warning> {
@@ -339,7 +339,7 @@ fn load_high(options: &Options) -> Option<Warning> {
 }
 
 /// Warnings that the runs of `system` alone give cause for.
-fn about_system(system: &[MeasuredRun], options: &Options) -> Vec<Warning> {
+fn about_system(system: &[RawRun], options: &Options) -> Vec<Warning> {
     let Some(median) = MedianRun::of(system) else {
         return vec![];
     };
@@ -359,7 +359,7 @@ fn about_system(system: &[MeasuredRun], options: &Options) -> Vec<Warning> {
     if confidence < TOO_UNSURE {
         warnings.push(Warning::FewRuns { runs, confidence });
     }
-    let cpu: Vec<f64> = system.iter().map(MeasuredRun::compared_cpu_s).collect();
+    let cpu: Vec<f64> = system.iter().map(RawRun::compared_cpu_s).collect();
     let spread = relative_spread(&cpu, options.resamples, options.seed);
     warnings.extend(spread.filter(|&s| s > TOO_NOISY).map(|half_width| Warning::TooNoisy { half_width }));
     warnings
@@ -379,7 +379,7 @@ fn objection(name: &str, why: IneligibleCandidate) -> Option<Warning> {
 }
 
 fn outliers(candidate: &CandidateRuns) -> Option<Warning> {
-    let outliers = candidate.runs.iter().filter(|run| run.outlier).count();
+    let outliers = candidate.runs.iter().filter(|run| run.outlier == Some(true)).count();
     (outliers > 0).then(|| Warning::Outliers {
         candidate: candidate.name.clone(),
         outliers,

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{CandidateRuns, MeasuredRun};
+use super::run::CandidateRuns;
 use crate::output_check::{OutputCheck, OutputJudgement};
+use crate::run::RawRun;
 use crate::sample::is_crash_signal;
 
 /// Why a candidate cannot be picked.
@@ -46,7 +47,7 @@ pub(super) struct Reference {
 
 impl Reference {
     /// From its measured runs and the exits of its counted ones.
-    pub(super) fn of(system: &[MeasuredRun], counted: &[i32]) -> Self {
+    pub(super) fn of(system: &[RawRun], counted: &[i32]) -> Self {
         let mut outputs = OutputCheck::default();
         system.iter().filter_map(|run| run.output.as_deref()).for_each(|output| {
             outputs.see(output);
@@ -64,7 +65,7 @@ impl Reference {
     }
 
     /// An exit that `system` showed too.
-    pub(super) fn is_expected(&self, run: &MeasuredRun) -> bool {
+    pub(super) fn is_expected(&self, run: &RawRun) -> bool {
         self.exits.contains(&run.exit)
     }
 
@@ -86,7 +87,7 @@ impl Reference {
         self.exits.contains(&exit) || self.counted_exits.contains(&exit)
     }
 
-    fn is_same_output(&self, run: &MeasuredRun) -> bool {
+    fn is_same_output(&self, run: &RawRun) -> bool {
         let differs = |output: &String| self.outputs.judge(output) == OutputJudgement::Differs;
         !run.output.as_ref().is_some_and(differs)
     }
@@ -124,18 +125,18 @@ fn crash_signal(exit: i32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn run(exit: i32, output: Option<&str>) -> MeasuredRun {
-        MeasuredRun { exit, output: output.map(str::to_owned), ..MeasuredRun::default() }
+    fn run(exit: i32, output: Option<&str>) -> RawRun {
+        RawRun { exit, output: output.map(str::to_owned), ..RawRun::default() }
     }
 
-    fn objection(system: &[MeasuredRun], runs: &[MeasuredRun]) -> Option<IneligibleCandidate> {
+    fn objection(system: &[RawRun], runs: &[RawRun]) -> Option<IneligibleCandidate> {
         counted_objection((system, &[]), (runs, &[]))
     }
 
     /// Runs and the exits of counted ones, of `system` and of the candidate.
     fn counted_objection(
-        system: (&[MeasuredRun], &[i32]),
-        one: (&[MeasuredRun], &[i32]),
+        system: (&[RawRun], &[i32]),
+        one: (&[RawRun], &[i32]),
     ) -> Option<IneligibleCandidate> {
         let candidate = CandidateRuns { name: "x".into(), runs: one.0.to_vec() };
         Reference::of(system.0, system.1).objection(&candidate, one.1)
@@ -166,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_counted_run_that_ends_otherwise_counts() {
-        let fine: &[MeasuredRun] = &[run(0, Some("a"))];
-        let of = |system: &[i32], runs: &[MeasuredRun], counted: &[i32]| {
+        let fine: &[RawRun] = &[run(0, Some("a"))];
+        let of = |system: &[i32], runs: &[RawRun], counted: &[i32]| {
             counted_objection((fine, system), (runs, counted))
         };
         assert_eq!(of(&[0], fine, &[0, 139]), Some(IneligibleCandidate::Crashed { signal: 11 }));

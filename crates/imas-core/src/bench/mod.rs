@@ -38,6 +38,6 @@ pub use picks::{BenchPicks, PassedOver, WhyPassedOver};
 pub use prepare::prepare;
 pub use promising::{PredictedRatios, WORTHWHILE, promising};
 pub use quick_goal::QuickGoal;
-pub use run::{CandidateRuns, MeasuredRun, MedianRun};
+pub use run::{CandidateRuns, MedianRun};
 pub use verdict::{Verdict, Word};
 pub use warning::Warning;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::options::Options;
-use super::run::MeasuredRun;
 use crate::compare::{PairedRatio, PairedRuns, Spread};
+use crate::run::RawRun;
 use crate::stats::{Interval, runs_to_settle};
 
 /// What candidates are compared on.
@@ -25,7 +25,7 @@ pub(super) enum Criterion {
 
 impl Criterion {
     /// The figure of a run.
-    fn figure(self, run: &MeasuredRun) -> f64 {
+    fn figure(self, run: &RawRun) -> f64 {
         let (cpu, memory) = (run.compared_cpu_s(), run.mean_bytes as f64);
         match self {
             Self::Cpu => cpu,
@@ -48,7 +48,7 @@ impl Criterion {
 
 /// The runs of one round: of the one and of the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Pair<'a>(&'a MeasuredRun, &'a MeasuredRun);
+pub(super) struct Pair<'a>(&'a RawRun, &'a RawRun);
 
 impl Pair<'_> {
     fn ratio(&self, criterion: Criterion) -> f64 {
@@ -63,10 +63,10 @@ impl Pair<'_> {
 
 /// Pairs of the rounds in which both have a run.
 pub(super) fn pairs<'a>(
-    one: impl Iterator<Item = &'a MeasuredRun>,
-    other: impl Iterator<Item = &'a MeasuredRun>,
+    one: impl Iterator<Item = &'a RawRun>,
+    other: impl Iterator<Item = &'a RawRun>,
 ) -> Vec<Pair<'a>> {
-    let others: BTreeMap<u32, &MeasuredRun> = other.map(|run| (run.round, run)).collect();
+    let others: BTreeMap<u32, &RawRun> = other.map(|run| (run.round, run)).collect();
     one.filter_map(|run| others.get(&run.round).map(|other| Pair(run, other))).collect()
 }
 
@@ -85,7 +85,7 @@ pub(super) fn ratio(
 
 /// The spread by the runs of all these candidates.
 pub(super) fn common_spread<'a>(
-    candidates: impl Iterator<Item = impl Iterator<Item = &'a MeasuredRun>>,
+    candidates: impl Iterator<Item = impl Iterator<Item = &'a RawRun>>,
     criterion: Criterion,
 ) -> Spread {
     let mut all = PairedRuns::default();
@@ -105,8 +105,8 @@ pub(super) fn more_runs(interval: Interval, rounds: usize, margin: f64, min_runs
 mod tests {
     use super::*;
 
-    fn run(round: u32, user_s: f64, mean_bytes: u64) -> MeasuredRun {
-        MeasuredRun { round, user_s, mean_bytes, ..MeasuredRun::default() }
+    fn run(round: u32, user_s: f64, mean_bytes: u64) -> RawRun {
+        RawRun { round, user_s, mean_bytes, ..RawRun::default() }
     }
 
     #[test]

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use super::pairs::{Criterion, pairs, ratio};
-use super::run::MeasuredRun;
 use crate::candidate::SYSTEM;
 use crate::compare::{Answer, PairedRatio, Spread};
 use crate::paper::Pick;
+use crate::run::RawRun;
 
 /// Why the best figure of the table is not the pick.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ pub struct BenchPicks {
 #[derive(Debug)]
 pub(super) struct Entrant<'a> {
     pub(super) name: &'a str,
-    pub(super) runs: Vec<&'a MeasuredRun>,
+    pub(super) runs: Vec<&'a RawRun>,
     pub(super) cpu: Option<PairedRatio>,
     pub(super) memory: Option<PairedRatio>,
     pub(super) balance: Option<PairedRatio>,

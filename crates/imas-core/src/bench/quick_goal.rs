@@ -159,8 +159,9 @@ fn normal_quantile(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{CandidateRuns, Looks, MeasuredRun, Observed};
+    use crate::bench::{CandidateRuns, Looks, Observed};
     use crate::candidate::SYSTEM;
+    use crate::run::RawRun;
     use crate::stats::Interval;
 
     /// Predicted to this part.
@@ -173,12 +174,12 @@ mod tests {
     fn runs(name: &str, rounds: u32, cpu: f64, percent: u64) -> CandidateRuns {
         let noise =
             |round: u32| 1.0 + f64::from((round * 7 + u32::try_from(name.len()).unwrap() * 3) % 5) * 0.004;
-        let run = |round| MeasuredRun {
+        let run = |round| RawRun {
             round,
             user_s: cpu * noise(round),
             wall_s: 1.0,
             mean_bytes: 1_000_000 * percent,
-            ..MeasuredRun::default()
+            ..RawRun::default()
         };
         CandidateRuns { name: name.to_owned(), runs: (1..=rounds).map(run).collect() }
     }

@@ -1,68 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One execution under one candidate, its whole process tree summed.
+//! The runs of a candidate, and their medians.
 
 use serde::{Deserialize, Serialize};
 
-use crate::pace::Pace;
+use crate::run::RawRun;
 use crate::stats::median;
-
-/// One execution. The field names are those of the exported JSON.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-#[serde(default)]
-pub struct MeasuredRun {
-    /// Round of the benchmark; one run per candidate and round.
-    pub round: u32,
-    /// Exit status, or 128 + the signal.
-    pub exit: i32,
-    /// User CPU time, seconds.
-    pub user_s: f64,
-    /// System CPU time, seconds.
-    pub system_s: f64,
-    /// Elapsed time, seconds.
-    pub wall_s: f64,
-    /// Peak of resident anonymous memory, bytes.
-    pub peak_bytes: u64,
-    /// Time-weighted mean of resident anonymous memory, bytes; 0 when the run was too short to see any.
-    pub mean_bytes: u64,
-    /// Page faults served without I/O.
-    pub minor_faults: u64,
-    /// Page faults that needed I/O.
-    pub major_faults: u64,
-    /// User-mode instructions, where the kernel counts them.
-    pub instructions: Option<u64>,
-    /// Cycles, where the kernel counts them.
-    pub cycles: Option<u64>,
-    /// Misses of the data TLB, where the kernel counts them.
-    pub dtlb_misses: Option<u64>,
-    /// Last-level cache misses, where the kernel counts them.
-    pub cache_misses: Option<u64>,
-    /// Context switches by waiting.
-    pub voluntary_switches: u64,
-    /// Context switches by preemption.
-    pub involuntary_switches: u64,
-    /// Its time is far from that of the candidate's other runs.
-    pub outlier: bool,
-    /// Digest of the standard output; None when it was not looked at.
-    pub output: Option<String>,
-    /// Speed of the CPU during the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pace: Option<Pace>,
-    /// Normalised CPU time, seconds ([`crate::pace`]).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub even_cpu_s: Option<f64>,
-}
-
-impl MeasuredRun {
-    /// User and system CPU time, seconds.
-    pub fn cpu_s(&self) -> f64 {
-        self.user_s + self.system_s
-    }
-
-    /// What runs are compared by: normalised CPU time where it is known, else CPU time.
-    pub fn compared_cpu_s(&self) -> f64 {
-        self.even_cpu_s.unwrap_or_else(|| self.cpu_s())
-    }
-}
 
 /// All runs of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -70,7 +12,7 @@ pub struct CandidateRuns {
     /// Name in the catalogue.
     pub name: String,
     /// Empty when it could not run at all.
-    pub runs: Vec<MeasuredRun>,
+    pub runs: Vec<RawRun>,
 }
 
 /// Medians of a candidate's runs, figure by figure (no single run need have them all). Of an even number of
@@ -111,17 +53,15 @@ pub struct MedianRun {
 impl MedianRun {
     /// Medians of `runs`; None without any. A counter that some of the runs lack is the median of those that
     /// have it.
-    pub fn of<'a>(runs: impl IntoIterator<Item = &'a MeasuredRun>) -> Option<Self> {
-        let runs: Vec<&MeasuredRun> = runs.into_iter().collect();
-        let real =
-            |get: fn(&MeasuredRun) -> f64| median(&runs.iter().map(|run| get(run)).collect::<Vec<_>>());
-        let counter =
-            |get: fn(&MeasuredRun) -> Option<u64>| median_count(runs.iter().filter_map(|run| get(run)));
-        let count = |get: fn(&MeasuredRun) -> u64| median_count(runs.iter().map(|run| get(run))).unwrap_or(0);
+    pub fn of<'a>(runs: impl IntoIterator<Item = &'a RawRun>) -> Option<Self> {
+        let runs: Vec<&RawRun> = runs.into_iter().collect();
+        let real = |get: fn(&RawRun) -> f64| median(&runs.iter().map(|run| get(run)).collect::<Vec<_>>());
+        let counter = |get: fn(&RawRun) -> Option<u64>| median_count(runs.iter().filter_map(|run| get(run)));
+        let count = |get: fn(&RawRun) -> u64| median_count(runs.iter().map(|run| get(run))).unwrap_or(0);
         Some(Self {
             user_s: real(|run| run.user_s)?,
             system_s: real(|run| run.system_s)?,
-            cpu_s: real(MeasuredRun::cpu_s)?,
+            cpu_s: real(RawRun::cpu_s)?,
             wall_s: real(|run| run.wall_s)?,
             peak_bytes: count(|run| run.peak_bytes),
             mean_bytes: count(|run| run.mean_bytes),
@@ -150,15 +90,8 @@ fn median_count(values: impl Iterator<Item = u64>) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn run(user_s: f64, system_s: f64, peak_bytes: u64, cycles: Option<u64>) -> MeasuredRun {
-        MeasuredRun {
-            user_s,
-            system_s,
-            wall_s: user_s + system_s,
-            peak_bytes,
-            cycles,
-            ..MeasuredRun::default()
-        }
+    fn run(user_s: f64, system_s: f64, peak_bytes: u64, cycles: Option<u64>) -> RawRun {
+        RawRun { user_s, system_s, wall_s: user_s + system_s, peak_bytes, cycles, ..RawRun::default() }
     }
 
     #[test]

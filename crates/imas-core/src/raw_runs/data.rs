@@ -12,15 +12,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::dropped::{Dropped, NotRun};
-use super::outputs::Varying;
-use crate::bench::MeasuredRun;
-use crate::curve::Curve;
-use crate::latency::Latency;
-use crate::pace::Pace;
-use crate::split::Split;
+use super::outputs::{OutputVaries, Varying};
+use crate::run::{RawRun, RunKind};
 
 /// First line of what one session wrote; it holds for the lines after it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -43,156 +40,41 @@ pub struct DataHeader {
     pub load1: Option<f64>,
 }
 
-/// How a run was made.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunKind {
-    /// As in production: nothing counted inside the program.
-    #[default]
-    Measured,
-    /// Under the hook, which gives the paper's figures.
-    Counted,
+/// The [`DataHeader::imas`] of runs of commands.
+const RUNS: &str = "runs";
+const NAMELESS: &str = "it names no program or no candidate";
+
+/// A line of a file of raw runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Line {
+    /// What one session wrote begins.
+    Header(DataHeader),
+    /// A run.
+    Run(Box<RawRun>),
+    /// A program was left out.
+    NotRun(NotRun),
+    /// The output of a program varies.
+    OutputVaries(OutputVaries),
 }
 
-/// What names a run in a file: program, candidate, kind and round.
-pub type RunKey = (String, String, RunKind, u32);
-
-/// One run of any verb: the only format of raw runs. Units: seconds, bytes, ns.
-///
-/// What every run has is a field; what only some executors measure is in [`RawRun::figures`] by name.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
-#[serde(default)]
-pub struct RawRun {
-    /// Name of the program, that of its task in a suite.
-    pub program: String,
-    /// Name in the catalogue.
-    pub candidate: String,
-    /// Runs of one round and kind were made next to each other.
-    pub round: u32,
-    /// How it was made.
-    pub kind: RunKind,
-    /// When, seconds since the epoch.
-    pub at_s: f64,
-    /// Exit status, or 128 + signal.
-    pub exit: i32,
-    /// False when the run does not count.
-    pub ok: bool,
-    /// Why not, in a word: timeout, hang, excess, crash, exit, output, check, ready or load.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// The last message of the program or of its load, when the run does not count.
-    #[serde(skip_serializing_if = "Option::is_none", alias = "said")]
-    pub message: Option<String>,
-    /// Digest of what it wrote; None where it was not recorded, or it was not written down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output: Option<String>,
-    /// User CPU time of the tree.
-    pub user_s: f64,
-    /// System CPU time of the tree.
-    pub system_s: f64,
-    /// Elapsed time.
-    pub wall_s: f64,
-    /// Page faults served without I/O.
-    pub minor_faults: u64,
-    /// Page faults that needed I/O.
-    pub major_faults: u64,
-    /// Time-weighted mean of resident anonymous memory of the tree.
-    pub mean_bytes: u64,
-    /// Its peak.
-    pub peak_bytes: u64,
-    /// Context switches by waiting.
-    pub voluntary_switches: u64,
-    /// Context switches by preemption.
-    pub involuntary_switches: u64,
-    /// User-mode instructions, where counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<u64>,
-    /// Cycles, where counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cycles: Option<u64>,
-    /// Misses of the data TLB, where counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dtlb_misses: Option<u64>,
-    /// Last-level cache misses, where counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_misses: Option<u64>,
-    /// How slow the CPU was meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pace: Option<Pace>,
-    /// Counted runs: mean of the four class means.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ns_per_op: Option<f64>,
-    /// Counted runs: fragmentation over virtual sizes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frag: Option<f64>,
-    /// Counted runs: mean heap, virtual.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heap_bytes: Option<u64>,
-    /// Counted runs: mean of live bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub live_bytes: Option<u64>,
-    /// Counted runs: mean of resident anonymous memory as the hook's snapshots saw it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resident_bytes: Option<u64>,
-    /// Counted runs: calls of all classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ops: Option<u64>,
-    /// Counted runs: how long the calls took.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Latency>,
-    /// Counted runs: where the resident memory was, as far as the hook and the allocator report it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<Split>,
-    /// Counted runs: memory through the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub curve: Option<Curve>,
-    /// Load of the machine before the run, one-minute average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub load1: Option<f64>,
-    /// The CPU that it was kept on; None when it could use all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<usize>,
-    /// The part of a study that it belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub part: Option<String>,
-    /// Further figures by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub figures: BTreeMap<String, f64>,
-    /// Who served the malloc calls of each of several programs.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub served: BTreeMap<String, String>,
-}
-
-impl RawRun {
-    /// What names this run.
-    #[must_use]
-    pub fn key(&self) -> RunKey {
-        (self.program.clone(), self.candidate.clone(), self.kind, self.round)
-    }
-
-    /// The figures by which it is compared with other runs.
-    #[must_use]
-    pub fn measured(&self) -> MeasuredRun {
-        MeasuredRun {
-            round: self.round,
-            exit: self.exit,
-            user_s: self.user_s,
-            system_s: self.system_s,
-            wall_s: self.wall_s,
-            peak_bytes: self.peak_bytes,
-            mean_bytes: self.mean_bytes,
-            minor_faults: self.minor_faults,
-            major_faults: self.major_faults,
-            instructions: self.instructions,
-            cycles: self.cycles,
-            dtlb_misses: self.dtlb_misses,
-            cache_misses: self.cache_misses,
-            voluntary_switches: self.voluntary_switches,
-            involuntary_switches: self.involuntary_switches,
-            outlier: false,
-            output: self.output.clone(),
-            pace: self.pace,
-            even_cpu_s: None,
+impl Line {
+    /// The line of that text.
+    ///
+    /// # Errors
+    /// Why it is none of them, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        fn read<T: DeserializeOwned>(text: &str, is_one: impl FnOnce(&T) -> bool) -> Option<T> {
+            serde_json::from_str(text).ok().filter(is_one)
+        }
+        let header = || read(text, |line: &DataHeader| !line.imas.is_empty()).map(Self::Header);
+        let not_run = || read(text, |line: &NotRun| !line.left_out.is_empty()).map(Self::NotRun);
+        let varies = || read(text, |_| true).map(Self::OutputVaries);
+        match serde_json::from_str::<RawRun>(text) {
+            Ok(run) if !run.program.is_empty() && !run.candidate.is_empty() => Ok(Self::Run(Box::new(run))),
+            run => header()
+                .or_else(not_run)
+                .or_else(varies)
+                .ok_or_else(|| run.map_or_else(|error| error.to_string(), |_| NAMELESS.to_owned())),
         }
     }
 }
@@ -265,26 +147,26 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
         let mut start = vec![];
         data.varying.begin_file();
         for (at, line) in text.lines().enumerate() {
+            let mut unreadable = |why| data.unreadable.push(Unreadable { text: number, line: at + 1, why });
             if line.trim().is_empty() {
-            } else if let Some(header) = header(line) {
-                data.headers.push(header);
-                data.runs.extend(rounds.join(std::mem::take(&mut start)));
-            } else if let Some(run) = run(line) {
-                data.dropped.ran(&run.program, run.at_s);
-                if run.ok {
-                    data.varying.saw(&run.program, &run.candidate, run.output.as_deref());
+                continue;
+            }
+            match Line::parse(line) {
+                Ok(Line::Header(header)) if header.imas == RUNS => {
+                    data.headers.push(header);
+                    data.runs.extend(rounds.join(std::mem::take(&mut start)));
                 }
-                start.push(run);
-            } else if let Some(not_run) = not_run(line) {
-                data.dropped.left_out(not_run);
-            } else if let Ok(line) = serde_json::from_str(line) {
-                data.varying.record(line);
-            } else {
-                let why = serde_json::from_str::<RawRun>(line).map_or_else(
-                    |error| error.to_string(),
-                    |_| "it names no program or no candidate".to_owned(),
-                );
-                data.unreadable.push(Unreadable { text: number, line: at + 1, why });
+                Ok(Line::Run(run)) => {
+                    data.dropped.ran(&run.program, run.at_s);
+                    if run.ok {
+                        data.varying.saw(&run.program, &run.candidate, run.output.as_deref());
+                    }
+                    start.push(*run);
+                }
+                Ok(Line::NotRun(line)) => data.dropped.left_out(line),
+                Ok(Line::OutputVaries(line)) => data.varying.record(line),
+                Ok(Line::Header(_)) => unreadable(NAMELESS.to_owned()),
+                Err(why) => unreadable(why),
             }
         }
         data.runs.extend(rounds.join(start));
@@ -328,22 +210,10 @@ impl Rounds {
     }
 }
 
-fn header(line: &str) -> Option<DataHeader> {
-    serde_json::from_str::<DataHeader>(line).ok().filter(|header| header.imas == "runs")
-}
-
-fn run(line: &str) -> Option<RawRun> {
-    let named = |run: &RawRun| !run.program.is_empty() && !run.candidate.is_empty();
-    serde_json::from_str::<RawRun>(line).ok().filter(named)
-}
-
-fn not_run(line: &str) -> Option<NotRun> {
-    serde_json::from_str::<NotRun>(line).ok().filter(|one| !one.left_out.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
 
     #[test]
     fn a_left_out_program_is_listed_unless_it_ran_later() {

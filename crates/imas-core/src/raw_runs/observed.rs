@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The raw runs of one program as they are compared: the same as the session that made them did.
 
-use super::data::{Data, RawRun, RunKind};
+use super::data::Data;
 use crate::bench::{CandidateRuns, Floor, Observed, Options};
 use crate::candidate::SYSTEM;
+use crate::run::{RawRun, RunKind};
 
 /// Failures that no exit status shows: a candidate with one has no runs that count.
 const UNSEEN: [&str; 3] = ["check", "ready", "load"];
@@ -28,10 +29,7 @@ impl Data {
             let failed = |why: &str| of_it().any(|run| run.why.as_deref() == Some(why));
             let is_out = UNSEEN.into_iter().any(failed);
             let measured = of_it().filter(|run| run.kind == RunKind::Measured && !is_out);
-            observed.runs.push(CandidateRuns {
-                name: name.to_owned(),
-                runs: measured.map(RawRun::measured).collect(),
-            });
+            observed.runs.push(CandidateRuns { name: name.to_owned(), runs: measured.cloned().collect() });
             let counted = of_it().filter(|run| run.kind == RunKind::Counted);
             observed.counted.insert(name.to_owned(), counted.map(|run| run.exit).collect());
             observed.hung.extend(failed("hang").then(|| name.to_owned()));

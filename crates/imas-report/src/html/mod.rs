@@ -223,16 +223,17 @@ fn overview(programs: &[Program<'_>]) -> Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_core::bench::{MeasuredRun, Observed, Options};
+    use imas_core::bench::{Observed, Options};
+    use imas_core::run::RawRun;
 
     fn runs(name: &str, cpu: f64, bytes: u64) -> CandidateRuns {
-        let run = |round: u32| MeasuredRun {
+        let run = |round: u32| RawRun {
             round,
             user_s: cpu * (1.0 + f64::from(round % 3) / 100.0),
             wall_s: cpu,
             mean_bytes: bytes + u64::from(round),
             peak_bytes: bytes * 2,
-            ..MeasuredRun::default()
+            ..RawRun::default()
         };
         CandidateRuns { name: name.to_owned(), runs: (0..8).map(run).collect() }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The parts of a page that show one program.
 
-use imas_core::bench::{CandidateRuns, MeasuredRun};
+use imas_core::bench::CandidateRuns;
+use imas_core::run::RawRun;
 
 use super::{DecisionSection, ProgramFindings, ProgramSection, latency, memory};
 use crate::chart::{Axis, Chart, CurveLine, Curves, Spacing, Timeline, TimelineMark};
@@ -55,7 +56,7 @@ impl<'a> Program<'a> {
     /// Runs in order, memory, latencies and decisions; what is not known is left out.
     pub(super) fn details(&self) -> Vec<Block> {
         let series = [
-            series("CPU time by run", "seconds", &self.section.runs, MeasuredRun::compared_cpu_s),
+            series("CPU time by run", "seconds", &self.section.runs, RawRun::compared_cpu_s),
             series("Mean resident memory by run", "MiB", &self.section.runs, |run| {
                 run.mean_bytes as f64 / MIB
             }),
@@ -78,12 +79,7 @@ fn part(heading: &str, charts: Vec<Chart>) -> Vec<Block> {
 }
 
 /// One figure by run; None with fewer than two rounds, or when nothing was measured.
-fn series(
-    title: &str,
-    unit: &str,
-    candidates: &[CandidateRuns],
-    get: fn(&MeasuredRun) -> f64,
-) -> Option<Chart> {
+fn series(title: &str, unit: &str, candidates: &[CandidateRuns], get: fn(&RawRun) -> f64) -> Option<Chart> {
     let all = || candidates.iter().flat_map(|candidate| &candidate.runs);
     if candidates.iter().all(|candidate| candidate.runs.len() < 2)
         || all().map(get).fold(0.0, f64::max) <= 0.0
@@ -95,7 +91,7 @@ fn series(
     let has_rounds = candidates.iter().all(is_rising);
     let line = |candidate: &CandidateRuns| {
         let numbered = (1u32..).zip(&candidate.runs);
-        let place = |number: u32, run: &MeasuredRun| if has_rounds { run.round + 1 } else { number };
+        let place = |number: u32, run: &RawRun| if has_rounds { run.round + 1 } else { number };
         let points = numbered.map(|(number, run)| (f64::from(place(number, run)), get(run)));
         CurveLine::new(&candidate.name, points.collect())
     };
@@ -156,16 +152,16 @@ mod tests {
 
     #[test]
     fn runs_have_whole_numbers_from_one_on() {
-        let run = |round| MeasuredRun { round, user_s: 1.0, ..MeasuredRun::default() };
+        let run = |round| RawRun { round, user_s: 1.0, ..RawRun::default() };
         let runs = [CandidateRuns { name: "system".to_owned(), runs: (0..3).map(run).collect() }];
-        let svg = series("CPU time", "seconds", &runs, MeasuredRun::compared_cpu_s).unwrap().document();
+        let svg = series("CPU time", "seconds", &runs, RawRun::compared_cpu_s).unwrap().document();
         let has = |label: &str| svg.contains(&format!("text-anchor=\"middle\">{label}</text>"));
         assert!(["1", "2", "3"].into_iter().all(has) && !has("0") && !has("1.5"), "{svg}");
         let twice = (0..3).chain(0..3).map(run).collect();
         let appended = [CandidateRuns { name: "system".to_owned(), runs: twice }];
-        let svg = series("CPU time", "seconds", &appended, MeasuredRun::compared_cpu_s).unwrap().document();
+        let svg = series("CPU time", "seconds", &appended, RawRun::compared_cpu_s).unwrap().document();
         assert!(svg.contains("text-anchor=\"middle\">6</text>"), "{svg}");
         let one = [CandidateRuns { name: "system".to_owned(), runs: vec![run(0)] }];
-        assert!(series("CPU time", "seconds", &one, MeasuredRun::compared_cpu_s).is_none());
+        assert!(series("CPU time", "seconds", &one, RawRun::compared_cpu_s).is_none());
     }
 }

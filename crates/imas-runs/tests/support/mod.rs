@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Result;
-use imas_core::raw_runs::data::RawRun;
+use imas_core::run::RawRun;
 use imas_linux::measure::RunOutcome;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::record::record;

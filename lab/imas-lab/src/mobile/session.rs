@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use imas_core::raw_runs::data::RawRun;
+use imas_core::run::RawRun;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::conditions;
 use imas_linux::elf::Sizes;

@@ -3,43 +3,32 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_cli::message;
+use imas_core::run::RawRun;
+use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
+use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
-use imas_runs::runner::{NextStep, SessionEnd};
-use imas_runs::schedule::Step;
-use imas_service::{
-    RoundService, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceRounds, ServiceRun,
-    ServiceSession,
-};
+use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
+use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::subject::{Subject, Timeout};
+use imas_service::{Service, ServiceExecutor, ServiceRun};
 
 use super::journal::{self, Header};
 use super::recipes::{self, RecipeArgs};
 
-/// The default candidates: the settings of glibc that services gain from, and the allocators
-/// that are advised.
-pub(super) const CANDIDATES: [&str; 10] = [
-    "system",
-    "glibc:arena1",
-    "glibc:arena2",
-    "glibc:lean",
-    "jemalloc",
-    "jemalloc:mem",
-    "tcmalloc",
-    "mimalloc",
-    "mimalloc2:small",
-    "snmalloc",
-];
-/// Where one thread works: its one lock costs nothing there.
-const SERIAL: [&str; 1] = ["musl-mallocng"];
+/// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
+/// `system` as well, and then the service has none.
+const MOST_FAILURES: usize = 2;
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -54,7 +43,7 @@ pub(super) struct RunArgs {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Candidates beside system [default: nine, and musl-mallocng where one thread works]
+    /// Candidates beside system [default: the default set of services]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
     /// Cycles of load in place of those of the files
@@ -77,33 +66,57 @@ pub(super) struct RunArgs {
 /// Makes the runs that are missing.
 pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let services = services(args, context)?;
-    let candidates = candidates(args, context)?;
-    let (mut journal, mut runs) = journal::open(&args.out, args.resume)?;
+    let candidates = usable(&args.with, DefaultComparison::ServiceSet, context)?;
+    let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
     append(&mut journal, &header(args, &services, &candidates))?;
-    let rounds = ServiceRounds {
-        services: services.iter().map(|service| fit(args, service, &candidates)).collect(),
-        warmup: 0,
-        rounds: args.rounds,
-        seed: args.seed,
-        elimination: ServiceElimination::Failures,
-        interruption: &interruption,
+    let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
+    let is_made = |step: &Step| {
+        let (service, candidate) = (&services[step.subject].name, &names[step.candidate]);
+        let is_of_step = |run: &ServiceRun| (&run.service, &run.candidate) == (service, candidate);
+        earlier.iter().any(|run| is_of_step(run) && run.round == round_of(step))
     };
-    let mut session = LabRounds {
+    let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+    let mut steps = steps(&order, candidates.len(), args.rounds, args.seed);
+    steps.retain(|step| !is_made(step));
+    let records: Vec<RawRun> = earlier.iter().map(ServiceRun::raw).collect();
+    let subject = |service: &Service| {
+        // A server that hangs ends its run by the time limits of its own lines.
+        let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
+        subject.resume(records.iter());
+        subject
+    };
+    let subjects = services.iter().map(subject).collect();
+    let rules = Rules { elimination: Elimination::Failures(MOST_FAILURES), warmup_must_succeed: false };
+    let mut runner = Runner::new(names, subjects, rules, &interruption);
+    let mut executor = Servers {
         context,
-        rounds: &rounds,
         services: &services,
-        until: args.limit.map(|hours| now_unix_s() + hours * 3600.0),
-        executor: None,
-        journal,
+        candidates: &candidates,
+        interruption: &interruption,
+        set_up: None,
     };
-    match rounds.run(&mut runs, &mut session)? {
+    let mut log = Log { until: args.limit.map(|hours| now_unix_s() + hours * 3600.0), journal };
+    match runner.run(steps, &mut executor, &mut log)? {
         SessionEnd::Finished | SessionEnd::Stopped => Ok(ExitCode::SUCCESS),
         SessionEnd::Interrupted(signal) => {
             message::say(&format!("imas: {}", InterruptedBy(signal)));
             Ok(ExitCode::from(InterruptedBy(signal).exit_status()))
         }
     }
+}
+
+/// Round by round all services, each under all candidates.
+fn steps(services: &[&str], candidates: usize, rounds: u32, seed: u64) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..rounds {
+        for subject in schedule::candidates("", services.len(), round, seed) {
+            let order = schedule::candidates(services[subject], candidates, round, seed);
+            let kind = RoundKind::Measured { round };
+            steps.extend(order.into_iter().map(|candidate| Step { subject, candidate, kind }));
+        }
+    }
+    steps
 }
 
 /// Those that can be run here, as they are asked for.
@@ -135,82 +148,76 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
     }
 }
 
-/// The service with the candidates that are measured with it.
-fn fit<'a>(args: &RunArgs, service: &'a Service, candidates: &[&'a CatalogueCandidate]) -> RoundService<'a> {
-    let is_fit = |one: &&CatalogueCandidate| {
-        service.threads == 1 || !SERIAL.contains(&one.name.as_str()) || !args.with.is_empty()
-    };
-    let candidates = candidates.iter().copied().filter(is_fit).collect();
-    RoundService { name: &service.name, order_key: &service.name, candidates }
-}
-
 /// A run takes minutes: it is on the disk before the next begins.
 fn append(journal: &mut Journal, line: &impl serde::Serialize) -> Result<()> {
     journal.append_durably(line).with_context(|| journal.path().display().to_string())
 }
 
-/// The runs of the laboratory's services.
-struct LabRounds<'a> {
+/// The laboratory's services.
+struct Servers<'a> {
     context: &'a Context,
-    rounds: &'a ServiceRounds<'a>,
     services: &'a [Service],
-    /// No round of a service begins later, Unix time in seconds.
+    candidates: &'a [&'a CatalogueCandidate],
+    interruption: &'a Interruption,
+    /// The service and the round that come now: each service is set up for each of its rounds.
+    set_up: Option<((usize, u32), ServiceExecutor)>,
+}
+
+impl Executor<ServiceRun> for Servers<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+        let now = (step.subject, round_of(step));
+        let executor = match self.set_up.take().filter(|(of, _)| *of == now) {
+            Some((_, executor)) => executor,
+            None => {
+                let service = self.services[step.subject].clone();
+                ServiceExecutor::new(service, self.context.libraries.clone(), Variables::inherited())?
+            }
+        };
+        let (_, executor) = self.set_up.insert((now, executor));
+        let run = executor.run(self.candidates[step.candidate], now.1, self.interruption)?;
+        Ok(run.execution())
+    }
+}
+
+/// Writes down and reports each run.
+struct Log {
+    /// No run begins later, Unix time in seconds.
     until: Option<f64>,
-    /// Of the service whose round it is.
-    executor: Option<ServiceExecutor>,
     journal: Journal,
 }
 
-impl ServiceSession for LabRounds<'_> {
-    fn before_round(&mut self, _service: usize) -> NextStep {
-        self.executor = None;
+impl Observer<ServiceRun> for Log {
+    fn before(&mut self, _step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         if self.until.is_some_and(|until| now_unix_s() > until) {
             message::say("imas: the time is over; every finished run is kept, --resume goes on");
-            return NextStep::Stop;
+            return Ok(NextStep::Stop);
         }
-        NextStep::Make
+        Ok(NextStep::Make)
     }
 
-    fn prepare(&mut self, service: usize) -> Result<(), ServiceError> {
-        let inherited = Variables::inherited();
-        let service = self.services[service].clone();
-        self.executor = Some(ServiceExecutor::new(service, self.context.libraries.clone(), inherited)?);
-        Ok(())
-    }
-
-    fn make(&mut self, step: &Step) -> Result<ServiceRun, ServiceError> {
-        let Some(executor) = &self.executor else {
-            return Err(ServiceError::Definition("its round was not prepared".to_owned()));
-        };
-        executor.run(self.candidate(step), round_of(step), self.rounds.interruption)
-    }
-
-    fn after(&mut self, step: &Step, run: &ServiceRun) -> Result<()> {
+    fn after(&mut self, _step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
+        let run = run.detail;
         let end = run
             .failure
             .as_ref()
             .map_or_else(|| format!("{:.0} s", run.took_s), |failure| failure.what.clone());
         let end = std::iter::once(end).chain(run.notes.iter().cloned()).collect::<Vec<_>>().join("; ");
-        let (service, candidate) = (&self.services[step.subject].name, &self.candidate(step).name);
-        message::say(&format!("imas: round {}: {service} under {candidate}: {end}", run.round + 1));
-        append(&mut self.journal, run)
+        message::say(&format!(
+            "imas: round {}: {} under {}: {end}",
+            run.round + 1,
+            run.service,
+            run.candidate
+        ));
+        append(&mut self.journal, &run)?;
+        Ok(NextStep::Make)
     }
 
-    fn not_prepared(&mut self, service: usize, error: ServiceError) -> Result<()> {
-        message::say(&format!("imas: {}: not run: {error}", self.services[service].name));
-        Ok(())
+    fn failed(&mut self, _step: &Step, error: anyhow::Error) -> Result<String> {
+        Ok(format!("{error:#}"))
     }
 
-    fn not_made(&mut self, step: &Step, error: ServiceError) -> Result<()> {
-        let (service, candidate) = (&self.services[step.subject].name, &self.candidate(step).name);
-        message::say(&format!("imas: {service}: no run under {candidate}: {error}"));
-        Ok(())
-    }
-}
-
-impl LabRounds<'_> {
-    fn candidate(&self, step: &Step) -> &CatalogueCandidate {
-        self.rounds.services[step.subject].candidates[step.candidate]
+    fn left_out(&mut self, subject: &Subject, why: &str) {
+        message::say(&format!("imas: {}: not run: {why}", subject.name));
     }
 }
 
@@ -218,34 +225,18 @@ fn round_of(step: &Step) -> u32 {
     step.kind.kept().map_or(0, |(_, round)| round)
 }
 
-fn candidates<'a>(args: &RunArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
-    let usual = || CANDIDATES.iter().chain(&SERIAL).map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let mut names = if args.with.is_empty() { usual() } else { args.with.clone() };
-    if !names.iter().any(|name| name == imas_core::SYSTEM) {
-        names.insert(0, imas_core::SYSTEM.to_owned());
-    }
-    let store = context.open_store().ok(); // only a cache here
-    let mut usable = Vec::new();
-    for name in &names {
-        let candidate = context.candidate(name)?;
-        match context.obstacle(candidate, store.as_ref()) {
-            None => usable.push(candidate),
-            Some(why) => message::warning(&format!("{name} is left out: {why}")),
-        }
-    }
-    Ok(usable)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_candidates_are_in_the_catalogue() {
-        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/catalogue.toml");
-        let text = std::fs::read_to_string(file).unwrap();
-        for name in CANDIDATES.iter().chain(&SERIAL) {
-            assert!(text.contains(&format!("name = \"{name}\"")), "{name}");
+    fn services_take_turns_and_the_runs_of_one_are_side_by_side() {
+        let steps = steps(&["web", "db"], 3, 4, 1);
+        assert_eq!(steps.len(), 2 * 3 * 4);
+        for (round, of_round) in (0..).zip(steps.chunks(6)) {
+            assert!(of_round.iter().all(|step| round_of(step) == round));
+            assert!(of_round[..3].iter().all(|step| step.subject == of_round[0].subject));
+            assert_ne!(of_round[0].subject, of_round[3].subject);
         }
     }
 }

@@ -25,7 +25,6 @@ use imas_service::{Service, ServiceExecutor, ServiceRun};
 use imas_study::services::ServicePrediction;
 use imas_trace::file::{Trace, TraceHeader};
 
-use super::measure::CANDIDATES;
 use super::recipes::{self, RecipeArgs};
 
 /// Bytes of the raw files of a service: 512 million calls.
@@ -38,7 +37,7 @@ pub(super) struct ReplayArgs {
     /// The file of predictions; services that are in it are not replayed again
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: PathBuf,
-    /// Candidates beside system [default: those of 'imas-lab services run']
+    /// Candidates beside system [default: the default set of services]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
     /// Replays of each candidate
@@ -53,7 +52,7 @@ pub(super) struct ReplayArgs {
 pub(super) fn replay(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
     let mut services = recipes::recipes(&args.recipes, context)?;
     recipes::retain_installed(&mut services);
-    let candidates = compared(&args.with, DefaultComparison::These(&CANDIDATES), context, None)?;
+    let candidates = compared(&args.with, DefaultComparison::ServiceSet, context, None)?;
     let mut journal = Journal::open(&args.out).with_context(|| args.out.display().to_string())?;
     let earlier = read(&args.out)?;
     services.retain(|service| !earlier.iter().any(|line| line.service == service.name));

@@ -75,7 +75,7 @@ impl Once<'_> {
         let mut record = with_fault(record(&outcome, counted.as_ref()), fault);
         record.output = (!self.program.varies).then(|| self.digest(&outcome, &work)).transpose()?;
         (record.load1, record.cpu) = (load1, self.cpu());
-        Ok(Execution { record, outcome, counted, notes: vec![] })
+        Ok(Execution { record, outcome, counted, ..Execution::default() })
     }
 
     fn measured(

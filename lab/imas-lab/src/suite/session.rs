@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::output_check::OutputCheck;
-use imas_core::raw_runs::data::{DataHeader, RawRun, RunKey, RunKind};
+use imas_core::raw_runs::data::DataHeader;
 use imas_core::raw_runs::dropped::NotRun;
+use imas_core::run::{RawRun, RunKey, RunKind};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;

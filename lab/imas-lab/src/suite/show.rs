@@ -8,7 +8,7 @@ use anyhow::Result;
 use imas_cli::{format, table};
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
-use imas_core::raw_runs::data::RunKind;
+use imas_core::run::RunKind;
 use imas_runs::session::Sessions;
 use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::raw_runs::data::RunKind;
+use imas_core::run::RunKind;
 use imas_runs::executor::Execution;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::{RoundKind, Step};

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use imas_core::raw_runs::data::{DataHeader, RawRun};
+use imas_core::raw_runs::data::{DataHeader, Line};
+use imas_core::run::RawRun;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{StudyError, StudyResult};
@@ -150,14 +151,19 @@ impl Samples {
         let mut all = Self::default();
         let mut seen = BTreeSet::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            if let Some(sample) = sample(line) {
-                if seen.insert(sample.key()) {
-                    all.samples.push(sample);
+            let old = serde_json::from_str::<MobileSample>(line).ok();
+            let sample = match Line::parse(line) {
+                Ok(Line::Header(header)) if header.imas == MOBILE => {
+                    all.headers.push(header);
+                    continue;
                 }
-            } else if let Some(header) = header(line) {
-                all.headers.push(header);
-            } else {
-                all.unreadable += 1;
+                Ok(Line::Run(run)) => MobileSample::of(*run),
+                _ => old,
+            };
+            match sample {
+                Some(sample) if seen.insert(sample.key()) => all.samples.push(sample),
+                Some(_) => {}
+                None => all.unreadable += 1,
             }
         }
         all
@@ -204,15 +210,6 @@ impl Samples {
     pub(crate) fn values(&self, test: &str, candidate: &str, figure: &str) -> Vec<f64> {
         self.by_round(test, candidate, figure).into_values().collect()
     }
-}
-
-fn sample(line: &str) -> Option<MobileSample> {
-    let old = serde_json::from_str::<MobileSample>(line).ok();
-    old.or_else(|| MobileSample::of(serde_json::from_str::<RawRun>(line).ok()?))
-}
-
-fn header(line: &str) -> Option<DataHeader> {
-    serde_json::from_str::<DataHeader>(line).ok().filter(|header| header.imas == MOBILE)
 }
 
 #[cfg(test)]

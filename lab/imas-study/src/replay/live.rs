@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use imas_core::adaptive::Point;
 use imas_core::candidate::SYSTEM;
-use imas_core::raw_runs::data::{Data, RawRun, RunKind};
+use imas_core::raw_runs::data::Data;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_simulate::{SimulatedProgram, cost};
 

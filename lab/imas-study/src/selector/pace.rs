@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use imas_core::candidate::SYSTEM;
 use imas_core::pace::Pace;
-use imas_core::raw_runs::data::{RawRun, RunKind};
+use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::{bootstrap, more};
 
 use super::Judged;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
 use imas_core::plural::counted;
-use imas_core::raw_runs::data::{self, Data, RawRun, RunKind};
+use imas_core::raw_runs::data::{self, Data};
+use imas_core::run::{RawRun, RunKind};
 use imas_simulate::SimulatedProgram;
 use imas_simulate::program::{ExcludedProgram, programs};
 

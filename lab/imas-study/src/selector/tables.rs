@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Totals, leads, every program under every candidate, and what was left out.
 
-use imas_core::raw_runs::data::{RawRun, RunKind};
+use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::{median, more};
 use imas_simulate::{SimulatedProgram, cost};
 

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_core::Sample;
-use imas_core::bench::{CandidateRuns, MeasuredRun, Observed, Options, QuickGoal};
+use imas_core::bench::{CandidateRuns, Observed, Options, QuickGoal};
+use imas_core::run::RawRun;
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -23,7 +24,7 @@ use super::stop::StopRule;
 /// What the runs of one candidate brought.
 #[derive(Default)]
 pub(super) struct CollectedRuns {
-    pub(super) runs: Vec<MeasuredRun>,
+    pub(super) runs: Vec<RawRun>,
     pub(super) counted: Vec<CountedEnd>,
     signals: Vec<i32>,
     /// One of its runs hung and was ended.
@@ -221,7 +222,7 @@ impl Observer for Collector<'_> {
                 let sample = run.counted.map(|counted| counted.sample);
                 into.counted.push(CountedEnd { exit: run.outcome.exit, sample });
             }
-            RoundKind::Measured { .. } => into.runs.push(run.record.measured()),
+            RoundKind::Measured { .. } => into.runs.push(run.record),
         }
         into.signals.extend(run.outcome.signal);
         into.hung |= run.outcome.hung;

@@ -19,16 +19,17 @@ use imas_linux::host::Host;
 use imas_linux::program::Command;
 use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_runs::runner::SessionEnd;
+use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
+use imas_runs::schedule;
+use imas_runs::subject::{Subject, Timeout};
 use imas_service::{
-    RoundService, Service, ServiceElimination, ServiceError, ServiceExecutor, ServiceFileError,
-    ServiceLimits, ServiceRounds, ServiceRun, compare_services,
+    Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceRun, compare_services,
 };
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
 use super::service_report::ServiceReport;
-use super::service_rounds::BenchRounds;
+use super::service_rounds::{BenchRounds, OneServer};
 use super::session::refuse_preloads;
 use super::shown::pinnable;
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
@@ -36,8 +37,8 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
 
-/// Tested beside the usual set: what services gain most from is often a setting of the allocator they have.
-const ALSO: [&str; 2] = ["glibc:arena1", "glibc:arena2"];
+/// Failed runs that eliminate a candidate: another one would most likely fail as well, and takes minutes.
+const MOST_FAILURES: usize = 2;
 /// Exit status when the server fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
 
@@ -48,7 +49,8 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
     let words = in_full(caller.as_ref(), words);
     let inline = inline_candidates(&args.with(), context)?;
-    let chosen = chosen(args, &inline, context, store.as_ref())?;
+    let set = DefaultComparison::ServiceSet;
+    let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
     let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
     let executable = session.executable(store.as_ref())?;
     let build_id = executable.build_id;
@@ -165,29 +167,6 @@ fn hinted(error: ServiceError) -> anyhow::Error {
     }
 }
 
-/// `system` and the named candidates; without names the default set and what services often gain from.
-fn chosen<'a>(
-    args: &BenchArgs,
-    inline: &'a [CatalogueCandidate],
-    context: &'a Context,
-    store: Option<&Store>,
-) -> Result<Vec<ComparedCandidate<'a>>> {
-    let with = args.with();
-    let mut chosen = compared_with_inline(&with, inline, DefaultComparison::DefaultSet, context, store)?;
-    if with.is_empty() {
-        let is_known = |name: &str| chosen.iter().any(|one| one.candidate.name == name);
-        let more: Vec<_> = context
-            .catalogue
-            .candidates()
-            .iter()
-            .filter(|one| ALSO.contains(&one.name.as_str()) && !is_known(&one.name))
-            .map(|candidate| ComparedCandidate { obstacle: context.obstacle(candidate, store), candidate })
-            .collect();
-        chosen.extend(more);
-    }
-    Ok(chosen)
-}
-
 struct Session<'a> {
     args: &'a BenchArgs,
     caller: Option<&'a CallerFolder>,
@@ -240,24 +219,21 @@ impl<'a> Session<'a> {
     fn measure(&self, interruption: &Interruption) -> Result<(Vec<ServiceRun>, SessionEnd)> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
-        let name = &self.executor.service().name;
-        let rounds = ServiceRounds {
-            services: vec![RoundService { name, order_key: "", candidates: usable.clone() }],
-            warmup: self.args.warmup,
-            rounds: self.args.runs.of_a_server(),
-            seed: self.args.seed,
-            elimination: ServiceElimination::FirstCrash,
-            interruption,
-        };
+        let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
+        let rounds = self.args.runs.of_a_server();
+        let indices: Vec<usize> = (0..usable.len()).collect();
+        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, self.args.seed);
+        // Each run has its own limits, which the executor knows.
+        let subject = Subject::new(&self.executor.service().name, Timeout::After(Duration::MAX));
+        let elimination = Elimination::FatalOrFailures(MOST_FAILURES);
+        let rules = Rules { elimination, warmup_must_succeed: false };
+        let mut runner = Runner::new(names, vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
         let is_shown = self.args.look.style.has_live_line();
-        let mut session =
-            BenchRounds::new(&self.executor, &usable, rounds.rounds, is_shown, raw, interruption, hinted)?;
-        session.caller = self.caller;
-        let mut runs = Vec::new();
-        let end = rounds.run(&mut runs, &mut session)?;
-        session.finish();
-        Ok((runs, end))
+        let mut rounds = BenchRounds::new(&usable, steps.len(), is_shown, raw, self.caller)?;
+        let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
+        let end = runner.run(steps, &mut executor, &mut rounds)?;
+        Ok((rounds.finish(), end))
     }
 
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.

@@ -2,13 +2,17 @@
 //! The rounds of a server in `imas bench`: progress, warnings and the file of raw runs.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
+use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
-use imas_service::{ServiceError, ServiceExecutor, ServiceRun, ServiceSession};
+use imas_runs::subject::Subject;
+use imas_service::{ServiceError, ServiceExecutor, ServiceRun};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::caller_folder::CallerFolder;
@@ -16,40 +20,54 @@ use super::progress;
 use crate::measure::ticker::Ticker;
 use imas_cli::message;
 
-/// Of one server under its candidates.
-pub(super) struct BenchRounds<'a> {
+/// Runs one server under its candidates.
+pub(super) struct OneServer<'a> {
     pub(super) executor: &'a ServiceExecutor,
     pub(super) candidates: &'a [&'a CatalogueCandidate],
     pub(super) interruption: &'a Interruption,
+    /// What a run that cannot be made ends the command with.
+    pub(super) hinted: fn(ServiceError) -> anyhow::Error,
+}
+
+impl Executor<ServiceRun> for OneServer<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+        let candidate = self.candidates[step.candidate];
+        let round = step.kind.kept().map_or(0, |(_, round)| round);
+        let run = self.executor.run(candidate, round, self.interruption).map_err(self.hinted)?;
+        Ok(run.execution())
+    }
+}
+
+/// What its runs brought.
+pub(super) struct BenchRounds<'a> {
+    candidates: &'a [&'a CatalogueCandidate],
+    runs: Vec<ServiceRun>,
     bar: ProgressBar,
     _ticker: Option<Ticker>,
     raw: Option<Journal>,
     /// Knows why a run failed that did not find its files. It says so once.
-    pub(super) caller: Option<&'a CallerFolder>,
-    /// What a run that cannot be made ends the command with.
-    hinted: fn(ServiceError) -> anyhow::Error,
+    caller: Option<&'a CallerFolder>,
 }
 
 impl<'a> BenchRounds<'a> {
     /// `is_shown`: progress is; `raw`: the file of raw runs, if one was named.
     pub(super) fn new(
-        executor: &'a ServiceExecutor,
         candidates: &'a [&'a CatalogueCandidate],
-        rounds: u32,
+        steps: usize,
         is_shown: bool,
         raw: Option<&Path>,
-        interruption: &'a Interruption,
-        hinted: fn(ServiceError) -> anyhow::Error,
+        caller: Option<&'a CallerFolder>,
     ) -> Result<Self> {
-        let bar = progress(candidates.len() * rounds as usize, is_shown);
+        let bar = progress(steps, is_shown);
         let ticker = is_shown.then(|| progress::ticker(&bar)).flatten();
         let raw = raw.map(crate::measure::export::journal).transpose()?;
-        Ok(Self { executor, candidates, interruption, bar, _ticker: ticker, raw, caller: None, hinted })
+        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller })
     }
 
     /// Takes the bar away.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(self) -> Vec<ServiceRun> {
         self.bar.finish_and_clear();
+        self.runs
     }
 
     fn warn(&mut self, run: &ServiceRun) {
@@ -65,39 +83,39 @@ impl<'a> BenchRounds<'a> {
             hint.iter().for_each(|hint| message::say(hint));
         });
     }
+
+    /// Every run under `system` so far has failed. What fails untouched cannot be compared.
+    fn fails_untouched(&self) -> bool {
+        let mut system = self.runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).peekable();
+        system.peek().is_some() && system.all(|run| !run.is_ok())
+    }
 }
 
-impl ServiceSession for BenchRounds<'_> {
-    fn make(&mut self, step: &Step) -> Result<ServiceRun, ServiceError> {
-        let candidate = self.candidates[step.candidate];
-        let kept = step.kind.kept();
-        if kept.is_some() {
-            self.bar.inc(1);
-        }
-        let round = kept.map_or(0, |(_, round)| round);
-        self.bar.set_message(candidate.name.clone());
-        let run = self.executor.run(candidate, round, self.interruption)?;
-        if self.interruption.signal().is_none() {
-            self.warn(&run);
-        }
-        Ok(run)
+impl Observer<ServiceRun> for BenchRounds<'_> {
+    fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
+        self.bar.set_message(self.candidates[step.candidate].name.clone());
+        Ok(NextStep::Make)
     }
 
     fn skipped(&mut self, _step: &Step) {
         self.bar.inc(1);
     }
 
-    fn after(&mut self, _step: &Step, run: &ServiceRun) -> Result<()> {
-        let Some(raw) = &mut self.raw else { return Ok(()) };
-        raw.append(run).with_context(|| raw.path().display().to_string())
+    fn made(&mut self, _step: &Step, _took: Duration) {
+        self.bar.inc(1);
     }
 
-    fn not_prepared(&mut self, _service: usize, error: ServiceError) -> Result<()> {
-        Err((self.hinted)(error))
-    }
-
-    fn not_made(&mut self, _step: &Step, error: ServiceError) -> Result<()> {
-        Err((self.hinted)(error))
+    fn after(&mut self, step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
+        let run = run.detail;
+        self.warn(&run);
+        if step.kind.kept().is_none() {
+            return Ok(NextStep::Make);
+        }
+        if let Some(raw) = &mut self.raw {
+            raw.append(&run).with_context(|| raw.path().display().to_string())?;
+        }
+        self.runs.push(run);
+        Ok(if self.fails_untouched() { NextStep::Stop } else { NextStep::Make })
     }
 }
 
