@@ -9,7 +9,6 @@
 #include "environment.h"
 #include "fitting.h"
 #include "libc.h"
-#include "loaded.h"
 #include "object.h"
 #include "sys.h"
 #include "text.h"
@@ -38,7 +37,7 @@ static struct {
 static void *find(void **kept, const char *name) {
     void *found = get_relaxed(*kept);
     if (unlikely(found == NULL)) {
-        found = libc_dlsym != NULL ? object_next(name) : loaded_next(name);
+        found = libc_dlsym != NULL ? object_next(name) : object_next_listed(name);
         set_relaxed(*kept, found);
     }
     return found;

@@ -87,18 +87,6 @@ bool loaded_defines(const struct loaded *tables, const char *name) {
     return loaded_definition(tables, name, loaded_hash(name)) != NULL;
 }
 
-void *loaded_next(const char *name) {
-    bool after_us = false;
-    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
-        struct loaded tables = loaded_read(object);
-        const ElfW(Sym) *found = after_us ? loaded_definition(&tables, name, loaded_hash(name)) : NULL;
-        if (found != NULL && ELF64_ST_TYPE(found->st_info) == STT_FUNC)
-            return (void *)(object->l_addr + found->st_value);
-        after_us |= object->l_ld == _DYNAMIC;
-    }
-    return NULL;
-}
-
 uint32_t loaded_references(const struct loaded *tables) {
     if (tables->symbols == NULL || tables->strings == NULL)
         return 0;

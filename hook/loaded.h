@@ -37,10 +37,6 @@ const ElfW(Sym) *loaded_definition(const struct loaded *tables, const char *name
 
 bool loaded_defines(const struct loaded *tables, const char *name);
 
-/* The function of that name in the objects after ours, or NULL. dlsym is the better way, where there is one: this one
- * does not choose among versions. */
-void *loaded_next(const char *name);
-
 /* How many symbols at the beginning of the table may be undefined ones. */
 uint32_t loaded_references(const struct loaded *tables);
 

@@ -2,6 +2,7 @@
 #include "object.h"
 
 #include "libc.h"
+#include "loaded.h"
 #include "text.h"
 
 /* The object that holds an address. Found by its segments: dladdr would also search all its symbols. */
@@ -106,4 +107,16 @@ bool object_loaded(const char *const *names, size_t count) {
             return true;
     }
     return false;
+}
+
+void *object_next_listed(const char *name) {
+    bool after_us = false;
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        const ElfW(Sym) *found = after_us ? loaded_definition(&tables, name, loaded_hash(name)) : NULL;
+        if (found != NULL && ELF64_ST_TYPE(found->st_info) == STT_FUNC)
+            return (void *)(object->l_addr + found->st_value);
+        after_us |= object->l_ld == _DYNAMIC;
+    }
+    return NULL;
 }

@@ -19,6 +19,10 @@ const void *object_reached(const char *name);
 /* The definition of `name` in the objects after ours, or NULL. */
 void *object_next(const char *name);
 
+/* The function `name` in the objects after ours, or NULL. For a libc without dlsym
+ * (object_next): this one does not choose among versions. */
+void *object_next_listed(const char *name);
+
 /* Whether `object` (object_of) is one of our allocators: it exports imas_allocator_name. */
 bool object_is_ours(const void *object);
 
