@@ -10,7 +10,7 @@ use imas_exchange::AgentRecord;
 use imas_exchange::exchange::Exchange;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::cluster::PATIENCE;
+use crate::network::LONGEST_WAIT;
 
 /// One agent; ended with it.
 pub(crate) struct AgentProcess {
@@ -62,7 +62,7 @@ impl AgentProcess {
         what: &str,
         is: impl Fn(&AgentRecord) -> bool,
     ) -> Result<AgentRecord> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         loop {
             let record = self.record();
             if is(&record) {

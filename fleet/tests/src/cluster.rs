@@ -18,7 +18,6 @@ use imas_fleet_agent::setup::{self, StreamSizes};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cost;
-pub(crate) use crate::network::LONGEST_WAIT as PATIENCE;
 use crate::network::{LONGEST_WAIT, Place};
 
 /// Sizes that no test fills by accident.

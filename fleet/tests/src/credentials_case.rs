@@ -21,8 +21,9 @@ use nkeys::KeyPair;
 use serde_json::{Value, json};
 
 use crate::agent::AgentProcess;
-use crate::cluster::{PATIENCE, SIZES, free_ports};
+use crate::cluster::{SIZES, free_ports};
 use crate::load;
+use crate::network::LONGEST_WAIT;
 
 /// A server, its accounts, and a folder for each user.
 struct Realm {
@@ -95,7 +96,7 @@ impl Realm {
         let mut command = Command::new(server);
         command.args(["-c", "nats-server.conf"]).current_dir(&folder).stdin(Stdio::null());
         realm.child = Some(command.stdout(log.try_clone()?).stderr(log).spawn().context("nats-server")?);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LONGEST_WAIT;
         while std::net::TcpStream::connect(("127.0.0.1", realm.port)).is_err() {
             let log = std::fs::read_to_string(folder.join("log"))?;
             ensure!(Instant::now() < end && !log.contains("[FTL]"), "the server does not start: {log}");

@@ -13,8 +13,9 @@ use imas_fleet_agent::commands;
 use imas_fleet_agent::server_files::OPERATOR;
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, PATIENCE, SIZES};
+use crate::cluster::{Cluster, SIZES};
 use crate::load;
+use crate::network::LONGEST_WAIT;
 use crate::network::{is_isolated, loopback};
 
 /// Stores are on small file systems of their own. All are filled up while aggregates arrive; then there is room again.
@@ -69,7 +70,7 @@ async fn recovers(cluster: &mut Cluster, agent: &mut AgentProcess, number: u64) 
     }
     cluster.healthy(&[0, 1, 2])?;
     agent.until("through", |record| record.acknowledged == number).await?;
-    ensure!(begin.elapsed() < PATIENCE * 2, "too late");
+    ensure!(begin.elapsed() < LONGEST_WAIT * 2, "too late");
     Ok(true)
 }
 

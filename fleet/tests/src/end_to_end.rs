@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use imas_store::samples::StoredProgram;
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, PATIENCE, SIZES};
+use crate::cluster::{Cluster, SIZES};
 use crate::imas_host::ImasHost;
+use crate::network::LONGEST_WAIT;
 use crate::network::{Network, Place, is_isolated};
 
 /// What all but `system` lose against, for this program.
@@ -90,7 +91,7 @@ fn learn(hosts: &[ImasHost]) -> Result<(Vec<usize>, f64)> {
     let seen = std::thread::scope(|scope| {
         let watch = scope.spawn(|| {
             let is_over = || Ok(seen.get().is_some() || waiting.starts_under(&program, PROVEN)?);
-            let waited = waiting.wait_for("the proof arrives", 10 * PATIENCE, is_over);
+            let waited = waiting.wait_for("the proof arrives", 10 * LONGEST_WAIT, is_over);
             waited.map(|()| *seen.get_or_init(Instant::now))
         });
         while !watch.is_finished() {

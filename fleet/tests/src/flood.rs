@@ -16,9 +16,10 @@ use imas_fleet_agent::server_files::OPERATOR;
 use imas_fleet_agent::setup::StreamSizes;
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, PATIENCE, SIZES};
+use crate::cluster::{Cluster, SIZES};
 use crate::cost;
 use crate::load;
+use crate::network::LONGEST_WAIT;
 
 /// Aggregates of the flood at least, each about a program of its own: twice what the stream keeps.
 const LEAST: u64 = 2 * SIZES.most_aggregates as u64;
@@ -131,7 +132,7 @@ async fn honest(cluster: &Cluster, operator: &JetStreamBus, program: u64) -> Res
     let bus = cluster.bus("h1").await?;
     let payload = serde_json::to_vec(&one)?;
     while bus.append(&subject, &one.id(), payload.clone()).await.is_err() {
-        ensure!(began.elapsed() < PATIENCE, "the honest aggregate cannot be published");
+        ensure!(began.elapsed() < LONGEST_WAIT, "the honest aggregate cannot be published");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     loop {
@@ -141,8 +142,8 @@ async fn honest(cluster: &Cluster, operator: &JetStreamBus, program: u64) -> Res
             return Ok(began.elapsed().as_secs_f64());
         }
         ensure!(
-            began.elapsed() < PATIENCE,
-            "the honest aggregate {program} was not folded within {PATIENCE:?}"
+            began.elapsed() < LONGEST_WAIT,
+            "the honest aggregate {program} was not folded within {LONGEST_WAIT:?}"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -14,7 +14,7 @@ use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
 use crate::agent::AgentProcess;
-use crate::cluster::PATIENCE;
+use crate::network::LONGEST_WAIT;
 use crate::network::outside;
 
 /// A program that gains clearly. glibc returns each large block to the kernel, mimalloc keeps it: a third less
@@ -171,7 +171,7 @@ impl ImasHost {
 
     /// Waits until something is true.
     pub(crate) fn wait(&self, what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
-        self.wait_for(what, PATIENCE, holds)
+        self.wait_for(what, LONGEST_WAIT, holds)
     }
 
     /// The same for so long.

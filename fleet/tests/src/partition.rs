@@ -11,8 +11,9 @@ use imas_fleet_agent::server_files::OPERATOR;
 use imas_fleet_agent::{commands, names};
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, PATIENCE, SIZES};
+use crate::cluster::{Cluster, SIZES};
 use crate::load::{self, Tries};
+use crate::network::LONGEST_WAIT;
 use crate::network::Network;
 
 const PROGRAMS: u64 = 10;
@@ -67,7 +68,7 @@ fn fill(cluster: &Cluster, agent: &AgentProcess, name: &str) -> Result<()> {
 
 /// Waits for the merger. What its record counts is less where a write was made and its answer was cut off.
 async fn folded_by_agent(cluster: &Cluster, number: u64) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LONGEST_WAIT;
     loop {
         let folded = folded(cluster).await.unwrap_or(0);
         if folded >= number {
@@ -132,7 +133,7 @@ pub(crate) async fn empty(server: &Path) -> Result<String> {
 /// The others see its copies as current, for long enough that it is no look of before its loss.
 async fn has_copied(cluster: &Cluster, at: usize) -> Result<()> {
     let store = cluster.plan.server_folder(at).join("store/jetstream/imas/streams");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LONGEST_WAIT;
     let is_there =
         |name: &str| store.join(name).join("msgs").read_dir().is_ok_and(|mut all| all.next().is_some());
     while !(is_there(names::STREAM) && is_there(names::BUCKET_STREAM)) {

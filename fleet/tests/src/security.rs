@@ -15,8 +15,9 @@ use imas_fleet_agent::server_files::{FleetPlan, OPERATOR, full_name};
 use imas_fleet_agent::{commands, names};
 
 use crate::agent::AgentProcess;
-use crate::cluster::{Cluster, PATIENCE, SIZES, free_ports};
+use crate::cluster::{Cluster, SIZES, free_ports};
 use crate::load;
+use crate::network::LONGEST_WAIT;
 
 /// Certificates and rights.
 pub(crate) async fn security(server: &Path) -> Result<String> {
@@ -135,7 +136,7 @@ async fn tenant(cluster: &mut Cluster) -> Result<()> {
     (0..3).try_for_each(|at| cluster.signal(at, rustix::process::Signal::HUP))?;
     let settings =
         imas_fleet_agent::settings::FleetSettings::read(&plan.member_folder("h1").join("fleet.toml"))?;
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + LONGEST_WAIT;
     let connection = loop {
         match Connection::open(&settings).await {
             Ok(connection) => break connection,
@@ -178,7 +179,7 @@ async fn refused(program: &Path, folder: &Path, port: u16) -> Result<String> {
         folder.join("exchange").display()
     );
     std::fs::write(&settings, text)?;
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + LONGEST_WAIT;
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         ensure!(std::time::Instant::now() < end, "the old server does not start");
         tokio::time::sleep(Duration::from_millis(50)).await;
