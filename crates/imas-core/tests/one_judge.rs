@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain, and how often it finds a true one: made-up benchmarks of commands.
 //!
-//! `imas-service/tests/one_judge.rs` does the same for servers, `adaptive.rs` for the policy, whose trials follow
+//! `lab/imas-study/tests/one_judge.rs` does the same for servers, `imas-simulate` for the policy, whose trials follow
 //! one another.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
