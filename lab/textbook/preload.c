@@ -65,7 +65,7 @@ static inline int raw_trim(void)
     return given;
 }
 
-#include "../glue/family.h"
+#include "../../allocators/glue/family.h"
 
 static void after_fork_in_child(void)
 {
