@@ -58,7 +58,7 @@ pub struct ListedCandidate {
     pub groups: usize,
     /// Median over the groups: CPU against `system`, as a ratio.
     pub cpu: Option<f64>,
-    /// The same for memory.
+    /// Median over the groups: memory against `system`, as a ratio.
     pub memory: Option<f64>,
     /// Groups in which it crashed.
     pub crashed: u32,
@@ -134,7 +134,7 @@ fn program(subject: String, statistics: &FleetStatistics) -> FleetProgram {
     FleetProgram { subject, folded: statistics.folded, candidates: candidates.collect() }
 }
 
-/// As a ratio to `system`; the figures are differences of logarithms.
+/// Median of differences of logarithms, as a ratio to `system`. None without figures.
 fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).map(|figure| figure.exp())

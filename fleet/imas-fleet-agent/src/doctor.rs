@@ -32,11 +32,11 @@ const REFUSAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FleetFinding {
-    /// As it should be.
+    /// The check found nothing to do.
     Good,
-    /// It works, and somebody should look at it.
+    /// The part that was checked works, and somebody should look at it.
     Warning,
-    /// It does not work.
+    /// The part that was checked does not work.
     Bad,
 }
 
@@ -219,7 +219,7 @@ fn clock(user: &UserAnswer) -> FleetCheck {
     check("clock", Ok(text))
 }
 
-/// Of a program that nobody has.
+/// Subject of a program that nobody has.
 fn nobodys(host: &str) -> String {
     format!("{}.doctor", names::host_token(host))
 }

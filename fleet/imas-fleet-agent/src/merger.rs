@@ -60,7 +60,7 @@ pub struct Merger {
     waiting: WaitingPrograms,
     /// Programs that the last sweep found, with the number of their aggregates.
     found: VecDeque<(String, usize)>,
-    /// By program: what the last sweep found.
+    /// Results of the last sweep, by program.
     swept: SweptPrograms,
     folding: JoinSet<Folded>,
     /// Programs in `folding` that were announced.
@@ -89,18 +89,18 @@ struct SweptPrograms(HashMap<u64, Swept>, RandomState);
 struct Swept {
     /// Aggregates in the stream.
     count: usize,
-    /// They were folded after two sweeps that counted the same. Once is not enough: the server that was asked
-    /// for them may have lagged behind the one that counted them.
+    /// The aggregates were folded after two sweeps that counted the same number. Once is not enough: the
+    /// server that was asked for them may have lagged behind the one that counted them.
     is_settled: bool,
 }
 
 impl Swept {
-    /// After a fold of so many, where the sweep before left `before`.
+    /// Result after a fold of `count` aggregates, where the sweep before left `before`.
     fn after(before: Option<Self>, count: usize) -> Self {
         Self { count, is_settled: before.is_some_and(|before| before.count == count) }
     }
 
-    /// Whether this number needs no further fold.
+    /// Whether `count` aggregates need no further fold.
     fn is_done(self, count: usize) -> bool {
         self.is_settled && self.count == count
     }

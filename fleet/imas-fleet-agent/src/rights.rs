@@ -31,7 +31,7 @@ pub struct FleetRights {
 }
 
 impl FleetRights {
-    /// Of the host with this full name ([`crate::server_files::full_name`]).
+    /// Rights of the member with this full name ([`crate::server_files::full_name`]) and role.
     #[must_use]
     pub fn of(full_name: &str, role: FleetRole) -> Self {
         let host = host_token(full_name);

@@ -68,7 +68,7 @@ fn aggregates(sizes: StreamSizes) -> Config {
     }
 }
 
-/// As every tool for key-value buckets expects it.
+/// Configuration of the bucket, as every tool for key-value buckets expects it.
 fn bucket(sizes: StreamSizes) -> Config {
     Config {
         name: BUCKET_STREAM.to_owned(),

@@ -56,11 +56,12 @@ pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCo
     Ok(counts)
 }
 
-/// The same; `note` gets what was done as soon as it is known. So a merge that fails later, or is dropped
-/// because the connection ended, has counted what it wrote.
+/// Folds what is new on the subject until nothing is, as [`merge()`] does. `note` gets what was done as soon
+/// as it is known. So a merge that fails later, or is dropped because the connection ended, has counted what
+/// it wrote.
 ///
 /// # Errors
-/// As [`merge()`].
+/// The errors of [`merge()`].
 pub async fn merge_counting<B: FleetBus + Sync>(
     bus: &B,
     subject: &str,
@@ -167,7 +168,7 @@ impl FoldCounts {
 }
 
 impl MergeCounts {
-    /// Both together.
+    /// Sum of both counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

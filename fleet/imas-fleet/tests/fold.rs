@@ -70,7 +70,7 @@ fn entry(sequence: u64, payload: Vec<u8>) -> StreamEntry {
     StreamEntry { sequence, at_unix_s: 0, payload }
 }
 
-/// Of that day after 1970.
+/// The entry, moved to a day after 1970-01-01.
 fn on_day(day: u64, entry: StreamEntry) -> StreamEntry {
     StreamEntry { at_unix_s: day * 86_400 + 7, ..entry }
 }

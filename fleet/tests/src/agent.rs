@@ -26,7 +26,7 @@ impl AgentProcess {
         Self::start_by(Command::new(program), settings)
     }
 
-    /// The same by a command that starts `imas-fleet`, perhaps in a namespace.
+    /// Starts an agent by a command that starts `imas-fleet`, perhaps in a namespace.
     pub(crate) fn start_by(command: Command, settings: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut agent = Self::start_at(command, settings, folder.path())?;
@@ -34,7 +34,7 @@ impl AgentProcess {
         Ok(agent)
     }
 
-    /// The same with an exchange folder of somebody else.
+    /// Starts an agent with an exchange folder of somebody else.
     pub(crate) fn start_at(mut command: Command, settings: &Path, folder: &Path) -> Result<Self> {
         let exchange = Exchange::new(folder);
         exchange.prepare()?;

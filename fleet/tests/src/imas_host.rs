@@ -174,7 +174,7 @@ impl ImasHost {
         self.wait_for(what, PATIENCE, holds)
     }
 
-    /// The same for so long.
+    /// Waits until something is true, for `patience` at most.
     pub(crate) fn wait_for(
         &self,
         what: &str,

@@ -30,8 +30,8 @@ use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use session::Session;
 
-/// Those of the paper, in the order of its text, beside `system`; what is not built here is left out with a
-/// word.
+/// Candidates of the paper, in the order of its text, after `system`. A candidate that is not built here is
+/// left out with a word.
 const CANDIDATES: [&str; 8] =
     ["system", "tlsf", "musl-mallocng", "musl-oldmalloc", "tcmalloc", "nedmalloc", "dlmalloc", "jemalloc"];
 /// Seed of the orders: the figures do not depend on it.

@@ -197,7 +197,7 @@ fn the_older_settings_hold() {
     assert!(weight(&world, "/usr/bin/sort").starts_with("1.00"), "CPU alone, by the program's own section");
 }
 
-/// As while the daemon of before an upgrade still runs.
+/// The daemon of before an upgrade may still run.
 #[test]
 fn the_status_of_an_older_daemon_is_shown() {
     let world = World::new();

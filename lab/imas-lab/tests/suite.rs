@@ -336,7 +336,7 @@ fn a_killed_run_goes_on_where_it_was() {
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 24, "a run was made twice");
 }
 
-/// As a kill in the middle of a write would.
+/// Cuts off the end of the last line, as a kill in the middle of a write would.
 fn cut_last_line(path: &Path) {
     let text = std::fs::read(path).unwrap();
     std::fs::write(path, &text[..text.len() - 20]).unwrap();

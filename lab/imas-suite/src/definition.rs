@@ -38,13 +38,14 @@ pub struct Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
-    /// Ten that install quickly.
+    /// Ten programs that install quickly.
     Quick,
-    /// Those of 0.3 to 3 s, for data sets with many rounds.
+    /// Programs of 0.3 to 3 s, for data sets with many rounds.
     Data,
-    /// At least 120 of about 0.3 to 1 s, from every category. The project's own results use this set.
+    /// At least 120 programs of about 0.3 to 1 s, from every category. The project's own results use this
+    /// set.
     Study,
-    /// All.
+    /// All programs.
     Full,
 }
 

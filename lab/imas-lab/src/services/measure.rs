@@ -119,7 +119,7 @@ fn steps(services: &[&str], candidates: usize, rounds: u32, seed: u64) -> Vec<St
     steps
 }
 
-/// Those that can be run here, as they are asked for.
+/// Services that can be run here, with the cycles and the idle time that the arguments ask for.
 fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
     let mut services = recipes::recipes(&args.recipes, context)?;
     if args.install {

@@ -159,7 +159,8 @@ impl Once<'_> {
         Ok((!output.ok).then(|| Fault { why: "check", message: what(&output) }))
     }
 
-    /// Of standard output (a server's is a log, and is left out) and the output files.
+    /// Digest of standard output and the output files, as 16 hexadecimal digits. The output of a server is a
+    /// log, and is left out.
     fn digest(&self, outcome: &RunOutcome, work: &Path) -> Result<String> {
         let mut hasher = SipHasher13::new();
         if self.program.server.is_none() {

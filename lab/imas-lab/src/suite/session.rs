@@ -116,7 +116,7 @@ fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a SuiteProg
 /// What cannot be measured: the program's name and why.
 pub(crate) type NotRunHere = (String, String);
 
-/// Those that can be measured, with their build ids; the others are reported.
+/// Programs that can be measured, with their build ids, and the other programs, which are reported.
 pub(crate) fn usable<'a>(
     programs: &[&'a SuiteProgram],
     place: &Place,
@@ -268,7 +268,7 @@ impl Session<'_> {
 /// Runs the programs of the suite.
 struct SuiteExecutor<'a, 'b> {
     session: &'a Session<'b>,
-    /// By program: its input is there.
+    /// Whether the input of each program is there, in the order of the programs.
     prepared: Vec<bool>,
 }
 
