@@ -31,7 +31,7 @@ use imas_engine::context::Context;
 use session::Session;
 
 /// Candidates of the paper, in the order of its text, after `system`. A candidate that is not built here is
-/// left out with a word.
+/// left out with a warning.
 const CANDIDATES: [&str; 8] =
     ["system", "tlsf", "musl-mallocng", "musl-oldmalloc", "tcmalloc", "nedmalloc", "dlmalloc", "jemalloc"];
 /// Seed of the orders: the figures do not depend on it.

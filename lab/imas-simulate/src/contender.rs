@@ -16,13 +16,13 @@ use imas_core::replay_prior::{ReplayEvidence, ReplayPrior};
 pub enum Contender {
     /// The default policy.
     Adaptive(Settings),
-    /// The same with a prior for each program.
+    /// The default policy with a prior for each program.
     WithPrior {
-        /// As in tables and JSON.
+        /// Name in tables and JSON.
         name: String,
         /// Settings of the policy.
         settings: Settings,
-        /// By program; one that has none is settled without.
+        /// Priors by the program's name. A program without a prior is settled without one.
         priors: Arc<BTreeMap<String, ReplayPrior>>,
     },
     /// Algorithms 8 to 10 of the paper, and its balanced pick.
@@ -45,7 +45,7 @@ pub struct ContenderOutcome {
 }
 
 impl Contender {
-    /// As in tables and JSON.
+    /// Name in tables and JSON.
     pub fn name(&self) -> String {
         match self {
             Self::Adaptive(_) => "adaptive".to_owned(),
@@ -107,8 +107,8 @@ pub(crate) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u
     adaptive::checked_predictions(&board, &judgement.standings)
 }
 
-/// Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy
-/// has to decide by the trials so far.
+/// What the default policy did. Each trial takes the candidate's run of the policy's current round. When no
+/// rounds are left, the policy has to decide by the trials so far.
 fn adaptive(
     program: &SimulatedProgram,
     seen: &[usize],
@@ -119,7 +119,7 @@ fn adaptive(
     tried(program, seen, w, settings, prior).0
 }
 
-/// The same with the board at the end.
+/// What `adaptive` returns, and the board at the end.
 fn tried(
     program: &SimulatedProgram,
     seen: &[usize],

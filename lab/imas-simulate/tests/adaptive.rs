@@ -126,7 +126,7 @@ fn cpu_is_not_bought_with_any_amount_of_memory() {
     assert_eq!(judge(&slow, &[Role::Tested; 3], 0, 0.0, &Settings::default()).pick, 2);
 }
 
-/// Of two that are as fast as each other, the one that takes less memory.
+/// Two candidates are as fast as each other: the pick is the candidate that takes less memory.
 #[test]
 fn the_other_axis_decides_between_equals() {
     let board = quiet(&[(-0.300, 0.2), (-0.298, 0.0), (-0.1, -0.5)]);
