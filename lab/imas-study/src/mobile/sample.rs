@@ -206,7 +206,7 @@ impl Samples {
             .collect()
     }
 
-    /// The same without the rounds.
+    /// Values of a figure of a candidate from valid samples, in the order of the rounds.
     pub(crate) fn values(&self, test: &str, candidate: &str, figure: &str) -> Vec<f64> {
         self.by_round(test, candidate, figure).into_values().collect()
     }

@@ -28,7 +28,7 @@ pub(crate) struct JudgedProgram {
     pub(crate) category: String,
     pub(crate) facts: RecordedRunFacts,
     pub(crate) process_share: f64,
-    /// Without `system`.
+    /// Candidates with predictions and live figures; `system` is left out.
     pub(crate) candidates: Vec<JudgedCandidate>,
 }
 

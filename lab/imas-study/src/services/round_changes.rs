@@ -29,13 +29,13 @@ pub struct RoundChanges {
     pub rounds: Vec<u32>,
     /// Memory under `system`, median over the rounds, bytes.
     pub memory_bytes: Option<f64>,
-    /// By candidate and round; a run that was not made is missing.
+    /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
 }
 
 impl RoundChanges {
-    /// Of the runs of one service. CPU time is normalised over all of them; it has no change where a load
-    /// runs for a fixed time.
+    /// Changes of one service, from its runs. CPU time is normalised over all of them; it has no change where
+    /// a load runs for a fixed time.
     #[must_use]
     pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
         let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();
