@@ -33,7 +33,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From yesterday, because clocks differ, for this number of days.
+    /// Validity from yesterday on, because clocks differ, until this number of days from today.
     #[must_use]
     pub fn days(days: i64) -> Self {
         Self { from: -1, until: days }
@@ -41,7 +41,7 @@ impl Validity {
 }
 
 impl Authority {
-    /// The one in the folder, made where there is none.
+    /// The authority in the folder, made where there is none.
     ///
     /// # Errors
     /// When files cannot be read or written, or are no certificate and key.
@@ -57,7 +57,7 @@ impl Authority {
         Ok(Self { issuer, file })
     }
 
-    /// Its certificate.
+    /// Path of the authority's certificate.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file

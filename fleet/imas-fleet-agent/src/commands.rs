@@ -13,22 +13,22 @@ use serde::Serialize;
 use crate::jetstream::JetStreamBus;
 use crate::names;
 
-/// How a stream is.
+/// State of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamState {
-    /// Its name.
+    /// Name of the stream.
     pub name: String,
-    /// Messages in it.
+    /// Messages in the stream.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of the messages.
     pub bytes: u64,
     /// Most bytes.
     pub max_bytes: i64,
-    /// Sequence number of the last one.
+    /// Sequence number of the last message.
     pub last_sequence: u64,
     /// Copies that it should have.
     pub replicas: usize,
-    /// Who leads it.
+    /// Server that leads the stream.
     pub leader: Option<String>,
     /// Servers of the copies that are behind or away.
     pub behind: Vec<String>,
@@ -50,7 +50,7 @@ pub struct FleetProgram {
 /// What a fleet has measured of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedCandidate {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Version of its allocator.
     pub version: String,
@@ -64,7 +64,7 @@ pub struct ListedCandidate {
     pub crashed: u32,
 }
 
-/// Both streams.
+/// States of the stream and of the bucket's stream.
 ///
 /// # Errors
 /// When they are missing or the server does not answer.
@@ -143,7 +143,7 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
 /// A candidate, and for how many programs it is the best one in some respect.
 #[derive(Debug, Clone, Serialize)]
 pub struct CandidateUse {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Programs with figures of it.
     pub measured: usize,

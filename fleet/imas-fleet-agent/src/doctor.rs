@@ -40,12 +40,12 @@ pub enum FleetFinding {
     Bad,
 }
 
-/// One check.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FleetCheck {
     /// What was tried.
     pub name: &'static str,
-    /// How it ended.
+    /// How the check ended.
     pub finding: FleetFinding,
     /// What was found, and what to do.
     pub text: String,
@@ -79,7 +79,7 @@ fn warning(name: &'static str, text: String) -> FleetCheck {
     FleetCheck { name, finding: FleetFinding::Warning, text }
 }
 
-/// All checks. Nothing is left on the server.
+/// Results of all checks. Nothing is left on the server.
 pub async fn examine(settings: &FleetSettings) -> Vec<FleetCheck> {
     let mut checks = vec![check("exchange folder", exchange(&settings.exchange))];
     if let Some(key) = &settings.key {

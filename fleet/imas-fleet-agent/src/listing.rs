@@ -19,11 +19,11 @@ struct ListedReport {
     count: usize,
 }
 
-/// All that the stream has.
+/// Reports of all hosts that the stream has.
 #[derive(Default, Debug)]
 pub(crate) struct Listing {
     reports: Vec<ListedReport>,
-    /// Each host, and the number of programs that it reported.
+    /// Hosts, each with the number of programs that it reported.
     hosts: Vec<(String, usize)>,
 }
 

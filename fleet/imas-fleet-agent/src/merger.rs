@@ -29,7 +29,7 @@ use crate::waiting::{WaitingProgram, WaitingPrograms};
 
 /// How often a merger publishes that it lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
-/// After this silence, its programs fall to the others.
+/// Silence of a merger after which its programs fall to the others.
 const SILENCE: Duration = Duration::from_secs(16);
 /// An aggregate is announced before the stream has it. So a program is looked at after the first time, when
 /// more aggregates of it may have come, and again after the others. While the stream elects a leader, or a
@@ -51,7 +51,7 @@ pub struct Merger {
     bus: JetStreamBus,
     host: String,
     journal: AgentJournal,
-    /// When each merger was last seen alive.
+    /// Time at which each merger was last seen alive, by its host.
     seen: BTreeMap<String, Instant>,
     quota: ProgramQuota,
     floods: Floods,
@@ -150,7 +150,7 @@ impl Merger {
         }
     }
 
-    /// Where it is to be notified of each further connection.
+    /// Notification of each further connection, for the caller to trigger.
     #[must_use]
     pub fn reconnected(&self) -> Arc<Notify> {
         Arc::clone(&self.reconnected)
@@ -283,7 +283,7 @@ impl Merger {
         }
     }
 
-    /// After the last look the sweep is left.
+    /// Plans the next look at a program. After the last look the sweep is left.
     fn look_again(&mut self, program: WaitingProgram, is_done: bool) {
         self.announced_folding -= 1;
         let looks = if is_done { program.looks + 1 } else { 0 };
@@ -311,7 +311,7 @@ impl Merger {
         }
     }
 
-    /// One merger removes what the host sends.
+    /// Notes that a host reports too many programs. One merger removes what the host sends.
     fn note_flood(&mut self, host: &str) {
         if self.is_mine(host) && self.floods.note(host, Instant::now()) {
             self.journal.error(&format!(
@@ -361,7 +361,7 @@ fn weight(host: &str, subject: &str) -> u64 {
     hash.finish()
 }
 
-/// At once: what a merge wrote before the connection ended must not be lost.
+/// Counts a merge at once: what it wrote before the connection ended must not be lost.
 fn count(journal: &AgentJournal, counts: MergeCounts) {
     journal.note(|record| {
         record.folded += counts.folds.folded;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::names;
 
-/// Where it is.
+/// Path of the settings.
 pub const FILE: &str = "/etc/imas/fleet.toml";
 /// The exchange folder.
 pub const EXCHANGE: &str = "/var/lib/imas/fleet";
@@ -24,14 +24,14 @@ pub struct FleetSettings {
     /// The account on the server that belongs to this fleet.
     #[serde(default = "default_tenant")]
     pub tenant: String,
-    /// This host on the bus: 26 characters, as `imas fleet init` prints them.
+    /// Token of this host on the bus: 26 characters, as `imas fleet init` prints them.
     #[serde(default)]
     pub host: String,
     /// Certificates of the authorities that the servers' certificates must come from; absent: the system's.
     pub ca: Option<PathBuf>,
     /// This host's certificate.
     pub certificate: Option<PathBuf>,
-    /// Its key.
+    /// Key of this host's certificate.
     pub key: Option<PathBuf>,
     /// This host's NATS credentials (JWT and nkey), where the servers want these; beside a certificate or
     /// alone.
@@ -92,7 +92,7 @@ impl FleetSettings {
         }
     }
 
-    /// From the text of a file.
+    /// Reads settings from the text of a file.
     ///
     /// # Errors
     /// When it has a value that cannot be.

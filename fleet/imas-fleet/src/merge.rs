@@ -106,7 +106,7 @@ struct Merger<'a, B, N> {
 }
 
 impl<B: FleetBus + Sync, N: FnMut(MergeCounts)> Merger<'_, B, N> {
-    /// One batch.
+    /// Folds one batch.
     async fn step(&mut self) -> Result<Step, FleetMergeError> {
         let stored = self.bus.statistics(self.subject).await?;
         self.note_unanswered(stored.as_ref());

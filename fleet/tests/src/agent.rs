@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::PATIENCE;
 
-/// One agent; ended with it.
+/// An agent's process, which ends when this is dropped.
 pub(crate) struct AgentProcess {
     child: Child,
     pub(crate) exchange: Exchange,

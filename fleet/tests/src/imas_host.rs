@@ -49,7 +49,7 @@ pub(crate) struct ImasHost {
 }
 
 impl ImasHost {
-    /// Its folders, its agent by this command, and its imasd.
+    /// Starts a host: its folders, its agent by this command, and its imasd.
     pub(crate) fn start(imasd: &Path, agent: Command, settings: &Path) -> Result<Self> {
         let lib = std::fs::canonicalize("build/lib/imas").context("build/lib/imas: run 'make build'")?;
         // Pages belong on tmpfs.

@@ -11,7 +11,7 @@ use imas_exchange::payload::VERSION;
 use imas_exchange::{Aggregate, CandidateAggregate, Environment, ProgramKey, ThreadsClass, key};
 use imas_fleet_agent::jetstream::JetStreamBus;
 
-/// What it took.
+/// Counts of publishing: aggregates that were done, repeated, and known already.
 #[derive(Default)]
 pub(crate) struct Tries {
     pub(crate) done: AtomicU64,
@@ -43,7 +43,7 @@ pub(crate) fn aggregate(host: &str, program: u64, number: u64) -> Aggregate {
     }
 }
 
-/// Where it belongs.
+/// Subject of an aggregate.
 pub(crate) fn subject(one: &Aggregate) -> String {
     key::subject(&one.program, &one.environment)
 }

@@ -79,7 +79,8 @@ async fn write(bus: &JetStreamBus, host: &str, program: u64) -> Result<()> {
     }
 }
 
-/// All is there and goes on: a thousand programs have their statistics, and one more aggregate is folded.
+/// Checks that all messages are there, that a thousand programs have their statistics, and that one more
+/// aggregate is folded.
 async fn check(cluster: &Cluster, merger: &JetStreamBus, host: &str, number: u64) -> Result<()> {
     let states = commands::streams(&cluster.bus(OPERATOR).await?).await?;
     ensure!(states.iter().all(|state| state.messages == number), "{states:?}");
