@@ -13,7 +13,7 @@ pub(crate) struct WaitingProgram {
     pub(crate) subject: String,
     /// Host that reported the program.
     pub(crate) host: String,
-    /// Number of looks at the program since it was reported.
+    /// Number of folds of the program in a row, since it was announced, that ended without an error.
     pub(crate) looks: usize,
 }
 

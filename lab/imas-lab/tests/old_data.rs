@@ -55,7 +55,7 @@ fn program(store: &Store, end: &str) -> StoredProgram {
     found.unwrap_or_else(|| panic!("no {end} in {programs:?}")).clone()
 }
 
-/// How many trials of each candidate.
+/// Number of trials by candidate.
 fn counts(trials: &[TrialRecord]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     trials.iter().for_each(|trial| *counts.entry(trial.sample.candidate.as_str()).or_default() += 1);

@@ -13,7 +13,7 @@ use imas_core::run::{RawRun, RunKind};
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimulatedProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
     /// Candidates; `system` is the first.
     pub candidates: Vec<String>,
@@ -32,9 +32,9 @@ pub struct SimulatedProgram {
 /// A program that cannot be replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExcludedProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// Why.
+    /// Reason why it cannot be replayed.
     pub why: String,
 }
 

@@ -36,7 +36,7 @@ pub enum StudyError {
         path: PathBuf,
         /// Exit code or signal, in words.
         status: String,
-        /// Its message on standard error.
+        /// Message of the program on standard error.
         message: String,
     },
     /// A program of the study printed something that is not its format.

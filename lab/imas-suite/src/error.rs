@@ -28,7 +28,7 @@ pub enum SuiteError {
     /// No program of that name.
     #[error("{name}: no such program in the suite")]
     NoProgram {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
         /// Names that look like it.
         near: Vec<String>,
@@ -46,7 +46,7 @@ pub enum SuiteError {
     /// Packages could not be installed.
     #[error("{command} failed: {message}")]
     Install {
-        /// What was run.
+        /// Command that was run.
         command: String,
         /// The last lines of its output.
         message: String,
@@ -66,7 +66,7 @@ pub enum SuiteError {
 }
 
 impl SuiteError {
-    /// What to do about it.
+    /// Hint: what to do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

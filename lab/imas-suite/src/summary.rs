@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The summary of all runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteSummary {
-    /// In the order of their names.
+    /// Summaries of the programs, in the order of their names.
     pub programs: Vec<ProgramSummary>,
     /// One entry per candidate but `system`, in the order of their names.
     pub overall: Vec<Overall>,
@@ -26,7 +26,7 @@ pub struct SuiteSummary {
     pub noise: Option<f64>,
 }
 
-/// One program.
+/// Summary of one program.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProgramSummary {
     /// Name in the suite.
@@ -65,11 +65,11 @@ pub struct Trouble {
     pub candidate: String,
     /// timeout, crash, exit, output, check, ready, load or counts.
     pub why: String,
-    /// How many runs ended so.
+    /// Number of runs that ended so.
     pub runs: usize,
     /// Number of all runs.
     pub of: usize,
-    /// The message of the last one.
+    /// Message of the last such run.
     pub message: String,
 }
 

@@ -30,7 +30,7 @@ use imas_engine::context::Context;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
-/// After this number of failures of a test in a row, a candidate is not tried with it again.
+/// Number of failures of a test in a row after which a candidate is not tried with it again.
 const CHANCES: usize = 2;
 
 /// Rounds of sizes and benchmarks.
@@ -43,7 +43,7 @@ pub(super) struct Session<'a> {
     pub(super) parts: Parts,
     pub(super) done: BTreeSet<MobileKey>,
     pub(super) out: PathBuf,
-    /// For what the programs write; nothing of it is kept.
+    /// Folder for what the programs write; nothing of it is kept.
     pub(super) work: PathBuf,
 }
 

@@ -66,7 +66,7 @@ impl Priors {
     }
 }
 
-/// What is compared when nothing is named.
+/// Contenders that are compared when none is named.
 pub(super) fn baselines(priors: &Priors) -> Vec<Contender> {
     vec![
         Contender::Adaptive(Settings::default()),

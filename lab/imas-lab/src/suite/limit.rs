@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Limit {
     began: Instant,
-    /// None: as long as it takes.
+    /// Longest time of the session; None is no limit.
     length: Option<Duration>,
     some_round_began: std::cell::Cell<bool>,
 }

@@ -28,7 +28,7 @@ struct Row<'a> {
     threads: u32,
     /// Elapsed seconds that the suite expects.
     seconds: f64,
-    /// It serves, under a load.
+    /// The program is a server under a load.
     server: bool,
     /// Why it is not measured here, if it is not.
     excluded: Option<String>,

@@ -24,7 +24,7 @@ pub(super) struct Planned {
 
 pub(super) struct Watcher {
     planned: Vec<Planned>,
-    /// The one that comes next.
+    /// Index in `planned` of the run that comes next.
     at: usize,
     /// Programs and the seconds that a run is expected to take.
     programs: Vec<(String, f64)>,
@@ -135,7 +135,8 @@ impl Observer for Watcher {
         Ok(NextStep::Make)
     }
 
-    /// Not the candidate's doing, and no reason to lose the other programs; --resume makes the run again.
+    /// Leaves out a run that our own error ended. That is not the candidate's doing, and no reason to lose
+    /// the other programs; --resume makes the run again.
     fn failed(&mut self, _step: &Step, error: anyhow::Error) -> Result<String> {
         Ok(format!("{error:#}"))
     }

@@ -51,7 +51,7 @@ pub struct MobileSample {
     pub candidate: String,
     /// Round, from 0. Runs of one round are compared with each other.
     pub round: u32,
-    /// When it began, seconds since 1970.
+    /// Time at which the sample began, seconds since 1970.
     #[serde(default)]
     pub at_s: f64,
     /// Load of the machine before it, one-minute average.

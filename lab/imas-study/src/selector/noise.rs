@@ -8,7 +8,7 @@ use imas_simulate::SimulatedProgram;
 
 use crate::band::Band;
 
-/// With a larger spread, the runs of a program cannot show differences of a few per cent.
+/// Spread above which the runs of a program cannot show differences of a few per cent.
 pub(crate) const NOISY: f64 = 0.10;
 
 /// Standard deviations of logarithms: 0.05 is about 5 %.

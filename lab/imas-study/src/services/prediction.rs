@@ -11,7 +11,7 @@ pub struct ServicePrediction {
     pub service: String,
     /// The candidate.
     pub candidate: String,
-    /// When it was made, Unix time in seconds.
+    /// Time at which the prediction was made, Unix time in seconds.
     pub at_s: f64,
     /// The reason why there is no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct ServicePrediction {
     pub processes: u64,
     /// Processes that were replayed.
     pub replayed: u64,
-    /// Their part of all recorded calls, from 0 to 1.
+    /// Part of all recorded calls that the replayed processes made, from 0 to 1.
     pub share: f64,
     /// Calls of the replayed processes.
     pub calls: u64,

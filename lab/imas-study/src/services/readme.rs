@@ -31,7 +31,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     format!("{}{}\n\n{}", how(&rows), not_measured(judgement), compact(&table))
 }
 
-/// One service.
+/// Row of one service in the table.
 #[derive(Debug, Clone)]
 struct ReadmeRow {
     service: String,
