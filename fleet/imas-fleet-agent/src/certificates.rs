@@ -115,7 +115,7 @@ fn write_secret(file: &Path, text: &str) -> Result<()> {
     write(file, text, 0o600)
 }
 
-/// Whole or not at all; never readable by more users than its mode allows.
+/// Writes a file whole or not at all. It is never readable by more users than its mode allows.
 fn write(file: &Path, text: &str, mode: u32) -> Result<()> {
     let unfinished = file.with_extension("new");
     let _ = fs::remove_file(&unfinished); // of a run that was interrupted; opening it fails if it stays

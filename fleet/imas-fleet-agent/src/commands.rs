@@ -22,11 +22,11 @@ pub struct StreamState {
     pub messages: u64,
     /// Bytes of the messages.
     pub bytes: u64,
-    /// Most bytes.
+    /// Most bytes that the stream may hold.
     pub max_bytes: i64,
     /// Sequence number of the last message.
     pub last_sequence: u64,
-    /// Copies that it should have.
+    /// Copies that the stream should have.
     pub replicas: usize,
     /// Server that leads the stream.
     pub leader: Option<String>,
@@ -52,7 +52,7 @@ pub struct FleetProgram {
 pub struct ListedCandidate {
     /// Name of the candidate.
     pub name: String,
-    /// Version of its allocator.
+    /// Version of the candidate's allocator.
     pub version: String,
     /// Groups of hosts with figures.
     pub groups: usize,
@@ -60,7 +60,7 @@ pub struct ListedCandidate {
     pub cpu: Option<f64>,
     /// Median over the groups: memory against `system`, as a ratio.
     pub memory: Option<f64>,
-    /// Groups in which it crashed.
+    /// Groups in which the candidate crashed.
     pub crashed: u32,
 }
 
@@ -145,13 +145,13 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
 pub struct CandidateUse {
     /// Name of the candidate.
     pub name: String,
-    /// Programs with figures of it.
+    /// Programs with figures of the candidate.
     pub measured: usize,
-    /// Programs for which it needs the least CPU, by more than `margin`.
+    /// Programs for which the candidate needs the least CPU, by more than `margin`.
     pub fastest: usize,
-    /// Programs for which it needs the least memory, by more than `margin`.
+    /// Programs for which the candidate needs the least memory, by more than `margin`.
     pub leanest: usize,
-    /// Programs that it crashed.
+    /// Programs that the candidate crashed.
     pub crashed: usize,
 }
 

@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct Connection {
     /// The client.
     pub client: Client,
-    /// Events since it was made.
+    /// Events since the connection was made.
     pub events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// JetStream over it.
+    /// JetStream over this connection.
     #[must_use]
     pub fn jetstream(&self) -> jetstream::Context {
         let builder = ContextBuilder::new().timeout(REQUEST).ack_timeout(REQUEST).max_ack_inflight(4096);

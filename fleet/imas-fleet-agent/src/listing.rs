@@ -10,7 +10,7 @@ use imas_fleet::quota::MOST_PROGRAMS;
 use crate::jetstream::JetStreamBus;
 use crate::names;
 
-/// Aggregates of a program and a host.
+/// Aggregates of one host about one program.
 #[derive(Debug)]
 struct ListedReport {
     subject: String,

@@ -111,7 +111,7 @@ impl SweptPrograms {
         self.0.get(&self.1.hash_one(subject)).copied()
     }
 
-    /// A fold of this number of aggregates has ended.
+    /// Notes that a fold of `count` aggregates has ended.
     fn fold(&mut self, subject: &str, count: usize) {
         let after = Swept::after(self.get(subject), count);
         self.0.insert(self.1.hash_one(subject), after);
@@ -121,7 +121,7 @@ impl SweptPrograms {
         self.0.remove(&self.1.hash_one(subject));
     }
 
-    /// Forgets all but these.
+    /// Forgets all programs but these.
     fn keep(&mut self, programs: &[(&str, usize)]) {
         let before = std::mem::take(&mut self.0);
         let hashes = programs.iter().map(|(subject, _)| self.1.hash_one(subject));
@@ -354,7 +354,7 @@ impl FoldCause {
     }
 }
 
-/// The merger with the greatest weight for a program takes it.
+/// Weight of a merger for a program. The merger with the greatest weight takes the program.
 fn weight(host: &str, subject: &str) -> u64 {
     let mut hash = DefaultHasher::new();
     (host, subject).hash(&mut hash);

@@ -59,7 +59,7 @@ pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, jou
 pub struct Outcome {
     /// Aggregates that left the outbox.
     pub sent: usize,
-    /// Aggregates that it still has, of those that were read.
+    /// Aggregates that were read and are still in the outbox.
     pub left: usize,
 }
 

@@ -25,9 +25,9 @@ use crate::settings::FleetSettings;
 
 /// The folder of the operator's own certificate.
 pub const OPERATOR: &str = "operator";
-/// Distance from a server's port to the port at which it connects to the other servers. `TO_HEALTH` is the
-/// distance to the port of its health.
+/// Distance from a server's port to the port at which it connects to the other servers.
 const TO_CLUSTER: u16 = 2000;
+/// Distance from a server's port to the port of its health.
 const TO_HEALTH: u16 = 4000;
 
 /// A new or growing fleet.

@@ -44,7 +44,7 @@ pub struct FleetSettings {
     /// Copies of stream and bucket that `imas fleet init` asks for: 1, 3 or 5.
     #[serde(default = "default_replicas")]
     pub replicas: usize,
-    /// Statistics are read anew after a random number of minutes between these.
+    /// Bounds of the random number of minutes after which statistics are read anew.
     #[serde(default = "default_refresh")]
     pub refresh_minutes: [f64; 2],
     /// The exchange folder.
@@ -84,7 +84,7 @@ impl FleetSettings {
         Ok(settings)
     }
 
-    /// Relative paths are those beside the settings.
+    /// Makes relative paths begin at the folder of the settings.
     fn begin_at(&mut self, folder: &Path) {
         let Self { ca, certificate, key, credentials, .. } = self;
         for file in [ca, certificate, key, credentials].into_iter().flatten() {

@@ -9,7 +9,7 @@ use crate::bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
 /// What goes wrong with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusTrouble {
-    /// Nothing.
+    /// The call succeeds.
     None,
     /// The call is done, and its answer is lost.
     AnswerLost,
@@ -43,7 +43,7 @@ pub struct MemoryBus {
 }
 
 impl MemoryBus {
-    /// The next calls go wrong like this; those after them succeed.
+    /// Makes the next calls go wrong like this; calls after them succeed.
     pub fn trouble(&self, next: &[BusTrouble]) {
         self.lock().troubles = next.iter().rev().copied().collect();
     }

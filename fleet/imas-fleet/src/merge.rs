@@ -21,7 +21,7 @@ const TIMEOUTS: u32 = 5;
 pub struct MergeCounts {
     /// Aggregates that this merger wrote, by what became of them.
     pub folds: FoldCounts,
-    /// Statistics that it wrote.
+    /// Statistics that this merger wrote.
     pub commits: u64,
     /// Times that another merger was first.
     pub conflicts: u64,

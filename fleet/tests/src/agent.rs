@@ -56,7 +56,7 @@ impl AgentProcess {
         self.folder.join(name)
     }
 
-    /// Waits until its record is as wanted.
+    /// Waits until the agent's record is as wanted.
     pub(crate) async fn until(
         &mut self,
         what: &str,
@@ -78,7 +78,7 @@ impl AgentProcess {
         }
     }
 
-    /// SIGTERM: whether it ends well.
+    /// Ends the agent with SIGTERM. Returns whether it ends well.
     pub(crate) fn end(mut self) -> Result<bool> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         Ok(self.child.wait()?.success())

@@ -134,7 +134,7 @@ impl ImasHost {
         Ok(is_stored)
     }
 
-    /// Trials in the store, without its production starts.
+    /// Trials in the store, without the program's production starts.
     pub(crate) fn trials(&self, program: &StoredProgram) -> Result<usize> {
         let stored = self.store()?.trials(program.id)?;
         Ok(stored.iter().filter(|one| one.sample.kind == PageKind::Trial).count())

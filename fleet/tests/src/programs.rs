@@ -24,7 +24,8 @@ const SETTLING: Duration = Duration::from_secs(60);
 /// Reads after the restart.
 const LOOKS: u64 = 1_000;
 
-/// One aggregate and statistics of so many programs; then one server is killed and started again with its data.
+/// One aggregate and statistics of each of `number` programs. Then one server is killed and started again
+/// with its data.
 pub(crate) async fn programs(server: &Path, number: u64) -> Result<String> {
     let large =
         StreamSizes { stream_bytes: 2 << 30, most_aggregates: 1_000_000, bucket_bytes: 1 << 30, ..SIZES };

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The file, and the samples that are in it.
+/// The journal, and the samples that are in it.
 fn journal(out: &Path, resume: bool) -> Result<(Journal, Vec<MobileSample>)> {
     let path = out.join(FILE);
     let opened = std::fs::create_dir_all(out).and_then(|()| Journal::open(&path));
@@ -83,7 +83,7 @@ fn header(candidates: &[&CatalogueCandidate]) -> DataHeader {
     }
 }
 
-/// `system` and what was asked for, without those that cannot be used here.
+/// Candidates that were asked for, with `system`, without those that cannot be used here.
 fn candidates<'a>(args: &StudyArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
     let usable = usable(&args.run.with, DefaultComparison::These(&CANDIDATES), context)?;
     if usable.len() < 2 {

@@ -20,8 +20,8 @@ use imas_store::samples::StoredProgram;
 use serde_json::Value;
 use support::{World, built, describe, keys, lib_dir, list, output, stdout, text};
 
-/// After both candidates had crashed their programs, and some months before they are judged anew for their
-/// age.
+/// Time after both candidates had crashed their programs, and some months before they are judged anew for
+/// their age; seconds since 1970.
 const NOW_S: f64 = 1_795_500_000.0;
 
 fn fixture(name: &str) -> PathBuf {

@@ -26,7 +26,7 @@ use imas_core::stats::{
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;
-/// No program's regret is taken to be known better than this.
+/// Least error that a program's regret is taken to have.
 const LEAST_ERROR: f64 = 0.001;
 
 /// How the laboratory works.

@@ -38,9 +38,9 @@ pub enum Contender {
 /// What a policy did with a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContenderOutcome {
-    /// Trials it asked for.
+    /// Trials that the policy asked for.
     pub trials: u32,
-    /// Index of the candidate it settled on.
+    /// Index of the candidate that the policy settled on.
     pub pick: usize,
 }
 
@@ -88,7 +88,7 @@ impl Contender {
     }
 }
 
-/// Every candidate in each of the rounds, and the best of them.
+/// Trials of every candidate in each of the rounds, and the best of them.
 fn everything(program: &SimulatedProgram, seen: &[usize], w: f64) -> Option<ContenderOutcome> {
     let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
     Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })

@@ -32,7 +32,7 @@ const MOST_EPOCHS: u64 = 600;
 const LYING_EPOCHS: u64 = 2;
 /// Length of an epoch in seconds: a host's turn.
 const EPOCH_S: u64 = 600;
-/// A small fleet asks every host in each epoch for its own judgement.
+/// Greatest number of hosts of a small fleet, which asks every host in each epoch for its own judgement.
 const SMALL: u32 = 200;
 
 /// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of
@@ -54,12 +54,12 @@ impl Default for HostSpread {
 /// A fleet that runs one program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SimulatedFleet {
-    /// Hosts that run it.
+    /// Hosts that run the program.
     pub hosts: u32,
     /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the
     /// others.
     pub liars: u32,
-    /// Whether these do lie: they are silent otherwise.
+    /// Whether the liars do lie: they are silent otherwise.
     pub lies: bool,
     /// How many never publish.
     pub silent: u32,
@@ -252,7 +252,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Each host that runs the program announces it once: how many may lie follows from how many there are.
+    /// Announces the program once for each host that runs it: how many may lie follows from how many there
+    /// are.
     fn greet(&mut self) {
         for number in self.plan.liars + self.plan.silent..self.plan.hosts {
             self.publish(&host_name(number), 0, &[]);
@@ -329,7 +330,7 @@ impl<'a> Fleet<'a> {
         self.pick = pick;
     }
 
-    /// The pick of a host without trials of its own; of one host alone its own.
+    /// Pick of a host without trials of its own. If the fleet has one host alone, its trials count.
     fn newcomers_pick(&self, statistics: &FleetStatistics) -> usize {
         let alone = self.hosts.values().next().filter(|_| self.plan.hosts == 1);
         let trials = alone.map_or(&[][..], |host| host.trials.as_slice());

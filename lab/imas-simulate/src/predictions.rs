@@ -50,7 +50,7 @@ pub struct PredictionLine {
     pub category: String,
     /// Time at which the line was written, seconds since the epoch.
     pub at_s: f64,
-    /// Load of the machine then, one-minute average.
+    /// Load of the machine at that time, one-minute average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
     /// Why there are no ratios.
@@ -122,7 +122,7 @@ pub struct Predictions {
     pub lines: Vec<PredictionLine>,
     /// Programs without predictions.
     pub dropped: Dropped,
-    /// Numbers of the lines that are none of these, from 1.
+    /// Numbers of the lines that are not readable, from 1.
     pub unreadable: Vec<usize>,
     known: BTreeSet<(String, String)>,
 }
@@ -146,7 +146,7 @@ impl Predictions {
         self.known.contains(&(program.to_owned(), candidate.to_owned()))
     }
 
-    /// Whether it is a line of the format.
+    /// Reads a line. Returns whether it is one of the format.
     fn read(&mut self, line: &str) -> bool {
         let header = serde_json::from_str::<ReplayHeader>(line).ok().filter(|header| header.imas == REPLAY);
         if let Some(header) = header {

@@ -34,7 +34,7 @@ pub struct SimulatedProgram {
 pub struct ExcludedProgram {
     /// Name of the program.
     pub name: String,
-    /// Reason why it cannot be replayed.
+    /// Reason why the program cannot be replayed.
     pub why: String,
 }
 

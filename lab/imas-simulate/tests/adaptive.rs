@@ -227,7 +227,7 @@ fn a_candidate_that_was_absent_gets_its_rounds_too() {
     assert!(tried > 0);
 }
 
-/// Its turn would have come, were it tested.
+/// The turn of the candidate would have come, were it tested.
 #[test]
 fn a_candidate_that_left_the_set_gets_no_further_trial() {
     use Role::{Kept, Tested};
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(settle(program, seed), settle(program, seed));
     }
 
-    /// It ends, within its rounds, whatever the noise.
+    /// Judging ends, within its rounds, whatever the noise.
     #[test]
     fn the_trials_of_a_program_come_to_an_end((world, seed) in world()) {
         let program = &world.programs(seed)[0];

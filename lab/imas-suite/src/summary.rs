@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the raw runs to figures, intervals and verdicts. Recomputed each time; nothing of it is stored.
+//! Summary of the raw runs: figures, intervals and verdicts. It is recomputed each time; nothing of it is
+//! stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +47,9 @@ pub struct ProgramSummary {
 pub struct Overall {
     /// Name in the catalogue.
     pub candidate: String,
-    /// Programs that it ran as they should.
+    /// Programs that the candidate ran as they should.
     pub programs: usize,
-    /// Programs that it is left out of.
+    /// Programs that the candidate is left out of.
     pub left_out: usize,
     /// CPU time as a ratio to `system`.
     pub cpu: Option<f64>,

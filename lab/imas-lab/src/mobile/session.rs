@@ -206,7 +206,7 @@ impl Executor for TestExecutor<'_, '_> {
     }
 }
 
-/// How far it is, on a terminal, and what failed.
+/// Progress of the study on a terminal, and what failed.
 struct Shown<'a> {
     bar: ProgressBar,
     tests: &'a [MobileTest],
@@ -251,7 +251,7 @@ impl Observer for Shown<'_> {
     }
 }
 
-/// Nothing for a candidate without a library.
+/// Sizes of a candidate's library, bytes; none for a candidate without a library.
 #[expect(clippy::cast_precision_loss, reason = "sizes of files are below 2^53")]
 fn library(candidate: &CatalogueCandidate) -> Result<BTreeMap<String, f64>> {
     let Some(library) = &candidate.library else { return Ok(BTreeMap::new()) };

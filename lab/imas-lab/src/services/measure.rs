@@ -148,7 +148,7 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
     }
 }
 
-/// A run takes minutes: it is on the disk before the next begins.
+/// Appends a line durably. A run takes minutes: it is on the disk before the next begins.
 fn append(journal: &mut Journal, line: &impl serde::Serialize) -> Result<()> {
     journal.append_durably(line).with_context(|| journal.path().display().to_string())
 }
@@ -181,7 +181,7 @@ impl Executor<ServiceRun> for Servers<'_> {
 
 /// Writes down and reports each run.
 struct Log {
-    /// No run begins later, Unix time in seconds.
+    /// Unix time in seconds after which no run begins.
     until: Option<f64>,
     journal: Journal,
 }

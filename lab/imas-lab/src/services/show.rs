@@ -35,7 +35,7 @@ pub(super) struct ShowArgs {
     memory_only: bool,
 }
 
-/// Prints it, and writes the page.
+/// Prints what a journal says, and writes the page.
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let ServiceJournal { runs, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);

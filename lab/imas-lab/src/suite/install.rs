@@ -64,7 +64,7 @@ fn install_debian(debian: &BTreeSet<String>, place: &Place) {
     }
 }
 
-/// Asked on a terminal only; elsewhere the answer is no.
+/// Asks whether to install packages. It asks on a terminal only; elsewhere the answer is no.
 fn agreed(names: &[&str]) -> Result<bool> {
     let input = std::io::stdin();
     if !input.is_terminal() {

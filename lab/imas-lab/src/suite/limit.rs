@@ -25,7 +25,7 @@ impl Limit {
         first || self.length.is_none_or(|length| self.began.elapsed() + needs <= length)
     }
 
-    /// Whether it has passed.
+    /// Whether the session's time has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.length.is_some_and(|length| self.began.elapsed() >= length)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far it is: a bar on a terminal; elsewhere a line a round, and within long rounds one every now and
-//! then.
+//! Progress of a session: a bar on a terminal; elsewhere a line a round, and within long rounds one every now
+//! and then.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

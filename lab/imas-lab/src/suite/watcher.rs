@@ -59,7 +59,7 @@ impl Watcher {
         &self.programs[step.subject].0
     }
 
-    /// The next step is the first of its round, or of its program in the round.
+    /// Whether the next step is the first of its round, and of its program in the round.
     fn begins(&self) -> (bool, bool) {
         let Some(before) = self.at.checked_sub(1).map(|at| self.planned[at]) else { return (true, true) };
         let now = self.planned[self.at];
@@ -135,8 +135,8 @@ impl Observer for Watcher {
         Ok(NextStep::Make)
     }
 
-    /// Leaves out a run that our own error ended. That is not the candidate's doing, and no reason to lose
-    /// the other programs; --resume makes the run again.
+    /// Reason why a program is left out when a run of it could not be made. That is not the candidate's
+    /// doing, and no reason to lose the other programs; --resume makes the run again.
     fn failed(&mut self, _step: &Step, error: anyhow::Error) -> Result<String> {
         Ok(format!("{error:#}"))
     }

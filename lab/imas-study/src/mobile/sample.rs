@@ -54,7 +54,7 @@ pub struct MobileSample {
     /// Time at which the sample began, seconds since 1970.
     #[serde(default)]
     pub at_s: f64,
-    /// Load of the machine before it, one-minute average.
+    /// Load of the machine before the sample, one-minute average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
     /// The figures by name: bytes, nanoseconds an operation, free blocks of an order.
@@ -63,7 +63,7 @@ pub struct MobileSample {
     /// Use case: the allocator that served each program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
-    /// The reason why it is not valid.
+    /// Reason why the sample is not valid. None where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

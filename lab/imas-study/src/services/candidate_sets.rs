@@ -12,7 +12,7 @@ use imas_service::ServiceGoal;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
-/// More candidates than this have too many sets.
+/// Most candidates whose sets are compared: more have too many sets.
 const MOST_CANDIDATES: usize = 16;
 
 /// One set of candidates beside `system`.

@@ -134,7 +134,7 @@ fn by_frequency(names: Vec<String>) -> Vec<String> {
 pub struct MemoryGain {
     /// Number of services.
     pub services: usize,
-    /// Number of those that take at least 25 % less.
+    /// Number of services that take at least 25 % less.
     pub quarter_less: usize,
     /// Geometric mean of the ratios to `system`, with its 95 % interval over the services.
     pub mean: Option<Interval>,
@@ -164,14 +164,14 @@ pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
 pub struct CandidateForAll {
     /// Name of the candidate.
     pub candidate: String,
-    /// Number of services with runs under it.
+    /// Number of services with runs under the candidate.
     pub services: usize,
     /// Ratios to `system` in the order of [`JUDGED`], geometric means over the services with their 95 %
     /// intervals.
     pub ratios: [Option<Interval>; 3],
     /// Number of services for each figure of [`JUDGED`] that are worse than `system` by more than the margin.
     pub worse: [usize; 3],
-    /// Number of services that failed under it.
+    /// Number of services that failed under the candidate.
     pub failed: usize,
     /// Number of services that take at least 25 % less memory.
     pub quarter_less: usize,

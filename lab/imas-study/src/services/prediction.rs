@@ -22,9 +22,9 @@ pub struct ServicePrediction {
     /// CPU seconds of the whole load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
-    /// Memory of the recorded run, likewise.
+    /// Resident anonymous memory of the recorded run, mean under load, bytes.
     pub recorded_bytes: f64,
-    /// CPU seconds of the recorded run, likewise; with those of the recorder.
+    /// CPU seconds of the whole load in the recorded run, with those of the recorder.
     pub recorded_cpu_s: f64,
     /// Processes of the service that were recorded.
     pub processes: u64,

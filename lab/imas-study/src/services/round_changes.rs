@@ -107,7 +107,7 @@ impl RoundChanges {
         rounds.iter().filter_map(|&round| self.change(candidate, round, figure)).collect()
     }
 
-    /// Whether it failed in one of these rounds.
+    /// Whether the candidate failed in one of these rounds.
     #[must_use]
     pub fn has_failed(&self, candidate: usize, rounds: &[u32]) -> bool {
         let failed = |round: &u32| self.outcomes.get(&(candidate, *round)) == Some(&RoundOutcome::Failed);
