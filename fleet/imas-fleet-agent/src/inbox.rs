@@ -22,8 +22,8 @@ use crate::names;
 
 /// How often `wanted.json` is looked at.
 const LOOK: Duration = Duration::from_millis(500);
-/// Seconds within which each host reads again after its server is lost: all hosts of that server come back at
-/// once.
+/// Seconds after a new connection within which a host reads anew. All hosts of a server that is lost come
+/// back at once.
 const AFTER_RECONNECT_S: f64 = 5.0;
 /// Most subjects that a host may want; more are left out.
 const MOST: usize = 10_000;

@@ -19,7 +19,7 @@ struct ListedReport {
     count: usize,
 }
 
-/// Reports of all hosts that the stream has.
+/// All reports that the stream has, and their hosts.
 #[derive(Default, Debug)]
 pub(crate) struct Listing {
     reports: Vec<ListedReport>,

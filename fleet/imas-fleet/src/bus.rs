@@ -21,8 +21,8 @@ pub struct Stored {
 pub struct StreamEntry {
     /// Number of the aggregate in the stream.
     pub sequence: u64,
-    /// Time at which the stream took it, by the clock of its server: seconds since 1970. All copies have the
-    /// same time.
+    /// Time at which the stream took the aggregate, by the clock of its server: seconds since 1970. All
+    /// copies have the same time.
     pub at_unix_s: u64,
     /// Bytes of the aggregate.
     pub payload: Vec<u8>,

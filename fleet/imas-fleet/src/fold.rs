@@ -18,7 +18,7 @@ pub struct FoldCounts {
     pub skipped: u64,
     /// Aggregates that are forged or absurd.
     pub rejected: u64,
-    /// Aggregates beyond what a host can measure in a day ([`imas_exchange::rate`]).
+    /// Aggregates beyond what one host can measure in a day ([`imas_exchange::rate`]).
     pub excessive: u64,
 }
 

@@ -29,14 +29,14 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// once it was through.
 const PLAY_RATE: &str = "5";
 
-/// Figures of an iteration.
+/// Figures of an iteration, and the allocator that served each program.
 #[derive(Debug, Default)]
 pub(super) struct UseCaseFacts {
     pub(super) figures: BTreeMap<String, f64>,
     pub(super) served: BTreeMap<String, String>,
 }
 
-/// Parts that an iteration is made with.
+/// Programs, inputs and file server that an iteration uses.
 pub(super) struct UseCase<'a> {
     pub(super) apps: &'a Apps,
     pub(super) inputs: &'a Inputs,

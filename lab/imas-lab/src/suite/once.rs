@@ -22,7 +22,7 @@ use imas_runs::counted::Folder;
 use imas_runs::executor::{Execution, RunLimits};
 use imas_runs::record::{Fault, record, with_fault};
 
-/// Parts that a run is made with.
+/// A program of the suite, and what one run of it needs.
 pub(crate) struct Once<'a> {
     pub(crate) context: &'a Context,
     pub(crate) place: &'a Place,
