@@ -95,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// Works over one connection; why it was given up.
+    /// Works over one connection. Returns why it was given up.
     async fn session(&self) -> anyhow::Error {
         let mut connection = match Connection::open(&self.settings).await {
             Ok(connection) => connection,
@@ -116,7 +116,7 @@ impl Agent {
         }
     }
 
-    /// Follows what happens to the connection; why it is given up.
+    /// Follows what happens to the connection. Returns why it is given up.
     async fn watch(&self, connection: &mut Connection, stale: &Stale<'_>) -> anyhow::Error {
         self.connected(connection);
         let mut is_noted = true;

@@ -33,7 +33,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// From yesterday, because clocks differ, for this number of days.
+    /// Validity from yesterday on, because clocks differ, until this number of days from today.
     #[must_use]
     pub fn days(days: i64) -> Self {
         Self { from: -1, until: days }
@@ -41,7 +41,7 @@ impl Validity {
 }
 
 impl Authority {
-    /// The one in the folder, made where there is none.
+    /// The authority in the folder, made where there is none.
     ///
     /// # Errors
     /// When files cannot be read or written, or are no certificate and key.
@@ -57,7 +57,7 @@ impl Authority {
         Ok(Self { issuer, file })
     }
 
-    /// Its certificate.
+    /// Path of the authority's certificate.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
@@ -115,7 +115,7 @@ fn write_secret(file: &Path, text: &str) -> Result<()> {
     write(file, text, 0o600)
 }
 
-/// Whole or not at all; never readable by more users than its mode allows.
+/// Writes a file whole or not at all. It is never readable by more users than its mode allows.
 fn write(file: &Path, text: &str, mode: u32) -> Result<()> {
     let unfinished = file.with_extension("new");
     let _ = fs::remove_file(&unfinished); // of a run that was interrupted; opening it fails if it stays

@@ -13,22 +13,22 @@ use serde::Serialize;
 use crate::jetstream::JetStreamBus;
 use crate::names;
 
-/// How a stream is.
+/// State of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamState {
-    /// Its name.
+    /// Name of the stream.
     pub name: String,
-    /// Messages in it.
+    /// Messages in the stream.
     pub messages: u64,
-    /// Their bytes.
+    /// Bytes of the messages.
     pub bytes: u64,
-    /// Most bytes.
+    /// Most bytes that the stream may hold.
     pub max_bytes: i64,
-    /// Sequence number of the last one.
+    /// Sequence number of the last message.
     pub last_sequence: u64,
-    /// Copies that it should have.
+    /// Copies that the stream should have.
     pub replicas: usize,
-    /// Who leads it.
+    /// Server that leads the stream.
     pub leader: Option<String>,
     /// Servers of the copies that are behind or away.
     pub behind: Vec<String>,
@@ -50,21 +50,21 @@ pub struct FleetProgram {
 /// What a fleet has measured of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedCandidate {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
-    /// Version of its allocator.
+    /// Version of the candidate's allocator.
     pub version: String,
     /// Groups of hosts with figures.
     pub groups: usize,
     /// Median over the groups: CPU against `system`, as a ratio.
     pub cpu: Option<f64>,
-    /// The same for memory.
+    /// Median over the groups: memory against `system`, as a ratio.
     pub memory: Option<f64>,
-    /// Groups in which it crashed.
+    /// Groups in which the candidate crashed.
     pub crashed: u32,
 }
 
-/// Both streams.
+/// States of the stream and of the bucket's stream.
 ///
 /// # Errors
 /// When they are missing or the server does not answer.
@@ -134,7 +134,7 @@ fn program(subject: String, statistics: &FleetStatistics) -> FleetProgram {
     FleetProgram { subject, folded: statistics.folded, candidates: candidates.collect() }
 }
 
-/// As a ratio to `system`; the figures are differences of logarithms.
+/// Median of differences of logarithms, as a ratio to `system`. None without figures.
 fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).map(|figure| figure.exp())
@@ -143,15 +143,15 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
 /// A candidate, and for how many programs it is the best one in some respect.
 #[derive(Debug, Clone, Serialize)]
 pub struct CandidateUse {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
-    /// Programs with figures of it.
+    /// Programs with figures of the candidate.
     pub measured: usize,
-    /// Programs for which it needs the least CPU, by more than `margin`.
+    /// Programs for which the candidate needs the least CPU, by more than `margin`.
     pub fastest: usize,
-    /// Programs for which it needs the least memory, by more than `margin`.
+    /// Programs for which the candidate needs the least memory, by more than `margin`.
     pub leanest: usize,
-    /// Programs that it crashed.
+    /// Programs that the candidate crashed.
     pub crashed: usize,
 }
 

@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub struct Connection {
     /// The client.
     pub client: Client,
-    /// Events since it was made.
+    /// Events since the connection was made.
     pub events: mpsc::UnboundedReceiver<Event>,
 }
 
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// JetStream over it.
+    /// JetStream over this connection.
     #[must_use]
     pub fn jetstream(&self) -> jetstream::Context {
         let builder = ContextBuilder::new().timeout(REQUEST).ack_timeout(REQUEST).max_ack_inflight(4096);
@@ -78,7 +78,7 @@ impl Connection {
     }
 }
 
-/// With the credentials, which are read at each attempt: new ones are used when the server ends the
+/// Options with the credentials, which are read at each attempt: new ones are used when the server ends the
 /// connection because the old ones have expired.
 fn authentication(settings: &FleetSettings) -> ConnectOptions {
     let Some(file) = settings.credentials.clone() else { return ConnectOptions::new() };
@@ -112,7 +112,7 @@ fn options(settings: &FleetSettings) -> ConnectOptions {
     options
 }
 
-/// Where answers for a host arrive.
+/// Prefix of the subjects at which answers for a host arrive.
 #[must_use]
 pub fn inbox_prefix(host: &str) -> String {
     format!("_INBOX_{host}")

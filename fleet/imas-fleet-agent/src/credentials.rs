@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nkeys::KeyPair;
 use serde::Deserialize;
 
-/// What a file holds. The key is not shown.
+/// Credentials of a user, as a file holds them. The key is not shown.
 pub struct Credentials {
     jwt: String,
     key: KeyPair,
@@ -32,9 +32,9 @@ pub struct UserClaims {
     /// The user's name, for people.
     #[serde(default)]
     pub name: String,
-    /// From when it is valid, seconds since 1970; absent: always was.
+    /// Time from which the JWT is valid, seconds since 1970; absent: always was.
     pub nbf: Option<i64>,
-    /// Until when, seconds since 1970; absent: for ever.
+    /// Time until which the JWT is valid, seconds since 1970; absent: for ever.
     pub exp: Option<i64>,
 }
 

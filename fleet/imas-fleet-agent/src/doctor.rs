@@ -32,20 +32,20 @@ const REFUSAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FleetFinding {
-    /// As it should be.
+    /// The check found nothing to do.
     Good,
-    /// It works, and somebody should look at it.
+    /// The part that was checked works, and somebody should look at it.
     Warning,
-    /// It does not work.
+    /// The part that was checked does not work.
     Bad,
 }
 
-/// One check.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FleetCheck {
     /// What was tried.
     pub name: &'static str,
-    /// How it ended.
+    /// How the check ended.
     pub finding: FleetFinding,
     /// What was found, and what to do.
     pub text: String,
@@ -79,7 +79,7 @@ fn warning(name: &'static str, text: String) -> FleetCheck {
     FleetCheck { name, finding: FleetFinding::Warning, text }
 }
 
-/// All checks. Nothing is left on the server.
+/// Results of all checks. Nothing is left on the server.
 pub async fn examine(settings: &FleetSettings) -> Vec<FleetCheck> {
     let mut checks = vec![check("exchange folder", exchange(&settings.exchange))];
     if let Some(key) = &settings.key {
@@ -219,7 +219,7 @@ fn clock(user: &UserAnswer) -> FleetCheck {
     check("clock", Ok(text))
 }
 
-/// Of a program that nobody has.
+/// Subject of a program that nobody has.
 fn nobodys(host: &str) -> String {
     format!("{}.doctor", names::host_token(host))
 }

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two removals of one host's aggregates. At 50,000 a second, twice that number is in the stream.
+/// Time between two removals of one host's aggregates. At 50,000 a second, twice that number is in the
+/// stream.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// The same after a removal that failed: the merger may have the rights of an earlier version.
+/// Time until the next removal after one that failed: the merger may have the rights of an earlier version.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-/// Such hosts, with the time from which on their aggregates may be removed again.
+/// Hosts that report too many programs, with the time from which on their aggregates may be removed again.
 #[derive(Default, Debug)]
 pub(crate) struct Floods(BTreeMap<String, FloodOfHost>);
 
 #[derive(Debug)]
 struct FloodOfHost {
     from: Instant,
-    /// It has sent more since the last removal.
+    /// The host has sent more since the last removal.
     goes_on: bool,
 }
 

@@ -22,9 +22,10 @@ use crate::names;
 
 /// How often `wanted.json` is looked at.
 const LOOK: Duration = Duration::from_millis(500);
-/// All hosts of a server that is lost come back at once: each reads within this time, seconds.
+/// Seconds after a new connection within which a host reads anew. All hosts of a server that is lost come
+/// back at once.
 const AFTER_RECONNECT_S: f64 = 5.0;
-/// Most subjects; what is wanted beyond them is left out.
+/// Most subjects that a host may want; more are left out.
 const MOST: usize = 10_000;
 
 /// The statistics that this host has.

@@ -59,7 +59,7 @@ impl JetStreamBus {
         Self { context, host: host.into(), in_doubt: Arc::default(), rejected: Arc::default() }
     }
 
-    /// JetStream below it.
+    /// JetStream below this bus.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
@@ -109,7 +109,8 @@ impl JetStreamBus {
         }
     }
 
-    /// The payload, empty where its sender is not the one that it names: the fold passes over it.
+    /// Payload of an aggregate, empty where its sender is not the host that it names: the fold passes over
+    /// it.
     fn proven(&self, message: &StreamMessage) -> Vec<u8> {
         let from = message.subject.rsplit('.').next();
         let named: Option<Sender> = serde_json::from_slice(&message.payload).ok();

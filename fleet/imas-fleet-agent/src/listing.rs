@@ -10,7 +10,7 @@ use imas_fleet::quota::MOST_PROGRAMS;
 use crate::jetstream::JetStreamBus;
 use crate::names;
 
-/// Aggregates of a program and a host.
+/// Aggregates of one host about one program.
 #[derive(Debug)]
 struct ListedReport {
     subject: String,
@@ -19,11 +19,11 @@ struct ListedReport {
     count: usize,
 }
 
-/// All that the stream has.
+/// All reports that the stream has, and their hosts.
 #[derive(Default, Debug)]
 pub(crate) struct Listing {
     reports: Vec<ListedReport>,
-    /// Each host, and the number of programs that it reported.
+    /// Hosts, each with the number of programs that it reported.
     hosts: Vec<(String, usize)>,
 }
 

@@ -29,7 +29,7 @@ use crate::waiting::{WaitingProgram, WaitingPrograms};
 
 /// How often a merger publishes that it lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
-/// After this silence, its programs fall to the others.
+/// Silence of a merger after which its programs fall to the others.
 const SILENCE: Duration = Duration::from_secs(16);
 /// An aggregate is announced before the stream has it. So a program is looked at after the first time, when
 /// more aggregates of it may have come, and again after the others. While the stream elects a leader, or a
@@ -51,7 +51,7 @@ pub struct Merger {
     bus: JetStreamBus,
     host: String,
     journal: AgentJournal,
-    /// When each merger was last seen alive.
+    /// Time at which each merger was last seen alive, by its host.
     seen: BTreeMap<String, Instant>,
     quota: ProgramQuota,
     floods: Floods,
@@ -60,7 +60,7 @@ pub struct Merger {
     waiting: WaitingPrograms,
     /// Programs that the last sweep found, with the number of their aggregates.
     found: VecDeque<(String, usize)>,
-    /// By program: what the last sweep found.
+    /// Results of the last sweep, by program.
     swept: SweptPrograms,
     folding: JoinSet<Folded>,
     /// Programs in `folding` that were announced.
@@ -89,18 +89,18 @@ struct SweptPrograms(HashMap<u64, Swept>, RandomState);
 struct Swept {
     /// Aggregates in the stream.
     count: usize,
-    /// They were folded after two sweeps that counted the same. Once is not enough: the server that was asked
-    /// for them may have lagged behind the one that counted them.
+    /// The aggregates were folded after two sweeps that counted the same number. Once is not enough: the
+    /// server that was asked for them may have lagged behind the one that counted them.
     is_settled: bool,
 }
 
 impl Swept {
-    /// After a fold of so many, where the sweep before left `before`.
+    /// Result after a fold of `count` aggregates, where the sweep before left `before`.
     fn after(before: Option<Self>, count: usize) -> Self {
         Self { count, is_settled: before.is_some_and(|before| before.count == count) }
     }
 
-    /// Whether this number needs no further fold.
+    /// Whether `count` aggregates need no further fold.
     fn is_done(self, count: usize) -> bool {
         self.is_settled && self.count == count
     }
@@ -111,7 +111,7 @@ impl SweptPrograms {
         self.0.get(&self.1.hash_one(subject)).copied()
     }
 
-    /// A fold of this number of aggregates has ended.
+    /// Notes that a fold of `count` aggregates has ended.
     fn fold(&mut self, subject: &str, count: usize) {
         let after = Swept::after(self.get(subject), count);
         self.0.insert(self.1.hash_one(subject), after);
@@ -121,7 +121,7 @@ impl SweptPrograms {
         self.0.remove(&self.1.hash_one(subject));
     }
 
-    /// Forgets all but these.
+    /// Forgets all programs but these.
     fn keep(&mut self, programs: &[(&str, usize)]) {
         let before = std::mem::take(&mut self.0);
         let hashes = programs.iter().map(|(subject, _)| self.1.hash_one(subject));
@@ -150,7 +150,7 @@ impl Merger {
         }
     }
 
-    /// Where it is to be notified of each further connection.
+    /// Notification of each further connection, for the caller to trigger.
     #[must_use]
     pub fn reconnected(&self) -> Arc<Notify> {
         Arc::clone(&self.reconnected)
@@ -283,7 +283,7 @@ impl Merger {
         }
     }
 
-    /// After the last look the sweep is left.
+    /// Plans the next look at a program. After the last look the sweep is left.
     fn look_again(&mut self, program: WaitingProgram, is_done: bool) {
         self.announced_folding -= 1;
         let looks = if is_done { program.looks + 1 } else { 0 };
@@ -311,7 +311,7 @@ impl Merger {
         }
     }
 
-    /// One merger removes what the host sends.
+    /// Notes that a host reports too many programs. One merger removes what the host sends.
     fn note_flood(&mut self, host: &str) {
         if self.is_mine(host) && self.floods.note(host, Instant::now()) {
             self.journal.error(&format!(
@@ -354,14 +354,14 @@ impl FoldCause {
     }
 }
 
-/// The merger with the greatest weight for a program takes it.
+/// Weight of a merger for a program. The merger with the greatest weight takes the program.
 fn weight(host: &str, subject: &str) -> u64 {
     let mut hash = DefaultHasher::new();
     (host, subject).hash(&mut hash);
     hash.finish()
 }
 
-/// At once: what a merge wrote before the connection ended must not be lost.
+/// Counts a merge at once: what it wrote before the connection ended must not be lost.
 fn count(journal: &AgentJournal, counts: MergeCounts) {
     journal.note(|record| {
         record.folded += counts.folds.folded;

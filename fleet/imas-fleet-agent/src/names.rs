@@ -31,17 +31,17 @@ pub fn is_host_token(text: &str) -> bool {
     ProgramKey::try_from(text.to_owned()).is_ok()
 }
 
-/// Where a host publishes an aggregate of `PROGRAM.ENVIRONMENT`.
+/// Subject at which a host publishes an aggregate of `PROGRAM.ENVIRONMENT`.
 pub fn aggregate_subject(subject: &str, host: &str) -> String {
     format!("{AGGREGATES}.{subject}.{host}")
 }
 
-/// All that a host publishes.
+/// Subjects of all aggregates of a host, as a filter.
 pub fn subjects_of_host(host: &str) -> String {
     format!("{AGGREGATES}.*.*.{host}")
 }
 
-/// Where the statistics of `PROGRAM.ENVIRONMENT` are written.
+/// Subject at which the statistics of `PROGRAM.ENVIRONMENT` are written.
 pub fn statistics_subject(subject: &str) -> String {
     format!("$KV.{BUCKET}.{subject}")
 }

@@ -59,7 +59,7 @@ pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, jou
 pub struct Outcome {
     /// Aggregates that left the outbox.
     pub sent: usize,
-    /// Aggregates that it still has, of those that were read.
+    /// Aggregates that were read and are still in the outbox.
     pub left: usize,
 }
 
@@ -83,7 +83,7 @@ pub async fn empty_once(
     Ok(Outcome { sent, left: read - sent })
 }
 
-/// Whether it has left the outbox.
+/// Sends an aggregate. Returns whether it has left the outbox.
 async fn send(
     exchange: &Exchange,
     bus: &JetStreamBus,
@@ -114,7 +114,8 @@ async fn send(
     }
 }
 
-/// If it cannot be removed, it is sent again, and the stream knows its id for some time.
+/// Removes an aggregate from the outbox. If that fails, it is sent again, and the stream knows its id for
+/// some time.
 fn remove(exchange: &Exchange, journal: &AgentJournal, waiting: &Waiting) -> bool {
     exchange.acknowledged(waiting).map_err(|error| cannot_change(journal, &error)).is_ok()
 }

@@ -8,30 +8,30 @@ use crate::names::{
     AGGREGATES, BUCKET, BUCKET_STREAM, DECISIONS, MERGERS, STREAM, host_token, subjects_of_host,
 };
 
-/// What somebody is in a fleet.
+/// Role of a member in a fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FleetRole {
     /// A host.
     Host,
     /// A host that folds aggregates as well.
     Merger,
-    /// Who administers the fleet.
+    /// The member that administers the fleet.
     Operator,
 }
 
-/// Name on the bus, and subjects.
+/// Name of a member on the bus, and its subjects.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FleetRights {
-    /// `host` in its settings: 26 characters.
+    /// Token of the member on the bus, `host` in its settings: 26 characters.
     pub host: String,
-    /// Subjects at which it may publish.
+    /// Subjects at which the member may publish.
     pub publish: Vec<String>,
-    /// Subjects that it may subscribe.
+    /// Subjects that the member may subscribe.
     pub subscribe: Vec<String>,
 }
 
 impl FleetRights {
-    /// Of the host with this full name ([`crate::server_files::full_name`]).
+    /// Rights of the member with this full name ([`crate::server_files::full_name`]) and role.
     #[must_use]
     pub fn of(full_name: &str, role: FleetRole) -> Self {
         let host = host_token(full_name);

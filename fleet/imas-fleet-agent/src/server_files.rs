@@ -25,14 +25,15 @@ use crate::settings::FleetSettings;
 
 /// The folder of the operator's own certificate.
 pub const OPERATOR: &str = "operator";
-/// From a server's port to that at which it connects to the other servers, and to that of its health.
+/// Distance from a server's port to the port at which it connects to the other servers.
 const TO_CLUSTER: u16 = 2000;
+/// Distance from a server's port to the port of its health.
 const TO_HEALTH: u16 = 4000;
 
 /// A new or growing fleet.
 #[derive(Debug, Clone)]
 pub struct FleetPlan {
-    /// Where the files go.
+    /// Folder for the files.
     pub folder: PathBuf,
     /// `HOST:PORT` of each server; empty: those of before.
     pub servers: Vec<String>,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::names;
 
-/// Where it is.
+/// Path of the settings.
 pub const FILE: &str = "/etc/imas/fleet.toml";
 /// The exchange folder.
 pub const EXCHANGE: &str = "/var/lib/imas/fleet";
@@ -24,14 +24,14 @@ pub struct FleetSettings {
     /// The account on the server that belongs to this fleet.
     #[serde(default = "default_tenant")]
     pub tenant: String,
-    /// This host on the bus: 26 characters, as `imas fleet init` prints them.
+    /// Token of this host on the bus: 26 characters, as `imas fleet init` prints them.
     #[serde(default)]
     pub host: String,
     /// Certificates of the authorities that the servers' certificates must come from; absent: the system's.
     pub ca: Option<PathBuf>,
     /// This host's certificate.
     pub certificate: Option<PathBuf>,
-    /// Its key.
+    /// Key of this host's certificate.
     pub key: Option<PathBuf>,
     /// This host's NATS credentials (JWT and nkey), where the servers want these; beside a certificate or
     /// alone.
@@ -44,7 +44,7 @@ pub struct FleetSettings {
     /// Copies of stream and bucket that `imas fleet init` asks for: 1, 3 or 5.
     #[serde(default = "default_replicas")]
     pub replicas: usize,
-    /// Statistics are read anew after a random number of minutes between these.
+    /// Bounds of the random number of minutes after which statistics are read anew.
     #[serde(default = "default_refresh")]
     pub refresh_minutes: [f64; 2],
     /// The exchange folder.
@@ -84,7 +84,7 @@ impl FleetSettings {
         Ok(settings)
     }
 
-    /// Relative paths are those beside the settings.
+    /// Makes relative paths begin at the folder of the settings.
     fn begin_at(&mut self, folder: &Path) {
         let Self { ca, certificate, key, credentials, .. } = self;
         for file in [ca, certificate, key, credentials].into_iter().flatten() {
@@ -92,7 +92,7 @@ impl FleetSettings {
         }
     }
 
-    /// From the text of a file.
+    /// Reads settings from the text of a file.
     ///
     /// # Errors
     /// When it has a value that cannot be.

@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KNOWN_IDS: Duration = Duration::from_secs(2 * 3600);
 /// Most aggregates of one host and program: as many as wait in an outbox.
 const MOST_OF_HOST: i64 = 4096;
-/// Beside the payload: subject, headers.
+/// Bytes of a message beside its payload: subject, headers.
 const HEADERS: usize = 1024;
 
 /// Sizes of stream and bucket.
@@ -68,7 +68,7 @@ fn aggregates(sizes: StreamSizes) -> Config {
     }
 }
 
-/// As every tool for key-value buckets expects it.
+/// Configuration of the bucket, as every tool for key-value buckets expects it.
 fn bucket(sizes: StreamSizes) -> Config {
     Config {
         name: BUCKET_STREAM.to_owned(),

@@ -10,11 +10,11 @@ pub struct ServerVersion(u32, u32, u32);
 /// What is thought of a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VersionVerdict {
-    /// Its project supports it.
+    /// The server's project supports the version.
     Supported,
-    /// It works, and gets no more fixes.
+    /// The version works, and gets no more fixes.
     Old(String),
-    /// It must not be used.
+    /// The version must not be used.
     Refused(String),
 }
 

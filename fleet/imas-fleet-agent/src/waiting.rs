@@ -13,11 +13,11 @@ pub(crate) struct WaitingProgram {
     pub(crate) subject: String,
     /// Host that reported the program.
     pub(crate) host: String,
-    /// How often it was looked at since.
+    /// Number of folds of the program in a row, since it was announced, that ended without an error.
     pub(crate) looks: usize,
 }
 
-/// When a program is due; the number distinguishes programs that are due together.
+/// Time at which a program is due. The number distinguishes programs that are due together.
 type Due = (Instant, u64);
 
 /// Programs of one host.
@@ -27,7 +27,7 @@ struct OfHost {
     due_of: HashMap<String, Due>,
 }
 
-/// All of them.
+/// Programs of all hosts that are to be folded.
 #[derive(Default, Debug)]
 pub(crate) struct WaitingPrograms {
     hosts: HashMap<String, OfHost>,

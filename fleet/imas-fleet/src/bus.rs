@@ -10,20 +10,21 @@ pub type Revision = u64;
 /// A value of the bucket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stored {
-    /// Its bytes.
+    /// Bytes of the value.
     pub value: Vec<u8>,
-    /// To be named by the next [`FleetBus::compare_and_set`].
+    /// Revision of the value, to be named by the next [`FleetBus::compare_and_set`].
     pub revision: Revision,
 }
 
 /// An aggregate as the stream has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamEntry {
-    /// Its number in the stream.
+    /// Number of the aggregate in the stream.
     pub sequence: u64,
-    /// When the stream took it, by the clock of its server: seconds since 1970. All copies have the same.
+    /// Time at which the stream took the aggregate, by the clock of its server: seconds since 1970. All
+    /// copies have the same time.
     pub at_unix_s: u64,
-    /// Its bytes.
+    /// Bytes of the aggregate.
     pub payload: Vec<u8>,
 }
 
@@ -36,7 +37,7 @@ pub enum BusError {
     /// Nobody answered in time. What was asked for may have happened.
     #[error("no answer in time: {0}")]
     Timeout(String),
-    /// Not connected, or the connection ended.
+    /// The bus is not connected, or the connection ended.
     #[error("not connected: {0}")]
     Disconnected(String),
     /// The server refuses it for this host: permissions, size, a full stream.

@@ -9,16 +9,16 @@ use imas_exchange::key;
 use imas_exchange::payload::BadPayload;
 use imas_exchange::statistics::FleetStatistics;
 
-/// What became of aggregates.
+/// Numbers of aggregates by what became of them.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FoldCounts {
-    /// Contained in the statistics.
+    /// Aggregates that the statistics contain.
     pub folded: u64,
-    /// Of another version, which this one cannot read.
+    /// Aggregates of another version, which this one cannot read.
     pub skipped: u64,
-    /// Forged or absurd.
+    /// Aggregates that are forged or absurd.
     pub rejected: u64,
-    /// More of one host than a host can measure in a day ([`imas_exchange::rate`]).
+    /// Aggregates beyond what one host can measure in a day ([`imas_exchange::rate`]).
     pub excessive: u64,
 }
 

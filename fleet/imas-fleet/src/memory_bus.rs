@@ -9,11 +9,11 @@ use crate::bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
 /// What goes wrong with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusTrouble {
-    /// Nothing.
+    /// The call succeeds.
     None,
-    /// It is done, and the answer is lost.
+    /// The call is done, and its answer is lost.
     AnswerLost,
-    /// It is not done, and there is no answer.
+    /// The call is not done, and there is no answer.
     CallLost,
     /// A follower answers that has only a part of the stream.
     Lagging,
@@ -29,7 +29,7 @@ struct Held {
     /// The time that new aggregates get, seconds since 1970.
     now_unix_s: u64,
     ids: BTreeSet<String>,
-    /// By subject: the values that were written, oldest first.
+    /// Values that were written, by subject, the oldest first.
     bucket: BTreeMap<String, Vec<Vec<u8>>>,
     revision: BTreeMap<String, Revision>,
     /// What goes wrong with the next calls, the last one first.
@@ -43,7 +43,7 @@ pub struct MemoryBus {
 }
 
 impl MemoryBus {
-    /// The next calls go wrong like this; those after them succeed.
+    /// Makes the next calls go wrong like this; calls after them succeed.
     pub fn trouble(&self, next: &[BusTrouble]) {
         self.lock().troubles = next.iter().rev().copied().collect();
     }

@@ -21,7 +21,7 @@ const TIMEOUTS: u32 = 5;
 pub struct MergeCounts {
     /// Aggregates that this merger wrote, by what became of them.
     pub folds: FoldCounts,
-    /// Statistics that it wrote.
+    /// Statistics that this merger wrote.
     pub commits: u64,
     /// Times that another merger was first.
     pub conflicts: u64,
@@ -56,11 +56,12 @@ pub async fn merge<B: FleetBus + Sync>(bus: &B, subject: &str) -> Result<MergeCo
     Ok(counts)
 }
 
-/// The same; `note` gets what was done as soon as it is known. So a merge that fails later, or is dropped
-/// because the connection ended, has counted what it wrote.
+/// Folds what is new on the subject until nothing is, as [`merge()`] does. `note` gets what was done as soon
+/// as it is known. So a merge that fails later, or is dropped because the connection ended, has counted what
+/// it wrote.
 ///
 /// # Errors
-/// As [`merge()`].
+/// The errors of [`merge()`].
 pub async fn merge_counting<B: FleetBus + Sync>(
     bus: &B,
     subject: &str,
@@ -105,7 +106,7 @@ struct Merger<'a, B, N> {
 }
 
 impl<B: FleetBus + Sync, N: FnMut(MergeCounts)> Merger<'_, B, N> {
-    /// One batch.
+    /// Folds one batch.
     async fn step(&mut self) -> Result<Step, FleetMergeError> {
         let stored = self.bus.statistics(self.subject).await?;
         self.note_unanswered(stored.as_ref());
@@ -167,7 +168,7 @@ impl FoldCounts {
 }
 
 impl MergeCounts {
-    /// Both together.
+    /// Sum of both counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

@@ -70,7 +70,7 @@ fn entry(sequence: u64, payload: Vec<u8>) -> StreamEntry {
     StreamEntry { sequence, at_unix_s: 0, payload }
 }
 
-/// Of that day after 1970.
+/// The entry, moved to a day after 1970-01-01.
 fn on_day(day: u64, entry: StreamEntry) -> StreamEntry {
     StreamEntry { at_unix_s: day * 86_400 + 7, ..entry }
 }
@@ -156,7 +156,7 @@ proptest! {
         prop_assert_eq!(counts.conflicts, 0);
     }
 
-    /// In pieces, twice, in any order within a piece: the same.
+    /// Folding in pieces, twice, in any order within a piece, gives the same statistics.
     #[test]
     fn folding_in_pieces_is_folding_at_once(
         reports in prop::collection::vec((0..300u32, -3.0..3.0f64), 1..80),
@@ -316,7 +316,7 @@ fn more_than_a_host_can_measure_in_a_day_is_dropped_and_counted() {
     assert_eq!((in_pieces, excessive), (fold(&new(), &flood).0, 2000));
 }
 
-/// With long names, all groups taken and a liar who makes candidates up.
+/// Statistics have long names, all groups are taken, and a liar makes candidates up.
 #[test]
 fn full_statistics_fit_and_made_up_candidates_displace_each_other() {
     let names: Vec<String> = (0..16).map(|i| format!("{i:x>60}")).collect();

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::network::LONGEST_WAIT;
 
-/// One agent; ended with it.
+/// An agent's process, which ends when this is dropped.
 pub(crate) struct AgentProcess {
     child: Child,
     pub(crate) exchange: Exchange,
@@ -26,7 +26,7 @@ impl AgentProcess {
         Self::start_by(Command::new(program), settings)
     }
 
-    /// The same by a command that starts `imas-fleet`, perhaps in a namespace.
+    /// Starts an agent by a command that starts `imas-fleet`, perhaps in a namespace.
     pub(crate) fn start_by(command: Command, settings: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut agent = Self::start_at(command, settings, folder.path())?;
@@ -34,7 +34,7 @@ impl AgentProcess {
         Ok(agent)
     }
 
-    /// The same with an exchange folder of somebody else.
+    /// Starts an agent with an exchange folder of somebody else.
     pub(crate) fn start_at(mut command: Command, settings: &Path, folder: &Path) -> Result<Self> {
         let exchange = Exchange::new(folder);
         exchange.prepare()?;
@@ -56,7 +56,7 @@ impl AgentProcess {
         self.folder.join(name)
     }
 
-    /// Waits until its record is as wanted.
+    /// Waits until the agent's record is as wanted.
     pub(crate) async fn until(
         &mut self,
         what: &str,
@@ -78,7 +78,7 @@ impl AgentProcess {
         }
     }
 
-    /// SIGTERM: whether it ends well.
+    /// Ends the agent with SIGTERM. Returns whether it ends well.
     pub(crate) fn end(mut self) -> Result<bool> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         Ok(self.child.wait()?.success())

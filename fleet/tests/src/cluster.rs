@@ -31,11 +31,11 @@ pub(crate) const SIZES: StreamSizes = StreamSizes {
 
 /// The servers.
 pub(crate) struct Cluster {
-    /// What was written for it.
+    /// Plan from which the files of the cluster were written.
     pub(crate) plan: FleetPlan,
     server: PathBuf,
     nodes: Vec<Option<Child>>,
-    /// The namespace of each; empty: all are on the loopback device.
+    /// Namespace of each server; empty: all are on the loopback device.
     places: Vec<Place>,
     _folder: tempfile::TempDir,
 }

@@ -23,7 +23,7 @@ fn status_bytes(pid: u32, name: &str) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// CPU time of its living threads, seconds.
+/// CPU time of the process's living threads, seconds.
 pub(crate) fn cpu_s(pid: u32) -> Result<f64> {
     let mut sum = 0;
     for thread in Path::new(&format!("/proc/{pid}/task")).read_dir()? {

@@ -15,7 +15,8 @@ use crate::agent::AgentProcess;
 use crate::cluster::{Cluster, SIZES};
 use crate::load;
 
-/// From a file in one host's outbox to the file in another host's inbox: agents as processes, one of them merges.
+/// Times from a file in one host's outbox to the file in another host's inbox: agents as processes, one of
+/// them merges.
 pub(crate) async fn hosts(server: &Path, program: &Path) -> Result<String> {
     let cluster = Cluster::start(server, &["h1", "h2"], &["m1"], SIZES).await?;
     let start =
@@ -50,7 +51,7 @@ pub(crate) async fn hosts(server: &Path, program: &Path) -> Result<String> {
     ))
 }
 
-/// One change, seen by so many connections.
+/// One change, seen by `number` connections.
 pub(crate) async fn connections(server: &Path, number: usize) -> Result<String> {
     let cluster = Cluster::start(server, &["h1"], &["m1"], SIZES).await?;
     let settings = cluster.settings("h1")?;

@@ -25,12 +25,12 @@ use crate::network::LONGEST_WAIT;
 const LEAST: u64 = 2 * SIZES.most_aggregates as u64;
 /// Honest aggregates within the flood.
 const HONEST: std::ops::Range<u64> = 2..8;
-/// Each of them is folded within this time.
+/// Seconds within which each honest aggregate is folded.
 const SOON_S: f64 = 10.0;
 /// Aggregates of the flood in a second: what three servers and a merger take on two CPUs beside the client. With the
 /// CPUs to do so, one member can send more; nats-server has no limit for that.
 const RATE: f64 = 5000.0;
-/// Sent before the client waits until the server has them.
+/// Aggregates that the client sends before it waits until the server has them.
 const PIECE: u64 = 1_000;
 /// The first invented program; real ones have lower numbers.
 const INVENTED: u64 = 1_000_000;

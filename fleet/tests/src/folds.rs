@@ -105,7 +105,7 @@ fn add(sum: &mut MergeCounts, counts: MergeCounts) {
     sum.timeouts += counts.timeouts;
 }
 
-/// Each statistic is the fold of all that the stream has, and together they have everything.
+/// Checks that each statistic is the fold of all that the stream has, and that together they have everything.
 async fn check(bus: &JetStreamBus) -> Result<()> {
     let mut sum = 0;
     let mut wrong = BTreeMap::new();

@@ -49,7 +49,7 @@ pub(crate) struct ImasHost {
 }
 
 impl ImasHost {
-    /// Its folders, its agent by this command, and its imasd.
+    /// Starts a host: its folders, its agent by this command, and its imasd.
     pub(crate) fn start(imasd: &Path, agent: Command, settings: &Path) -> Result<Self> {
         let lib = std::fs::canonicalize("build/lib/imas").context("build/lib/imas: run 'make build'")?;
         // Pages belong on tmpfs.
@@ -134,7 +134,7 @@ impl ImasHost {
         Ok(is_stored)
     }
 
-    /// Trials in the store, without its production starts.
+    /// Trials in the store, without the program's production starts.
     pub(crate) fn trials(&self, program: &StoredProgram) -> Result<usize> {
         let stored = self.store()?.trials(program.id)?;
         Ok(stored.iter().filter(|one| one.sample.kind == PageKind::Trial).count())
@@ -174,7 +174,7 @@ impl ImasHost {
         self.wait_for(what, LONGEST_WAIT, holds)
     }
 
-    /// The same for so long.
+    /// Waits until something is true, for `patience` at most.
     pub(crate) fn wait_for(
         &self,
         what: &str,

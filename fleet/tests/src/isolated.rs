@@ -13,7 +13,7 @@ pub(crate) fn is_possible() -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// What this case finds in a process with namespaces of its own.
+/// Result of a case in a process with namespaces of its own.
 pub(crate) fn run(case: &str) -> Result<String> {
     let words: Vec<_> = std::env::args_os().skip(1).take(3).collect();
     let own = format!("/proc/{}/ns/net", std::process::id());

@@ -11,7 +11,7 @@ use imas_exchange::payload::VERSION;
 use imas_exchange::{Aggregate, CandidateAggregate, Environment, ProgramKey, ThreadsClass, key};
 use imas_fleet_agent::jetstream::JetStreamBus;
 
-/// What it took.
+/// Numbers of aggregates that were published, of repetitions, and of aggregates that the stream had already.
 #[derive(Default)]
 pub(crate) struct Tries {
     pub(crate) done: AtomicU64,
@@ -43,12 +43,13 @@ pub(crate) fn aggregate(host: &str, program: u64, number: u64) -> Aggregate {
     }
 }
 
-/// Where it belongs.
+/// Subject of an aggregate.
 pub(crate) fn subject(one: &Aggregate) -> String {
     key::subject(&one.program, &one.environment)
 }
 
-/// Publishes aggregates `0..number` of so many programs, 256 on the way at once, each until it is acknowledged.
+/// Publishes aggregates `0..number` of `programs` programs, 256 on the way at once, each until it is
+/// acknowledged.
 pub(crate) async fn publish(
     bus: &JetStreamBus,
     host: &str,
@@ -81,7 +82,7 @@ pub(crate) async fn publish(
     Ok(())
 }
 
-/// Waits until so many are published.
+/// Waits until `number` aggregates are published.
 pub(crate) async fn reached(tries: &Tries, number: u64) {
     while tries.done.load(Ordering::Relaxed) < number {
         tokio::time::sleep(Duration::from_millis(10)).await;

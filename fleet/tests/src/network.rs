@@ -97,12 +97,12 @@ impl Place {
         inside(&self.namespace, program)
     }
 
-    /// Nothing leaves it or reaches it any more.
+    /// Cuts the place off: nothing leaves it or reaches it any more.
     pub(crate) fn cut_off(&self) -> Result<()> {
         ip(&["link", "set", &self.device(), "down"])
     }
 
-    /// It is connected again.
+    /// Connects the place again.
     pub(crate) fn connect(&self) -> Result<()> {
         ip(&["link", "set", &self.device(), "up"])
     }

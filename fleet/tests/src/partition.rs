@@ -91,7 +91,7 @@ async fn folded(cluster: &Cluster) -> Result<u64> {
     Ok(folded)
 }
 
-/// So many are in the stream, and in the statistics of all programs together.
+/// Checks that `number` aggregates are in the stream, and in the statistics of all programs together.
 async fn counted(cluster: &Cluster, number: u64) -> Result<()> {
     let stored = commands::streams(&cluster.bus(OPERATOR).await?).await?[0].messages;
     ensure!(stored == number, "{stored} of {number} are stored");
@@ -130,7 +130,8 @@ pub(crate) async fn empty(server: &Path) -> Result<String> {
     ))
 }
 
-/// The others see its copies as current, for long enough that it is no look of before its loss.
+/// Waits until the other servers see the copies of this server as current, for long enough that they do not
+/// report the state of before its loss.
 async fn has_copied(cluster: &Cluster, at: usize) -> Result<()> {
     let store = cluster.plan.server_folder(at).join("store/jetstream/imas/streams");
     let end = Instant::now() + LONGEST_WAIT;

@@ -24,7 +24,8 @@ const SETTLING: Duration = Duration::from_secs(60);
 /// Reads after the restart.
 const LOOKS: u64 = 1_000;
 
-/// One aggregate and statistics of so many programs; then one server is killed and started again with its data.
+/// One aggregate and statistics of each of `number` programs. Then one server is killed and started again
+/// with its data.
 pub(crate) async fn programs(server: &Path, number: u64) -> Result<String> {
     let large =
         StreamSizes { stream_bytes: 2 << 30, most_aggregates: 1_000_000, bucket_bytes: 1 << 30, ..SIZES };
@@ -79,7 +80,8 @@ async fn write(bus: &JetStreamBus, host: &str, program: u64) -> Result<()> {
     }
 }
 
-/// All is there and goes on: a thousand programs have their statistics, and one more aggregate is folded.
+/// Checks that all messages are there, that a thousand programs have their statistics, and that one more
+/// aggregate is folded.
 async fn check(cluster: &Cluster, merger: &JetStreamBus, host: &str, number: u64) -> Result<()> {
     let states = commands::streams(&cluster.bus(OPERATOR).await?).await?;
     ensure!(states.iter().all(|state| state.messages == number), "{states:?}");

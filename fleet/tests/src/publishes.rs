@@ -43,7 +43,7 @@ pub(crate) async fn publishes(server: &Path) -> Result<String> {
     ))
 }
 
-/// A host's agent without any server; then they are there.
+/// A host's agent works without any server; then the servers are there.
 pub(crate) async fn offline(server: &Path, program: &Path) -> Result<String> {
     const NUMBER: u64 = 2_000;
     let mut cluster = Cluster::start(server, &["h1"], &["m1"], SIZES).await?;

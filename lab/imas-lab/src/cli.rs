@@ -45,8 +45,8 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// From the words of the command line. `simulate` gets to know whether a store was named there:
-    /// IMAS_STORE alone does not make it replay one.
+    /// Reads the command line. `simulate` gets to know whether a store was named there: IMAS_STORE alone does
+    /// not make it replay one.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = with_negative_numbers(Self::command()).try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;

@@ -30,8 +30,8 @@ use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use session::Session;
 
-/// Those of the paper, in the order of its text, beside `system`; what is not built here is left out with a
-/// word.
+/// Candidates of the paper, in the order of its text, after `system`. A candidate that is not built here is
+/// left out with a warning.
 const CANDIDATES: [&str; 8] =
     ["system", "tlsf", "musl-mallocng", "musl-oldmalloc", "tcmalloc", "nedmalloc", "dlmalloc", "jemalloc"];
 /// Seed of the orders: the figures do not depend on it.
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The file, and the samples that are in it.
+/// The journal, and the samples that are in it.
 fn journal(out: &Path, resume: bool) -> Result<(Journal, Vec<MobileSample>)> {
     let path = out.join(FILE);
     let opened = std::fs::create_dir_all(out).and_then(|()| Journal::open(&path));
@@ -83,7 +83,7 @@ fn header(candidates: &[&CatalogueCandidate]) -> DataHeader {
     }
 }
 
-/// `system` and what was asked for, without those that cannot be used here.
+/// Candidates that were asked for, with `system`, without those that cannot be used here.
 fn candidates<'a>(args: &StudyArgs, context: &'a Context) -> Result<Vec<&'a CatalogueCandidate>> {
     let usable = usable(&args.run.with, DefaultComparison::These(&CANDIDATES), context)?;
     if usable.len() < 2 {

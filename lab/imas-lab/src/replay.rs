@@ -119,7 +119,7 @@ pub(crate) fn run(args: &StudyArgs, live: &Data, context: &Context) -> Result<Pa
     Ok(path)
 }
 
-/// The file, and the predictions that are in it.
+/// The journal, and the predictions that are in it.
 fn journal(out: &Path, resume: bool) -> Result<(Journal, Predictions)> {
     let path = out.join(FILE);
     let opened = std::fs::create_dir_all(out).and_then(|()| Journal::open(&path));

@@ -104,7 +104,7 @@ fn source(args: &SimulateArgs, places: &Places) -> Result<Source> {
     Ok(source)
 }
 
-/// Those that were asked for; else the usual ones.
+/// Contenders that the arguments name; the usual contenders where they name none.
 fn contenders(args: &SimulateArgs, source: &Source, priors: Option<&Priors>) -> Result<Vec<Contender>> {
     let contenders = match (priors, args.policy.is_empty()) {
         (_, false) => args.policy.iter().map(|name| contender(name, priors)).collect::<Result<Vec<_>>>()?,

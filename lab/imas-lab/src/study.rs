@@ -77,7 +77,7 @@ fn refuse_strange_flags(args: &StudyArgs) -> Result<()> {
     }
 }
 
-/// Those that only read figures made before need no allocators.
+/// Runs the study that the arguments name. Studies that only read figures made before need no allocators.
 fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study> {
     let study = match args.name {
         StudyName::Freelist => {

@@ -20,8 +20,8 @@ use imas_store::samples::StoredProgram;
 use serde_json::Value;
 use support::{World, built, describe, keys, lib_dir, list, output, stdout, text};
 
-/// After both candidates had crashed their programs, and some months before they are judged anew for their
-/// age.
+/// Time after both candidates had crashed their programs, and some months before they are judged anew for
+/// their age; seconds since 1970.
 const NOW_S: f64 = 1_795_500_000.0;
 
 fn fixture(name: &str) -> PathBuf {
@@ -55,7 +55,7 @@ fn program(store: &Store, end: &str) -> StoredProgram {
     found.unwrap_or_else(|| panic!("no {end} in {programs:?}")).clone()
 }
 
-/// How many trials of each candidate.
+/// Number of trials by candidate.
 fn counts(trials: &[TrialRecord]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     trials.iter().for_each(|trial| *counts.entry(trial.sample.candidate.as_str()).or_default() += 1);
@@ -197,7 +197,7 @@ fn the_older_settings_hold() {
     assert!(weight(&world, "/usr/bin/sort").starts_with("1.00"), "CPU alone, by the program's own section");
 }
 
-/// As while the daemon of before an upgrade still runs.
+/// The daemon of before an upgrade may still run.
 #[test]
 fn the_status_of_an_older_daemon_is_shown() {
     let world = World::new();

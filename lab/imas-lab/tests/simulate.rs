@@ -8,7 +8,7 @@ mod support;
 
 use support::{World, json, printed};
 
-/// Its own data set and made-up programs; the figures themselves are judged in imas-core.
+/// The laboratory's own data set and made-up programs; the figures themselves are judged in imas-core.
 #[test]
 fn the_laboratory_replays_data_and_reports_what_it_leaves_out() {
     let world = World::new();

@@ -199,7 +199,7 @@ fn a_failure_under_a_candidate_is_reported_and_left_out() {
     assert_eq!(runs(&world).iter().filter(|run| run["ok"] == false).count(), 8);
 }
 
-/// Its output is the same at first, and a candidate's is another; then it varies by itself.
+/// The output of the program is the same at first, and a candidate's is another; then it varies by itself.
 #[test]
 fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     let world = World::new();
@@ -238,7 +238,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     assert!(list(&summary, "/summary/troubles").is_empty(), "{summary:#}");
 }
 
-/// The study names them in its table of what is left out.
+/// Checks that the study names all that was left out, with the reasons, in its table.
 fn assert_in_the_study(world: &World, why: &str) {
     let out = world.work().join("study");
     let mut study = world.lab(["study", "selector", "--data"]);
@@ -336,7 +336,7 @@ fn a_killed_run_goes_on_where_it_was() {
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 24, "a run was made twice");
 }
 
-/// As a kill in the middle of a write would.
+/// Cuts off the end of the last line, as a kill in the middle of a write would.
 fn cut_last_line(path: &Path) {
     let text = std::fs::read(path).unwrap();
     std::fs::write(path, &text[..text.len() - 20]).unwrap();
@@ -360,7 +360,7 @@ fn bad_input_is_named() {
     assert_hinted(&typing_error, "line 3");
 }
 
-/// It ends between two programs, so that what is there is balanced, and goes on from there.
+/// The session ends between two programs, so that what is there is balanced, and goes on from there.
 #[test]
 fn a_time_limit_ends_it_with_whole_programs() {
     let world = World::new();

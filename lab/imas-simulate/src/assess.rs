@@ -26,7 +26,7 @@ use imas_core::stats::{
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;
-/// No program's regret is taken to be known better than this.
+/// Least error that a program's regret is taken to have.
 const LEAST_ERROR: f64 = 0.001;
 
 /// How the laboratory works.
@@ -52,9 +52,9 @@ impl Default for Plan {
 /// [`PolicyResult`].
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ProgramResult {
-    /// Its name.
+    /// Name of the program.
     pub program: String,
-    /// Trials spent.
+    /// Trials spent, mean over the splits.
     pub trials: f64,
     /// Score lost against the best candidate's: 0.01 is 1 % more CPU and memory together.
     pub regret: f64,
@@ -73,7 +73,8 @@ pub struct ProgramResult {
     pub picks: Vec<(String, f64)>,
 }
 
-/// The same in differences of logarithms, of which means are taken.
+/// Result of one program under one policy, as [`ProgramResult`] has it, but in differences of logarithms, of
+/// which means are taken.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Judged {
     program: String,
@@ -109,7 +110,7 @@ impl Judged {
 /// shares of no programs are NaN, which JSON has as null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct PolicyResult {
-    /// Its name.
+    /// Name of the policy.
     pub policy: String,
     /// Programs judged.
     pub programs: usize,
@@ -117,11 +118,11 @@ pub struct PolicyResult {
     pub trials: f64,
     /// Score lost against the best candidate's: 0.01 is 1 % more CPU and memory together.
     pub regret: f64,
-    /// Its interval.
+    /// Interval of `regret`. None with fewer than two programs.
     pub regret_interval: Option<Interval>,
     /// Score saved against `system`'s: 0.1 is 10 % less CPU and memory together, below 0 is more.
     pub gain: f64,
-    /// Its interval.
+    /// Interval of `gain`. None with fewer than two programs.
     pub gain_interval: Option<Interval>,
     /// CPU saved.
     pub gain_cpu: f64,
@@ -133,7 +134,8 @@ pub struct PolicyResult {
     pub harmed: usize,
     /// Share of programs whose regret is at most 3 %.
     pub within_3_pct: f64,
-    /// The same with the noise of the judgement taken out. None where the truth is known.
+    /// Share of programs whose regret is at most 3 %, with the noise of the judgement taken out. None where
+    /// the truth is known.
     pub within_3_pct_less_noise: Option<f64>,
     /// Programs whose regret is above 3 % with certainty (95 %, each for itself).
     pub beyond_3_pct: usize,
@@ -178,7 +180,8 @@ pub(crate) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> Polic
     }
 }
 
-/// Of the programs whose error is known; None when that is none.
+/// Share of programs whose regret is at most 3 %, with the noise of the judgement taken out. It counts the
+/// programs whose error is known; None when there are none.
 fn less_noise(judged: &[Judged]) -> Option<f64> {
     let with_error = |one: &Judged| {
         let (error, freedom) = one.regret_error?;
@@ -188,7 +191,7 @@ fn less_noise(judged: &[Judged]) -> Option<f64> {
     true_share_at_most(&values, WITHIN, LEAST_ERROR)
 }
 
-/// By how much the regret may be too high, one-sided.
+/// Bound on the part of the regret that is noise, one-sided, as a difference of logarithms.
 fn regret_bound(one: &Judged) -> f64 {
     match one.regret_error {
         _ if one.by_truth => 0.0,
@@ -253,7 +256,7 @@ impl Verdict {
     }
 }
 
-/// Over the splits.
+/// Sums over all turns of one program.
 struct Sum {
     trials: f64,
     regret: f64,
@@ -291,7 +294,8 @@ impl Sum {
         }
     }
 
-    /// Of the mean over the rounds, each with its mean over the turns in which it judged.
+    /// Standard error of the mean regret over the rounds, and its degrees of freedom. Each round counts with
+    /// its mean over the turns in which it judged. None with fewer than two rounds.
     fn error(&self) -> Option<(f64, f64)> {
         let judged = self.by_round.iter().filter(|round| round.count > 0);
         let rounds: Moments = judged.map(|round| (round.mean_x, 0.0)).collect();

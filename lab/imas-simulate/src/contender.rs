@@ -16,13 +16,13 @@ use imas_core::replay_prior::{ReplayEvidence, ReplayPrior};
 pub enum Contender {
     /// The default policy.
     Adaptive(Settings),
-    /// The same with a prior for each program.
+    /// The default policy with a prior for each program.
     WithPrior {
-        /// As in tables and JSON.
+        /// Name in tables and JSON.
         name: String,
         /// Settings of the policy.
         settings: Settings,
-        /// By program; one that has none is settled without.
+        /// Priors by the program's name. A program without a prior is settled without one.
         priors: Arc<BTreeMap<String, ReplayPrior>>,
     },
     /// Algorithms 8 to 10 of the paper, and its balanced pick.
@@ -38,14 +38,14 @@ pub enum Contender {
 /// What a policy did with a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContenderOutcome {
-    /// Trials it asked for.
+    /// Trials that the policy asked for.
     pub trials: u32,
-    /// Index of the candidate it settled on.
+    /// Index of the candidate that the policy settled on.
     pub pick: usize,
 }
 
 impl Contender {
-    /// As in tables and JSON.
+    /// Name in tables and JSON.
     pub fn name(&self) -> String {
         match self {
             Self::Adaptive(_) => "adaptive".to_owned(),
@@ -88,7 +88,7 @@ impl Contender {
     }
 }
 
-/// Every candidate in each of the rounds, and the best of them.
+/// Trials of every candidate in each of the rounds, and the best of them.
 fn everything(program: &SimulatedProgram, seen: &[usize], w: f64) -> Option<ContenderOutcome> {
     let made = seen.iter().flat_map(|&round| &program.rounds[round]).flatten().count();
     Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
@@ -107,8 +107,8 @@ pub(crate) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u
     adaptive::checked_predictions(&board, &judgement.standings)
 }
 
-/// Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy
-/// has to decide by the trials so far.
+/// What the default policy did. Each trial takes the candidate's run of the policy's current round. When no
+/// rounds are left, the policy has to decide by the trials so far.
 fn adaptive(
     program: &SimulatedProgram,
     seen: &[usize],
@@ -119,7 +119,7 @@ fn adaptive(
     tried(program, seen, w, settings, prior).0
 }
 
-/// The same with the board at the end.
+/// What `adaptive` returns, and the board at the end.
 fn tried(
     program: &SimulatedProgram,
     seen: &[usize],

@@ -32,16 +32,16 @@ const MOST_EPOCHS: u64 = 600;
 const LYING_EPOCHS: u64 = 2;
 /// Length of an epoch in seconds: a host's turn.
 const EPOCH_S: u64 = 600;
-/// A small fleet asks every host in each epoch for its own judgement.
+/// Greatest number of hosts of a small fleet, which asks every host in each epoch for its own judgement.
 const SMALL: u32 = 200;
 
 /// How hosts differ: standard deviations of a candidate's true cost between hosts, as differences of
 /// logarithms. Assumed, not measured: the committed data are of one machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostSpread {
-    /// Of CPU.
+    /// Standard deviation of the CPU cost.
     pub cpu: f64,
-    /// Of memory.
+    /// Standard deviation of the memory cost.
     pub memory: f64,
 }
 
@@ -54,12 +54,12 @@ impl Default for HostSpread {
 /// A fleet that runs one program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SimulatedFleet {
-    /// Hosts that run it.
+    /// Hosts that run the program.
     pub hosts: u32,
     /// How many of them lie: they praise the candidate that is worst beyond all measure, and blame the
     /// others.
     pub liars: u32,
-    /// Whether these do lie: they are silent otherwise.
+    /// Whether the liars do lie: they are silent otherwise.
     pub lies: bool,
     /// How many never publish.
     pub silent: u32,
@@ -71,32 +71,34 @@ pub struct SimulatedFleet {
     pub seed: u64,
 }
 
-/// What became of it.
+/// What became of a simulated fleet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FleetOutcome {
     /// Trials of all honest hosts until the answer was settled.
     pub trials: u64,
-    /// Epochs until then.
+    /// Epochs until the answer was settled.
     pub epochs: u64,
     /// Greatest number of hosts in a trial in one epoch.
     pub busiest: u64,
     /// First messages of hosts, contained in `messages`.
     pub greetings: u64,
-    /// Aggregates.
+    /// Aggregates that hosts published.
     pub messages: u64,
-    /// Bytes of them.
+    /// Bytes of these aggregates.
     pub bytes: u64,
     /// Bytes of the statistics at the end.
     pub statistics_bytes: u64,
     /// How often hosts that join had a proof to go by after one epoch, and none after the next.
     pub lost_proofs: u64,
-    /// What a host that joins now starts with.
+    /// Candidate that a host that joins now starts with.
     pub pick: String,
-    /// The same, had the same hosts sent the same messages, and the liars none.
+    /// Candidate that a newcomer would start with, had the same hosts sent the same messages, and the liars
+    /// none.
     pub pick_without_liars: String,
     /// What the pick costs more than `system` on the usual host, as a difference of logarithms of the score.
     pub cost: f64,
-    /// The same of the best candidate.
+    /// What the best candidate costs more than `system` on the usual host, as a difference of logarithms of
+    /// the score. At most 0.
     pub best: f64,
 }
 
@@ -114,13 +116,13 @@ struct Fleet<'a> {
     truth: Vec<Point>,
     hosts: BTreeMap<u32, Host>,
     statistics: FleetStatistics,
-    /// Those of the honest hosts' messages alone.
+    /// Statistics of the honest hosts' messages alone.
     without_liars: FleetStatistics,
-    /// In the stream, and not folded yet.
+    /// Aggregates in the stream that are not folded yet.
     waiting: Vec<StreamEntry>,
-    /// Numbers of those that are lies.
+    /// Sequence numbers of the aggregates that are lies.
     lies: BTreeSet<u64>,
-    /// Of hosts that join, after the last epoch.
+    /// Index of the candidate that hosts start with which join after the last epoch.
     pick: usize,
     outcome: FleetOutcome,
 }
@@ -240,7 +242,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// By how much the candidate costs more on this host than on others.
+    /// Cost of the candidate on this host above its cost on the usual host, as differences of logarithms.
     fn own(&self, number: u32, at: usize) -> Point {
         let mut random = ChaCha8Rng::seed_from_u64(self.plan.seed ^ (u64::from(number) << 8 | at as u64));
         random.set_stream(1);
@@ -250,7 +252,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Each host that runs the program announces it once: how many may lie follows from how many there are.
+    /// Announces the program once for each host that runs it: how many may lie follows from how many there
+    /// are.
     fn greet(&mut self) {
         for number in self.plan.liars + self.plan.silent..self.plan.hosts {
             self.publish(&host_name(number), 0, &[]);
@@ -327,7 +330,7 @@ impl<'a> Fleet<'a> {
         self.pick = pick;
     }
 
-    /// The pick of a host without trials of its own; of one host alone its own.
+    /// Pick of a host without trials of its own. If the fleet has one host alone, its trials count.
     fn newcomers_pick(&self, statistics: &FleetStatistics) -> usize {
         let alone = self.hosts.values().next().filter(|_| self.plan.hosts == 1);
         let trials = alone.map_or(&[][..], |host| host.trials.as_slice());

@@ -48,29 +48,29 @@ pub struct PredictionLine {
     pub version: String,
     /// Category of the program in the suite.
     pub category: String,
-    /// When it was written, seconds since the epoch.
+    /// Time at which the line was written, seconds since the epoch.
     pub at_s: f64,
-    /// Load of the machine then, one-minute average.
+    /// Load of the machine at that time, one-minute average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
     /// Why there are no ratios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// CPU time.
+    /// Ratio of CPU time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ratio: Option<f64>,
-    /// Peak of resident memory.
+    /// Ratio of the peak of resident memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_ratio: Option<f64>,
-    /// Mean of resident memory over time.
+    /// Ratio of the mean of resident memory over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_ratio: Option<f64>,
-    /// Resident memory at the end.
+    /// Ratio of resident memory at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ratio: Option<f64>,
     /// Calls of the replayed process.
     pub calls: u64,
-    /// Its threads.
+    /// Threads of the replayed process.
     pub threads: u64,
     /// Recorded processes of the program.
     pub processes: u64,
@@ -78,11 +78,13 @@ pub struct PredictionLine {
     pub process_share: f64,
     /// CPU seconds of the replayed process as it was recorded.
     pub cpu_s: f64,
-    /// Highest resident memory as recorded: of this process, or of the whole tree where that was more.
+    /// Highest resident memory as recorded, bytes: of the replayed process, or of the whole tree where that
+    /// was more.
     pub peak_bytes: f64,
-    /// Mean resident memory as recorded, likewise.
+    /// Mean resident memory as recorded, bytes: of the replayed process, or of the whole tree where that was
+    /// more.
     pub mean_bytes: f64,
-    /// Its resident memory at the end as recorded.
+    /// Resident memory of the replayed process at the end as recorded, bytes.
     pub end_bytes: f64,
     /// Most bytes in live blocks at once.
     pub live_peak_bytes: u64,
@@ -100,7 +102,7 @@ pub struct PredictionLine {
 }
 
 impl PredictionLine {
-    /// What tells how far the prediction may be off.
+    /// Facts of the recorded run that tell how far the prediction may be off.
     #[must_use]
     pub fn facts(&self) -> RecordedRunFacts {
         RecordedRunFacts {
@@ -111,16 +113,16 @@ impl PredictionLine {
     }
 }
 
-/// What was read.
+/// Predictions that were read from files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Predictions {
-    /// In the order of the lines.
+    /// Headers in the order of the lines.
     pub headers: Vec<ReplayHeader>,
-    /// In the order of the lines; of a program and candidate the last.
+    /// Predictions in the order of the lines; of a program and candidate the last.
     pub lines: Vec<PredictionLine>,
     /// Programs without predictions.
     pub dropped: Dropped,
-    /// Numbers of the lines that are none of these, from 1.
+    /// Numbers of the lines that are not readable, from 1.
     pub unreadable: Vec<usize>,
     known: BTreeSet<(String, String)>,
 }
@@ -144,7 +146,7 @@ impl Predictions {
         self.known.contains(&(program.to_owned(), candidate.to_owned()))
     }
 
-    /// Whether it is a line of the format.
+    /// Reads a line. Returns whether it is one of the format.
     fn read(&mut self, line: &str) -> bool {
         let header = serde_json::from_str::<ReplayHeader>(line).ok().filter(|header| header.imas == REPLAY);
         if let Some(header) = header {

@@ -13,7 +13,7 @@ use imas_core::run::{RawRun, RunKind};
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimulatedProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
     /// Candidates; `system` is the first.
     pub candidates: Vec<String>,
@@ -32,9 +32,9 @@ pub struct SimulatedProgram {
 /// A program that cannot be replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExcludedProgram {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// Why.
+    /// Reason why the program cannot be replayed.
     pub why: String,
 }
 
@@ -114,9 +114,9 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<(SimulatedProgram, Vec<Exclud
 
 /// Rounds in which every candidate has figures.
 struct Complete<T> {
-    /// Indices of the candidates.
+    /// Indices of the candidates that stay.
     stays: Vec<usize>,
-    /// By round, then by those candidates.
+    /// Figures by round, then by candidate of `stays`.
     rounds: Vec<Vec<Option<T>>>,
     /// The other candidates, each with the number of rounds in which it has figures.
     scarce: Vec<(usize, usize)>,
@@ -144,8 +144,8 @@ fn paced(run: &RawRun) -> Paced {
     (run.user_s + run.system_s, run.pace)
 }
 
-/// Fitted to all measured rounds, also those that will judge. That is fair, because the fit does not use the
-/// candidates.
+/// Correction that is fitted to all measured rounds, also those that will judge. That is fair, because the
+/// fit does not use the candidates.
 fn pace_correction(runs: &[&RawRun], candidates: &[String]) -> PaceCorrection {
     let is_measured = |run: &&&RawRun| run.kind == RunKind::Measured && run.ok;
     let of = |name: &String| {
@@ -155,8 +155,8 @@ fn pace_correction(runs: &[&RawRun], candidates: &[String]) -> PaceCorrection {
     PaceCorrection::fit(&candidates.iter().map(of).collect::<Vec<_>>())
 }
 
-/// `system` first, then in the order they appear; without those that failed, and those that were counted
-/// only: nothing could judge them as a pick.
+/// Names of the candidates, `system` first, then in the order of `place`. Candidates that failed are left
+/// out. So are candidates that were counted only: nothing could judge them as a pick.
 fn candidates(runs: &[&RawRun]) -> Vec<String> {
     let failed = |name: &str| runs.iter().any(|run| run.candidate == name && !run.ok);
     let mut names: Vec<String> = vec![];
@@ -177,7 +177,7 @@ fn place(name: &str) -> usize {
     ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len())
 }
 
-/// By round, then candidate.
+/// Figures of the valid runs of one kind, by round, then by candidate.
 fn rounds<T: Clone>(
     runs: &[&RawRun],
     candidates: &[String],

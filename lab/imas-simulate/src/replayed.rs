@@ -21,19 +21,20 @@ use imas_core::replay_prior::{PredictedDifference, ReplayPrior};
 pub enum PriorBasis {
     /// The replays of the program's own run.
     Replay,
-    /// None of its own: what the candidate did to the other programs, of the same class if there are several.
+    /// No prediction of its own: what the candidate did to the other programs, of the same class if there are
+    /// several.
     OtherPrograms,
 }
 
 /// The predictions of a file, by program.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Replays {
-    /// By program: its recorded run, and what was predicted.
+    /// Recorded run of each program, and what was predicted of it, by the program's name.
     programs: BTreeMap<String, (RecordedRunFacts, Vec<PredictedDifference>)>,
 }
 
 impl Replays {
-    /// Of the lines of a file. Those without ratios predict nothing.
+    /// Predictions from the lines of a file. Lines without ratios predict nothing.
     pub fn of(predictions: &Predictions) -> Self {
         let mut all = Self::default();
         for line in &predictions.lines {
@@ -67,7 +68,8 @@ impl Replays {
         predicted.iter().filter_map(checked).flatten().collect()
     }
 
-    /// By program: its prior, with the reliability that the predictions for all other programs have.
+    /// Priors by the program's name. Each has the reliability that the predictions for all other programs
+    /// have.
     pub fn held_out(
         &self,
         programs: &[SimulatedProgram],
@@ -94,15 +96,15 @@ impl Replays {
 /// How the predictions for a host's programs are corrected in [`Replays::on_a_host`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostCorrection {
-    /// Not at all: the study's table alone.
+    /// No correction: the study's table alone.
     None,
-    /// By what the host's trials said of the predictions for its other programs.
+    /// Correction by what the host's trials said of the predictions for its other programs.
     OwnTrials,
 }
 
 impl Replays {
-    /// By program: its prior on a host that has half of the programs, where the study has the other half. Both
-    /// halves are the host's once.
+    /// Priors by the program's name, on a host that has half of the programs, where the study has the other
+    /// half. Each half is the host's once.
     pub fn on_a_host(
         &self,
         programs: &[SimulatedProgram],

@@ -18,23 +18,24 @@ pub struct World {
     pub programs: usize,
     /// Candidates, `system` included.
     pub candidates: usize,
-    /// Rounds of each.
+    /// Rounds of each program.
     pub rounds: usize,
-    /// Of a candidate's true CPU time over `system`.
+    /// Spread of a candidate's true CPU time over `system`.
     pub cpu_effect: f64,
-    /// Of its true memory over `system`.
+    /// Spread of a candidate's true memory over `system`.
     pub memory_effect: f64,
     /// Share of programs to which all candidates are alike.
     pub indifferent: f64,
-    /// Of a run's CPU time about its truth; each program has its own, up to twice as much or half of it.
+    /// Spread of a run's CPU time about its truth. Each program has a spread of its own, up to twice as much
+    /// or half of this one.
     pub cpu_noise: f64,
-    /// Of a run's memory.
+    /// Spread of a run's memory about its truth, with the same factor for each program.
     pub memory_noise: f64,
-    /// Of the machine's speed from round to round, common to all its runs.
+    /// Spread of the machine's speed from round to round, common to all runs of a round.
     pub drift: f64,
     /// Share of runs that are slowed down by something else.
     pub outliers: f64,
-    /// How many times as long those take.
+    /// How many times as long the runs take that are slowed down.
     pub outlier: f64,
     /// Degrees of freedom of the noise: Student's t, with the spread it would have if it were normal; 0:
     /// normal.

@@ -12,9 +12,9 @@ use rand::seq::SliceRandom;
 /// Rounds that judge what the others chose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turn<'a> {
-    /// All others, in their order.
+    /// Indices of all other rounds, in their order.
     pub seen: Vec<usize>,
-    /// Those that judge.
+    /// Indices of the rounds that judge.
     pub judging: &'a [usize],
 }
 

@@ -126,7 +126,7 @@ fn cpu_is_not_bought_with_any_amount_of_memory() {
     assert_eq!(judge(&slow, &[Role::Tested; 3], 0, 0.0, &Settings::default()).pick, 2);
 }
 
-/// Of two that are as fast as each other, the one that takes less memory.
+/// Two candidates are as fast as each other: the pick is the candidate that takes less memory.
 #[test]
 fn the_other_axis_decides_between_equals() {
     let board = quiet(&[(-0.300, 0.2), (-0.298, 0.0), (-0.1, -0.5)]);
@@ -227,7 +227,7 @@ fn a_candidate_that_was_absent_gets_its_rounds_too() {
     assert!(tried > 0);
 }
 
-/// Its turn would have come, were it tested.
+/// The turn of the candidate would have come, were it tested.
 #[test]
 fn a_candidate_that_left_the_set_gets_no_further_trial() {
     use Role::{Kept, Tested};
@@ -307,7 +307,7 @@ proptest! {
         prop_assert_eq!(settle(program, seed), settle(program, seed));
     }
 
-    /// It ends, within its rounds, whatever the noise.
+    /// Judging ends, within its rounds, whatever the noise.
     #[test]
     fn the_trials_of_a_program_come_to_an_end((world, seed) in world()) {
         let program = &world.programs(seed)[0];

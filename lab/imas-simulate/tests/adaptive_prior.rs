@@ -89,7 +89,7 @@ fn right_predictions_spare_trials_and_lose_nothing() {
     assert!(with.gain > 0.95 * without.gain && with.harmed == 0, "{} {}", with.gain, without.gain);
 }
 
-/// As without predictions: one in twenty may be changed without reason.
+/// One program in twenty may be changed without reason, as without predictions.
 #[test]
 fn under_pure_noise_the_incumbent_is_kept_whatever_is_predicted() {
     let world = World { indifferent: 1.0, rounds: 8, programs: 200, ..World::default() };

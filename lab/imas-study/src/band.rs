@@ -14,8 +14,8 @@ pub(crate) struct Band {
 }
 
 impl Band {
-    /// None when there is no value. The quantiles are the median-unbiased ones (Hyndman and Fan 1996, type
-    /// 8).
+    /// Band of these values; None when there is no value. The quantiles are the median-unbiased ones (Hyndman
+    /// and Fan 1996, type 8).
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;

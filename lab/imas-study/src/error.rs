@@ -6,7 +6,8 @@ use std::path::PathBuf;
 /// What the functions of this crate return.
 pub type StudyResult<T> = std::result::Result<T, StudyError>;
 
-/// Each message has the form "what: why". [`StudyError::hint`] returns the remedy, if there is one.
+/// Errors of this crate. Each message has the form "what: why". [`StudyError::hint`] returns the remedy, if
+/// there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// A program or library of the study is not where it should be.
@@ -36,7 +37,7 @@ pub enum StudyError {
         path: PathBuf,
         /// Exit code or signal, in words.
         status: String,
-        /// Its message on standard error.
+        /// Message of the program on standard error.
         message: String,
     },
     /// A program of the study printed something that is not its format.
@@ -97,7 +98,7 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// What the user can do about it.
+    /// Hint: what the user can do about the error.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Missing { .. } => {

@@ -45,7 +45,7 @@ fn findings(study: &Study) -> Vec<Block> {
     vec![Block::Table(table), Block::Note(study.rule.clone())]
 }
 
-/// All charts except the one at the top.
+/// All charts except the chart at the top.
 fn figures(study: &Study) -> Vec<Block> {
     let at_the_top = study.picture.as_ref().map(Chart::title);
     let is_below =

@@ -22,7 +22,7 @@ pub struct Study {
     /// The result in one picture.
     #[serde(skip)]
     pub picture: Option<Chart>,
-    /// How it was run, a sentence or two each.
+    /// How the study was run, a sentence or two each.
     pub method: Vec<String>,
     /// What the verdicts mean.
     pub rule: String,

@@ -10,12 +10,12 @@ fn worded(band: Option<Band>, factor: f64, decimals: usize, unit: &str) -> Strin
     )
 }
 
-/// Without decimals.
+/// A band without decimals.
 pub(crate) fn whole(band: Option<Band>) -> String {
     worded(band, 1.0, 0, "")
 }
 
-/// Two decimals: a ratio.
+/// A band of ratios with two decimals.
 pub(crate) fn ratio(band: Option<Band>) -> String {
     worded(band, 1.0, 2, "")
 }

@@ -38,13 +38,14 @@ pub struct Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
-    /// Ten that install quickly.
+    /// Ten programs that install quickly.
     Quick,
-    /// Those of 0.3 to 3 s, for data sets with many rounds.
+    /// Programs of 0.3 to 3 s, for data sets with many rounds.
     Data,
-    /// At least 120 of about 0.3 to 1 s, from every category. The project's own results use this set.
+    /// At least 120 programs of about 0.3 to 1 s, from every category. The project's own results use this
+    /// set.
     Study,
-    /// All.
+    /// All programs.
     Full,
 }
 
@@ -52,7 +53,7 @@ pub enum Set {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SuiteProgram {
-    /// Unique; letters, digits and dashes.
+    /// Name of the program: unique; letters, digits and dashes.
     pub name: String,
     /// Kind of program, for grouping.
     pub category: String,
@@ -68,7 +69,7 @@ pub struct SuiteProgram {
     /// Crates with a program, installed into the suite's own folder.
     #[serde(default)]
     pub cargo: Vec<String>,
-    /// Shared inputs that it reads, as `../input/NAME/`.
+    /// Shared inputs that the program reads, as `../input/NAME/`.
     #[serde(default)]
     pub needs: Vec<String>,
     /// Shell command that makes the program's own input in `../input/PROGRAM/`.
@@ -98,10 +99,10 @@ pub struct SuiteProgram {
     pub threads: u32,
     /// Elapsed seconds of a run under `system` on a machine of 2026; for estimates and time-outs.
     pub seconds: f64,
-    /// Sets it is in; all are in `full`.
+    /// Sets that the program is in; all programs are in `full`.
     #[serde(default)]
     pub sets: Vec<Set>,
-    /// Why it is listed but not run.
+    /// Why the program is listed but not run.
     pub excluded: Option<String>,
     /// How to start and load the program, if it is a server.
     pub server: Option<Server>,
@@ -116,7 +117,7 @@ pub struct Server {
     pub ready: String,
     /// Makes the load; must succeed.
     pub load: String,
-    /// Signal that ends it: TERM, INT or QUIT.
+    /// Signal that ends the server: TERM, INT or QUIT.
     #[serde(default = "term")]
     pub stop: String,
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// What the functions of this crate return.
 pub type SuiteResult<T> = std::result::Result<T, SuiteError>;
 
-/// Each message has the form "what: why". [`SuiteError::hint`] returns the remedy.
+/// Errors of this crate. Each message has the form "what: why". [`SuiteError::hint`] returns the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
     /// A file could not be read or written.
@@ -28,9 +28,9 @@ pub enum SuiteError {
     /// No program of that name.
     #[error("{name}: no such program in the suite")]
     NoProgram {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
-        /// Names that look like it.
+        /// Names that look like `name`.
         near: Vec<String>,
     },
     /// A command that makes an input failed.
@@ -40,15 +40,15 @@ pub enum SuiteError {
         name: String,
         /// How the command ended.
         how: String,
-        /// The last line it wrote to standard error.
+        /// The last line that the command wrote to standard error.
         message: String,
     },
     /// Packages could not be installed.
     #[error("{command} failed: {message}")]
     Install {
-        /// What was run.
+        /// Command that was run.
         command: String,
-        /// The last lines of its output.
+        /// The last lines of the command's output.
         message: String,
     },
     /// Another session uses the folder.
@@ -66,7 +66,7 @@ pub enum SuiteError {
 }
 
 impl SuiteError {
-    /// What to do about it.
+    /// Hint: what to do about the error.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

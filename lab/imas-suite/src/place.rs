@@ -46,7 +46,7 @@ impl Place {
         &self.root
     }
 
-    /// Where programs of the language registries are installed.
+    /// Folder into which programs of the language registries are installed.
     #[must_use]
     pub fn tools(&self) -> PathBuf {
         self.root.join("tools")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use imas_linux::environment::Variables;
 
-/// Where and how lines run.
+/// Folder and environment in which lines run.
 #[derive(Debug, Clone, Copy)]
 pub struct Shell<'a> {
     /// Working folder.
@@ -21,7 +21,7 @@ pub struct Shell<'a> {
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellOutput {
-    /// It exited with 0.
+    /// The line exited with 0.
     pub ok: bool,
     /// "exit 1", "signal 9" or "took longer than 20 s".
     pub how: String,

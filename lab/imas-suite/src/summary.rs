@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the raw runs to figures, intervals and verdicts. Recomputed each time; nothing of it is stored.
+//! Summary of the raw runs: figures, intervals and verdicts. It is recomputed each time; nothing of it is
+//! stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use serde::Serialize;
 /// The summary of all runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct SuiteSummary {
-    /// In the order of their names.
+    /// Summaries of the programs, in the order of their names.
     pub programs: Vec<ProgramSummary>,
     /// One entry per candidate but `system`, in the order of their names.
     pub overall: Vec<Overall>,
@@ -26,7 +27,7 @@ pub struct SuiteSummary {
     pub noise: Option<f64>,
 }
 
-/// One program.
+/// Summary of one program.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProgramSummary {
     /// Name in the suite.
@@ -46,9 +47,9 @@ pub struct ProgramSummary {
 pub struct Overall {
     /// Name in the catalogue.
     pub candidate: String,
-    /// Programs that it ran as they should.
+    /// Programs that the candidate ran as they should.
     pub programs: usize,
-    /// Programs that it is left out of.
+    /// Programs that the candidate is left out of.
     pub left_out: usize,
     /// CPU time as a ratio to `system`.
     pub cpu: Option<f64>,
@@ -65,11 +66,11 @@ pub struct Trouble {
     pub candidate: String,
     /// timeout, crash, exit, output, check, ready, load or counts.
     pub why: String,
-    /// How many runs ended so.
+    /// Number of runs that ended so.
     pub runs: usize,
     /// Number of all runs.
     pub of: usize,
-    /// The message of the last one.
+    /// Message of the last such run.
     pub message: String,
 }
 

@@ -9,7 +9,7 @@ use crate::tests_of;
 
 /// A file with its syntax tree.
 pub(crate) struct SourceFile {
-    /// Where it is, from the folder.
+    /// Path of the file, from the folder.
     pub(crate) path: PathBuf,
     pub(crate) syntax: syn::File,
 }
@@ -38,7 +38,7 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<SourceFile>> {
     paths.into_iter().map(read).collect()
 }
 
-/// Those below the `src` folder of a crate, without modules that only tests have.
+/// Source files below the `src` folder of a crate, without modules that only tests have.
 pub(crate) fn production(folder: &Path) -> Result<Vec<SourceFile>> {
     let mut files = all(folder)?;
     files.retain(|file| file.path.components().nth(1).is_some_and(|part| part.as_os_str() == "src"));

@@ -33,7 +33,7 @@ const OF_FS: [&str; 4] = ["read", "read_dir", "read_to_string", "remove_dir_all"
 /// Methods.
 const METHODS: [&str; 5] = ["lock_shared", "read_to_end", "read_to_string", "try_lock", "try_lock_shared"];
 
-/// By file: its calls as the table has them, `read_dir 1, Command 2`.
+/// Calls of each file, as the table has them: `read_dir 1, Command 2`.
 pub(crate) fn calls(files: &[SourceFile]) -> BTreeMap<String, String> {
     let is_looked_at = |path: &str| {
         CRATES.iter().any(|one| path.starts_with(&format!("{one}/")))
@@ -49,7 +49,7 @@ pub(crate) fn calls(files: &[SourceFile]) -> BTreeMap<String, String> {
     found.filter(|(_, calls)| !calls.is_empty()).collect()
 }
 
-/// The same of the rows of a page: `| file | calls | ...`. A row with an empty cell is an error.
+/// Calls of each file in the rows of a page: `| file | calls | ...`. A row with an empty cell is an error.
 pub(crate) fn table(page: &str) -> Result<BTreeMap<String, String>> {
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
     let row = |row: &str| {

@@ -39,7 +39,7 @@ pub(super) struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// Starts it and waits until it answers.
+    /// Starts a browser and waits until it answers.
     pub(super) fn start(apps: &'a Apps, variables: &Variables, folder: &Path) -> Result<Option<Self>> {
         let (Some(chromium), Some(curl)) = (&apps.browser, &apps.fetch) else { return Ok(None) };
         let profile = folder.join("profile");

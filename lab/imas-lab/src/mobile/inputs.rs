@@ -9,16 +9,16 @@ use anyhow::{Context as _, Result};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
-/// As in the paper.
+/// Number of pages, as in the paper.
 pub(super) const PAGES: u32 = 3;
-/// As in the paper.
+/// Number of pictures, as in the paper.
 pub(super) const PICTURES: u32 = 5;
 /// Length of the video in seconds, as in the paper.
 pub(super) const VIDEO_S: u32 = 15;
 const WIDTH: u32 = 1600;
 const HEIGHT: u32 = 1200;
 
-/// Where they are.
+/// Paths of the inputs.
 pub(super) struct Inputs {
     pub(super) folder: PathBuf,
     pub(super) video: PathBuf,

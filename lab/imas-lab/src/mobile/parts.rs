@@ -14,7 +14,7 @@ use imas_engine::context::Context;
 /// The programs of benchmarks and sizes, in `study/` of the library folder.
 const PROGRAMS: [&str; 4] = ["mobile-minimal", "mobile-chunks", "mobile-threads", "mobile-timed"];
 
-/// What can be made.
+/// Parts of the study that can be made.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parts {
     pub(super) size: bool,

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, Result};
 use tiny_http::{Header, Request, Response, Server};
 
-/// Serves until it is dropped.
+/// Server of the inputs, which serves until it is dropped.
 pub(super) struct Files {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
@@ -55,7 +55,7 @@ fn answer(request: Request, folder: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A plain name in the folder: no way leads out of it.
+/// Path of a plain name in the folder: no way leads out of it.
 fn wanted(url: &str, folder: &Path) -> Option<PathBuf> {
     let name = url.strip_prefix('/')?.split('?').next()?;
     let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');

@@ -30,7 +30,7 @@ use imas_engine::context::Context;
 
 /// A benchmark takes a second or two; under an allocator that hangs it must end some time.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
-/// After this number of failures of a test in a row, a candidate is not tried with it again.
+/// Number of failures of a test in a row after which a candidate is not tried with it again.
 const CHANCES: usize = 2;
 
 /// Rounds of sizes and benchmarks.
@@ -43,7 +43,7 @@ pub(super) struct Session<'a> {
     pub(super) parts: Parts,
     pub(super) done: BTreeSet<MobileKey>,
     pub(super) out: PathBuf,
-    /// For what the programs write; nothing of it is kept.
+    /// Folder for what the programs write; nothing of it is kept.
     pub(super) work: PathBuf,
 }
 
@@ -206,7 +206,7 @@ impl Executor for TestExecutor<'_, '_> {
     }
 }
 
-/// How far it is, on a terminal, and what failed.
+/// Progress of the study on a terminal, and what failed.
 struct Shown<'a> {
     bar: ProgressBar,
     tests: &'a [MobileTest],
@@ -251,7 +251,7 @@ impl Observer for Shown<'_> {
     }
 }
 
-/// Nothing for a candidate without a library.
+/// Sizes of a candidate's library, bytes; none for a candidate without a library.
 #[expect(clippy::cast_precision_loss, reason = "sizes of files are below 2^53")]
 fn library(candidate: &CatalogueCandidate) -> Result<BTreeMap<String, f64>> {
     let Some(library) = &candidate.library else { return Ok(BTreeMap::new()) };

@@ -21,22 +21,22 @@ use super::server::Files;
 use super::spoken::Spoken;
 use super::start::{self, seen};
 
-/// Between two pages and between two pictures of the gallery.
+/// Time between two pages and between two pictures of the gallery.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// What the kernel gets to take back what ended processes had.
+/// Time that the kernel gets to take back what ended processes had.
 const SETTLE: Duration = Duration::from_millis(500);
 /// The video is played five times as fast as it was made to be seen, again and again: memory is looked at
 /// once it was through.
 const PLAY_RATE: &str = "5";
 
-/// What an iteration gave.
+/// Figures of an iteration, and the allocator that served each program.
 #[derive(Debug, Default)]
 pub(super) struct UseCaseFacts {
     pub(super) figures: BTreeMap<String, f64>,
     pub(super) served: BTreeMap<String, String>,
 }
 
-/// What an iteration is made with.
+/// Programs, inputs and file server that an iteration uses.
 pub(super) struct UseCase<'a> {
     pub(super) apps: &'a Apps,
     pub(super) inputs: &'a Inputs,

@@ -44,9 +44,9 @@ pub(super) struct Session<'a> {
     pub(super) suite: &'a Suite,
     pub(super) place: &'a Place,
     pub(super) candidates: Vec<ComparedCandidate<'a>>,
-    /// With their build ids.
+    /// Programs with their build ids.
     pub(super) programs: Vec<(&'a SuiteProgram, String)>,
-    /// What the sessions before made.
+    /// Predictions that earlier sessions made.
     pub(super) earlier: Predictions,
     pub(super) interruption: &'a Interruption,
 }
@@ -194,7 +194,7 @@ impl Session<'_> {
     }
 }
 
-/// What the trace says beside its calls.
+/// Facts that the trace has beside its calls.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     processes: u64,

@@ -119,7 +119,7 @@ fn steps(services: &[&str], candidates: usize, rounds: u32, seed: u64) -> Vec<St
     steps
 }
 
-/// Those that can be run here, as they are asked for.
+/// Services that can be run here, with the cycles and the idle time that the arguments ask for.
 fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
     let mut services = recipes::recipes(&args.recipes, context)?;
     if args.install {
@@ -148,7 +148,7 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
     }
 }
 
-/// A run takes minutes: it is on the disk before the next begins.
+/// Appends a line durably. A run takes minutes: it is on the disk before the next begins.
 fn append(journal: &mut Journal, line: &impl serde::Serialize) -> Result<()> {
     journal.append_durably(line).with_context(|| journal.path().display().to_string())
 }
@@ -181,7 +181,7 @@ impl Executor<ServiceRun> for Servers<'_> {
 
 /// Writes down and reports each run.
 struct Log {
-    /// No run begins later, Unix time in seconds.
+    /// Unix time in seconds after which no run begins.
     until: Option<f64>,
     journal: Journal,
 }

@@ -3,13 +3,13 @@
 
 use imas_service::GuardRail;
 
-/// CPU time and p99, as without `--at-most`; none where only memory counts.
+/// Guard rails for CPU time and p99, as without `--at-most`; none where only memory counts.
 pub(super) fn rails(memory_only: bool) -> Vec<GuardRail> {
     let usual = [("cpu", 0.02), ("p99", 0.05)].into_iter().filter(|_| !memory_only);
     usual.map(|(figure, most)| GuardRail { figure: figure.to_owned(), most }).collect()
 }
 
-/// As they are printed: `cpu+2%, p99+5%`.
+/// Guard rails as they are printed: `cpu+2%, p99+5%`.
 pub(super) fn in_words(rails: &[GuardRail]) -> String {
     if rails.is_empty() {
         return "none".to_owned();

@@ -53,7 +53,7 @@ fn missing(service: &Service, installed: &BTreeSet<String>) -> Vec<String> {
     service.packages.iter().filter(|name| !installed.contains(*name)).cloned().collect()
 }
 
-/// Prints them.
+/// Prints the services, and whether their packages are installed.
 pub(super) fn list(args: &RecipeArgs, context: &Context) -> Result<ExitCode> {
     let installed = packages::installed();
     let rows = recipes(args, context)?.into_iter().map(|service| {
@@ -81,7 +81,7 @@ pub(super) fn retain_installed(services: &mut Vec<Service>) {
     });
 }
 
-/// Installs their packages, without starting the servers among them.
+/// Installs the services' packages, without starting the servers among them.
 pub(super) fn install(services: &[Service]) -> Result<()> {
     let wanted: BTreeSet<String> = services.iter().flat_map(|service| service.packages.clone()).collect();
     let lacking: BTreeSet<String> = wanted.difference(&packages::installed()).cloned().collect();

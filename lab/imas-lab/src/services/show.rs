@@ -35,7 +35,7 @@ pub(super) struct ShowArgs {
     memory_only: bool,
 }
 
-/// Prints it, and writes the page.
+/// Prints what a journal says, and writes the page.
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let ServiceJournal { runs, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);
@@ -75,7 +75,7 @@ fn for_all(judgement: &JournalJudgement) -> PageSection {
     PageSection::new("one-for-all", "One candidate for all", vec![Block::Table(table)])
 }
 
-/// Each service with its comparison, in the order in which they were measured first.
+/// Services, each with its comparison, in the order in which they were measured first.
 fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
     let rails = rails(memory_only);
     let comparison = |service: String| {
@@ -86,7 +86,7 @@ fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceCompa
     names(runs, |run| &run.service).into_iter().map(comparison).collect()
 }
 
-/// What `of` names in the runs, each once.
+/// Names that `of` returns for the runs, each once.
 fn names(runs: &[ServiceRun], of: fn(&ServiceRun) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in runs.iter().map(of) {

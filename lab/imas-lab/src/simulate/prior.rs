@@ -10,20 +10,21 @@ use imas_cli::message::{self, Hinted};
 use imas_core::adaptive::Settings;
 use imas_simulate::{Contender, HostCorrection, Predictions, PriorBasis, Replays, SimulatedProgram};
 
-/// The default policy with a prior.
+/// Contenders that are the default policy with a prior, one for each kind of prior.
 pub(super) struct Priors {
-    /// From the program's own replays.
+    /// Prior from the program's own replays.
     pub(super) replay: Contender,
-    /// From what the candidates did to other programs.
+    /// Prior from what the candidates did to other programs.
     pub(super) others: Contender,
-    /// From the program's own replays, on a host of half of the programs: with the table of the other half.
+    /// Prior from the program's own replays, on a host of half of the programs: with the table of the other
+    /// half.
     pub(super) half: Contender,
-    /// The same, corrected by the host's own trials.
+    /// Prior of `half`, corrected by the host's own trials.
     pub(super) host: Contender,
 }
 
 impl Priors {
-    /// From a file of predictions. Of the programs those remain that it knows.
+    /// Priors from a file of predictions. Programs that the file does not know are removed from `programs`.
     pub(super) fn read(file: &Path, programs: &mut Vec<SimulatedProgram>, seed: u64) -> Result<Self> {
         const MADE_BY: &str = "--replay names a file that 'imas-lab study replay' has written";
         let text = imas_runs::data::read(file)?;
@@ -65,7 +66,7 @@ impl Priors {
     }
 }
 
-/// What is compared when nothing is named.
+/// Contenders that are compared when none is named.
 pub(super) fn baselines(priors: &Priors) -> Vec<Contender> {
     vec![
         Contender::Adaptive(Settings::default()),

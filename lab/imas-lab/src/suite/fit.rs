@@ -6,17 +6,17 @@ use std::ffi::OsString;
 use imas_linux::program::Command;
 use imas_suite::{Place, SuiteProgram};
 
-/// What was found.
+/// Whether a program can be measured here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It can be measured; hexadecimal build id of what works, empty if it has none.
+    /// The program can be measured.
     Yes {
-        /// Of the executable.
+        /// Build id of the executable, hexadecimal; empty if it has none.
         build_id: String,
     },
-    /// It is here and cannot be measured.
+    /// The program cannot be measured, for this reason.
     No(String),
-    /// It is not in the PATH of the suite.
+    /// The program is not in the PATH of the suite.
     Absent,
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn missing(suite: &Suite, programs: &[&SuiteProgram], place: &Place, 
     Ok(())
 }
 
-/// All at once. Where one of the names fails them all (this release does not have it), each for itself.
+/// Installs Debian packages, all at once. Where one of the names fails them all (this release does not have
+/// it), each is installed for itself.
 fn install_debian(debian: &BTreeSet<String>, place: &Place) {
     let is_root = nix::unistd::geteuid().is_root();
     let install = |names: &BTreeSet<String>| packages::install(&packages::apt_command(names, is_root), place);
@@ -63,7 +64,7 @@ fn install_debian(debian: &BTreeSet<String>, place: &Place) {
     }
 }
 
-/// Asked on a terminal only; elsewhere the answer is no.
+/// Asks whether to install packages. It asks on a terminal only; elsewhere the answer is no.
 fn agreed(names: &[&str]) -> Result<bool> {
     let input = std::io::stdin();
     if !input.is_terminal() {

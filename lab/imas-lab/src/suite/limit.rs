@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Limit {
     began: Instant,
-    /// None: as long as it takes.
+    /// Longest time of the session; None is no limit.
     length: Option<Duration>,
     some_round_began: std::cell::Cell<bool>,
 }
@@ -25,7 +25,7 @@ impl Limit {
         first || self.length.is_none_or(|length| self.began.elapsed() + needs <= length)
     }
 
-    /// Whether it has passed.
+    /// Whether the session's time has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.length.is_some_and(|length| self.began.elapsed() >= length)
     }

@@ -23,14 +23,14 @@ struct Row<'a> {
     packages: BTreeSet<String>,
     command: &'a str,
     installed: bool,
-    /// Sets it is in, besides `full`.
+    /// Sets that the program is in, besides `full`.
     sets: &'a [Set],
     threads: u32,
     /// Elapsed seconds that the suite expects.
     seconds: f64,
-    /// It serves, under a load.
+    /// The program is a server under a load.
     server: bool,
-    /// Why it is not measured here, if it is not.
+    /// Why the program is not measured here. None where it is.
     excluded: Option<String>,
 }
 

@@ -22,7 +22,7 @@ use imas_runs::counted::Folder;
 use imas_runs::executor::{Execution, RunLimits};
 use imas_runs::record::{Fault, record, with_fault};
 
-/// What a run is made with.
+/// A program of the suite, and what one run of it needs.
 pub(crate) struct Once<'a> {
     pub(crate) context: &'a Context,
     pub(crate) place: &'a Place,
@@ -44,7 +44,7 @@ pub(crate) enum RunMode<'a> {
 
 /// A server may take this long until it answers, and to end.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two times of asking whether it answers.
+/// Time between two attempts to reach a server that starts.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 impl Once<'_> {
@@ -159,7 +159,8 @@ impl Once<'_> {
         Ok((!output.ok).then(|| Fault { why: "check", message: what(&output) }))
     }
 
-    /// Of standard output (a server's is a log, and is left out) and the output files.
+    /// Digest of standard output and the output files, as 16 hexadecimal digits. The output of a server is a
+    /// log, and is left out.
     fn digest(&self, outcome: &RunOutcome, work: &Path) -> Result<String> {
         let mut hasher = SipHasher13::new();
         if self.program.server.is_none() {
@@ -200,7 +201,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// It is a zombie: only we can reap it, and have not.
+/// Whether a process has ended: it is a zombie, because only we can reap it, and have not.
 fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']) || rest.is_empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far it is: a bar on a terminal; elsewhere a line a round, and within long rounds one every now and
-//! then.
+//! Progress of a session: a bar on a terminal; elsewhere a line a round, and within long rounds one every now
+//! and then.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ struct Left {
     runs: u64,
     /// Estimated seconds of a run: first by the suite, then by earlier runs.
     seconds: f64,
-    /// It was run here.
+    /// The program was run here.
     seen: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Progress {
     began: Instant,
     /// Sum of the suite's estimates for all completed runs, with warm-ups.
     expected_s: f64,
-    /// When a line was printed last, where no bar is seen.
+    /// Time at which a line was printed last, where no bar is seen.
     spoken: Cell<Instant>,
 }
 

@@ -37,7 +37,7 @@ use imas_engine::context::Context;
 /// A run may take at least this time, and this multiple of the time that the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;
 const TIMEOUT_FACTOR: f64 = 20.0;
-/// After this number of runs that do not count, a candidate is not tried with the program again.
+/// Number of runs that do not count after which a candidate is not tried with the program again.
 const CHANCES: usize = 2;
 /// A load above this share of the CPUs before the first run is worth reporting.
 const BUSY: f64 = 0.25;
@@ -116,7 +116,7 @@ fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a SuiteProg
 /// What cannot be measured: the program's name and why.
 pub(crate) type NotRunHere = (String, String);
 
-/// Those that can be measured, with their build ids; the others are reported.
+/// Programs that can be measured, with their build ids, and the other programs, which are reported.
 pub(crate) fn usable<'a>(
     programs: &[&'a SuiteProgram],
     place: &Place,
@@ -153,10 +153,10 @@ struct Session<'a> {
     suite: &'a Suite,
     place: &'a Place,
     candidates: Vec<&'a CatalogueCandidate>,
-    /// With their build ids.
+    /// Programs with their build ids.
     programs: Vec<(&'a SuiteProgram, String)>,
     done: BTreeSet<RunKey>,
-    /// What the sessions before made.
+    /// Runs of earlier sessions.
     earlier: Sessions,
 }
 
@@ -268,7 +268,7 @@ impl Session<'_> {
 /// Runs the programs of the suite.
 struct SuiteExecutor<'a, 'b> {
     session: &'a Session<'b>,
-    /// By program: its input is there.
+    /// Whether the input of each program is there, in the order of the programs.
     prepared: Vec<bool>,
 }
 

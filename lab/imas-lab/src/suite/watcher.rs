@@ -24,7 +24,7 @@ pub(super) struct Planned {
 
 pub(super) struct Watcher {
     planned: Vec<Planned>,
-    /// The one that comes next.
+    /// Index in `planned` of the run that comes next.
     at: usize,
     /// Programs and the seconds that a run is expected to take.
     programs: Vec<(String, f64)>,
@@ -59,7 +59,7 @@ impl Watcher {
         &self.programs[step.subject].0
     }
 
-    /// The next step is the first of its round, or of its program in the round.
+    /// Whether the next step is the first of its round, and of its program in the round.
     fn begins(&self) -> (bool, bool) {
         let Some(before) = self.at.checked_sub(1).map(|at| self.planned[at]) else { return (true, true) };
         let now = self.planned[self.at];
@@ -135,7 +135,8 @@ impl Observer for Watcher {
         Ok(NextStep::Make)
     }
 
-    /// Not the candidate's doing, and no reason to lose the other programs; --resume makes the run again.
+    /// Reason why a program is left out when a run of it could not be made. That is not the candidate's
+    /// doing, and no reason to lose the other programs; --resume makes the run again.
     fn failed(&mut self, _step: &Step, error: anyhow::Error) -> Result<String> {
         Ok(format!("{error:#}"))
     }

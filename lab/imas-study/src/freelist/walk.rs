@@ -46,7 +46,7 @@ impl Walks {
         self.band_at(iteration, of).map_or(0.0, |b| b.median)
     }
 
-    /// For each seed, the mean of the figure from `iteration` to the end: the value that one reads off a
+    /// Means of the figure from `iteration` to the end, one for each seed: the value that is read off a
     /// curve.
     pub(crate) fn levels(&self, iteration: usize, of: fn(&Row) -> f64) -> Vec<f64> {
         self.0.iter().map(|walk| mean(walk.iter().skip(iteration).map(of))).collect()

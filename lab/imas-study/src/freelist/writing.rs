@@ -64,7 +64,7 @@ impl Writing {
         Band::of(&values)
     }
 
-    /// For each run, the ratio of the time with the small header to that with the large one: medians of the
+    /// Ratios of the time with the small header to that with the large one, for each run: medians of the
     /// settled sessions.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         let median = |run: &[Session], of: fn(&Session) -> f64| {
@@ -76,7 +76,7 @@ impl Writing {
         self.0.iter().filter_map(ratio).collect()
     }
 
-    /// For each run, the ratio of the time of the first sessions to that of the settled ones, with the small
+    /// Ratios of the time of the first sessions to that of the settled ones, for each run, with the small
     /// header.
     pub(crate) fn warm_up(&self) -> Vec<f64> {
         let small = |s: &Session| s.small_header_ns;

@@ -9,7 +9,7 @@ use crate::verdict::Reproduction;
 
 const RESAMPLES: usize = 2_000;
 const SEED: u64 = 1;
-/// With fewer rounds, the percentile interval of a median cannot reach 95 %.
+/// Fewest rounds with which the percentile interval of a median can reach 95 %.
 pub(crate) const FEWEST_ROUNDS: usize = 6;
 
 /// A figure of one candidate compared with that of another: the 95 % interval, and the value that means no

@@ -77,7 +77,7 @@ fn kib(bytes: f64) -> String {
     format!("{:.0} KiB", bytes / 1024.0)
 }
 
-/// Candidate and loaded bytes of those that were measured, smallest first.
+/// Candidates that were measured, each with its loaded bytes, the smallest first.
 fn by_size(samples: &Samples) -> Vec<(&'static str, f64)> {
     let mut sizes: Vec<(&str, f64)> =
         PAPERS.iter().filter_map(|name| Some((*name, library(samples, name, "loaded")?))).collect();

@@ -51,10 +51,10 @@ pub struct MobileSample {
     pub candidate: String,
     /// Round, from 0. Runs of one round are compared with each other.
     pub round: u32,
-    /// When it began, seconds since 1970.
+    /// Time at which the sample began, seconds since 1970.
     #[serde(default)]
     pub at_s: f64,
-    /// Load of the machine before it, one-minute average.
+    /// Load of the machine before the sample, one-minute average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load1: Option<f64>,
     /// The figures by name: bytes, nanoseconds an operation, free blocks of an order.
@@ -63,7 +63,7 @@ pub struct MobileSample {
     /// Use case: the allocator that served each program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
-    /// The reason why it is not valid.
+    /// Reason why the sample is not valid. None where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -206,7 +206,7 @@ impl Samples {
             .collect()
     }
 
-    /// The same without the rounds.
+    /// Values of a figure of a candidate from valid samples, in the order of the rounds.
     pub(crate) fn values(&self, test: &str, candidate: &str, figure: &str) -> Vec<f64> {
         self.by_round(test, candidate, figure).into_values().collect()
     }

@@ -10,11 +10,12 @@ use super::judged::{JudgedCandidate, JudgedProgram, reliability};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Agreement {
     pub(crate) pairs: u32,
-    /// Of the logarithms of the ratios; None with fewer than three, or without variation.
+    /// Correlation of the logarithms of predicted and live ratios; None with fewer than three pairs, or
+    /// without variation.
     pub(crate) correlation: Option<f64>,
     /// Mean of ln(live / predicted).
     pub(crate) mean: f64,
-    /// Its standard deviation.
+    /// Standard deviation of ln(live / predicted).
     pub(crate) deviation: f64,
     /// Part of the predictions that are within a tenth of the live ratio.
     pub(crate) within_tenth: f64,
@@ -23,7 +24,7 @@ pub(crate) struct Agreement {
 const TENTH: f64 = 1.1;
 
 impl Agreement {
-    /// Of (predicted, live); None without any.
+    /// Agreement of pairs (predicted, live), which are logarithms of ratios; None without any pair.
     pub(crate) fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         let moments: Moments = pairs.iter().copied().collect();
         if moments.count == 0 {
@@ -41,7 +42,7 @@ impl Agreement {
     }
 }
 
-/// Predicted and live of those candidates.
+/// Pairs (predicted, live) of the candidates that `is_meant` selects, as logarithms of ratios.
 pub(crate) fn pairs<'a>(
     programs: impl IntoIterator<Item = &'a JudgedProgram>,
     figure: PredictedFigure,
@@ -51,7 +52,7 @@ pub(crate) fn pairs<'a>(
     candidates.filter(|one| is_meant(one)).filter_map(|one| one.pair(figure)).collect()
 }
 
-/// Of each program the reliability of all others.
+/// Tables of reliability, one for each program. Each is learned from all other programs.
 pub(crate) fn tables_of_others(programs: &[JudgedProgram]) -> Vec<ReliabilityTable> {
     let without = |left_out: usize| {
         let others = programs.iter().enumerate().filter(move |(at, _)| *at != left_out);
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(Agreement::of(&[(1.0, 2.0)]).unwrap().correlation, None);
     }
 
-    /// Of forty programs every tenth is far off: an interval for four of five covers the others.
+    /// Every tenth of forty programs is far off: an interval for four of five covers the others.
     #[test]
     fn coverage_is_that_of_programs_that_did_not_make_the_interval() {
         let of = |i: usize| {

@@ -9,7 +9,7 @@ use imas_core::stats::{Interval, more};
 use super::judged::{JudgedCandidate, JudgedProgram};
 use crate::mean::mean;
 
-/// What counts.
+/// Objective of a choice: what counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChoiceObjective {
     Cpu,
@@ -41,20 +41,21 @@ impl ChoiceObjective {
 /// Loss of each choice in one program: how much its live score exceeds that of the live best, as a logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ChoiceLoss {
-    /// No change.
+    /// Loss of no change.
     pub(crate) system: f64,
-    /// The best prediction, or `system` where none is predicted to gain.
+    /// Loss of the best prediction, or of `system` where no candidate is predicted to gain.
     pub(crate) first: f64,
-    /// The best of `system` and the two best predictions, measured live.
+    /// Loss of the best of `system` and the two best predictions, measured live.
     pub(crate) two: f64,
 }
 
-/// How far off a prediction may be of which no other one is known.
+/// Interval of live over predicted ratio that is assumed where no other prediction is known.
 const UNKNOWN: Interval = Interval { lo: 0.5, mid: 1.0, hi: 2.0 };
 /// Candidates that are measured live.
 const MEASURED: usize = 2;
 
-/// By the rule of `bench --quick`: the two best predictions are measured. `table` has the intervals of predictions.
+/// Loss of each choice in one program, by the rule of `bench --quick`: the two best predictions are measured.
+/// `table` has the intervals of predictions.
 pub(crate) fn loss(
     program: &JudgedProgram,
     table: &ReliabilityTable,
@@ -84,7 +85,7 @@ fn ratios(one: &JudgedCandidate, program: &JudgedProgram, table: &ReliabilityTab
     }
 }
 
-/// Over several programs.
+/// Losses over several programs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ChoiceSummary {
     pub(crate) programs: usize,
@@ -98,7 +99,7 @@ pub(crate) struct ChoiceSummary {
     pub(crate) two: f64,
 }
 
-/// As close to the live best as this counts as found.
+/// Greatest ratio to the live best at which a choice counts as within.
 const CLOSE: f64 = 1.03;
 
 impl ChoiceSummary {

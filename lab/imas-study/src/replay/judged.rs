@@ -28,12 +28,12 @@ pub(crate) struct JudgedProgram {
     pub(crate) category: String,
     pub(crate) facts: RecordedRunFacts,
     pub(crate) process_share: f64,
-    /// Without `system`.
+    /// Candidates with predictions and live figures; `system` is left out.
     pub(crate) candidates: Vec<JudgedCandidate>,
 }
 
 impl JudgedCandidate {
-    /// Predicted and live; None where one of them is not known.
+    /// Predicted and live figure, as logarithms of ratios; None where one of them is not known.
     pub(crate) fn pair(&self, figure: PredictedFigure) -> Option<(f64, f64)> {
         match figure {
             PredictedFigure::Cpu => Some((self.predicted.cpu, self.live.point.cpu)),
@@ -79,7 +79,7 @@ impl JudgedProgram {
     }
 }
 
-/// Every program that has both, by name.
+/// Programs with predictions and live figures, by name.
 pub(crate) fn judged(predictions: &Predictions, data: &Data) -> Vec<JudgedProgram> {
     let mut by_program: BTreeMap<&str, Vec<&PredictionLine>> = BTreeMap::new();
     for line in &predictions.lines {
@@ -92,7 +92,7 @@ pub(crate) fn judged(predictions: &Predictions, data: &Data) -> Vec<JudgedProgra
     live.iter().filter_map(of).collect()
 }
 
-/// How far the predictions of these programs were off.
+/// Table of how far the predictions of these programs were off.
 pub(crate) fn reliability<'a>(
     source: &str,
     programs: impl Iterator<Item = &'a JudgedProgram>,

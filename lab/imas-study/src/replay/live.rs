@@ -19,7 +19,7 @@ pub(crate) struct LiveFigures {
     pub(crate) peak: Option<f64>,
 }
 
-/// By candidate but `system`, of those that have figures.
+/// Live figures by the candidate's name. `system`, and candidates without figures, are left out.
 pub(crate) fn live_figures(program: &SimulatedProgram, data: &Data) -> BTreeMap<String, LiveFigures> {
     let rounds: Vec<usize> = (0..program.rounds.len()).collect();
     let peaks = Peaks::of(&program.name, data);

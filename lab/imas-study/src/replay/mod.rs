@@ -39,7 +39,7 @@ pub struct ReplayJudgement {
     predictions: Predictions,
     live: Data,
     programs: Vec<JudgedProgram>,
-    /// Of each program the reliability of the others.
+    /// Tables of reliability, one for each program. Each is learned from all other programs.
     others: Vec<ReliabilityTable>,
     losses: [Vec<ChoiceLoss>; 3],
 }
@@ -95,7 +95,7 @@ impl ReplayJudgement {
         }
     }
 
-    /// In the order of the programs.
+    /// Losses by one objective, in the order of the programs.
     fn losses(&self, objective: ChoiceObjective) -> &[ChoiceLoss] {
         &self.losses[ChoiceObjective::ALL.iter().position(|known| *known == objective).unwrap_or(0)]
     }

@@ -19,13 +19,13 @@ pub(crate) enum FailureReason {
     /// Which pages of a block the program writes is fitted, not recorded. It decides about memory, and about the
     /// time of page faults.
     Touching,
-    /// None of these: noise of live runs and replays, and what is not known.
+    /// No other reason: noise of live runs and replays, and what is not known.
     Other,
 }
 
-/// In huge pages.
+/// Part of the replay's memory in huge pages above which they are the reason.
 const HUGE: f64 = 0.1;
-/// CPU time that the replayed process lacks.
+/// Part of the CPU time outside of the replayed process above which other processes are the reason.
 const ELSEWHERE: f64 = 0.1;
 
 impl FailureReason {

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use super::Judged;
 use super::judge::Outcomes;
 
-/// Title of the tables without them.
+/// Title of the tables without the programs of the allocator literature.
 pub(crate) const TITLE: &str = "The same without the programs of the allocator literature";
-/// Prefix of their names in `workloads/suite.toml`.
+/// Prefix of these programs' names in `workloads/suite.toml`.
 const LITERATURE: &str = "lit-";
 
 /// Outcomes without the programs of the literature. None if there are no such programs, or no others.

@@ -47,7 +47,7 @@ fn missing(claim: &str, printed: &str, lacking: &[&str]) -> Finding {
     }
 }
 
-/// Those of the paper's four that have no counted runs.
+/// Names of the paper's four allocators that have no counted runs.
 fn lacking(judged: &Judged) -> Vec<&'static str> {
     let of =
         |name: &str| total(&judged.outcomes, &Strategy::Always(name.to_owned()), Metric::Frag, judged.by);

@@ -18,7 +18,7 @@ use super::strategy::{Parts, Strategy};
 pub(crate) struct Outcome {
     pub(crate) cpu: f64,
     pub(crate) memory: f64,
-    /// In the paper's figures. None without enough counted rounds.
+    /// Gain in the paper's figures. None without enough counted rounds.
     pub(crate) paper: Option<super::cost::PaperGain>,
     /// Share of the splits for each picked candidate, most frequent first.
     pub(crate) picks: Vec<(String, f64)>,

@@ -8,24 +8,26 @@ use imas_simulate::SimulatedProgram;
 
 use crate::band::Band;
 
-/// With a larger spread, the runs of a program cannot show differences of a few per cent.
+/// Spread above which the runs of a program cannot show differences of a few per cent.
 pub(crate) const NOISY: f64 = 0.10;
 
 /// Standard deviations of logarithms: 0.05 is about 5 %.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
-    /// Of CPU time under one candidate; the median over the candidates.
+    /// Spread of CPU time under one candidate, median over the candidates.
     pub(crate) cpu: f64,
-    /// Of its ratio to `system` in the same round.
+    /// Spread of the ratio of CPU time to that of `system` in the same round, median over the other
+    /// candidates.
     pub(crate) paired_cpu: f64,
-    /// Of memory under one candidate.
+    /// Spread of memory under one candidate, median over the candidates.
     pub(crate) memory: f64,
-    /// Of the ns per operation of counted runs under one candidate. None without them.
+    /// Spread of the ns per operation of counted runs under one candidate, median over the candidates. None
+    /// without counted runs.
     pub(crate) time: Option<f64>,
 }
 
 impl Noise {
-    /// None with fewer than two runs of every candidate.
+    /// Noise of one program. None with fewer than two runs of every candidate.
     pub(crate) fn of(program: &SimulatedProgram) -> Option<Self> {
         let over = |value: fn(Point, Point) -> f64, from: usize| {
             let spreads = (from..program.candidates.len()).filter_map(|i| {

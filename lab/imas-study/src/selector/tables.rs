@@ -136,7 +136,7 @@ fn leads(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     table
 }
 
-/// For a candidate that is also known as a setting: the name of that setting.
+/// Name of a candidate, with that of the setting where it is also known as one.
 fn against(candidate: &str) -> String {
     match candidate {
         "glibc:arena1" => "glibc:arena1 (MALLOC_ARENA_MAX=1)".to_owned(),

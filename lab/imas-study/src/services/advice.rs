@@ -17,20 +17,20 @@ use imas_service::margin;
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum AdviceVerdict {
-    /// Advised, and it saves.
+    /// Advice was given, and the setting saves memory.
     Right,
-    /// Advised, and it saves nothing.
+    /// Advice was given, and the setting saves nothing.
     Wrong,
-    /// Not advised, and it would save nothing.
+    /// No advice was given, and the setting would save too little.
     RightlySilent,
-    /// Not advised, and it would save.
+    /// No advice was given, and the setting would save enough memory for advice.
     Missed,
 }
 
-/// One service.
+/// The advice for one service, beside what was measured.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct AdvisedService {
-    /// Its name.
+    /// Name of the service.
     pub service: String,
     /// Number of runs under `system` with what `advise` looks at.
     pub runs: usize,
@@ -51,7 +51,8 @@ pub struct AdvisedService {
 }
 
 impl AdvisedService {
-    /// None without a run that has the figures, or without a run of the advised setting beside it.
+    /// Advice for a service and what its runs show. None without a run that has the figures, or without a run
+    /// of the advised setting beside it.
     #[must_use]
     pub fn of(changes: &RoundChanges, runs: &[ServiceRun]) -> Option<Self> {
         let candidate = changes.candidates.iter().position(|name| name == CANDIDATE)?;

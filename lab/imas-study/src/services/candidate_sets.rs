@@ -12,15 +12,15 @@ use imas_service::ServiceGoal;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
-/// More candidates than this have too many sets.
+/// Most candidates whose sets are compared: more have too many sets.
 const MOST_CANDIDATES: usize = 16;
 
 /// One set of candidates beside `system`.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct CandidateSet {
-    /// Their names.
+    /// Names of the candidates.
     pub candidates: Vec<String>,
-    /// What it gains by each rule, in the rules' order.
+    /// Gains of the set by each rule, in the rules' order.
     pub gains: Vec<Option<SetGain>>,
 }
 
@@ -39,13 +39,13 @@ struct Table {
     services: Vec<Vec<Vec<SplitScore>>>,
 }
 
-/// One candidate in one split.
+/// Figures of one candidate in one split.
 #[derive(Debug, Clone, Copy)]
 struct SplitScore {
     member: Members,
-    /// By the rounds that choose; below 0 is a gain.
+    /// Cost by the rounds that choose, as a logarithm; below 0 is a gain.
     score: f64,
-    /// In the round that judges.
+    /// Cost in the round that judges, as a logarithm.
     cost: f64,
 }
 

@@ -23,9 +23,9 @@ const QUARTER: f64 = 0.75;
 /// A candidate with its ratios to `system`; above 1 is worse.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct JudgedPick {
-    /// Its name; `system` where nothing is picked.
+    /// Name of the candidate; `system` where nothing is picked.
     pub candidate: String,
-    /// By [`JUDGED`]; None where it was not measured.
+    /// Ratios in the order of [`JUDGED`]; None where a figure was not measured.
     pub ratios: [Option<f64>; 3],
 }
 
@@ -34,11 +34,11 @@ pub struct JudgedPick {
 pub struct HeldOutPicks {
     /// The picks, each once, the most frequent first.
     pub candidates: Vec<String>,
-    /// By [`JUDGED`]: geometric mean over the rounds.
+    /// Ratios to `system` in the order of [`JUDGED`], geometric means over the rounds.
     pub ratios: [Option<f64>; 3],
-    /// By [`JUDGED`]: worse than `system` by more than the margin.
+    /// Whether each figure of [`JUDGED`] is worse than `system`'s by more than the margin.
     pub worse: [bool; 3],
-    /// By [`JUDGED`]: worse by more than the margin with an error of at most 5 %.
+    /// Whether each figure of [`JUDGED`] is worse by more than the margin, with an error of at most 5 %.
     pub proven_worse: [bool; 3],
     /// Number of rounds in which the pick failed.
     pub failed: usize,
@@ -46,10 +46,10 @@ pub struct HeldOutPicks {
     pub judged: usize,
 }
 
-/// One service.
+/// The picks of a rule for one service.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct JudgedService {
-    /// Its name.
+    /// Name of the service.
     pub service: String,
     /// Number of rounds with a valid run under `system`.
     pub rounds: usize,
@@ -57,7 +57,7 @@ pub struct JudgedService {
     pub memory_bytes: Option<f64>,
     /// The pick by all rounds, with its medians. That flatters it: the rounds that choose also judge.
     pub by_all: JudgedPick,
-    /// None with a single round.
+    /// The picks on the rounds that did not choose them. None with a single round.
     pub held_out: Option<HeldOutPicks>,
 }
 
@@ -120,7 +120,7 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     })
 }
 
-/// Each once, the most frequent first.
+/// Names, each once, the most frequent first.
 fn by_frequency(names: Vec<String>) -> Vec<String> {
     let count = |name: &String| names.iter().filter(|other| *other == name).count();
     let mut each = names.clone();
@@ -134,14 +134,14 @@ fn by_frequency(names: Vec<String>) -> Vec<String> {
 pub struct MemoryGain {
     /// Number of services.
     pub services: usize,
-    /// Number of those that take at least 25 % less.
+    /// Number of services that take at least 25 % less.
     pub quarter_less: usize,
     /// Geometric mean of the ratios to `system`, with its 95 % interval over the services.
     pub mean: Option<Interval>,
 }
 
 impl MemoryGain {
-    /// Of ratios, one for each service.
+    /// Gain by ratios to `system`, one for each service.
     #[must_use]
     pub fn of(ratios: &[f64]) -> Self {
         Self {
@@ -152,7 +152,7 @@ impl MemoryGain {
     }
 }
 
-/// With its interval over the services.
+/// Geometric mean with its 95 % interval over the services. None without ratios.
 pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let mean = |logs: &[f64]| (!logs.is_empty()).then(|| mean_and_deviation(logs).0.exp());
@@ -162,15 +162,16 @@ pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
 /// One candidate given to all services. It chooses nothing, so all rounds judge it.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct CandidateForAll {
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
-    /// Number of services with runs under it.
+    /// Number of services with runs under the candidate.
     pub services: usize,
-    /// By [`JUDGED`]: geometric mean over the services, with its 95 % interval.
+    /// Ratios to `system` in the order of [`JUDGED`], geometric means over the services with their 95 %
+    /// intervals.
     pub ratios: [Option<Interval>; 3],
-    /// By [`JUDGED`]: number of services that are worse than `system` by more than the margin.
+    /// Number of services for each figure of [`JUDGED`] that are worse than `system` by more than the margin.
     pub worse: [usize; 3],
-    /// Number of services that failed under it.
+    /// Number of services that failed under the candidate.
     pub failed: usize,
     /// Number of services that take at least 25 % less memory.
     pub quarter_less: usize,
@@ -189,7 +190,7 @@ impl CandidateForAll {
         all
     }
 
-    /// As a table.
+    /// Table with a row for each candidate.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
         const COLUMNS: [&str; 10] = [

@@ -33,21 +33,21 @@ pub struct JudgeOptions<'a> {
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOutOfGain {
-    /// It has an allocator of its own.
+    /// The service has an allocator of its own.
     OwnAllocator,
-    /// It takes too little memory.
+    /// The service takes too little memory.
     Small,
 }
 
 /// One service under both rules.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct ServiceJudgement {
-    /// Why it does not count for the gain.
+    /// Why the service does not count for the gain. None where it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_counted: Option<LeftOutOfGain>,
     /// The leanest candidate within the guard rails, as measured.
     pub as_measured: JudgedService,
-    /// The same where the gain is proven. None with too few rounds.
+    /// The leanest candidate within the guard rails whose gain is proven. None with too few rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven: Option<JudgedService>,
 }
@@ -57,9 +57,10 @@ pub struct ServiceJudgement {
 pub struct MadeWorse {
     /// Number of services that could be judged.
     pub services: usize,
-    /// By [`crate::services::JUDGED`]: worse than `system` by more than the margin.
+    /// Number of services for each figure of [`crate::services::JUDGED`] that are worse than `system` by more
+    /// than the margin.
     pub worse: [usize; 3],
-    /// Of those: with an error of at most 5 %.
+    /// Number of services in `worse` that are worse with an error of at most 5 %.
     pub proven: [usize; 3],
     /// Services whose pick failed in a round that judged.
     pub failed: usize,
@@ -68,21 +69,21 @@ pub struct MadeWorse {
 /// How often `imas advise` was right.
 #[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct AdviceScore {
-    /// Advised, and it saves.
+    /// Services with advice, where the advised setting saves memory.
     pub right: usize,
-    /// Advised, and it saves nothing.
+    /// Services with advice, where the advised setting saves nothing.
     pub wrong: usize,
-    /// Not advised, and it would save nothing.
+    /// Services without advice, where the setting would save too little.
     pub rightly_silent: usize,
-    /// Not advised, and it would save.
+    /// Services without advice, where the setting would save enough memory for advice.
     pub missed: usize,
     /// Mean of estimate minus measured share of the services that were advised.
     pub mean_error: Option<f64>,
-    /// Mean of its absolute value.
+    /// Mean absolute error of the estimate over the same services.
     pub mean_absolute_error: Option<f64>,
 }
 
-/// All of it.
+/// Judgement of all services of a journal.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct JournalJudgement {
     /// The services, in the order in which they were measured first.
@@ -91,11 +92,11 @@ pub struct JournalJudgement {
     pub not_measured: Vec<String>,
     /// Gain of the services that count, by all rounds: those that chose also judge.
     pub gain_by_all: MemoryGain,
-    /// The same on rounds that did not choose.
+    /// Gain of the services that count, by the rounds that did not choose.
     pub gain_held_out: MemoryGain,
-    /// Of all services, picks as measured.
+    /// Services that the picks as measured made worse, of all services.
     pub made_worse: MadeWorse,
-    /// Of all services, proven picks.
+    /// Services that the proven picks made worse, of all services.
     pub proven_made_worse: MadeWorse,
     /// One candidate for all services.
     pub for_all: Vec<CandidateForAll>,
@@ -103,12 +104,12 @@ pub struct JournalJudgement {
     pub for_all_counted: Vec<CandidateForAll>,
     /// The services whose runs have what `imas advise` looks at.
     pub advice: Vec<AdvisedService>,
-    /// How often it was right.
+    /// How often the advice was right.
     pub advice_score: AdviceScore,
 }
 
 impl JournalJudgement {
-    /// Of all runs of a journal.
+    /// Judgement of all runs of a journal.
     #[must_use]
     pub fn of(runs: &[ServiceRun], options: &JudgeOptions<'_>) -> Self {
         let (measured, others): (Vec<_>, Vec<_>) =
@@ -140,14 +141,15 @@ impl JournalJudgement {
 }
 
 impl JournalJudgement {
-    /// By [`crate::services::JUDGED`]: geometric means over all services of the picks as measured, on rounds that did
-    /// not choose. None where no service has two rounds.
+    /// Geometric means over all services of the picks as measured, for each figure of
+    /// [`crate::services::JUDGED`], on rounds that did not choose. None where no service has two rounds.
     #[must_use]
     pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
         self.mean(|one| Some(one.as_measured.held_out.as_ref()?.ratios))
     }
 
-    /// The same on the rounds that chose.
+    /// Geometric means over all services of the picks as measured, for each figure of
+    /// [`crate::services::JUDGED`], on the rounds that chose.
     #[must_use]
     pub fn by_all_mean(&self) -> [Option<Interval>; 3] {
         self.mean(|one| Some(one.as_measured.by_all.ratios))

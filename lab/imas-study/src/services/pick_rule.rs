@@ -11,9 +11,9 @@ use imas_service::ServiceGoal;
 /// A rule for picks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PickRule {
-    /// What counts.
+    /// Goal: the figure that counts.
     pub goal: ServiceGoal,
-    /// What the pick may cost, by the medians.
+    /// Guard rails: what the pick may cost, by the medians.
     pub rails: Vec<GuardRail>,
     /// Least gain of a pick: 0.05 is 5 % less. At 0 it must be better than `system` at all.
     pub least_gain: f64,
@@ -69,7 +69,7 @@ impl PickRule {
     }
 }
 
-/// What counts, in one round.
+/// Cost of a candidate in one round for a goal, as a logarithm; below 0 is a gain.
 pub(crate) fn cost(goal: ServiceGoal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
     let of = |figure| changes.change(candidate, round, figure);
     match goal {

@@ -11,7 +11,7 @@ pub struct ServicePrediction {
     pub service: String,
     /// The candidate.
     pub candidate: String,
-    /// When it was made, Unix time in seconds.
+    /// Time at which the prediction was made, Unix time in seconds.
     pub at_s: f64,
     /// The reason why there is no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -22,15 +22,15 @@ pub struct ServicePrediction {
     /// CPU seconds of the whole load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
-    /// Memory of the recorded run, likewise.
+    /// Resident anonymous memory of the recorded run, mean under load, bytes.
     pub recorded_bytes: f64,
-    /// CPU seconds of the recorded run, likewise; with those of the recorder.
+    /// CPU seconds of the whole load in the recorded run, with those of the recorder.
     pub recorded_cpu_s: f64,
     /// Processes of the service that were recorded.
     pub processes: u64,
     /// Processes that were replayed.
     pub replayed: u64,
-    /// Their part of all recorded calls, from 0 to 1.
+    /// Part of all recorded calls that the replayed processes made, from 0 to 1.
     pub share: f64,
     /// Calls of the replayed processes.
     pub calls: u64,

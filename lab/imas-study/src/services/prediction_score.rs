@@ -28,13 +28,13 @@ pub struct JudgedPrediction {
 }
 
 impl JudgedPrediction {
-    /// By what part of the live memory the prediction was off, above 0.
+    /// Error of the predicted memory as a part of the live memory, never below 0.
     #[must_use]
     pub fn off(&self) -> f64 {
         (self.predicted_bytes / self.live_bytes - 1.0).abs()
     }
 
-    /// The same for the change against `system`.
+    /// Error of the predicted ratio as a part of the live ratio to `system`, never below 0.
     #[must_use]
     pub fn ratio_off(&self) -> f64 {
         (self.predicted_ratio / self.live_ratio - 1.0).abs()
@@ -48,22 +48,22 @@ pub struct PredictedChoice {
     pub service: String,
     /// The candidate with the least predicted memory; `system` where none is below it.
     pub first: String,
-    /// Its live ratio.
+    /// Live ratio of `first`.
     pub first_ratio: f64,
     /// The least live ratio of the two candidates with the least predicted memory and `system`.
     pub first_two_ratio: f64,
     /// The candidate with the least live memory, or `system`.
     pub best: String,
-    /// Its live ratio.
+    /// Live ratio of `best`.
     pub best_ratio: f64,
 }
 
-/// All predictions that can be judged.
+/// Score of all predictions that can be judged.
 #[derive(Serialize, Clone, PartialEq, Debug, Default)]
 pub struct PredictionScore {
-    /// In the order of services and candidates.
+    /// Judged predictions in the order of services and candidates.
     pub judged: Vec<JudgedPrediction>,
-    /// One for each service.
+    /// Choices by predictions, one for each service.
     pub choices: Vec<PredictedChoice>,
     /// Correlation of the logarithms of predicted and live ratios; None with fewer than three.
     pub correlation: Option<f64>,
@@ -93,7 +93,7 @@ impl PredictionScore {
     }
 }
 
-/// Of each service and candidate the last line.
+/// Latest prediction of each service and candidate. Predictions for `system` are left out.
 fn latest(predictions: &[ServicePrediction]) -> Vec<&ServicePrediction> {
     let all: BTreeMap<(&str, &str), &ServicePrediction> =
         predictions.iter().map(|one| ((one.service.as_str(), one.candidate.as_str()), one)).collect();

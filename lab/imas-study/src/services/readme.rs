@@ -12,7 +12,7 @@ use crate::services::judge::CandidateForAll;
 use crate::services::judgement::JournalJudgement;
 use imas_service::page::{MeasuredService, best, named};
 
-/// Given to all services beside the leanest: what people are advised to use.
+/// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
@@ -31,7 +31,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     format!("{}{}\n\n{}", how(&rows), not_measured(judgement), compact(&table))
 }
 
-/// One service.
+/// Row of one service in the table.
 #[derive(Debug, Clone)]
 struct ReadmeRow {
     service: String,
@@ -99,7 +99,7 @@ fn not_measured(judgement: &JournalJudgement) -> String {
     if names.is_empty() { names } else { format!("\nWithout a valid run under `{SYSTEM}`: {names}.") }
 }
 
-/// One row for all of them.
+/// One row for all services without a gain.
 fn without_gain(rows: &[ReadmeRow]) -> Option<Vec<String>> {
     let names: Vec<&str> = rows.iter().map(|row| row.service.as_str()).collect();
     let mib = |pick: fn(f64, f64) -> f64| rows.iter().map(|row| row.mib).reduce(pick);
@@ -120,7 +120,7 @@ fn of_each(judgement: &JournalJudgement) -> Option<Vec<String>> {
     Some([what.to_owned(), String::new(), String::new()].into_iter().chain(cells).collect())
 }
 
-/// The leanest of those that ran with nearly all services, and those that are advised.
+/// The leanest candidate of those that ran with nearly all services, and the candidates that are advised.
 fn for_all(judgement: &JournalJudgement) -> impl Iterator<Item = &CandidateForAll> {
     let most = judgement.for_all.iter().map(|one| one.services).max().unwrap_or(0);
     let leanest = judgement.for_all.iter().find(|one| one.services * 10 >= most * 9);

@@ -29,13 +29,13 @@ pub struct RoundChanges {
     pub rounds: Vec<u32>,
     /// Memory under `system`, median over the rounds, bytes.
     pub memory_bytes: Option<f64>,
-    /// By candidate and round; a run that was not made is missing.
+    /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
 }
 
 impl RoundChanges {
-    /// Of the runs of one service. CPU time is normalised over all of them; it has no change where a load
-    /// runs for a fixed time.
+    /// Changes of one service, from its runs. CPU time is normalised over all of them; it has no change where
+    /// a load runs for a fixed time.
     #[must_use]
     pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
         let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();
@@ -107,7 +107,7 @@ impl RoundChanges {
         rounds.iter().filter_map(|&round| self.change(candidate, round, figure)).collect()
     }
 
-    /// Whether it failed in one of these rounds.
+    /// Whether the candidate failed in one of these rounds.
     #[must_use]
     pub fn has_failed(&self, candidate: usize, rounds: &[u32]) -> bool {
         let failed = |round: &u32| self.outcomes.get(&(candidate, *round)) == Some(&RoundOutcome::Failed);
