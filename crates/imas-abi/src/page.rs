@@ -149,7 +149,7 @@ pub struct PageHeader {
 
     /// Moments at which it was looked where the resident bytes are.
     pub split_moments: u64,
-    /// Those at which the allocator reported `split_in_use_kib_time` and what follows.
+    /// Moments at which the allocator reported `split_in_use_kib_time` and the figures that follow it.
     pub split_reported: u64,
     /// Time the moments stand for, in units of 2^16 ns; what follows is KiB times such units.
     pub split_time: u64,
@@ -180,7 +180,8 @@ pub struct SampledOp {
     pub sampled: u64,
     /// Sum of weights of those not taken for interrupted (`hook/plausible.h`): estimates calls * 256.
     pub weight: u64,
-    /// Of the same: sum of weight * ticks / 256, the empty pair not yet subtracted.
+    /// Weighted clock ticks of these calls: sum of weight * ticks / 256. The clock's own cost is not yet
+    /// subtracted.
     pub ticks: u64,
     /// Weights by log2 of ticks less the empty pair.
     pub histogram: [u64; LATENCY_BUCKETS],
@@ -190,7 +191,7 @@ pub struct SampledOp {
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Sampled {
-    /// By class, see [`crate::op`].
+    /// Sampled figures of each operation class, see [`crate::op`].
     pub op: [SampledOp; OPS],
     /// Weights by log2 of bytes requested.
     pub size_histogram: [u64; SIZE_BUCKETS],
@@ -218,7 +219,7 @@ pub struct Slot {
     pub tid: u32,
     /// Padding.
     pub unused: u32,
-    /// By class, see [`crate::op`].
+    /// Calls of each operation class, see [`crate::op`].
     pub calls: [u64; OPS],
     /// Sum over the malloc, realloc and memalign classes.
     pub bytes_requested: u64,

@@ -70,7 +70,7 @@ pub struct DaemonCounters {
 }
 
 impl DaemonCounters {
-    /// Those that are not 0, by name in alphabetical order.
+    /// Names and values of the counters that are not 0, in alphabetical order.
     #[must_use]
     pub fn counted(&self) -> Vec<(String, u64)> {
         let values = serde_json::to_value(self).unwrap_or_default();
@@ -230,7 +230,8 @@ pub struct IneligibleProgram {
 }
 
 impl IneligibleProgram {
-    /// Those that imasd has written down; none for others than root, who may not read the file.
+    /// The ineligible programs that imasd has written down. Empty for users other than root, who may not read
+    /// the file.
     #[must_use]
     pub fn read_all(run_dir: &Path) -> Vec<Self> {
         let text = plain_file::read(&run_dir.join("state").join(INELIGIBLE), MOST_BYTES).unwrap_or_default();

@@ -53,7 +53,7 @@ struct KnownStatistics {
 pub struct TurnQuestion<'a> {
     /// The candidates of the program.
     pub candidates: &'a [Candidate],
-    /// Of each, whether no other host knows it.
+    /// For each of `candidates`, whether no other host knows it.
     pub is_own: &'a [bool],
     /// Settings of the policy.
     pub settings: &'a Settings,
@@ -148,7 +148,7 @@ impl FleetKnowledge {
         })
     }
 
-    /// The same for people.
+    /// How the trials of the program are shared out at this moment, for people.
     #[must_use]
     pub fn sharing(&self, question: &TurnQuestion<'_>) -> TrialSharing {
         let turn_s = self.member.turn_s;

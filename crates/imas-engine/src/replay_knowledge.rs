@@ -67,7 +67,7 @@ impl ReplayKnowledge {
     }
 }
 
-/// Of CPU time and memory.
+/// Checked predictions of CPU time and of memory, from a stored check.
 fn checked(stored: &StoredCheck) -> [CheckedPrediction; 2] {
     let of = |(figure, off)| CheckedPrediction {
         figure,

@@ -40,7 +40,7 @@ pub struct ProgramState {
     replay: Option<ReplayKnowledge>,
     /// Replicas of this build that were left untouched, as they lived.
     untouched: Vec<UntouchedLife>,
-    /// By candidate: whether no other host knows it.
+    /// For each of `candidates`, whether no other host knows it.
     is_own: Vec<bool>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
     pub machine: String,

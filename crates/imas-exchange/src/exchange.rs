@@ -146,7 +146,8 @@ impl Exchange {
     /// The agent's record of itself; `None` where there is none.
     ///
     /// # Errors
-    /// As [`Exchange::delivered`].
+    /// When the file cannot be read; [`io::ErrorKind::InvalidData`] where it is no regular file, or too
+    /// large.
     pub fn agent(&self) -> io::Result<Option<Vec<u8>>> {
         Folder::open(&self.folder)?.read(AGENT, MOST_OF_AGENT)
     }

@@ -17,7 +17,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of a host for figures with this name. Each name has its own order of hosts: no host counts everywhere.
+    /// The place of a host for figures with this name. Each name has its own order of hosts, so that no host
+    /// counts everywhere.
     pub(crate) fn of(host: &str, program: &str, name: &str) -> Self {
         let [group, rank @ ..] = hash(&[host, program, name]);
         Self { group: group & 0x7f, rank: u32::from_le_bytes([rank[0], rank[1], rank[2], rank[3]]) }

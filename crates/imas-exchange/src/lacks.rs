@@ -15,7 +15,7 @@ pub const WANTED: u32 = 20;
 /// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
 const PRICE: f64 = 0.006;
 
-/// Of each of these candidates, given by name and version of its allocator.
+/// What the fleet lacks of each candidate. A candidate is given by name and version of its allocator.
 pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Settings) -> Vec<Lack> {
     let unknown = FleetCandidate::default();
     let of = |(name, version): &(&str, &str)| {

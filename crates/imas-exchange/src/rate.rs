@@ -46,7 +46,7 @@ struct Row {
     host: u32,
     /// What it has sent, and perhaps too much.
     count: u16,
-    /// By how much `count` may be too much.
+    /// Trials by which `count` may be too high.
     surplus: u16,
 }
 

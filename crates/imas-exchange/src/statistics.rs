@@ -46,7 +46,7 @@ pub struct FleetStatistics {
     /// Scatter of single runs by group: standard deviations of ln CPU (x) and ln memory (y), over degrees of
     /// freedom.
     pub residual: Seats,
-    /// By candidate and version of its allocator, in the order of their first report.
+    /// Statistics of each candidate and version of its allocator, in the order of their first report.
     pub candidates: Vec<CandidateStatistics>,
 }
 
@@ -61,7 +61,7 @@ pub struct CandidateStatistics {
     pub reported_at: u64,
     /// Groups with a host that reported it.
     pub reported_by: GroupSet,
-    /// By group: differences of ln CPU (x) and ln memory (y) to `system`, over rounds.
+    /// Differences of ln CPU (x) and ln memory (y) to `system` over rounds, by group.
     pub pairs: Seats,
     /// Groups with a host on which trials gave no figures.
     pub void: GroupSet,
@@ -115,7 +115,7 @@ impl FleetStatistics {
     /// Reads those of a subject, as [`FleetStatistics::read`].
     ///
     /// # Errors
-    /// The same, and when they are of another subject.
+    /// When [`FleetStatistics::read`] fails, and when the statistics are of another subject.
     pub fn read_of(subject: &str, bytes: &[u8]) -> Result<Self, BadStatistics> {
         let read = Self::read(bytes)?;
         if read.subject() == subject { Ok(read) } else { Err(BadStatistics::OtherSubject) }
@@ -252,7 +252,7 @@ impl CandidateStatistics {
         self.strongest = StrongestGains::of(known.strongest);
     }
 
-    /// As the policy of a host takes it.
+    /// These statistics in the form that the policy of a host takes.
     pub(crate) fn known(&self) -> FleetCandidate {
         let difference = |seat: Seat| GroupDifference { cpu: seat.x, memory: seat.y };
         FleetCandidate {

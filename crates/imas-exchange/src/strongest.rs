@@ -32,7 +32,7 @@ impl StrongestGains {
         Self(figures.map(|figure| figure.map(StoredGain::of)))
     }
 
-    /// As figures.
+    /// The gains as figures.
     pub(crate) fn figures(self) -> [Option<RobustFigure>; 3] {
         self.0.map(|gain| gain.map(StoredGain::figure))
     }

@@ -23,7 +23,7 @@ use crate::replayer::Replayer;
 pub struct ReplayedCandidate<'a> {
     /// The candidate.
     pub candidate: &'a ComparedCandidate<'a>,
-    /// Those that succeeded.
+    /// Replays that succeeded.
     pub replays: Vec<Replay>,
     /// The reason why there are none.
     pub failure: Option<String>,

@@ -45,7 +45,7 @@ pub struct PaperFigures {
     pub ns_per_op: Option<f64>,
     /// (heap - live) / heap over mapped bytes, 0 to 1.
     pub frag_virtual: Option<f64>,
-    /// The same over resident bytes.
+    /// (heap - live) / heap over resident bytes, 0 to 1.
     pub frag_resident: Option<f64>,
     /// Mean heap in bytes: writable anonymous mappings.
     pub heap_bytes: u64,
@@ -209,7 +209,7 @@ impl<Host: Serialize> BenchReport<Host> {
         split::text(&rows.collect::<Vec<_>>())
     }
 
-    /// The same as Markdown, with command, picks and warnings.
+    /// The report as Markdown, with command, picks and warnings.
     #[must_use]
     pub fn markdown(&self, layout: &BenchLayout) -> String {
         let mut text = format!("{}\n\n", table::markdown_code(&self.command.join(" ")));

@@ -86,7 +86,7 @@ impl MeasuredFigure {
         Self { name: name.to_owned(), value, interval: None, unit }
     }
 
-    /// The same figure with its interval.
+    /// This figure with its interval.
     #[must_use]
     pub fn within(self, low: f64, high: f64) -> Self {
         Self { interval: Some((low, high)), ..self }

@@ -87,7 +87,8 @@ impl Interruption {
         i32::try_from(self.signal.load(Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
     }
 
-    /// The same after a run that was ended by `by`: where that may be the terminal's, ours is waited for.
+    /// The signal that came by the end of a run that signal `by` ended. Where `by` may be the terminal's,
+    /// this waits for our own.
     pub(crate) fn signal_after(&self, by: Option<i32>) -> Option<i32> {
         let start = Instant::now();
         while self.watch.is_some()

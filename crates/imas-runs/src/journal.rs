@@ -94,8 +94,8 @@ impl Journal {
         }
     }
 
-    /// As [`Self::append`], and waits until the line is on the disk: for runs that take minutes. Beside a
-    /// short run this would cost more than the run. Pipes and terminals have nothing to wait for.
+    /// Appends a line as [`Self::append`], and waits until it is on the disk: for runs that take minutes.
+    /// Beside a short run this would cost more than the run. Pipes and terminals have nothing to wait for.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -24,7 +24,7 @@ use crate::subject::Subject;
 pub enum Elimination {
     /// After one crash, hang or timeout; `system` never.
     Fatal,
-    /// The same, and after this number of runs that do not count.
+    /// After one crash, hang or timeout, or after this number of runs that do not count; `system` never.
     FatalOrFailures(usize),
     /// After this number of runs that do not count. A subject that fails as often under `system` is out.
     Failures(usize),
@@ -60,7 +60,7 @@ pub enum SessionEnd {
     Finished,
     /// The observer stopped it.
     Stopped,
-    /// By this signal.
+    /// This signal interrupted the session.
     Interrupted(i32),
 }
 
@@ -106,7 +106,7 @@ pub trait Observer<D = ()> {
 pub struct Runner<'a, D = ()> {
     /// Names of the candidates, by the index that steps have.
     pub candidates: Vec<String>,
-    /// By the index that steps have.
+    /// The subjects, by the index that steps have.
     pub subjects: Vec<Subject>,
     /// What differs from caller to caller.
     pub rules: Rules,

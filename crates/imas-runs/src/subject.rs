@@ -53,7 +53,7 @@ pub struct Subject {
     /// Nothing more is done with it.
     pub(crate) left_out: bool,
     first_wall_s: Option<f64>,
-    /// Of the runs under system.
+    /// Wall time of the slowest run under `system`, in seconds.
     slowest_s: Option<f64>,
     /// The most that a run under system took.
     most: Option<Most>,
@@ -117,7 +117,8 @@ impl Subject {
         self.prefault.saw(run.record.peak_bytes, run.outcome.prefaulted);
     }
 
-    /// Of earlier sessions: what their runs took, wrote and failed by.
+    /// Takes over runs of earlier sessions: their peak memory, what they wrote under `system` and why they
+    /// failed.
     pub fn resume<'a>(&mut self, runs: impl Iterator<Item = &'a RawRun>) {
         let name = self.name.clone();
         for run in runs.filter(|run| run.program == name) {

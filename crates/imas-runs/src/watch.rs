@@ -86,7 +86,7 @@ fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
     Curve::through(&evenly(&looks, Curve::MOST))
 }
 
-/// Of this thread. Time that it waited for a CPU costs the program nothing.
+/// CPU time of this thread. Time in which it waited for a CPU costs the program nothing.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -51,9 +51,9 @@ const HEADERS: usize = 64;
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    /// Of the network.
+    /// A socket of the network.
     Tcp(TcpListener),
-    /// Of this machine; the file is removed at the end.
+    /// A UNIX socket of this machine. Its file is removed at the end.
     Unix(UnixListener, PathBuf),
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct ProgramLine {
     pub(crate) trials: usize,
     /// Other starts stored.
     pub(crate) starts: usize,
-    /// Of both, those that crashed or hung.
+    /// Trials and other starts that crashed or hung.
     pub(crate) crashes: usize,
     /// What it is started on when the start is no trial.
     pub(crate) candidate: String,
@@ -151,7 +151,7 @@ fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
     quarantines.map(of).collect()
 }
 
-/// Those candidates of which both figures are known.
+/// Gains of the candidates whose CPU and memory figures are both known.
 fn gains(state: &ProgramView) -> Vec<Gain> {
     let Some(known) = &state.profile.adaptive else { return vec![] };
     let picked = picks::picks(&state.profile);

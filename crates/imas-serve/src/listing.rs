@@ -42,7 +42,7 @@ pub(crate) fn word<'a>(words: &'a Words, name: &str) -> &'a str {
 }
 
 impl<'a, T> Listed<'a, T> {
-    /// Of `all` those whose `name` contains the word `q`. The first order is the usual one.
+    /// The items of `all` whose `name` contains the word `q`. The first of `orders` is the usual one.
     pub(crate) fn new(
         (path, words): (&'static str, &'a Words),
         all: impl Iterator<Item = &'a T>,

@@ -144,7 +144,7 @@ fn of_store(registry: &mut Registry, known: &ServedState) {
     ages(registry, known);
 }
 
-/// Of the newest decisions of all programs.
+/// Registers the ages of the programs' newest decisions: newest, median and oldest, in seconds.
 fn ages(registry: &mut Registry, known: &ServedState) {
     let mut ages: Vec<f64> =
         known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();

@@ -40,7 +40,7 @@ pub(crate) struct ServedProgram {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct StoreFacts {
     pub(crate) path: String,
-    /// Of its files.
+    /// Size of the store's files in bytes.
     pub(crate) bytes: u64,
     /// Why it cannot be read.
     pub(crate) obstacle: Option<String>,
@@ -69,7 +69,7 @@ impl ServedState {
         self.programs.iter().find(|program| program.line.id == id)
     }
 
-    /// Those that the policy has given another allocator.
+    /// Programs to which the policy has given another allocator than `system`.
     pub(crate) fn served(&self) -> impl Iterator<Item = &ProgramLine> {
         self.lines().filter(|line| line.candidate != imas_core::SYSTEM)
     }

@@ -44,7 +44,7 @@ pub struct CandidateFigures {
     /// Its runs that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
-    /// By name, as in [`crate::ServiceRun::figures`].
+    /// Compared figures by name, as in [`crate::ServiceRun::figures`].
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,

@@ -84,7 +84,7 @@ impl ShellLine<'_> {
         Ok(LineEnd { is_ok, failed_by_itself, how, output, errors, wall_s })
     }
 
-    /// The same without registering the pid and without a reason to end it early.
+    /// Runs the line without registering its pid and without a reason to end it early.
     pub(crate) fn run_plain(&self) -> std::io::Result<LineEnd> {
         self.run(|start| start(), || None)
     }

@@ -67,7 +67,7 @@ pub struct ServiceRun {
     /// the last cycle. Empty in the journals of an older IMAS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heaps: Vec<ArenaHeaps>,
-    /// The same after the pause.
+    /// Heaps of glibc in each process of the server after the pause, as in `heaps`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heaps_idle: Vec<ArenaHeaps>,
     /// The CPUs of server and load.
@@ -118,7 +118,7 @@ impl ServiceRun {
         }
     }
 
-    /// The same for the runner, which measures services as it measures commands.
+    /// This run as an execution for the runner, which measures services as it measures commands.
     #[must_use]
     pub fn execution(self) -> Execution<Self> {
         let signal = self.failure.as_ref().and_then(|failure| failure.signal);

@@ -305,7 +305,7 @@ impl Store {
         Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0.0))
     }
 
-    /// As which host imasd takes part in a fleet.
+    /// The fleet member as which imasd takes part; None where it takes part in no fleet.
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -17,7 +17,7 @@ const UNTOUCHED_KEPT: u32 = 64;
 pub struct LivingProcess {
     /// The program.
     pub program: RowId,
-    /// Of a trial: its id. Else a name that no other process has.
+    /// Name of the process: a trial's id, else a name that no other process has.
     pub name: String,
     /// Whether it runs a trial; else IMAS left it untouched.
     pub is_trial: bool,

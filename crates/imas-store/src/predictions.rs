@@ -18,7 +18,7 @@ pub struct StoredPredictions {
     pub machine: String,
     /// The recorded run.
     pub run: RecordedRunFacts,
-    /// By candidate.
+    /// Predicted differences, one for each candidate.
     pub differences: Vec<PredictedDifference>,
 }
 
@@ -69,7 +69,7 @@ pub struct StoredCheck {
     pub run: RecordedRunFacts,
     /// ln(live / predicted) of CPU time.
     pub cpu: f64,
-    /// The same of mean memory.
+    /// ln(live / predicted) of mean memory.
     pub memory: f64,
 }
 

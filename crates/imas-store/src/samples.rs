@@ -78,7 +78,7 @@ impl Store {
         self.started_program_in(Domain::Own, path, detail, is_by_name)
     }
 
-    /// The same in a domain.
+    /// The row of a program that is started now, in the store of `domain`. See [`Store::started_program`].
     ///
     /// # Errors
     /// When SQLite returns an error.

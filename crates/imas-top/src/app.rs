@@ -62,7 +62,7 @@ pub(crate) struct App {
     pub(crate) lines: Vec<Line>,
     pub(crate) mode: Mode,
     pub(crate) history: History,
-    /// Of the selected process.
+    /// Decisions on the program of the selected process.
     pub(crate) decisions: Vec<Decided>,
     /// Whether the pane below the table is shown.
     pub(crate) has_pane: bool,

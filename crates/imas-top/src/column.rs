@@ -58,7 +58,7 @@ impl Column {
     /// In the order in which they are left out where the terminal is narrow; the others always stay.
     const LESS: [Self; 5] = [Self::Uid, Self::Unit, Self::Live, Self::Threads, Self::Growth];
 
-    /// Those that fit.
+    /// Columns that fit into `width` characters.
     pub(crate) fn that_fit(width: u16) -> Vec<Self> {
         let mut columns = Self::ALL.to_vec();
         for less in Self::LESS {

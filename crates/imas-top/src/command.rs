@@ -73,7 +73,7 @@ impl ImasCall {
         Some(Self::new(process, places, &words))
     }
 
-    /// As it would be typed.
+    /// The call as it would be typed in a shell.
     pub(crate) fn text(&self) -> String {
         let words = self.words.iter().map(|word| printable::name(&word.to_string_lossy()).into_owned());
         format!("imas {}", words.collect::<Vec<_>>().join(" "))

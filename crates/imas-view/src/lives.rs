@@ -62,7 +62,7 @@ impl CandidateLives {
     }
 }
 
-/// Those of the candidates under which trials that count lived on.
+/// Lives of the candidates under which trials that count lived on.
 #[must_use]
 pub fn lives(state: &ProgramView) -> Vec<CandidateLives> {
     let of = |candidate: &imas_core::Candidate| {

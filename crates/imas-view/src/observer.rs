@@ -67,7 +67,7 @@ impl ProcessObserver {
         Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
     }
 
-    /// The same, where the daemon is that of `run_dir`.
+    /// An observer as [`Self::new`] makes it, with the daemon of `run_dir`.
     ///
     /// # Errors
     /// When the library folder or the configuration is not usable.
@@ -275,7 +275,8 @@ fn named(identity: &Identity, stored: Option<&StoredProgram>) -> String {
     stored.map_or_else(|| identity.program.to_string(), StoredProgram::to_string)
 }
 
-/// By the program's trials, else by the arenas of this process.
+/// What a restart of the process would gain, by the program's trials. Without these it is an estimate by the
+/// process's arenas.
 fn gain(tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
     let on = identity.candidate.as_deref();
     if let Some((gain, pick)) = facts.zip(on).and_then(|(facts, on)| facts.gain(on)) {

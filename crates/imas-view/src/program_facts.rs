@@ -20,14 +20,14 @@ const DECISIONS: u32 = 100;
 /// One program.
 #[derive(Debug)]
 pub(crate) struct ProgramFacts {
-    /// Of each process that is no trial.
+    /// State of each process that is no trial.
     pub(crate) state: ProcessState,
     /// The candidate of the next starts, where one is settled.
     pub(crate) pick: Option<String>,
     pub(crate) quarantined: Vec<String>,
-    /// By candidate: the number of the next trial, and the most there are.
+    /// Number of the next trial and the most trials there are, by candidate.
     trials: BTreeMap<String, (u32, u32)>,
-    /// By the candidate that a process is on.
+    /// What a restart would gain, by the candidate that a process is on.
     gains: BTreeMap<String, Restart>,
 }
 

@@ -159,7 +159,7 @@ pub enum Certainty {
     Proven,
     /// The change has trials, and the policy does not take it for proven.
     NotProven,
-    /// By the state of this process alone; nothing was measured.
+    /// The state of this process alone gives the figure; nothing was measured.
     Estimate,
 }
 
@@ -225,7 +225,7 @@ pub enum Preference {
 }
 
 impl Preference {
-    /// Of a weight of CPU, 0 to 1; the limits are those of a decision's reasons.
+    /// The preference that a weight of CPU, 0 to 1, stands for. The limits are those of a decision's reasons.
     #[must_use]
     pub fn of_weight(weight: f64) -> Self {
         match weight {

@@ -9,7 +9,7 @@ use imas_linux::program::{Command, Program, is_privileged};
 
 use crate::snapshot::ProcessState;
 
-/// By path: why nothing may be preloaded into it; None for one that can be served.
+/// Why nothing may be preloaded into a file, by its path; None for a file that can be served.
 #[derive(Debug, Default)]
 pub(crate) struct UnfitFiles(HashMap<PathBuf, Option<String>>);
 

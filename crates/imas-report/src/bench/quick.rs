@@ -75,7 +75,7 @@ impl QuickReport {
         }
     }
 
-    /// The same as Markdown.
+    /// The predictions as Markdown.
     #[must_use]
     pub fn markdown(&self, candidates: &[CandidateReport]) -> String {
         match &self.fallback {

@@ -15,11 +15,11 @@ pub enum RoundsEnd {
     Settled,
     /// The rounds that were left would have been far too few to settle it.
     Hopeless,
-    /// By predictions and rounds, no candidate is likely to gain [`WORTHWHILE`].
+    /// No candidate is likely to gain [`WORTHWHILE`], as predictions and rounds show.
     Unlikely,
     /// The time was up.
     MaxTime,
-    /// By a signal.
+    /// A signal ended the benchmark.
     Interrupted,
 }
 

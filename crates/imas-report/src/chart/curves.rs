@@ -78,7 +78,7 @@ impl CurveLine {
         Self { name: name.to_owned(), points, ..Self::default() }
     }
 
-    /// The same line, with a mark at each point.
+    /// This line with a mark at each point.
     #[must_use]
     pub fn dotted(self) -> Self {
         Self { dots: true, ..self }

@@ -23,13 +23,13 @@ impl Axis {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// The same axis, beginning at 0.
+    /// This axis, beginning at 0.
     #[must_use]
     pub fn from_zero(self) -> Self {
         Self { from_zero: true, ..self }
     }
 
-    /// The same axis, in another spacing.
+    /// This axis in another spacing.
     #[must_use]
     pub fn spaced(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }

@@ -166,7 +166,7 @@ fn range(intervals: impl Iterator<Item = Interval> + Clone) -> (f64, f64) {
     (from, to)
 }
 
-/// Those that no other beats on both axes, by CPU.
+/// The places that no other place beats on both axes, sorted by CPU.
 fn front<'a, 'b>(places: &'b [Place<'a>]) -> Vec<&'b Place<'a>> {
     let mut by_cpu: Vec<&Place<'_>> = places.iter().collect();
     by_cpu.sort_by(|a, b| a.cpu.mid.total_cmp(&b.cpu.mid).then(a.memory.mid.total_cmp(&b.memory.mid)));

@@ -16,7 +16,7 @@ pub enum Spacing {
     Linear,
     /// Evenly, and only whole numbers are labelled: runs, places in an order.
     Whole,
-    /// By their logarithm; all values are above 0.
+    /// Evenly by their logarithm; all values are above 0.
     Logarithmic,
     /// Likewise; nanoseconds, labelled with the unit that fits.
     Nanoseconds,
@@ -60,8 +60,8 @@ impl Scale {
         (self.from - 1e-9..=self.to + 1e-9).contains(&spaced(self.spacing, value))
     }
 
-    /// Of `values` those that lie within, at least `apart` places from each other; those named first go
-    /// first.
+    /// Ticks of those `values` that lie within the scale, at least `apart` places from each other. A value
+    /// named earlier goes before one named later.
     pub(super) fn ticks(&self, values: &[(f64, String)], apart: f64) -> Vec<Tick> {
         let mut ticks: Vec<Tick> = vec![];
         for (value, text) in values.iter().filter(|(value, _)| self.contains(*value)) {

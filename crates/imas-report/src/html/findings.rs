@@ -22,7 +22,7 @@ const HEADS: [&str; 9] =
 pub struct ProgramFindings {
     /// In one sentence.
     pub sentence: String,
-    /// The same in a few words.
+    /// The result in a few words.
     pub short: String,
     /// Names of the fastest, the leanest and the balanced pick.
     pub picks: [String; 3],

@@ -238,7 +238,7 @@ mod tests {
         CandidateRuns { name: name.to_owned(), runs: (0..8).map(run).collect() }
     }
 
-    /// As a benchmark of them reports it.
+    /// The findings that a benchmark reports of these runs.
     fn findings(runs: &[CandidateRuns]) -> ProgramFindings {
         let observed = Observed { runs: runs.to_vec(), ..Observed::default() };
         let (runs, comparison) = observed.compare(&Options::default());

@@ -42,7 +42,7 @@ impl SiteLink {
         Self { href: href.to_owned(), title: title.to_owned(), is_current: false }
     }
 
-    /// The same, marked if it leads to what is shown already.
+    /// This link, marked if it leads to what is shown already.
     #[must_use]
     pub fn current(self, is_current: bool) -> Self {
         Self { is_current, ..self }
