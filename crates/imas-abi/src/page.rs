@@ -63,7 +63,7 @@ pub struct PageHeader {
     pub kind: u32,
     /// The process the page is for.
     pub pid: u32,
-    /// Its real user.
+    /// Real uid of that process.
     pub uid: u32,
     /// 1 once everything the launcher writes is in place.
     pub armed: u32,
@@ -94,7 +94,7 @@ pub struct PageHeader {
     pub exit_status: i32,
     /// The signal that is ending the process; else 0.
     pub fatal_signal: u32,
-    /// Its `si_code`.
+    /// `si_code` of that signal.
     pub fatal_code: u32,
     /// Children made by fork, seen in the parent.
     pub forks: u32,
@@ -165,7 +165,7 @@ pub struct PageHeader {
     pub split_cached_kib_time: u64,
     /// Pages that hold nothing live and were not given back.
     pub split_dirty_kib_time: u64,
-    /// Its own bookkeeping.
+    /// Bookkeeping of the allocator's own.
     pub split_own_kib_time: u64,
 
     /// 1 in the page of a child of fork, whose figures of live blocks begin with its parent's.

@@ -13,7 +13,7 @@ use crate::wrapped;
 /// A candidate to be measured, or why it cannot be.
 #[derive(Debug, Clone)]
 pub struct ComparedCandidate<'a> {
-    /// Its entry in the catalogue.
+    /// Entry of the candidate in the catalogue.
     pub candidate: &'a CatalogueCandidate,
     /// Why it cannot be used here.
     pub obstacle: Option<String>,
@@ -26,7 +26,7 @@ pub enum DefaultComparison<'a> {
     DefaultSet,
     /// The catalogue's default set for services.
     ServiceSet,
-    /// These, in this order; those that the catalogue lacks are left out with a warning.
+    /// Candidates of these names, in this order. Names that the catalogue lacks are left out with a warning.
     These(&'a [&'a str]),
 }
 

@@ -50,7 +50,7 @@ impl PendingView {
 pub struct Pending {
     /// Pages whose process has ended, with what was seen of the process.
     finished: Vec<(ParsedPage, Option<ProcessActivity>)>,
-    /// How many belong to running processes.
+    /// Number of pages that belong to running processes.
     pub running: u32,
     /// Pages that cannot be read, with the reason.
     pub damaged: Vec<String>,

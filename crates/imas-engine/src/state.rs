@@ -47,7 +47,7 @@ pub struct ProgramState {
 }
 
 impl ProgramState {
-    /// Reads it; `rules` say which candidates the program may get.
+    /// Reads the state of a program; `rules` say which candidates the program may get.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -136,7 +136,7 @@ impl ProgramState {
         Ok(())
     }
 
-    /// Its candidates: the indices of [`Self::evidence`].
+    /// Candidates of the program, in the order of the indices of [`Self::evidence`].
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates

@@ -34,7 +34,7 @@ pub struct Aggregate {
     pub batch: u64,
     /// The program.
     pub program: ProgramKey,
-    /// Where it ran.
+    /// The environment in which the program ran.
     pub environment: Environment,
     /// Evidence of each candidate, by the candidate's name.
     pub candidates: BTreeMap<String, CandidateAggregate>,

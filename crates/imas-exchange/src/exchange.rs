@@ -59,9 +59,9 @@ pub struct Exchange {
 /// An aggregate that waits in the outbox.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Waiting {
-    /// Its file.
+    /// File of the aggregate.
     pub file: PathBuf,
-    /// Its bytes.
+    /// Content of that file.
     pub bytes: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl Exchange {
         Folder::open(&self.folder)?.write(WANTED, &serde_json::to_vec(wanted)?)
     }
 
-    /// Reads it; empty where it was not written yet.
+    /// Reads the list of what is wanted; empty where it was not written yet.
     pub fn wanted(&self) -> io::Result<Wanted> {
         match Folder::open(&self.folder)?.read(WANTED, MOST_WANTED)? {
             Some(bytes) => Ok(serde_json::from_slice(&bytes)?),

@@ -10,9 +10,9 @@ pub const GROUPS: usize = 128;
 /// lowest rank: a host can neither choose its place nor gain weight by many messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
-    /// Below [`GROUPS`].
+    /// Number of the group, below [`GROUPS`].
     pub(crate) group: u8,
-    /// Lower wins.
+    /// Rank of the host in the group; the lowest wins.
     pub(crate) rank: u32,
 }
 
@@ -68,7 +68,7 @@ impl GroupSet {
         self.0 |= 1 << (group % GROUPS);
     }
 
-    /// How many there are.
+    /// Number of groups in the set.
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }

@@ -35,7 +35,7 @@ pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Setting
     candidates.iter().enumerate().map(lack).collect()
 }
 
-/// Beyond those that may lie.
+/// Number of further groups that are wanted of a candidate, beyond the groups that may lie.
 fn wanted(one: &FleetCandidate, counted: u32) -> u32 {
     let all = WANTED + u32::try_from(liars(counted)).unwrap_or(u32::MAX);
     all.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))

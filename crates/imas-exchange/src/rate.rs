@@ -44,7 +44,7 @@ struct SpentByHost(Vec<Row>);
 struct Row {
     /// A hash of the host.
     host: u32,
-    /// What it has sent, and perhaps too much.
+    /// Trials that the host has sent. The number may be too high.
     count: u16,
     /// Trials by which `count` may be too high.
     surplus: u16,

@@ -42,6 +42,6 @@ pub struct AgentRecord {
     pub excessive: u64,
     /// The last error, in words.
     pub last_error: Option<String>,
-    /// When it was.
+    /// When the last error was, Unix time in seconds.
     pub last_error_unix_s: Option<u64>,
 }

@@ -32,7 +32,7 @@ pub struct FleetStatistics {
     pub v: u32,
     /// The program.
     pub program: ProgramKey,
-    /// Where it ran.
+    /// The environment in which the program ran.
     pub environment: Environment,
     /// Sequence number in the stream of the last aggregate that is contained.
     pub upto_seq: u64,
@@ -53,7 +53,7 @@ pub struct FleetStatistics {
 /// What a fleet knows of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateStatistics {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Build or version of its allocator.
     pub version: String,
@@ -81,7 +81,7 @@ pub enum BadStatistics {
     /// A value that no merger writes.
     #[error("out of range: {0}")]
     OutOfRange(&'static str),
-    /// They are of another subject.
+    /// The statistics are of another subject.
     #[error("of another program or environment")]
     OtherSubject,
 }
@@ -102,7 +102,7 @@ impl FleetStatistics {
         }
     }
 
-    /// Reads them from hostile bytes.
+    /// Reads statistics from hostile bytes.
     ///
     /// # Errors
     /// When a merger of this version would not have written them.
@@ -112,7 +112,7 @@ impl FleetStatistics {
         Ok(read)
     }
 
-    /// Reads those of a subject, as [`FleetStatistics::read`].
+    /// Reads the statistics of a subject, as [`FleetStatistics::read`].
     ///
     /// # Errors
     /// When [`FleetStatistics::read`] fails, and when the statistics are of another subject.
@@ -121,7 +121,7 @@ impl FleetStatistics {
         if read.subject() == subject { Ok(read) } else { Err(BadStatistics::OtherSubject) }
     }
 
-    /// Their bytes, at most [`MAX_BYTES`].
+    /// The statistics as JSON, at most [`MAX_BYTES`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Texts, whole numbers and lists of them: there is nothing that JSON could refuse.
         serde_json::to_vec(self).unwrap_or_default()

@@ -29,7 +29,7 @@ const LEAST_OF_ALL: f64 = 0.5;
 pub struct ChosenProcesses {
     /// Processes with the most calls, the busiest first.
     pub processes: Vec<TraceProcess>,
-    /// Their part of all recorded calls, from 0 to 1.
+    /// Part of all recorded calls that these processes made, from 0 to 1.
     pub share: f64,
 }
 

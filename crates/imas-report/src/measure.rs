@@ -51,7 +51,7 @@ pub struct MeasuredFigure {
     pub value: f64,
     /// The ends of its 95 % interval.
     pub interval: Option<(f64, f64)>,
-    /// What it counts.
+    /// What the value counts.
     pub unit: Unit,
 }
 
@@ -60,7 +60,7 @@ pub struct MeasuredFigure {
 pub struct MeasuredRow {
     /// The allocator.
     pub name: String,
-    /// In the order of the columns; a row may lack some.
+    /// Figures in the order of the columns; a row may lack some.
     pub figures: Vec<MeasuredFigure>,
 }
 

@@ -45,7 +45,8 @@ const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// A signal of the terminal's reaches the run and this program at the same time; ours is noticed so much
 /// later at most.
 const NOTICED_WITHIN: Duration = Duration::from_millis(200);
-/// Between two looks for processes that were started after the signal, as by a shell that was being started.
+/// Time between two looks for processes that were started after the signal, as by a shell that was being
+/// started.
 const AGAIN: Duration = Duration::from_millis(20);
 
 impl Interruption {

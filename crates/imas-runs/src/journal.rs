@@ -62,7 +62,7 @@ impl Journal {
         Self { out, path: "-".into(), text: String::new(), torn_bytes: 0 }
     }
 
-    /// Where it is.
+    /// Path of the journal; `-` for standard output.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -96,7 +96,7 @@ const CURVE: &str = "curve";
 const SPLIT: &str = "split";
 
 impl Shown {
-    /// Nothing yet, of these runs.
+    /// An empty record of what is kept, for these runs.
     fn of<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
         let runs = lines.filter_map(|line| serde_json::from_str::<Map<String, Value>>(line).ok());
         let drawn: HashSet<_> =

@@ -14,7 +14,7 @@ use crate::counted::CountedRun;
 pub struct Fault {
     /// timeout, hang, excess, crash, exit, output, check, ready or load.
     pub why: &'static str,
-    /// With the last line of the program's standard error, where there is one.
+    /// The message, with the last line of the program's standard error, where there is one.
     pub message: String,
 }
 

@@ -60,7 +60,7 @@ pub struct Step {
     pub subject: usize,
     /// Index of the candidate.
     pub candidate: usize,
-    /// What for.
+    /// What the run is for.
     pub kind: RoundKind,
 }
 

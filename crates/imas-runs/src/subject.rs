@@ -18,7 +18,7 @@ use crate::prefault::Prefault;
 /// How long a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// So long.
+    /// Each run may take this long.
     After(Duration),
     /// Twenty times as long as the first run, a minute at least; that one a day.
     ByFirstRun,
@@ -37,20 +37,20 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A program in a session.
 #[derive(Debug)]
 pub struct Subject {
-    /// Its name in the records.
+    /// Name of the program in the records.
     pub name: String,
     /// How long a run may take.
     pub timeout: Timeout,
     /// Whether a run is ended that uses no CPU time for far longer than any under `system` took, or takes many
     /// times what any took.
     pub watches_standstill: bool,
-    /// What it wrote under `system`.
+    /// What the program wrote under `system`.
     pub outputs: OutputCheck,
     /// What its runs took, and what touching free memory showed.
     pub prefault: Prefault,
-    /// Why its runs do not count, by candidate.
+    /// Why runs of the program do not count, by candidate.
     pub failures: BTreeMap<String, Vec<String>>,
-    /// Nothing more is done with it.
+    /// Whether the program is left out: nothing more is done with it.
     pub(crate) left_out: bool,
     first_wall_s: Option<f64>,
     /// Wall time of the slowest run under `system`, in seconds.
@@ -77,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// Nothing more is done with it.
+    /// Whether nothing more is done with the program.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.left_out

@@ -20,7 +20,7 @@ use imas_linux::footprint::Footprint;
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 
-/// Between the first looks.
+/// Time between the first looks.
 const FIRST_GAP: Duration = Duration::from_millis(2);
 /// The gap is at least this multiple of the CPU time that a look took, so the looks use at most a fiftieth of
 /// one CPU. A look that takes CPU time from the program makes a timed call appear long. The first looks come
@@ -46,7 +46,7 @@ impl Watch {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it; what was seen, None when nothing was.
+    /// Ends the watch. Returns what was seen, None when nothing was.
     pub(crate) fn stop(&mut self) -> Option<Curve> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take()?;

@@ -110,7 +110,7 @@ fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
     Ok(receiver)
 }
 
-/// What it takes to see what has changed.
+/// Reads what has changed, and keeps what was read before.
 struct Reader {
     context: Context,
     run_dir: std::path::PathBuf,

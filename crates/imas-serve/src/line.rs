@@ -15,7 +15,7 @@ use serde::Serialize;
 /// One program.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct ProgramLine {
-    /// Its number in the store.
+    /// Number of the program in the store.
     pub(crate) id: RowId,
     /// For people: control characters are replaced.
     pub(crate) name: String,
@@ -27,9 +27,9 @@ pub(crate) struct ProgramLine {
     pub(crate) starts: usize,
     /// Trials and other starts that crashed or hung.
     pub(crate) crashes: usize,
-    /// What it is started on when the start is no trial.
+    /// Candidate of a start that is no trial.
     pub(crate) candidate: String,
-    /// What is tried with the next start.
+    /// Candidate that is tried with the next start.
     pub(crate) trial: Option<String>,
     /// The trial that runs now.
     pub(crate) under_way: Option<UnderWay>,
@@ -39,12 +39,12 @@ pub(crate) struct ProgramLine {
     pub(crate) because: String,
     pub(crate) standing: &'static str,
     pub(crate) quarantined: Vec<QuarantinedCandidate>,
-    /// What it costs under `candidate` as a ratio to `system`; None under `system` and where nothing is
+    /// Cost of the program under `candidate` as a ratio to `system`; None under `system` and where nothing is
     /// known.
     pub(crate) gained: Option<Gain>,
-    /// The best that is known and not in use.
+    /// The best gain that is known and not in use.
     pub(crate) possible: Option<Gain>,
-    /// Median of what it held under `candidate`.
+    /// Median of the bytes that the program held under `candidate`.
     pub(crate) resident_bytes: Option<u64>,
     /// When the newest decision was made.
     pub(crate) decided_unix_s: Option<f64>,

@@ -269,7 +269,7 @@ fn saved_bytes(one: &Series<'_>) -> f64 {
     one.line.gained.as_ref().map_or(0.0, |gain: &Gain| one.resident_bytes * (1.0 / gain.memory.mid - 1.0))
 }
 
-/// Names are not unique: one user's program may be another's.
+/// Labels of a program, with its number. Names are not unique: one user's program may be another's.
 fn labels(line: &ProgramLine) -> Labels {
     vec![("program", line.name.chars().take(200).collect()), ("number", line.id.to_string())]
 }

@@ -37,11 +37,11 @@ impl ComparedFigure {
 /// Figures and verdict of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateFigures {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Number of valid runs.
     pub rounds: usize,
-    /// Its runs that failed.
+    /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
     /// Compared figures by name, as in [`crate::ServiceRun::figures`].

@@ -42,7 +42,7 @@ pub enum ServiceError {
     Setup {
         /// Exit status or signal.
         how: String,
-        /// Its last line.
+        /// Last line that the set-up printed.
         last: String,
     },
 }

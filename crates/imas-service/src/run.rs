@@ -36,7 +36,7 @@ pub struct ServiceRun {
     pub candidate: String,
     /// Round, from 0.
     pub round: u32,
-    /// When it began, Unix time in seconds.
+    /// When the run began, Unix time in seconds.
     pub at_s: f64,
     /// Seconds of the whole run, with its helpers and the cleaning up.
     pub took_s: f64,
@@ -161,9 +161,9 @@ pub struct PhaseFigures {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Before the server was started.
+    /// The run failed before the server was started.
     Prepare,
-    /// Its port or socket was in use.
+    /// The port or socket of the service was in use.
     Taken,
     /// The server was not ready in time, or ended before.
     Ready,
@@ -214,7 +214,7 @@ impl Failure {
         }
     }
 
-    /// One that is not explained by a signal or by the server's output.
+    /// A failure that is not explained by a signal or by the server's output.
     pub(crate) fn new(stage: Stage, what: String) -> Self {
         Self { stage, what, signal: None, server: String::new() }
     }

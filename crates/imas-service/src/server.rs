@@ -39,11 +39,11 @@ const SERVER_TEXT: u64 = 4096;
 /// How the server of a run is started.
 pub(crate) struct ServerStart<'a> {
     pub(crate) command: Command,
-    /// Its whole environment, with the candidate.
+    /// Whole environment of the server, with the candidate.
     pub(crate) environment: Variables,
     /// The CPUs for it; empty: all that are allowed.
     pub(crate) cpus: &'a [usize],
-    /// Its working folder.
+    /// Working folder of the server.
     pub(crate) folder: &'a Path,
     /// The candidate is the C library's malloc, untouched or with settings.
     pub(crate) is_on_libc: bool,

@@ -10,7 +10,7 @@ use crate::{RowId, Store, StoreError};
 /// The predictions of one recorded run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPredictions {
-    /// When they were made, Unix time in seconds.
+    /// When the predictions were made, Unix time in seconds.
     pub at_s: f64,
     /// Build-id of the program that was recorded; empty when it has none.
     pub build_id: String,

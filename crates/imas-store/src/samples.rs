@@ -19,9 +19,9 @@ const UNEVENTFUL_KEPT: u32 = 100;
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoredProgram {
-    /// Its number.
+    /// Number of the program in the store.
     pub id: RowId,
-    /// Its trust domain.
+    /// Trust domain of the program.
     #[serde(skip_serializing_if = "Domain::is_own")]
     pub domain: Domain,
     /// Resolved path of the executable.

@@ -39,7 +39,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// In the order on the screen.
+    /// All columns in the order on the screen.
     pub(crate) const ALL: [Self; 12] = [
         Self::Pid,
         Self::Uid,
@@ -55,7 +55,7 @@ impl Column {
         Self::Gain,
     ];
 
-    /// In the order in which they are left out where the terminal is narrow; the others always stay.
+    /// Columns in the order in which they are left out where the terminal is narrow. The others always stay.
     const LESS: [Self; 5] = [Self::Uid, Self::Unit, Self::Live, Self::Threads, Self::Growth];
 
     /// Columns that fit into `width` characters.
@@ -104,7 +104,7 @@ impl Column {
         }
     }
 
-    /// Whether it grows with the terminal, and how much.
+    /// Share with which the column grows with the terminal; 0: the column keeps its width.
     pub(crate) fn share(self) -> u16 {
         match self {
             Self::Program | Self::State => 2,
@@ -113,13 +113,13 @@ impl Column {
         }
     }
 
-    /// Whether it is aligned to the right.
+    /// Whether the column is aligned to the right.
     pub(crate) fn is_number(self) -> bool {
         use Column::{Cpu, Growth, Live, Pid, Resident, Threads, Uid};
         matches!(self, Pid | Uid | Threads | Resident | Live | Growth | Cpu)
     }
 
-    /// What it shows of a process, safe for a terminal.
+    /// What the column shows of a process, safe for a terminal.
     pub(crate) fn cell(self, process: &LiveProcess) -> String {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         match self {

@@ -32,7 +32,7 @@ impl ImasCall {
         Self { words: all }
     }
 
-    /// Where its memory is, and, of a known program, why it starts as it does.
+    /// Calls that show where the memory of the process is and, of a known program, why it starts as it does.
     pub(crate) fn explain(process: &LiveProcess, places: &Places) -> Vec<Self> {
         let pid = process.pid.to_string();
         let memory = Self::new(process, places, &["explain", "--pid", &pid]);
@@ -46,7 +46,7 @@ impl ImasCall {
         Self::new(process, places, &["pin", "--", &word(process), candidate])
     }
 
-    /// Ends a pin.
+    /// The call that ends a pin.
     pub(crate) fn unpin(process: &LiveProcess, places: &Places) -> Self {
         Self::new(process, places, &["unpin", "--", &word(process)])
     }
@@ -103,7 +103,7 @@ impl Running {
         Self { answer }
     }
 
-    /// What they printed, once all have ended.
+    /// What the calls printed, once all have ended.
     pub(crate) fn answer(&self) -> Option<String> {
         match self.answer.try_recv() {
             Ok(text) => Some(text),

@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// That of a process.
+    /// The memory curve of a process.
     pub(crate) fn of(&self, process: &LiveProcess) -> Option<&MemoryCurve> {
         self.curves.get(&(process.pid, process.start_ticks))
     }

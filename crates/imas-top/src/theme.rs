@@ -20,7 +20,7 @@ impl Theme {
         Self { has_colour: set("NO_COLOR").is_none(), has_unicode: is_utf8(&locale) }
     }
 
-    /// With or without either.
+    /// A theme with or without colour, and with or without characters beyond ASCII.
     #[cfg(test)]
     pub(crate) fn new(has_colour: bool, has_unicode: bool) -> Self {
         Self { has_colour, has_unicode }

@@ -43,12 +43,12 @@ pub enum Event {
     },
     /// A block was freed.
     Freed {
-        /// Its number.
+        /// Number of the block.
         block: u64,
     },
     /// A block was resized; it keeps its number.
     Resized {
-        /// Its number.
+        /// Number of the block.
         block: u64,
         /// Requested bytes.
         size: u64,

@@ -12,7 +12,7 @@ use imas_cli::when::when;
 /// What is predicted of a candidate, as fractions of what `system` takes: -0.1 is 10 % less.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownForecast {
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
     /// Version of its allocator.
     pub version: String,

@@ -53,7 +53,7 @@ pub struct ProcessObserver {
 struct Daemon {
     read: Option<Instant>,
     runs: bool,
-    /// Why, by the path of a program that it leaves alone; root alone may read it.
+    /// Why imasd leaves a program alone, by the program's path. Root alone may read it.
     ineligible: HashMap<String, String>,
 }
 
@@ -159,7 +159,7 @@ impl ProcessObserver {
         source.map(|source| source.decisions(number, most)).unwrap_or_default()
     }
 
-    /// Every process's own reading; those that have ended are dropped.
+    /// Reads every process. Processes that have ended are dropped.
     fn read_processes(&mut self, at: Instant) {
         let mut before = std::mem::take(&mut self.processes);
         for reading in self.reader.all() {

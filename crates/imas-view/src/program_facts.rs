@@ -32,7 +32,7 @@ pub(crate) struct ProgramFacts {
 }
 
 impl ProgramFacts {
-    /// From the state of the program; `on` are the candidates of its processes.
+    /// Collects the facts from the state of the program; `on` are the candidates of its processes.
     pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
         let pick = settled(state).map(str::to_owned);
         let gain = |on: &&str| Some(((*on).to_owned(), Restart::of(state, on, pick.as_deref()?)));
@@ -57,7 +57,8 @@ impl ProgramFacts {
         ProcessState::Trial { candidate: candidate.to_owned(), number, of }
     }
 
-    /// From that candidate to the pick; None on the pick itself, and where none is settled.
+    /// The change from candidate `on` to the pick, and the pick. None on the pick itself, and where none is
+    /// settled.
     pub(crate) fn gain(&self, on: &str) -> Option<(&Restart, &str)> {
         Some((self.gains.get(on)?, self.pick.as_deref()?))
     }

@@ -45,7 +45,7 @@ pub struct ProgramView {
     pub unfit: bool,
 }
 
-/// Works both out from the store, for the executable as it is on disk now.
+/// Works out the view of a program from the store, for the executable as it is on disk now.
 ///
 /// # Errors
 /// When the store or /proc cannot be read.

@@ -15,11 +15,11 @@ pub struct LiveSnapshot {
     pub schema: u32,
     /// When, Unix time in seconds.
     pub at_unix_s: f64,
-    /// Since the first look of this observer, seconds.
+    /// Time since the first look of this observer, seconds.
     pub observed_s: f64,
     /// The processes that this user may look into, by pid.
     pub processes: Vec<LiveProcess>,
-    /// How many processes belong to other users and may not be looked into.
+    /// Number of processes that belong to other users and may not be looked into.
     pub hidden: usize,
     /// The machine.
     pub machine: MachineState,
@@ -32,13 +32,13 @@ pub struct LiveSnapshot {
 /// One running process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveProcess {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
-    /// That of its parent.
+    /// Id of the parent process.
     pub parent: u32,
     /// Clock ticks from boot to its start: with the pid, its identity.
     pub start_ticks: u64,
-    /// Its effective uid.
+    /// Effective uid of the process.
     pub uid: u32,
     /// The program as IMAS names it: the executable, and for an interpreter what it runs.
     pub program: String,
@@ -50,7 +50,7 @@ pub struct LiveProcess {
     pub number: Option<i64>,
     /// The store that knows the program.
     pub store: Option<StoreKind>,
-    /// Its systemd service.
+    /// The systemd service of the process.
     pub unit: Option<String>,
     /// The allocator that is really mapped: its name in the catalogue, else the library's file name.
     pub allocator: String,
@@ -60,7 +60,7 @@ pub struct LiveProcess {
     pub settings: Option<BTreeMap<String, String>>,
     /// What of IMAS is in it.
     pub injected: Injected,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: u64,
     /// Resident memory, bytes.
     pub resident_bytes: u64,
@@ -93,7 +93,7 @@ pub enum StoreKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Injected {
-    /// Nothing.
+    /// Nothing of IMAS is mapped.
     Nothing,
     /// The guard: a production start.
     Guard,
@@ -107,7 +107,7 @@ pub enum Injected {
 pub enum ProcessState {
     /// This process is a trial.
     Trial {
-        /// Its candidate.
+        /// The candidate on trial.
         candidate: String,
         /// The number of this trial of the candidate, from 1 on.
         number: u32,
@@ -118,7 +118,7 @@ pub enum ProcessState {
     Settled {
         /// The candidate of the next starts.
         candidate: String,
-        /// Since when, Unix time in seconds, as far as the decisions are kept.
+        /// When the candidate was settled, Unix time in seconds, as far as the decisions are kept.
         since_unix_s: Option<f64>,
     },
     /// Further trials are due at later starts.
@@ -137,7 +137,7 @@ pub enum ProcessState {
     Excluded,
     /// The candidate that would be used crashed the program or made it hang.
     Quarantined {
-        /// That candidate.
+        /// The candidate in quarantine.
         candidate: String,
         /// The candidate of the next starts in its place.
         instead: String,
@@ -166,13 +166,13 @@ pub enum Certainty {
 /// What a restart of a process under another candidate would gain.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveGain {
-    /// That candidate.
+    /// The candidate after the restart.
     pub candidate: String,
     /// Bytes of resident memory saved, with the 95 % interval; negative: more.
     pub memory_bytes: Option<Interval>,
     /// CPU time saved, per cent, with the 95 % interval; negative: more.
     pub cpu_percent: Option<Interval>,
-    /// How certain it is.
+    /// How certain the gain is.
     pub certainty: Certainty,
     /// Trials of the present candidate and of the other.
     pub trials: [usize; 2],
@@ -193,7 +193,7 @@ pub struct MachineState {
     pub pressure: PressureStalls,
     /// What follows for the policy: how short CPU and memory are, and the weight of CPU in the score.
     pub weight: Weight,
-    /// That weight as a word.
+    /// The weight of CPU as a word.
     pub preference: Preference,
 }
 
@@ -218,7 +218,7 @@ pub struct PressureStalls {
 pub enum Preference {
     /// CPU is short: the fastest candidate.
     Fastest,
-    /// Both alike.
+    /// CPU and memory matter alike.
     Balanced,
     /// Memory is short: the leanest candidate.
     Leanest,
@@ -235,7 +235,7 @@ impl Preference {
         }
     }
 
-    /// For people.
+    /// The preference in words, for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

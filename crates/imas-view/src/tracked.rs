@@ -72,7 +72,7 @@ impl Tracked {
         (self.now, self.seen) = (now, at);
     }
 
-    /// Whether it has to be looked at more closely now.
+    /// Whether the process has to be looked at more closely now.
     pub(crate) fn needs_identity(&self) -> bool {
         self.identified.is_none_or(|(at, is_final)| {
             let lasts = if is_final { IDENTITY_LASTS } else { Duration::ZERO };

@@ -19,7 +19,7 @@ impl UnfitFiles {
         !self.0.contains_key(path)
     }
 
-    /// Reads it. What is replaced later is not read again: its processes go on with the old file.
+    /// Reads the file. What is replaced later is not read again: its processes go on with the old file.
     pub(crate) fn read(&mut self, path: &Path) {
         let command = Command {
             file: path.to_owned(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoundsEnd {
-    /// All were made.
+    /// All rounds were made.
     AllMade,
     /// More rounds would not change the answer.
     Settled,
@@ -30,7 +30,7 @@ pub struct RoundsMade {
     pub made: u32,
     /// Rounds that might have been made.
     pub most: u32,
-    /// Why no more.
+    /// Why no more rounds were made.
     pub ended: RoundsEnd,
 }
 

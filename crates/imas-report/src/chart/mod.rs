@@ -81,7 +81,7 @@ impl Chart {
         &self.title
     }
 
-    /// How to read it.
+    /// How to read the chart.
     #[must_use]
     pub fn caption(&self) -> &str {
         &self.caption

@@ -29,7 +29,7 @@ const CHANGES: [f64; 19] = [
 pub struct Plane {
     /// What is drawn.
     pub title: String,
-    /// How to read it; the names of the Pareto front are added.
+    /// How to read the chart; the names of the Pareto front are added.
     pub caption: String,
     /// `system` and at least one other.
     pub points: Vec<PlanePoint>,
@@ -38,13 +38,13 @@ pub struct Plane {
 /// One allocator.
 #[derive(Debug, Clone)]
 pub struct PlanePoint {
-    /// Its name, which gives colour and shape.
+    /// Name of the allocator, which gives colour and shape.
     pub name: String,
     /// CPU time as a ratio to `system`'s.
     pub cpu: Interval,
     /// Memory as a ratio to `system`'s.
     pub memory: Interval,
-    /// Both in words, shown when the pointer is over it.
+    /// CPU time and memory in words, shown when the pointer is over the point.
     pub text: String,
 }
 

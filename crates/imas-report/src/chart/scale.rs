@@ -18,7 +18,7 @@ pub enum Spacing {
     Whole,
     /// Evenly by their logarithm; all values are above 0.
     Logarithmic,
-    /// Likewise; nanoseconds, labelled with the unit that fits.
+    /// Evenly by the logarithm of nanoseconds, labelled with the unit that fits. All values are above 0.
     Nanoseconds,
 }
 
@@ -123,7 +123,7 @@ fn durations() -> Vec<(f64, String)> {
     [1.0, 3.0, 2.0, 5.0].into_iter().flat_map(of).collect()
 }
 
-/// Without a minus before a zero, and without decimals that are zero.
+/// Text of a number, without a minus before a zero and without decimals that are zero.
 fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value + 0.0);
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
