@@ -118,15 +118,15 @@ pub struct PageHeader {
     pub snapshots: u64,
     /// Sum over snapshots of rw-p anonymous and `[heap]` mappings, thread stacks left out.
     pub heap_bytes_sum: u64,
-    /// Largest of them.
+    /// Largest heap of a snapshot, bytes.
     pub heap_bytes_peak: u64,
     /// Sum over snapshots of the usable bytes in live blocks (estimate).
     pub live_bytes_sum: u64,
-    /// Largest of them.
+    /// Most live bytes of a snapshot (estimate).
     pub live_bytes_peak: u64,
     /// Sum over snapshots of `Pss_Anon - LazyFree + SwapPss`.
     pub resident_bytes_sum: u64,
-    /// Largest of them.
+    /// Most resident bytes of a snapshot.
     pub resident_bytes_peak: u64,
 
     /// User time at exit, µs; this and what follows is zero when the process was killed.
@@ -157,11 +157,11 @@ pub struct PageHeader {
     pub split_resident_kib_time: u64,
     /// Usable bytes in live blocks (estimate).
     pub split_usable_kib_time: u64,
-    /// Bytes asked for of them (estimate).
+    /// Bytes that were asked for in live blocks (estimate).
     pub split_requested_kib_time: u64,
     /// Bytes in live blocks by the allocator's own account.
     pub split_in_use_kib_time: u64,
-    /// Free blocks it keeps.
+    /// Free blocks that the allocator keeps.
     pub split_cached_kib_time: u64,
     /// Pages that hold nothing live and were not given back.
     pub split_dirty_kib_time: u64,

@@ -42,7 +42,7 @@ pub struct FleetKnowledge {
 #[derive(Debug, Clone, PartialEq)]
 struct KnownStatistics {
     subject: String,
-    /// What the policy makes of them.
+    /// What the policy makes of these statistics.
     prior: FleetPrior,
     /// When this host got the first of this subject, seconds since 1970.
     since_s: f64,
@@ -67,7 +67,7 @@ pub struct TurnQuestion<'a> {
 pub enum AloneReason {
     /// The fleet has no statistics of the program.
     NoStatistics,
-    /// No other host is known to run it.
+    /// No other host is known to run the program.
     NoOtherHost,
     /// The fleet was not reached for [`GONE_S`].
     FleetGone,

@@ -174,7 +174,7 @@ pub fn file_name(subject: &str) -> String {
     format!("{plain}.json")
 }
 
-/// Oldest first, with their sizes. Files of other names are none of ours.
+/// Files of the waiting aggregates with their sizes, the oldest first. Files of other names are none of ours.
 fn aggregates(folder: &Folder) -> io::Result<Vec<(String, u64)>> {
     let is_ours = |(name, _): &(String, u64)| name.len() == 25 && name.ends_with(".json");
     Ok(folder.files()?.into_iter().filter(is_ours).collect())

@@ -63,7 +63,7 @@ pub(crate) fn hash(parts: &[&str]) -> [u8; 16] {
 pub struct GroupSet(u128);
 
 impl GroupSet {
-    /// Adds one.
+    /// Adds a group.
     pub fn insert(&mut self, group: usize) {
         self.0 |= 1 << (group % GROUPS);
     }
@@ -73,7 +73,7 @@ impl GroupSet {
         self.0.count_ones()
     }
 
-    /// The only one; None where there are more or none.
+    /// The only group of the set; None where there are more or none.
     pub fn only(self) -> Option<usize> {
         (self.len() == 1).then(|| self.0.trailing_zeros() as usize)
     }

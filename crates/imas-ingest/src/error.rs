@@ -50,10 +50,10 @@ pub enum PageError {
 /// What is wrong with a string.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextProblem {
-    /// No NUL in its field.
+    /// The field has no NUL.
     #[error("is not closed")]
     Unterminated,
-    /// Nothing where something must be.
+    /// The field is empty where something must be.
     #[error("is empty")]
     Empty,
     /// A control character.

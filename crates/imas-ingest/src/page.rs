@@ -11,7 +11,7 @@ use crate::clock::Clock;
 /// How far the injected code came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Not at all: still as the launcher left it.
+    /// The injected code did nothing: the page is still as the launcher left it.
     Armed,
     /// The constructor of the injected code began.
     Entered,

@@ -27,9 +27,9 @@ enum Out {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
     Whole,
-    /// Complete, but without its newline.
+    /// The last line is complete, but without its newline.
     Unterminated,
-    /// The beginning of an object, from this byte on.
+    /// The last line is the beginning of an object, from this byte on.
     Torn(usize),
 }
 
@@ -68,7 +68,7 @@ impl Journal {
         &self.path
     }
 
-    /// What was in it when it was opened: whole lines.
+    /// What was in the journal when it was opened: whole lines.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

@@ -71,7 +71,7 @@ pub fn record(outcome: &RunOutcome, counted: Option<&CountedRun>) -> RawRun {
     with_fault(run, fault)
 }
 
-/// The record says why it does not count, or that it does.
+/// The record, which says why the run does not count, or that it does.
 #[must_use]
 pub fn with_fault(run: RawRun, fault: Option<Fault>) -> RawRun {
     let (why, message) = fault.map(|fault| (fault.why.to_owned(), fault.message)).unzip();

@@ -46,7 +46,7 @@ pub struct Subject {
     pub watches_standstill: bool,
     /// What the program wrote under `system`.
     pub outputs: OutputCheck,
-    /// What its runs took, and what touching free memory showed.
+    /// What runs of the program took, and what touching free memory showed.
     pub prefault: Prefault,
     /// Why runs of the program do not count, by candidate.
     pub failures: BTreeMap<String, Vec<String>>,
@@ -106,7 +106,7 @@ impl Subject {
         RunLimits { timeout, still, most, prefault_bytes: self.prefault.bytes() }
     }
 
-    /// A run was made: what it says of the next ones.
+    /// Learns from a run that was made what the next runs may take.
     pub(crate) fn saw<D>(&mut self, candidate: &str, run: &Execution<D>) {
         let wall_s = run.record.wall_s;
         self.first_wall_s.get_or_insert(wall_s);
@@ -145,7 +145,7 @@ impl Subject {
     }
 }
 
-/// What that run took, where it is more.
+/// The most that a run took: `most`, or what this run took where that is more.
 fn larger<D>(most: Most, run: &Execution<D>) -> Most {
     let RawRun { user_s, system_s, peak_bytes, .. } = run.record;
     #[expect(clippy::cast_precision_loss, reason = "a limit of many times as much")]

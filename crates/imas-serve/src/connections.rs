@@ -35,7 +35,7 @@ const MOST_OF_ONE: usize = 48;
 const ACCEPTS: NonZeroU32 = NonZeroU32::new(2000).unwrap();
 /// Connections taken at once.
 const ACCEPTS_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
-/// While more are wanted, this is waited.
+/// Time to wait while more connections are wanted than may be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(2);
 /// A request must have come within this time, and the next one of the same connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);

@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to keep it.
+    /// Begins to keep the state.
     ///
     /// `checking` is the same installation, for the thread that finds out which candidates can be used.
     pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> Result<Self> {

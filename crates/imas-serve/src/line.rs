@@ -64,7 +64,7 @@ pub(crate) struct Gain {
     pub(crate) candidate: String,
     /// CPU time as a ratio to that under `system`.
     pub(crate) cpu: Interval,
-    /// Memory, likewise.
+    /// Memory as a ratio to that under `system`.
     pub(crate) memory: Interval,
     /// Whether the policy holds it for proven.
     pub(crate) is_proven: bool,

@@ -27,9 +27,9 @@ use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Programs with time series of their own.
+/// Number of programs with time series of their own.
 const PROGRAMS: usize = 50;
-/// The others.
+/// Name of the series that sums up the other programs.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;

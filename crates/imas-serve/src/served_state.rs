@@ -16,7 +16,7 @@ use crate::line::ProgramLine;
 /// The whole state. It is never changed: the next look makes another one.
 #[derive(Debug)]
 pub(crate) struct ServedState {
-    /// Grows when anything that is shown has changed.
+    /// Number of the state. It grows when anything that is shown has changed.
     pub(crate) generation: u64,
     /// When this state was made, Unix time in seconds.
     pub(crate) made_unix_s: f64,

@@ -59,7 +59,7 @@ fn idle_connections_of_other_users_leave_places_for_our_own() {
     }
 }
 
-/// A server with a store of its own; ended with it.
+/// A server with a store of its own, which ends with it.
 struct Server {
     child: Child,
     address: String,

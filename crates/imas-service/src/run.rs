@@ -40,7 +40,7 @@ pub struct ServiceRun {
     pub at_s: f64,
     /// Seconds of the whole run, with its helpers and the cleaning up.
     pub took_s: f64,
-    /// The reason why it is not valid.
+    /// The reason why the run is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The figures by name.
@@ -153,7 +153,7 @@ pub struct CycleFigures {
 pub struct PhaseFigures {
     /// Elapsed seconds.
     pub wall_s: f64,
-    /// The figures from its output.
+    /// Figures from the output of the line.
     pub figures: Vec<Figure>,
 }
 

@@ -30,7 +30,7 @@ use crate::tree::Tree;
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two checks whether it has ended.
+/// Time between two checks whether the server has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Number of the server's last lines that are kept with a failure.
 const SERVER_LINES: usize = 6;
@@ -52,7 +52,7 @@ pub(crate) struct ServerStart<'a> {
 /// The server of one run. Drop ends all of its processes.
 pub(crate) struct Server {
     child: StartedProgram,
-    /// Exit status of its first process.
+    /// Exit status of the server's first process.
     status: Option<ExitStatus>,
     tree: SharedTree,
     began: Instant,

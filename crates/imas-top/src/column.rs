@@ -71,7 +71,7 @@ impl Column {
         columns
     }
 
-    /// The word above it.
+    /// The word above the column.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Pid => "PID",
@@ -89,7 +89,7 @@ impl Column {
         }
     }
 
-    /// Characters that it needs at least.
+    /// Characters that the column needs at least.
     pub(crate) fn width(self) -> u16 {
         match self {
             Self::Pid => 7,

@@ -59,7 +59,7 @@ impl ImasCall {
         Self::new(process, places, &["exclude", action, "--", path])
     }
 
-    /// Forgets what was measured of it; None where nothing was.
+    /// The call that forgets what was measured of the program; None where nothing was.
     pub(crate) fn forget(process: &LiveProcess, places: &Places) -> Option<Self> {
         let number = process.number?.to_string();
         Some(Self::new(process, places, &["forget", &number]))

@@ -36,7 +36,7 @@ impl MemoryCurve {
     }
 }
 
-/// Keeps every other one, and the last.
+/// Keeps every other point, and the last.
 fn thin<T: Copy>(points: &mut Vec<T>) {
     let last = points.len().saturating_sub(1);
     let kept = points.iter().enumerate().filter(|(at, _)| at % 2 == 0 || *at == last);

@@ -22,7 +22,7 @@ pub struct ShownForecast {
     pub predicted_memory: f64,
     /// CPU time that is expected, with what such predictions were off by.
     pub expected_cpu: ExpectedChange,
-    /// Memory, likewise.
+    /// Memory that is expected, with what such predictions were off by.
     pub expected_memory: ExpectedChange,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Identity {
     pub(crate) candidate: Option<String>,
     pub(crate) settings: Option<BTreeMap<String, String>>,
     pub(crate) injected: Injected,
-    /// The page of its trial.
+    /// The page of the process's trial.
     pub(crate) page: Option<PathBuf>,
 }
 

@@ -27,7 +27,7 @@ use imas_engine::under_way::{self, UnderWay};
 pub struct ProgramView {
     /// Everything that the decision rests on.
     pub known: ProgramState,
-    /// The figures computed from it.
+    /// The figures computed from that state.
     pub profile: ProfileView,
     /// What the next start gets.
     pub decision: Decision,

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct LiveSnapshot {
     /// Version of this format.
     pub schema: u32,
-    /// When, Unix time in seconds.
+    /// When the look was made, Unix time in seconds.
     pub at_unix_s: f64,
     /// Time since the first look of this observer, seconds.
     pub observed_s: f64,
@@ -58,7 +58,7 @@ pub struct LiveProcess {
     pub candidate: Option<String>,
     /// Settings of allocators in the environment that it was started with; None if that may not be read.
     pub settings: Option<BTreeMap<String, String>>,
-    /// What of IMAS is in it.
+    /// What of IMAS is in the process.
     pub injected: Injected,
     /// Number of threads.
     pub threads: u64,
@@ -142,7 +142,7 @@ pub enum ProcessState {
         /// The candidate of the next starts in its place.
         instead: String,
     },
-    /// IMAS cannot or must not serve it.
+    /// IMAS cannot or must not serve the program.
     LeftAlone {
         /// The reason, for people.
         why: String,
@@ -155,7 +155,7 @@ pub enum ProcessState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// The policy takes it for proven, by the program's trials.
+    /// The policy takes the gain for proven, by the program's trials.
     Proven,
     /// The change has trials, and the policy does not take it for proven.
     NotProven,
@@ -174,7 +174,7 @@ pub struct LiveGain {
     pub cpu_percent: Option<Interval>,
     /// How certain the gain is.
     pub certainty: Certainty,
-    /// Trials of the present candidate and of the other.
+    /// Trials of the present candidate and of the other candidate.
     pub trials: [usize; 2],
 }
 

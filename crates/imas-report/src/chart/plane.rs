@@ -31,7 +31,7 @@ pub struct Plane {
     pub title: String,
     /// How to read the chart; the names of the Pareto front are added.
     pub caption: String,
-    /// `system` and at least one other.
+    /// Points of `system` and at least one other allocator.
     pub points: Vec<PlanePoint>,
 }
 

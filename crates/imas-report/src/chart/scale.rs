@@ -16,7 +16,7 @@ pub enum Spacing {
     Linear,
     /// Evenly, and only whole numbers are labelled: runs, places in an order.
     Whole,
-    /// Evenly by their logarithm; all values are above 0.
+    /// Evenly by the logarithm of the values; all values are above 0.
     Logarithmic,
     /// Evenly by the logarithm of nanoseconds, labelled with the unit that fits. All values are above 0.
     Nanoseconds,

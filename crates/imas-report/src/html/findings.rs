@@ -44,11 +44,11 @@ pub struct CandidateFindings {
     pub name: String,
     /// Runs, or rounds of trials, that its figures come from.
     pub runs: usize,
-    /// Medians of its runs.
+    /// Medians of the candidate's runs.
     pub median: Option<MedianRun>,
     /// CPU time as a ratio to that of `system`.
     pub cpu: Option<Interval>,
-    /// Memory, likewise.
+    /// Memory as a ratio to that of `system`.
     pub memory: Option<Interval>,
     /// Whether the candidate can be picked.
     pub is_eligible: bool,
@@ -207,7 +207,7 @@ fn verdict(report: &CandidateReport) -> String {
     }
 }
 
-/// The word, with what it is about where it does not say so itself.
+/// The word of a verdict, with the axis that it is about where it does not say so itself.
 fn on(axis: &str, word: Word) -> String {
     match word {
         Word::WithinNoise | Word::NotEnoughData => format!("{axis} {word}"),

@@ -114,7 +114,7 @@ pub fn render(report: &ReportPage) -> String {
     ResultPage { title: report.title.clone(), sections: sections.collect(), ..page }.render()
 }
 
-/// The plane is the picture, so it is not shown again.
+/// The page of one program. The plane is the picture, so it is not shown again.
 fn of_one(program: &Program<'_>) -> ResultPage {
     ResultPage {
         result: program.result(),
