@@ -122,7 +122,7 @@ pub struct PageHeader {
     pub heap_bytes_peak: u64,
     /// Sum over snapshots of the usable bytes in live blocks (estimate).
     pub live_bytes_sum: u64,
-    /// Most live bytes of a snapshot (estimate).
+    /// Most live bytes at any moment, also between snapshots (estimate).
     pub live_bytes_peak: u64,
     /// Sum over snapshots of `Pss_Anon - LazyFree + SwapPss`.
     pub resident_bytes_sum: u64,
