@@ -68,7 +68,7 @@ pub struct CatalogueHeader {
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct CatalogueEntry {
-    /// Its name.
+    /// Name of the candidate.
     pub name: [u8; CANDIDATE_BYTES],
     /// Absolute path of the library; empty: settings only.
     pub library: [u8; CATALOGUE_LIBRARY_BYTES],

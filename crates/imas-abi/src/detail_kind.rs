@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What distinguishes programs of one executable (`enum imas_detail_kind`).
 
-/// Nothing.
+/// Nothing distinguishes the programs of this executable.
 pub const NONE: u32 = 0;
 /// Script or jar: device and inode of the file named on the command line.
 pub const FILE: u32 = 1;

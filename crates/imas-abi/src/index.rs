@@ -72,7 +72,7 @@ pub struct IndexHeader {
 pub struct MoreTrial {
     /// Id in the catalogue table; 0: none.
     pub candidate: u16,
-    /// Its token is that of the entry's first trial plus this.
+    /// Number that gives the token of this trial when added to the token of the entry's first trial.
     pub after: u16,
 }
 
@@ -88,11 +88,11 @@ pub struct IndexEntry {
     pub detail: [u64; 2],
     /// [`crate::detail_kind`].
     pub detail_kind: u32,
-    /// Whose decision, or [`ANY_UID`].
+    /// Uid of the user whose decision this is, or [`ANY_UID`].
     pub uid: u32,
     /// Modification time of the executable that was learned about, ns.
     pub exe_mtime_ns: i64,
-    /// Its size.
+    /// Size of that executable in bytes.
     pub exe_bytes: u64,
     /// Id in the catalogue table for a production start; never 0.
     pub candidate: u16,
@@ -100,7 +100,7 @@ pub struct IndexEntry {
     pub trial_candidate: u16,
     /// [`crate::entry_flag`].
     pub flags: u32,
-    /// Names the trial page.
+    /// Token that names the trial page.
     pub trial_token: u64,
     /// The daemon's number of the program.
     pub program_id: u64,

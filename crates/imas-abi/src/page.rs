@@ -63,7 +63,7 @@ pub struct PageHeader {
     pub kind: u32,
     /// The process the page is for.
     pub pid: u32,
-    /// Its real user.
+    /// Real uid of that process.
     pub uid: u32,
     /// 1 once everything the launcher writes is in place.
     pub armed: u32,
@@ -94,7 +94,7 @@ pub struct PageHeader {
     pub exit_status: i32,
     /// The signal that is ending the process; else 0.
     pub fatal_signal: u32,
-    /// Its `si_code`.
+    /// `si_code` of that signal.
     pub fatal_code: u32,
     /// Children made by fork, seen in the parent.
     pub forks: u32,
@@ -118,15 +118,15 @@ pub struct PageHeader {
     pub snapshots: u64,
     /// Sum over snapshots of rw-p anonymous and `[heap]` mappings, thread stacks left out.
     pub heap_bytes_sum: u64,
-    /// Largest of them.
+    /// Largest heap of a snapshot, bytes.
     pub heap_bytes_peak: u64,
     /// Sum over snapshots of the usable bytes in live blocks (estimate).
     pub live_bytes_sum: u64,
-    /// Largest of them.
+    /// Most live bytes at any moment, also between snapshots (estimate).
     pub live_bytes_peak: u64,
     /// Sum over snapshots of `Pss_Anon - LazyFree + SwapPss`.
     pub resident_bytes_sum: u64,
-    /// Largest of them.
+    /// Most resident bytes of a snapshot.
     pub resident_bytes_peak: u64,
 
     /// User time at exit, µs; this and what follows is zero when the process was killed.
@@ -149,7 +149,7 @@ pub struct PageHeader {
 
     /// Moments at which it was looked where the resident bytes are.
     pub split_moments: u64,
-    /// Those at which the allocator reported `split_in_use_kib_time` and what follows.
+    /// Moments at which the allocator reported `split_in_use_kib_time` and the figures that follow it.
     pub split_reported: u64,
     /// Time the moments stand for, in units of 2^16 ns; what follows is KiB times such units.
     pub split_time: u64,
@@ -157,15 +157,15 @@ pub struct PageHeader {
     pub split_resident_kib_time: u64,
     /// Usable bytes in live blocks (estimate).
     pub split_usable_kib_time: u64,
-    /// Bytes asked for of them (estimate).
+    /// Bytes that were asked for in live blocks (estimate).
     pub split_requested_kib_time: u64,
     /// Bytes in live blocks by the allocator's own account.
     pub split_in_use_kib_time: u64,
-    /// Free blocks it keeps.
+    /// Free blocks that the allocator keeps.
     pub split_cached_kib_time: u64,
     /// Pages that hold nothing live and were not given back.
     pub split_dirty_kib_time: u64,
-    /// Its own bookkeeping.
+    /// Bookkeeping of the allocator's own.
     pub split_own_kib_time: u64,
 
     /// 1 in the page of a child of fork, whose figures of live blocks begin with its parent's.
@@ -180,7 +180,8 @@ pub struct SampledOp {
     pub sampled: u64,
     /// Sum of weights of those not taken for interrupted (`hook/plausible.h`): estimates calls * 256.
     pub weight: u64,
-    /// Of the same: sum of weight * ticks / 256, the empty pair not yet subtracted.
+    /// Weighted clock ticks of these calls: sum of weight * ticks / 256. The clock's own cost is not yet
+    /// subtracted.
     pub ticks: u64,
     /// Weights by log2 of ticks less the empty pair.
     pub histogram: [u64; LATENCY_BUCKETS],
@@ -190,7 +191,7 @@ pub struct SampledOp {
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Sampled {
-    /// By class, see [`crate::op`].
+    /// Sampled figures of each operation class, see [`crate::op`].
     pub op: [SampledOp; OPS],
     /// Weights by log2 of bytes requested.
     pub size_histogram: [u64; SIZE_BUCKETS],
@@ -218,7 +219,7 @@ pub struct Slot {
     pub tid: u32,
     /// Padding.
     pub unused: u32,
-    /// By class, see [`crate::op`].
+    /// Calls of each operation class, see [`crate::op`].
     pub calls: [u64; OPS],
     /// Sum over the malloc, realloc and memalign classes.
     pub bytes_requested: u64,

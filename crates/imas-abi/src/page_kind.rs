@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a page is for (`enum imas_page_kind`).
 
-/// libimas.so counts into it.
+/// Page of a trial: libimas.so counts into it.
 pub const TRIAL: u32 = 1;
-/// libimas-guard.so notes entry, fatal signal and clean exit only.
+/// Page of a flight: libimas-guard.so notes entry, fatal signal and clean exit only.
 pub const FLIGHT: u32 = 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why the injected code stood aside (`enum imas_pass_reason`).
 
-/// It did not.
+/// The injected code did not stand aside.
 pub const NONE: u32 = 0;
 /// `IMAS_DISABLE=1` or /run/imas/disabled.
 pub const DISABLED: u32 = 1;
@@ -31,5 +31,5 @@ pub const INTERFACE: u32 = 12;
 pub const WRAPPED: u32 = 13;
 /// malloc was called while ld.so relocated, which most allocators cannot serve.
 pub const TOO_EARLY: u32 = 14;
-/// How many there are.
+/// Number of these reasons.
 pub const REASONS: u32 = 15;

@@ -39,7 +39,7 @@ pub fn percent(ratio: f64) -> String {
 /// A factor of this or more is printed as a factor: `1.4 x`.
 const LARGE_FACTOR: f64 = 1.3;
 
-/// By what factor a ratio lies above or below 1, where that is large: `1.4 x`.
+/// The factor by which a ratio lies above or below 1, such as `1.4 x`. None where the factor is small.
 #[must_use]
 pub fn large_factor(ratio: f64) -> Option<String> {
     let factor = ratio.max(ratio.recip());

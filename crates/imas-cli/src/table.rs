@@ -47,13 +47,13 @@ impl Table {
         writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
     }
 
-    /// As it is printed on a terminal, without its title.
+    /// The table as it is printed on a terminal, without its title.
     #[must_use]
     pub fn plain(&self) -> String {
         plain(&self.heads(), self.rows.iter().cloned())
     }
 
-    /// As Markdown, without its title.
+    /// The table as Markdown, without its title.
     #[must_use]
     pub fn markdown(&self) -> String {
         markdown(&self.heads(), self.rows.iter().cloned())
@@ -98,7 +98,8 @@ pub fn fitted(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Stri
         .unwrap_or_else(|| wrapped(head, rows.iter().cloned(), Some(LEAST)))
 }
 
-/// The same with the last column wrapped to that number of characters.
+/// A table as [`plain`] makes it, with the last column wrapped to at most `last` characters; None: not
+/// wrapped.
 pub fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Option<u16>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

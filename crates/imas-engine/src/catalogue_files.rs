@@ -16,7 +16,7 @@ pub fn of_machine(lib_dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The same, then what the user added.
+/// The catalogue files of a user: those of [`of_machine`], then what the user added.
 #[must_use]
 pub fn of_user(lib_dir: &Path) -> Vec<PathBuf> {
     let folder = folder_of_user();

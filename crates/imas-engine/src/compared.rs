@@ -13,7 +13,7 @@ use crate::wrapped;
 /// A candidate to be measured, or why it cannot be.
 #[derive(Debug, Clone)]
 pub struct ComparedCandidate<'a> {
-    /// Its entry in the catalogue.
+    /// Entry of the candidate in the catalogue.
     pub candidate: &'a CatalogueCandidate,
     /// Why it cannot be used here.
     pub obstacle: Option<String>,
@@ -24,9 +24,9 @@ pub struct ComparedCandidate<'a> {
 pub enum DefaultComparison<'a> {
     /// The catalogue's default set.
     DefaultSet,
-    /// The same for services.
+    /// The catalogue's default set for services.
     ServiceSet,
-    /// These, in this order; those that the catalogue lacks are left out with a warning.
+    /// Candidates of these names, in this order. Names that the catalogue lacks are left out with a warning.
     These(&'a [&'a str]),
 }
 
@@ -43,7 +43,8 @@ pub fn compared<'a>(
     compared_with_inline(names, &[], default, context, store)
 }
 
-/// The same, followed by candidates with settings of the command line; names with settings are those of them.
+/// The candidates of [`compared`], followed by `inline`: candidates whose settings are on the command line. A
+/// name with settings stands for one of `inline`.
 ///
 /// # Errors
 /// When the catalogue lacks a name; the error lists those there are.
@@ -75,7 +76,8 @@ pub fn compared_with_inline<'a>(
     Ok(chosen.into_iter().chain(inline).map(with_obstacle).collect())
 }
 
-/// The same without those that cannot be used here. A warning gives the reason for each.
+/// The candidates of [`compared`] that can be used here. A warning names each one that cannot, with the
+/// reason.
 ///
 /// # Errors
 /// When the catalogue lacks a name; the error lists those there are.
@@ -95,8 +97,8 @@ pub fn usable<'a>(
     Ok(usable)
 }
 
-/// The same candidates, for a program that defines these functions of libc: a candidate that calls one of them has that
-/// as its obstacle.
+/// The candidates as they are for a program that defines these functions of libc. A candidate that calls one
+/// of them has that as its obstacle.
 #[must_use]
 pub fn for_program<'a>(compared: &[ComparedCandidate<'a>], defined: &[String]) -> Vec<ComparedCandidate<'a>> {
     let for_program = |one: &ComparedCandidate<'a>| ComparedCandidate {

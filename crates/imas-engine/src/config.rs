@@ -41,10 +41,10 @@ pub struct Config {
     /// What matters, for every program that has no settings of its own.
     #[serde(default, alias = "wishes")]
     pub overrides: Overrides,
-    /// By path of a program or its script, or by unit: what matters for it.
+    /// What matters for single programs, by path of the program or its script, or by unit.
     #[serde(default)]
     pub program: ByProgram,
-    /// By the same names: the command that prints how much work the program has done.
+    /// Commands that print how much work a program has done, by the same names as `program`.
     #[serde(skip)]
     pub work: BTreeMap<String, String>,
 }

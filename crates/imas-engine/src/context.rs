@@ -56,7 +56,7 @@ impl Context {
         Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
     }
 
-    /// The same, where the daemon is that of `run_dir`.
+    /// Finds the parts and reads catalogue and configuration, with the daemon of `run_dir`.
     ///
     /// # Errors
     /// When the library folder, the store's place or the configuration is not usable.
@@ -153,7 +153,7 @@ impl Context {
         self.open_store_within(imas_store::BUSY)
     }
 
-    /// The same, waiting at most this time for other processes.
+    /// Opens the store as [`Self::open_store`] does, and waits at most `timeout` for other processes.
     ///
     /// # Errors
     /// When it cannot be opened; the error has a hint.
@@ -187,7 +187,7 @@ impl Context {
         crate::candidates::is_tested(self.config.candidates.as_deref(), candidate)
     }
 
-    /// Those.
+    /// The candidates that `imas run` tests.
     #[must_use]
     pub fn test_set(&self) -> Vec<&CatalogueCandidate> {
         self.catalogue.candidates().iter().filter(|candidate| self.is_tested(candidate)).collect()
@@ -347,8 +347,8 @@ const LEAST_VALID_S: f64 = 60.0;
 /// thousandth of the time.
 const VALID_FACTOR: f64 = 1000.0;
 
-/// As installed (`bin/imas`, `lib/imas/`), or as built in the source tree (`target/release/imas`,
-/// `build/lib/imas/`).
+/// The library folder: `flag` where it is given. Else the folder as installed (`bin/imas`, `lib/imas/`) or as
+/// built in the source tree (`target/release/imas`, `build/lib/imas/`).
 ///
 /// # Errors
 /// When no catalogue is found there.

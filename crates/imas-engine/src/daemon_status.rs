@@ -70,7 +70,7 @@ pub struct DaemonCounters {
 }
 
 impl DaemonCounters {
-    /// Those that are not 0, by name in alphabetical order.
+    /// Names and values of the counters that are not 0, in alphabetical order.
     #[must_use]
     pub fn counted(&self) -> Vec<(String, u64)> {
         let values = serde_json::to_value(self).unwrap_or_default();
@@ -119,16 +119,16 @@ impl std::ops::Add for DaemonCounters {
 pub struct DaemonStatus {
     /// Version of this format.
     pub schema: u32,
-    /// Its process id.
+    /// Process id of imasd.
     pub pid: u32,
-    /// When it started, clock ticks since boot.
+    /// When imasd started, clock ticks since boot.
     pub start_ticks: u64,
-    /// Its version.
+    /// Version of imasd.
     pub version: String,
-    /// Its store.
+    /// Path of imasd's store.
     pub store: String,
-    /// Its configuration file, whether it exists or not; `imas ... --system` decides by the same. Empty: not
-    /// known.
+    /// Configuration file of imasd, whether the file exists or not; `imas ... --system` decides by the same
+    /// file. Empty: not known.
     pub config: String,
     /// Seconds between two tests of one candidate, where its command line sets it in place of that file.
     pub retest_s: Option<f64>,
@@ -151,7 +151,7 @@ pub struct DaemonStatus {
     pub work_troubles: Vec<WorkTrouble>,
     /// What was counted.
     pub counters: DaemonCounters,
-    /// How it takes part in a fleet, where it does.
+    /// How imasd takes part in a fleet, where it does.
     pub fleet: Option<FleetState>,
 }
 
@@ -161,7 +161,7 @@ pub struct DaemonStatus {
 pub struct WorkTrouble {
     /// The program, as the settings name it.
     pub program: String,
-    /// Why, in words.
+    /// Why the command gave no number, in words.
     pub why: String,
 }
 
@@ -175,7 +175,7 @@ pub struct FleetState {
     pub exchange: String,
     /// Messages that wait for the agent.
     pub waiting: usize,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub waiting_bytes: u64,
     /// Messages that wait in the store, since the folder cannot be written.
     pub unwritten: usize,
@@ -225,12 +225,13 @@ pub struct IneligibleProgram {
     pub path: String,
     /// `everybody` or the uid.
     pub domain: String,
-    /// Why.
+    /// Why the program is ineligible.
     pub reason: String,
 }
 
 impl IneligibleProgram {
-    /// Those that imasd has written down; none for others than root, who may not read the file.
+    /// The ineligible programs that imasd has written down. Empty for users other than root, who may not read
+    /// the file.
     #[must_use]
     pub fn read_all(run_dir: &Path) -> Vec<Self> {
         let text = plain_file::read(&run_dir.join("state").join(INELIGIBLE), MOST_BYTES).unwrap_or_default();

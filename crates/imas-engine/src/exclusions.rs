@@ -26,7 +26,7 @@ struct File {
 struct Row {
     /// File names of executables; `*` at the end or the beginning stands for anything.
     names: Vec<String>,
-    /// Why they are left alone.
+    /// Why these executables are left alone.
     reason: String,
     /// Where that is known from; for people.
     #[serde(rename = "evidence")]

@@ -30,7 +30,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// The same, with the system's store unless another one is named.
+    /// These places with the system's store, unless another store is named.
     #[must_use]
     pub fn of_the_system(&self) -> Self {
         Self { system: self.store.is_none(), ..self.clone() }
@@ -165,8 +165,8 @@ impl RulesArgs {
     }
 }
 
-/// The same command line without the variables of the environment that have a wrong value: they are reported
-/// and do not count. A program is started all the same.
+/// The command line without the environment variables that have a wrong value. They are reported and do not
+/// count, so that a program is started all the same.
 #[must_use]
 pub fn without_wrong_variables(command: clap::Command) -> clap::Command {
     let policies = PolicyName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
@@ -207,8 +207,8 @@ fn without_variable(command: clap::Command, id: &str) -> clap::Command {
         .mut_subcommands(move |verb| without_variable(verb, &of_all))
 }
 
-/// The same command line, in which a negative number is a value, if a wrong one, and not an option that
-/// it is unknown.
+/// The command line, changed so that a negative number is read as a value. The number may be a wrong value,
+/// but it is no unknown option.
 #[must_use]
 pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let takes_one = |arg: &clap::Arg| {

@@ -24,9 +24,9 @@ pub const TURN_S: f64 = 600.0;
 /// A fleet that was not reached for this time is taken to be gone, seconds.
 pub const GONE_S: f64 = 7.0 * DAY_S;
 const DAY_S: f64 = 24.0 * 3600.0;
-/// So many turns ahead a decision looks: an hour of usual ones.
+/// Number of turns that a decision looks ahead: an hour of usual ones.
 const AHEAD: u64 = 6;
-/// So many turns ahead people see: a day of usual ones.
+/// Number of turns ahead that are shown to people: a day of usual ones.
 const FAR_AHEAD: u64 = 144;
 
 /// What this host has of its fleet about one program.
@@ -42,7 +42,7 @@ pub struct FleetKnowledge {
 #[derive(Debug, Clone, PartialEq)]
 struct KnownStatistics {
     subject: String,
-    /// What the policy makes of them.
+    /// What the policy makes of these statistics.
     prior: FleetPrior,
     /// When this host got the first of this subject, seconds since 1970.
     since_s: f64,
@@ -53,7 +53,7 @@ struct KnownStatistics {
 pub struct TurnQuestion<'a> {
     /// The candidates of the program.
     pub candidates: &'a [Candidate],
-    /// Of each, whether no other host knows it.
+    /// For each of `candidates`, whether no other host knows it.
     pub is_own: &'a [bool],
     /// Settings of the policy.
     pub settings: &'a Settings,
@@ -67,7 +67,7 @@ pub struct TurnQuestion<'a> {
 pub enum AloneReason {
     /// The fleet has no statistics of the program.
     NoStatistics,
-    /// No other host is known to run it.
+    /// No other host is known to run the program.
     NoOtherHost,
     /// The fleet was not reached for [`GONE_S`].
     FleetGone,
@@ -93,14 +93,15 @@ pub struct TrialSharing {
 /// A turn that is still to come.
 #[derive(Serialize, Debug, Clone, PartialEq)]
 pub struct NextTurn {
-    /// When it begins, seconds since 1970.
+    /// When the turn begins, seconds since 1970.
     pub at_unix_s: f64,
-    /// Its candidate.
+    /// Candidate of the turn.
     pub candidate: String,
 }
 
 impl FleetKnowledge {
-    /// What the store has of it; None where this host is in no fleet, or the program is of one user alone.
+    /// What the store has of the fleet; None where this host is in no fleet, or the program is of one user
+    /// alone.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -148,7 +149,7 @@ impl FleetKnowledge {
         })
     }
 
-    /// The same for people.
+    /// How the trials of the program are shared out at this moment, for people.
     #[must_use]
     pub fn sharing(&self, question: &TurnQuestion<'_>) -> TrialSharing {
         let turn_s = self.member.turn_s;

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::suggestion::nearest;
 use settings::Settings;
 
-/// Between the allocator and its settings.
+/// Sign between the allocator and its settings.
 const SIGN: char = '?';
 
 /// Whether the name has settings in it.

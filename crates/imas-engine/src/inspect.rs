@@ -21,13 +21,13 @@ const FOUND: &str = "executable, its libraries, their functions";
 const FOUND_BY_DAEMON: &str = "imasd-executable-functions";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
-/// After this number of them, the file is not read any more.
+/// Number of readings begun and not ended after which the file is not read any more.
 const MOST_DEATHS: u32 = 2;
 
 /// What was found in an executable; kept in the store until the file changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutableFacts {
-    /// Why nothing may be preloaded into it, as a sentence.
+    /// Why nothing may be preloaded into the executable, as a sentence.
     pub unfit: Option<String>,
     /// Hexadecimal; empty if it has none.
     pub build_id: String,

@@ -48,11 +48,11 @@ impl PendingView {
 /// The pages of a store, as they are.
 #[derive(Debug, Default)]
 pub struct Pending {
-    /// Those whose process has ended, with what was seen of it.
+    /// Pages whose process has ended, with what was seen of the process.
     finished: Vec<(ParsedPage, Option<ProcessActivity>)>,
-    /// How many belong to running processes.
+    /// Number of pages that belong to running processes.
     pub running: u32,
-    /// Those that cannot be read, with the reason.
+    /// Pages that cannot be read, with the reason.
     pub damaged: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ pub fn state(
     state_where(context, store, program, build_id, &is_usable)
 }
 
-/// The same, where the caller knows which candidates can be used here.
+/// The program's state as [`state`] reads it, with the candidates that `is_usable` allows.
 ///
 /// # Errors
 /// When the store cannot be read.

@@ -16,14 +16,15 @@ const MAX_AGE_S: f64 = 90.0 * 24.0 * 3600.0;
 /// The predictions of a program that hold for its present build on this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayKnowledge {
-    /// When they were made, Unix time in seconds.
+    /// When the predictions were made, Unix time in seconds.
     pub at_s: f64,
     prior: ReplayPrior,
     run: RecordedRunFacts,
 }
 
 impl ReplayKnowledge {
-    /// From the store; None where there are none, or of another build or other page settings.
+    /// Reads the knowledge from the store. None where there are no predictions, or these are of another build
+    /// or other page settings.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -67,7 +68,7 @@ impl ReplayKnowledge {
     }
 }
 
-/// Of CPU time and memory.
+/// Checked predictions of CPU time and of memory, from a stored check.
 fn checked(stored: &StoredCheck) -> [CheckedPrediction; 2] {
     let of = |(figure, off)| CheckedPrediction {
         figure,

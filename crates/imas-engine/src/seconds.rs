@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<f64, String> {
     in_range.then_some(seconds).ok_or_else(|| format!("must be from 0 to {MOST_SECONDS:.0}"))
 }
 
-/// The same where 0 makes no sense, as for a limit.
+/// A duration on the command line that must be above 0, in seconds: a limit, for example.
 ///
 /// # Errors
 /// When the text is not a number above 0 and up to [`MOST_SECONDS`].

@@ -26,7 +26,7 @@ impl StartPlan {
         Self { decision, production }
     }
 
-    /// Every start is left as it is.
+    /// The plan that leaves every start as it is.
     #[must_use]
     pub fn untouched(reason: Reason, why: &str) -> Self {
         let decision = untouched(reason, why);

@@ -40,14 +40,14 @@ pub struct ProgramState {
     replay: Option<ReplayKnowledge>,
     /// Replicas of this build that were left untouched, as they lived.
     untouched: Vec<UntouchedLife>,
-    /// By candidate: whether no other host knows it.
+    /// For each of `candidates`, whether no other host knows it.
     is_own: Vec<bool>,
     /// Page settings and CPU count as they are now ([`imas_linux::host::machine_state`]).
     pub machine: String,
 }
 
 impl ProgramState {
-    /// Reads it; `rules` say which candidates the program may get.
+    /// Reads the state of a program; `rules` say which candidates the program may get.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -136,7 +136,7 @@ impl ProgramState {
         Ok(())
     }
 
-    /// Its candidates: the indices of [`Self::evidence`].
+    /// Candidates of the program, in the order of the indices of [`Self::evidence`].
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates

@@ -5,7 +5,7 @@ use anyhow::Error;
 use imas_cli::message::{self, Hinted};
 use imas_store::StoreError;
 
-/// The same error; where it says that a store is damaged, with the hint what to do.
+/// The error with a hint what to do, where it says that a store is damaged. Any other error stays as it is.
 #[must_use]
 pub fn advised(error: Error) -> Error {
     let is_damage = error.chain().any(|cause| cause.downcast_ref().is_some_and(StoreError::is_damage));

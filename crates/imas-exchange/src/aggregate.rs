@@ -34,9 +34,9 @@ pub struct Aggregate {
     pub batch: u64,
     /// The program.
     pub program: ProgramKey,
-    /// Where it ran.
+    /// The environment in which the program ran.
     pub environment: Environment,
-    /// By candidate name.
+    /// Evidence of each candidate, by the candidate's name.
     pub candidates: BTreeMap<String, CandidateAggregate>,
     /// Squares of the residuals of the host's runs after the effects of candidate and round, as
     /// [`imas_core::adaptive::Residue`].
@@ -131,7 +131,7 @@ pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_graphic() && !b"\"'\\<>".contains(&c))
 }
 
-/// The same for the version of an allocator, which may be unknown (empty).
+/// Whether a text can be the version of an allocator: a name as in [`is_name`], or empty for unknown.
 pub fn is_version(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }

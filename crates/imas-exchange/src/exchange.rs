@@ -59,9 +59,9 @@ pub struct Exchange {
 /// An aggregate that waits in the outbox.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Waiting {
-    /// Its file.
+    /// File of the aggregate.
     pub file: PathBuf,
-    /// Its bytes.
+    /// Content of that file.
     pub bytes: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl Exchange {
         Folder::open(&self.folder)?.write(WANTED, &serde_json::to_vec(wanted)?)
     }
 
-    /// Reads it; empty where it was not written yet.
+    /// Reads the list of what is wanted; empty where it was not written yet.
     pub fn wanted(&self) -> io::Result<Wanted> {
         match Folder::open(&self.folder)?.read(WANTED, MOST_WANTED)? {
             Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -146,7 +146,8 @@ impl Exchange {
     /// The agent's record of itself; `None` where there is none.
     ///
     /// # Errors
-    /// As [`Exchange::delivered`].
+    /// When the file cannot be read; [`io::ErrorKind::InvalidData`] where it is no regular file, or too
+    /// large.
     pub fn agent(&self) -> io::Result<Option<Vec<u8>>> {
         Folder::open(&self.folder)?.read(AGENT, MOST_OF_AGENT)
     }
@@ -173,7 +174,7 @@ pub fn file_name(subject: &str) -> String {
     format!("{plain}.json")
 }
 
-/// Oldest first, with their sizes. Files of other names are none of ours.
+/// Files of the waiting aggregates with their sizes, the oldest first. Files of other names are none of ours.
 fn aggregates(folder: &Folder) -> io::Result<Vec<(String, u64)>> {
     let is_ours = |(name, _): &(String, u64)| name.len() == 25 && name.ends_with(".json");
     Ok(folder.files()?.into_iter().filter(is_ours).collect())

@@ -10,14 +10,15 @@ pub const GROUPS: usize = 128;
 /// lowest rank: a host can neither choose its place nor gain weight by many messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
-    /// Below [`GROUPS`].
+    /// Number of the group, below [`GROUPS`].
     pub(crate) group: u8,
-    /// Lower wins.
+    /// Rank of the host in the group; the lowest wins.
     pub(crate) rank: u32,
 }
 
 impl Place {
-    /// Of a host for figures with this name. Each name has its own order of hosts: no host counts everywhere.
+    /// The place of a host for figures with this name. Each name has its own order of hosts, so that no host
+    /// counts everywhere.
     pub(crate) fn of(host: &str, program: &str, name: &str) -> Self {
         let [group, rank @ ..] = hash(&[host, program, name]);
         Self { group: group & 0x7f, rank: u32::from_le_bytes([rank[0], rank[1], rank[2], rank[3]]) }
@@ -62,17 +63,17 @@ pub(crate) fn hash(parts: &[&str]) -> [u8; 16] {
 pub struct GroupSet(u128);
 
 impl GroupSet {
-    /// Adds one.
+    /// Adds a group.
     pub fn insert(&mut self, group: usize) {
         self.0 |= 1 << (group % GROUPS);
     }
 
-    /// How many there are.
+    /// Number of groups in the set.
     pub fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// The only one; None where there are more or none.
+    /// The only group of the set; None where there are more or none.
     pub fn only(self) -> Option<usize> {
         (self.len() == 1).then(|| self.0.trailing_zeros() as usize)
     }

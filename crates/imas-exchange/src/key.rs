@@ -161,7 +161,7 @@ impl Environment {
         (is_whole && environment.is_plausible()).then_some(environment)
     }
 
-    /// Whether a host could report it.
+    /// Whether a host could report this environment.
     pub fn is_plausible(&self) -> bool {
         let is_word = |text: &str| {
             (1..=24).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')

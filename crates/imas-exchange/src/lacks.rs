@@ -15,7 +15,7 @@ pub const WANTED: u32 = 20;
 /// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
 const PRICE: f64 = 0.006;
 
-/// Of each of these candidates, given by name and version of its allocator.
+/// What the fleet lacks of each candidate. A candidate is given by name and version of its allocator.
 pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Settings) -> Vec<Lack> {
     let unknown = FleetCandidate::default();
     let of = |(name, version): &(&str, &str)| {
@@ -35,7 +35,7 @@ pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Setting
     candidates.iter().enumerate().map(lack).collect()
 }
 
-/// Beyond those that may lie.
+/// Number of further groups that are wanted of a candidate, beyond the groups that may lie.
 fn wanted(one: &FleetCandidate, counted: u32) -> u32 {
     let all = WANTED + u32::try_from(liars(counted)).unwrap_or(u32::MAX);
     all.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))

@@ -18,7 +18,7 @@ pub fn prior(statistics: &FleetStatistics) -> FleetPrior {
     }
 }
 
-/// Medians over the groups; a liar can make it neither small nor large.
+/// Scatter of single runs, as medians over the groups. A liar can make it neither small nor large.
 fn scatter(seats: &Seats) -> Option<FleetScatter> {
     let axis = |of: fn(Seat) -> f64| median(&seats.iter().map(of).collect::<Vec<f64>>());
     Some(FleetScatter {

@@ -44,14 +44,14 @@ struct SpentByHost(Vec<Row>);
 struct Row {
     /// A hash of the host.
     host: u32,
-    /// What it has sent, and perhaps too much.
+    /// Trials that the host has sent. The number may be too high.
     count: u16,
-    /// By how much `count` may be too much.
+    /// Trials by which `count` may be too high.
     surplus: u16,
 }
 
 impl SpentToday {
-    /// Whether the host may send that now; then it counts.
+    /// Whether the host may send the aggregate now. If so, it counts as sent.
     pub(crate) fn allows(&mut self, aggregate: &Aggregate, at_unix_s: u64) -> bool {
         let day = u32::try_from(at_unix_s / DAY_S).unwrap_or(u32::MAX);
         // Clocks of servers differ: a day that is over does not come back.
@@ -62,7 +62,7 @@ impl SpentToday {
     }
 }
 
-/// What an aggregate claims, at least one trial.
+/// Number of trials that an aggregate claims, at least one.
 fn trials(aggregate: &Aggregate) -> u32 {
     let of = |one: &CandidateAggregate| one.pairs.count.saturating_add(one.void).saturating_add(one.crashes);
     aggregate.candidates.values().map(of).fold(0, u32::saturating_add).max(1)

@@ -22,7 +22,7 @@ pub struct AgentRecord {
     pub published: u64,
     /// Aggregates that the stream has; they have left the outbox.
     pub acknowledged: u64,
-    /// Of these, aggregates that the stream had before: an acknowledgement was lost.
+    /// Acknowledged aggregates that the stream had before: an earlier acknowledgement was lost.
     pub duplicates: u64,
     /// Aggregates that were set aside, because they would be refused each time.
     pub refused: u64,
@@ -42,6 +42,6 @@ pub struct AgentRecord {
     pub excessive: u64,
     /// The last error, in words.
     pub last_error: Option<String>,
-    /// When it was.
+    /// When the last error was, Unix time in seconds.
     pub last_error_unix_s: Option<u64>,
 }

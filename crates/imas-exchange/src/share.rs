@@ -75,7 +75,7 @@ fn chance(turn: &TrialTurn<'_>, lack: &Lack, need: f64) -> f64 {
     in_trial(turn, need) * f64::from(lack.need) / need / f64::from(turn.hosts.min(COUNTED_HOSTS))
 }
 
-/// A number above 0 and up to 1 by chance, which depends on all of these.
+/// A number above 0 and up to 1 by chance, which depends on turn and candidate.
 fn unit(turn: &TrialTurn<'_>, candidate: &str) -> f64 {
     let [a, b, c, d, e, f, g, h, ..] =
         hash(&["share", turn.host, turn.subject, &turn.epoch.to_string(), candidate]);

@@ -32,7 +32,7 @@ pub struct FleetStatistics {
     pub v: u32,
     /// The program.
     pub program: ProgramKey,
-    /// Where it ran.
+    /// The environment in which the program ran.
     pub environment: Environment,
     /// Sequence number in the stream of the last aggregate that is contained.
     pub upto_seq: u64,
@@ -46,14 +46,14 @@ pub struct FleetStatistics {
     /// Scatter of single runs by group: standard deviations of ln CPU (x) and ln memory (y), over degrees of
     /// freedom.
     pub residual: Seats,
-    /// By candidate and version of its allocator, in the order of their first report.
+    /// Statistics of each candidate and version of its allocator, in the order of their first report.
     pub candidates: Vec<CandidateStatistics>,
 }
 
 /// What a fleet knows of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateStatistics {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Build or version of its allocator.
     pub version: String,
@@ -61,7 +61,7 @@ pub struct CandidateStatistics {
     pub reported_at: u64,
     /// Groups with a host that reported it.
     pub reported_by: GroupSet,
-    /// By group: differences of ln CPU (x) and ln memory (y) to `system`, over rounds.
+    /// Differences of ln CPU (x) and ln memory (y) to `system` over rounds, by group.
     pub pairs: Seats,
     /// Groups with a host on which trials gave no figures.
     pub void: GroupSet,
@@ -81,7 +81,7 @@ pub enum BadStatistics {
     /// A value that no merger writes.
     #[error("out of range: {0}")]
     OutOfRange(&'static str),
-    /// They are of another subject.
+    /// The statistics are of another subject.
     #[error("of another program or environment")]
     OtherSubject,
 }
@@ -102,7 +102,7 @@ impl FleetStatistics {
         }
     }
 
-    /// Reads them from hostile bytes.
+    /// Reads statistics from hostile bytes.
     ///
     /// # Errors
     /// When a merger of this version would not have written them.
@@ -112,16 +112,16 @@ impl FleetStatistics {
         Ok(read)
     }
 
-    /// Reads those of a subject, as [`FleetStatistics::read`].
+    /// Reads the statistics of a subject, as [`FleetStatistics::read`].
     ///
     /// # Errors
-    /// The same, and when they are of another subject.
+    /// When [`FleetStatistics::read`] fails, and when the statistics are of another subject.
     pub fn read_of(subject: &str, bytes: &[u8]) -> Result<Self, BadStatistics> {
         let read = Self::read(bytes)?;
         if read.subject() == subject { Ok(read) } else { Err(BadStatistics::OtherSubject) }
     }
 
-    /// Their bytes, at most [`MAX_BYTES`].
+    /// The statistics as JSON, at most [`MAX_BYTES`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Texts, whole numbers and lists of them: there is nothing that JSON could refuse.
         serde_json::to_vec(self).unwrap_or_default()
@@ -252,7 +252,7 @@ impl CandidateStatistics {
         self.strongest = StrongestGains::of(known.strongest);
     }
 
-    /// As the policy of a host takes it.
+    /// These statistics in the form that the policy of a host takes.
     pub(crate) fn known(&self) -> FleetCandidate {
         let difference = |seat: Seat| GroupDifference { cpu: seat.x, memory: seat.y };
         FleetCandidate {

@@ -18,21 +18,21 @@ pub struct StrongestGains([Option<StoredGain>; 3]);
 /// A gain as a difference of logarithms.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 struct StoredGain {
-    /// In millionths.
+    /// Gain in millionths.
     gain_ppm: i32,
-    /// Its standard error, in millionths.
+    /// Standard error of the gain, in millionths.
     error_ppm: u32,
     /// Number of groups that it comes from.
     groups: u8,
 }
 
 impl StrongestGains {
-    /// From figures.
+    /// The gains of these figures.
     pub(crate) fn of(figures: [Option<RobustFigure>; 3]) -> Self {
         Self(figures.map(|figure| figure.map(StoredGain::of)))
     }
 
-    /// As figures.
+    /// The gains as figures.
     pub(crate) fn figures(self) -> [Option<RobustFigure>; 3] {
         self.0.map(|gain| gain.map(StoredGain::figure))
     }

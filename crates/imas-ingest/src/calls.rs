@@ -61,7 +61,7 @@ fn total(field: &'static str, slots: &[Slot; SLOTS], of: impl Fn(&Slot) -> u64) 
     counter(field, sum.ok_or(PageError::Range { field, value: u64::MAX })?)
 }
 
-/// From a sum of weights to what it estimates.
+/// The estimate that a sum of weights stands for.
 fn unweighted(weight: u64) -> u64 {
     weight / WEIGHT_ONE
 }

@@ -24,7 +24,7 @@ pub(crate) struct Clock {
     /// `CLOCK_MONOTONIC_RAW` at the start and at the latest snapshot; equal when there was none.
     pub(crate) start_ns: u64,
     pub(crate) last_ns: u64,
-    /// None when the page was left before a usable second reading.
+    /// Nanoseconds of a clock tick; None when the page was left before a usable second reading.
     pub(crate) ns_per_tick: Option<f64>,
     /// Cost of two clock reads with nothing between.
     pub(crate) empty_pair_ticks: f64,

@@ -6,7 +6,7 @@ use std::io;
 /// Why the bytes are not a valid page.
 #[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
 pub enum PageError {
-    /// Neither of the two sizes.
+    /// A size that is neither of the two sizes of a page.
     #[error("trial page has {0} bytes; a page has 4096 or 16384")]
     Size(usize),
     /// Other first eight bytes.
@@ -18,9 +18,9 @@ pub enum PageError {
     /// The size in the header is not that of the file, or not that of its kind.
     #[error("trial page says it has {header} bytes but has {file}")]
     SizeField {
-        /// In the header.
+        /// Size in the header, bytes.
         header: u32,
-        /// In fact.
+        /// Size of the file, bytes.
         file: usize,
     },
     /// The launcher did not finish it: nothing ran under it.
@@ -31,7 +31,7 @@ pub enum PageError {
     Range {
         /// Name in the header file.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: u64,
     },
     /// A string that its field cannot have.
@@ -50,10 +50,10 @@ pub enum PageError {
 /// What is wrong with a string.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextProblem {
-    /// No NUL in its field.
+    /// The field has no NUL.
     #[error("is not closed")]
     Unterminated,
-    /// Nothing where something must be.
+    /// The field is empty where something must be.
     #[error("is empty")]
     Empty,
     /// A control character.
@@ -70,7 +70,7 @@ pub enum TextProblem {
 /// Why a file does not give a page.
 #[derive(thiserror::Error, Debug)]
 pub enum ReadError {
-    /// It cannot be opened or read; a symbolic link is refused with ELOOP.
+    /// The file cannot be opened or read; a symbolic link is refused with ELOOP.
     #[error("cannot read the trial page: {0}")]
     Io(#[from] io::Error),
     /// A name with a directory in it, where one in the given directory is wanted.
@@ -85,12 +85,12 @@ pub enum ReadError {
     /// The file or its header belongs to another user.
     #[error("trial page belongs to uid {found}, not to uid {expected}")]
     Owner {
-        /// Who it belongs to.
+        /// Uid that the file or its header has.
         found: u32,
-        /// Who it should.
+        /// Uid that both should have.
         expected: u32,
     },
-    /// Its content is not a page.
+    /// The content of the file is not a page.
     #[error(transparent)]
     Page(#[from] PageError),
 }
@@ -98,10 +98,10 @@ pub enum ReadError {
 /// Why pages do not add up.
 #[derive(thiserror::Error, Debug, Clone, PartialEq, Eq)]
 pub enum MergeError {
-    /// There are none.
+    /// There are no pages.
     #[error("no trial page to sum up")]
     Empty,
-    /// They are not of one trial.
+    /// The pages are not of one trial.
     #[error("trial page of {found} among those of {expected}")]
     OtherTrial {
         /// Trial of the first page.
@@ -109,7 +109,7 @@ pub enum MergeError {
         /// Trial of the odd one.
         found: String,
     },
-    /// They say the same trial but not the same candidate, kind or boot.
+    /// The pages are of the same trial but not of the same candidate, kind or boot.
     #[error("trial pages of {0} contradict each other in candidate, kind or boot")]
     Contradiction(String),
     /// A sum too large for the store.

@@ -18,7 +18,7 @@ use crate::parse::parse;
 /// Facts about a page that the reader knows beforehand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedPage {
-    /// Whose page it must be, by the file's owner and by its header.
+    /// Uid that the page must be of, by the file's owner and by the page's header.
     pub uid: u32,
     /// Now, seconds since the epoch: no page was made later.
     pub now_unix_s: f64,

@@ -71,7 +71,7 @@ fn share_blocks(pages: &[ParsedPage]) -> bool {
     pages.len() > 1 && pages.iter().any(|page| page.is_forked && !replaced.contains(&process(page)))
 }
 
-/// All that simply adds.
+/// The sum of those figures that simply add.
 fn sums(root: &ParsedPage, samples: &[Sample]) -> Result<Sample, MergeError> {
     let count = |of: fn(&Sample) -> u64| add(samples.iter().map(of));
     let small = |of: fn(&Sample) -> u32| samples.iter().fold(0u32, |sum, s| sum.saturating_add(of(s)));
@@ -143,7 +143,7 @@ fn usage(samples: &[Sample]) -> Result<Option<Usage>, MergeError> {
     }))
 }
 
-/// From the first start to the last snapshot; the clock is one for the whole machine.
+/// Nanoseconds from the first start to the last snapshot. The clock is one for the whole machine.
 fn span_ns(pages: &[&ParsedPage]) -> u64 {
     let start = pages.iter().map(|page| page.clock.start_ns).min().unwrap_or(0);
     let last = pages.iter().map(|page| page.clock.last_ns).max().unwrap_or(0);

@@ -11,15 +11,15 @@ use crate::clock::Clock;
 /// How far the injected code came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// Not at all: still as the launcher left it.
+    /// The injected code did nothing: the page is still as the launcher left it.
     Armed,
-    /// Its constructor began.
+    /// The constructor of the injected code began.
     Entered,
     /// The candidate serves, uncounted.
     Active,
     /// The candidate serves and is counted.
     Trial,
-    /// It stood aside.
+    /// The injected code stood aside.
     Pass,
 }
 
@@ -31,7 +31,7 @@ pub struct ParsedPage {
     pub kind: PageKind,
     /// The process.
     pub pid: u32,
-    /// Its real user.
+    /// Real uid of the process.
     pub uid: u32,
     /// Field 22 of /proc/PID/stat: with the pid and the boot id it names the process for ever.
     pub process_start_ticks: u64,
@@ -51,7 +51,7 @@ pub struct ParsedPage {
     pub build_id: String,
     /// How far the injected code came.
     pub state: State,
-    /// Why it stood aside, a kebab-case word; None when it did not.
+    /// Why the injected code stood aside, a kebab-case word; None when it did not.
     pub pass_reason: Option<&'static str>,
     /// How the process ended. Means something only once it has.
     pub ended: Ended,

@@ -25,7 +25,7 @@ pub enum NoProcess {
     /// The recorder could not go on.
     #[error("the program entered a sandbox that the recorder cannot write from")]
     Sandbox,
-    /// Its calls do not reach the recorder.
+    /// The calls of the program do not reach the recorder.
     #[error("the program has an allocator of its own")]
     Unfit,
     /// No process was recorded, or none made a call.

@@ -24,7 +24,7 @@ const CONTROL: &str = "record.control";
 pub struct RecordingLimits {
     /// Bytes of all raw files.
     pub bytes: u64,
-    /// Since its begin.
+    /// Time since the begin of the recording after which it ends; None: no such limit.
     pub duration: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl Recording {
         set(&self.folder, 0o1733)
     }
 
-    /// One that was kept: its folder stays where it is.
+    /// A recording that was kept: its folder stays where it is.
     #[must_use]
     pub fn reopen(folder: PathBuf, began_unix_s: f64) -> Self {
         Self { folder, temporary: None, began_unix_s }

@@ -23,7 +23,7 @@ use crate::replayer::Replayer;
 pub struct ReplayedCandidate<'a> {
     /// The candidate.
     pub candidate: &'a ComparedCandidate<'a>,
-    /// Those that succeeded.
+    /// Replays that succeeded.
     pub replays: Vec<Replay>,
     /// The reason why there are none.
     pub failure: Option<String>,
@@ -36,7 +36,7 @@ pub struct ReplayedCandidates<'a> {
     pub process: TraceProcess,
     /// Recorded looks, which each replay repeats.
     pub looks: Vec<Look>,
-    /// In the order given.
+    /// The candidates in the order given.
     pub candidates: Vec<ReplayedCandidate<'a>>,
     /// Memory of the recorded run as it was measured from outside; zero where it was not.
     pub outside: Resident,
@@ -146,7 +146,7 @@ impl<'a> ReplayedCandidate<'a> {
         Self { candidate, replays: vec![], failure: candidate.obstacle.clone() }
     }
 
-    /// Its name in the catalogue.
+    /// Name of the candidate in the catalogue.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.candidate.candidate.name

@@ -22,7 +22,7 @@ use imas_trace::touching::{self, TouchingLook, TouchingShares, WHOLE};
 const FILE: &str = "imas-replayer";
 /// Time limit. A replay takes about as long as the program's calls did.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// Between two looks whether a replay has ended.
+/// Time between two looks whether a replay has ended.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A program that is ready for replays.

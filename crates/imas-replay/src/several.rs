@@ -27,9 +27,9 @@ const LEAST_OF_ALL: f64 = 0.5;
 /// The processes of a trace whose replays stand for the program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChosenProcesses {
-    /// Those with the most calls, the busiest first.
+    /// Processes with the most calls, the busiest first.
     pub processes: Vec<TraceProcess>,
-    /// Their part of all recorded calls, from 0 to 1.
+    /// Part of all recorded calls that these processes made, from 0 to 1.
     pub share: f64,
 }
 

@@ -45,7 +45,7 @@ pub struct PaperFigures {
     pub ns_per_op: Option<f64>,
     /// (heap - live) / heap over mapped bytes, 0 to 1.
     pub frag_virtual: Option<f64>,
-    /// The same over resident bytes.
+    /// (heap - live) / heap over resident bytes, 0 to 1.
     pub frag_resident: Option<f64>,
     /// Mean heap in bytes: writable anonymous mappings.
     pub heap_bytes: u64,
@@ -63,9 +63,9 @@ pub struct PaperFigures {
 pub struct CandidateReport {
     /// Name in the catalogue.
     pub name: String,
-    /// Whether it could be used.
+    /// Whether the candidate could be used.
     pub available: bool,
-    /// Why not.
+    /// Why the candidate could not be used.
     pub reason: Option<String>,
     /// Version of the allocator.
     pub version: String,
@@ -73,15 +73,15 @@ pub struct CandidateReport {
     pub runs: Vec<RawRun>,
     /// Median of every figure.
     pub median: Option<MedianRun>,
-    /// To `system`, with 95 % intervals.
+    /// Ratios to `system`, with 95 % intervals.
     pub ratio: Ratios,
     /// Words on CPU and memory.
     pub verdict: Option<Verdict>,
-    /// Why it cannot be picked although it ran.
+    /// Why the candidate cannot be picked although it ran.
     pub ineligible: Option<IneligibleCandidate>,
     /// How many more runs would settle what is open.
     pub more_runs: MoreRuns,
-    /// From the counted runs.
+    /// Figures of the paper, from the counted runs.
     pub paper: Option<PaperFigures>,
 }
 
@@ -135,13 +135,13 @@ pub struct BenchReport<Host> {
     pub schema: u32,
     /// The command as given.
     pub command: Vec<String>,
-    /// When it began, Unix time in seconds.
+    /// When the benchmark began, Unix time in seconds.
     pub began_unix_s: f64,
     /// Seed of order and resampling.
     pub seed: u64,
     /// The machine.
     pub host: Host,
-    /// In the order of the catalogue.
+    /// The candidates in the order of the catalogue.
     pub candidates: Vec<CandidateReport>,
     /// What suits when CPU is short, when memory is short, and otherwise.
     pub picks: BenchPicks,
@@ -209,7 +209,7 @@ impl<Host: Serialize> BenchReport<Host> {
         split::text(&rows.collect::<Vec<_>>())
     }
 
-    /// The same as Markdown, with command, picks and warnings.
+    /// The report as Markdown, with command, picks and warnings.
     #[must_use]
     pub fn markdown(&self, layout: &BenchLayout) -> String {
         let mut text = format!("{}\n\n", table::markdown_code(&self.command.join(" ")));

@@ -124,7 +124,7 @@ impl Look {
     }
 }
 
-/// The same for the same name on every machine (FNV-1a).
+/// Hash of a name (FNV-1a): equal for equal names on every machine.
 fn hash(name: &str) -> usize {
     let hashed =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

@@ -51,7 +51,7 @@ pub struct MeasuredFigure {
     pub value: f64,
     /// The ends of its 95 % interval.
     pub interval: Option<(f64, f64)>,
-    /// What it counts.
+    /// What the value counts.
     pub unit: Unit,
 }
 
@@ -60,7 +60,7 @@ pub struct MeasuredFigure {
 pub struct MeasuredRow {
     /// The allocator.
     pub name: String,
-    /// In the order of the columns; a row may lack some.
+    /// Figures in the order of the columns; a row may lack some.
     pub figures: Vec<MeasuredFigure>,
 }
 
@@ -86,7 +86,7 @@ impl MeasuredFigure {
         Self { name: name.to_owned(), value, interval: None, unit }
     }
 
-    /// The same figure with its interval.
+    /// This figure with its interval.
     #[must_use]
     pub fn within(self, low: f64, high: f64) -> Self {
         Self { interval: Some((low, high)), ..self }

@@ -45,9 +45,9 @@ impl ShellLine {
 pub struct Around<'a> {
     /// What makes the runs.
     pub inner: &'a mut dyn Executor,
-    /// Before each run.
+    /// The line that is run before each run.
     pub before: Option<ShellLine>,
-    /// After each run.
+    /// The line that is run after each run.
     pub after: Option<ShellLine>,
 }
 

@@ -60,9 +60,9 @@ impl Recorder {
 pub struct CommandExecutor<'a> {
     /// What is run.
     pub command: &'a Command,
-    /// Of the program; empty when it has none.
+    /// Build-id of the program; empty when it has none.
     pub build_id: &'a str,
-    /// By the index that steps have.
+    /// The candidates, by the index that steps have.
     pub candidates: Vec<&'a CatalogueCandidate>,
     /// What is preloaded beside a candidate.
     pub libraries: &'a Libraries,

@@ -27,12 +27,12 @@ pub struct Folder {
 pub struct CountedRun {
     /// The figures of the whole tree.
     pub sample: Sample,
-    /// Its memory through the run; None when it was over before anybody looked.
+    /// Memory of the program through the run; None when the run was over before anybody looked.
     pub curve: Option<Curve>,
 }
 
 impl Folder {
-    /// Makes it, and begins to watch the memory of the processes that have a page in it.
+    /// Makes the folder, and begins to watch the memory of the processes that have a page in it.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -65,7 +65,7 @@ impl Folder {
         Ok(page::create(self.folder.path(), &ticket)?)
     }
 
-    /// Once all have ended: what it brought.
+    /// What the run brought, once all of its processes have ended.
     ///
     /// # Errors
     /// When a page cannot be read, or no process left one.

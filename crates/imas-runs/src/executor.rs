@@ -20,15 +20,15 @@ pub struct RunLimits {
     pub still: Option<Duration>,
     /// The run is ended when it has taken more than this; None: it may take any amount.
     pub most: Option<Most>,
-    /// So much free memory is touched before the run, in bytes.
+    /// Bytes of free memory that are touched before the run.
     pub prefault_bytes: u64,
 }
 
 /// A run that was made; `D` is what the executor knows of it beyond the record.
 #[derive(Debug, Default)]
 pub struct Execution<D = ()> {
-    /// Its figures: the fields that every run has, and others by name. The runner fills in program, candidate
-    /// and round.
+    /// Figures of the run: the fields that every run has, and others by name. The runner fills in program,
+    /// candidate and round.
     pub record: RawRun,
     /// How the process ended; of an executor without one, as it stands by default.
     pub outcome: RunOutcome,

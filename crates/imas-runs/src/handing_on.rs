@@ -24,7 +24,7 @@ use signal_hook::low_level::siginfo::Cause;
 
 /// The last of the realtime signals.
 const LAST: i32 = 64;
-/// Two that glibc uses itself.
+/// Two signals that glibc uses itself.
 const OF_GLIBC: [i32; 2] = [32, 33];
 /// Signals that concern this process itself: faults, its child's end, its pipe, a stop.
 const OWN: [i32; 13] = [

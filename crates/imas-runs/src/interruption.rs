@@ -45,7 +45,8 @@ const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// A signal of the terminal's reaches the run and this program at the same time; ours is noticed so much
 /// later at most.
 const NOTICED_WITHIN: Duration = Duration::from_millis(200);
-/// Between two looks for processes that were started after the signal, as by a shell that was being started.
+/// Time between two looks for processes that were started after the signal, as by a shell that was being
+/// started.
 const AGAIN: Duration = Duration::from_millis(20);
 
 impl Interruption {
@@ -87,7 +88,8 @@ impl Interruption {
         i32::try_from(self.signal.load(Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
     }
 
-    /// The same after a run that was ended by `by`: where that may be the terminal's, ours is waited for.
+    /// The signal that came by the end of a run that signal `by` ended. Where `by` may be the terminal's,
+    /// this waits for our own.
     pub(crate) fn signal_after(&self, by: Option<i32>) -> Option<i32> {
         let start = Instant::now();
         while self.watch.is_some()

@@ -27,9 +27,9 @@ enum Out {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
     Whole,
-    /// Complete, but without its newline.
+    /// The last line is complete, but without its newline.
     Unterminated,
-    /// The beginning of an object, from this byte on.
+    /// The last line is the beginning of an object, from this byte on.
     Torn(usize),
 }
 
@@ -62,13 +62,13 @@ impl Journal {
         Self { out, path: "-".into(), text: String::new(), torn_bytes: 0 }
     }
 
-    /// Where it is.
+    /// Path of the journal; `-` for standard output.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was in it when it was opened: whole lines.
+    /// What was in the journal when it was opened: whole lines.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -94,8 +94,8 @@ impl Journal {
         }
     }
 
-    /// As [`Self::append`], and waits until the line is on the disk: for runs that take minutes. Beside a
-    /// short run this would cost more than the run. Pipes and terminals have nothing to wait for.
+    /// Appends a line as [`Self::append`], and waits until it is on the disk: for runs that take minutes.
+    /// Beside a short run this would cost more than the run. Pipes and terminals have nothing to wait for.
     ///
     /// # Errors
     /// When it cannot be written.

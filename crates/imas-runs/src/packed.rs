@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files of raw runs made small enough to be kept with a source tree: gzip, without keys that say nothing.
 //!
-//! Of each program and candidate one counted run keeps its latencies, where its memory was and its memory
-//! through time, rounded and the last thinned; the others would fill the file and change no drawing.
+//! One counted run of each program and candidate keeps its latencies, where its memory was and its memory
+//! through time. All three are rounded, and the last is thinned. Other runs do not keep them: they would fill
+//! the file and change no drawing.
 
 use std::collections::HashSet;
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 /// Looks at memory that are kept in all: what a page can draw of some runs, or the rough course of many. 120
 /// programs under ten candidates have 12 each, which with their latencies are 0.26 MB packed.
 const LOOKS: usize = 15_000;
-/// Of each run, whatever their number is.
+/// Fewest looks that are kept of each run, however many runs there are.
 const FEWEST_LOOKS: usize = 8;
 const MOST_LOOKS: usize = 32;
 
@@ -95,7 +96,7 @@ const CURVE: &str = "curve";
 const SPLIT: &str = "split";
 
 impl Shown {
-    /// Nothing yet, of these runs.
+    /// An empty record of what is kept, for these runs.
     fn of<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
         let runs = lines.filter_map(|line| serde_json::from_str::<Map<String, Value>>(line).ok());
         let drawn: HashSet<_> =
@@ -104,8 +105,8 @@ impl Shown {
         Self { kept: HashSet::new(), looks }
     }
 
-    /// Of each program and candidate the first run that counts keeps it, short. What cannot be read is
-    /// dropped.
+    /// Shortens latency, split and curve of a run. Only the first run of each program and candidate that
+    /// counts keeps them. What cannot be read is dropped.
     fn thin(&mut self, run: &mut Map<String, Value>) {
         let looks = self.looks;
         self.keep(run, LATENCY, |latency: Latency| latency.rounded());

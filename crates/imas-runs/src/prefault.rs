@@ -39,7 +39,7 @@ impl Prefault {
         self.touches.borrow_mut().extend(prefault_after_a_while());
     }
 
-    /// None before anything was touched.
+    /// The quickest and the slowest touch of free memory; None before anything was touched.
     pub fn extremes(&self) -> Option<Extremes> {
         let costs: Vec<f64> = self.touches.borrow().iter().map(Touch::s_per_gib).collect();
         Extremes::of(&costs)
@@ -49,9 +49,9 @@ impl Prefault {
 /// What touching free memory took, in seconds a GiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extremes {
-    /// At its quickest.
+    /// Seconds a GiB at its quickest.
     pub least: f64,
-    /// At its slowest.
+    /// Seconds a GiB at its slowest.
     pub most: f64,
 }
 

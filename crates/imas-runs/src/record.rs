@@ -14,7 +14,7 @@ use crate::counted::CountedRun;
 pub struct Fault {
     /// timeout, hang, excess, crash, exit, output, check, ready or load.
     pub why: &'static str,
-    /// With the last line of the program's standard error, where there is one.
+    /// The message, with the last line of the program's standard error, where there is one.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ pub fn record(outcome: &RunOutcome, counted: Option<&CountedRun>) -> RawRun {
     with_fault(run, fault)
 }
 
-/// The record says why it does not count, or that it does.
+/// The record, which says why the run does not count, or that it does.
 #[must_use]
 pub fn with_fault(run: RawRun, fault: Option<Fault>) -> RawRun {
     let (why, message) = fault.map(|fault| (fault.why.to_owned(), fault.message)).unzip();

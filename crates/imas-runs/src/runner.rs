@@ -24,11 +24,11 @@ use crate::subject::Subject;
 pub enum Elimination {
     /// After one crash, hang or timeout; `system` never.
     Fatal,
-    /// The same, and after this number of runs that do not count.
+    /// After one crash, hang or timeout, or after this number of runs that do not count; `system` never.
     FatalOrFailures(usize),
     /// After this number of runs that do not count. A subject that fails as often under `system` is out.
     Failures(usize),
-    /// After this number in a row.
+    /// After this number of runs in a row that do not count.
     FailuresInARow(usize),
     /// Never.
     Never,
@@ -47,9 +47,9 @@ pub struct Rules {
 /// What comes after a look at the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// It is made.
+    /// The step is made.
     Make,
-    /// Nothing more is.
+    /// No further step is made.
     Stop,
 }
 
@@ -58,13 +58,13 @@ pub enum NextStep {
 pub enum SessionEnd {
     /// All steps were made.
     Finished,
-    /// The observer stopped it.
+    /// The observer stopped the session.
     Stopped,
-    /// By this signal.
+    /// This signal interrupted the session.
     Interrupted(i32),
 }
 
-/// Who wants to know how far it is, and what the runs brought.
+/// Who wants to know how far the session is, and what its runs brought.
 pub trait Observer<D = ()> {
     /// A step is about to be made; `subjects` are as they stand.
     ///
@@ -106,7 +106,7 @@ pub trait Observer<D = ()> {
 pub struct Runner<'a, D = ()> {
     /// Names of the candidates, by the index that steps have.
     pub candidates: Vec<String>,
-    /// By the index that steps have.
+    /// The subjects, by the index that steps have.
     pub subjects: Vec<Subject>,
     /// What differs from caller to caller.
     pub rules: Rules,
@@ -123,7 +123,7 @@ pub struct Runner<'a, D = ()> {
 type Ended = Option<SessionEnd>;
 
 impl<'a, D> Runner<'a, D> {
-    /// Nothing was run yet.
+    /// A session in which nothing was run yet.
     #[must_use]
     pub fn new(
         candidates: Vec<String>,

@@ -60,7 +60,7 @@ pub struct Step {
     pub subject: usize,
     /// Index of the candidate.
     pub candidate: usize,
-    /// What for.
+    /// What the run is for.
     pub kind: RoundKind,
 }
 
@@ -71,7 +71,8 @@ pub fn steps(candidates: &[usize], rounds: u32, trials: u32, warmup: u32, seed: 
     steps_with_counted_before(rounds / 2, candidates, rounds, trials, warmup, seed)
 }
 
-/// The same with the counted runs before that measured round, for runs that may end sooner.
+/// All runs of one subject as in [`steps`], with the counted runs before measured round `counted_before`. It
+/// is for runs that may end sooner.
 #[must_use]
 pub fn steps_with_counted_before(
     counted_before: u32,

@@ -17,8 +17,8 @@ pub type BegunRound = (String, RunKind, u32);
 pub struct Sessions {
     /// Each run once, the first that was written.
     pub runs: Vec<RawRun>,
-    /// By round that was begun: the candidates of the session that began it. One that joined later has no run
-    /// in it: hours may lie between, and runs of one round are compared with each other.
+    /// Candidates of the session that began a round, by round. A candidate that joined later has no run in
+    /// that round. Hours may lie between, and runs of one round are compared with each other.
     pub begun: BTreeMap<BegunRound, Rc<BTreeSet<String>>>,
     /// Programs that were left out as a whole.
     pub dropped: Dropped,

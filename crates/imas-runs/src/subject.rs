@@ -18,7 +18,7 @@ use crate::prefault::Prefault;
 /// How long a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// So long.
+    /// Each run may take this long.
     After(Duration),
     /// Twenty times as long as the first run, a minute at least; that one a day.
     ByFirstRun,
@@ -37,23 +37,23 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A program in a session.
 #[derive(Debug)]
 pub struct Subject {
-    /// Its name in the records.
+    /// Name of the program in the records.
     pub name: String,
     /// How long a run may take.
     pub timeout: Timeout,
     /// Whether a run is ended that uses no CPU time for far longer than any under `system` took, or takes many
     /// times what any took.
     pub watches_standstill: bool,
-    /// What it wrote under `system`.
+    /// What the program wrote under `system`.
     pub outputs: OutputCheck,
-    /// What its runs took, and what touching free memory showed.
+    /// What runs of the program took, and what touching free memory showed.
     pub prefault: Prefault,
-    /// Why its runs do not count, by candidate.
+    /// Why runs of the program do not count, by candidate.
     pub failures: BTreeMap<String, Vec<String>>,
-    /// Nothing more is done with it.
+    /// Whether the program is left out: nothing more is done with it.
     pub(crate) left_out: bool,
     first_wall_s: Option<f64>,
-    /// Of the runs under system.
+    /// Wall time of the slowest run under `system`, in seconds.
     slowest_s: Option<f64>,
     /// The most that a run under system took.
     most: Option<Most>,
@@ -77,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// Nothing more is done with it.
+    /// Whether nothing more is done with the program.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.left_out
@@ -106,7 +106,7 @@ impl Subject {
         RunLimits { timeout, still, most, prefault_bytes: self.prefault.bytes() }
     }
 
-    /// A run was made: what it says of the next ones.
+    /// Learns from a run that was made what the next runs may take.
     pub(crate) fn saw<D>(&mut self, candidate: &str, run: &Execution<D>) {
         let wall_s = run.record.wall_s;
         self.first_wall_s.get_or_insert(wall_s);
@@ -117,7 +117,8 @@ impl Subject {
         self.prefault.saw(run.record.peak_bytes, run.outcome.prefaulted);
     }
 
-    /// Of earlier sessions: what their runs took, wrote and failed by.
+    /// Takes over runs of earlier sessions: their peak memory, what they wrote under `system` and why they
+    /// failed.
     pub fn resume<'a>(&mut self, runs: impl Iterator<Item = &'a RawRun>) {
         let name = self.name.clone();
         for run in runs.filter(|run| run.program == name) {
@@ -144,7 +145,7 @@ impl Subject {
     }
 }
 
-/// What that run took, where it is more.
+/// The most that a run took: `most`, or what this run took where that is more.
 fn larger<D>(most: Most, run: &Execution<D>) -> Most {
     let RawRun { user_s, system_s, peak_bytes, .. } = run.record;
     #[expect(clippy::cast_precision_loss, reason = "a limit of many times as much")]

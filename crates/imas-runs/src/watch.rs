@@ -20,7 +20,7 @@ use imas_linux::footprint::Footprint;
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 
-/// Between the first looks.
+/// Time between the first looks.
 const FIRST_GAP: Duration = Duration::from_millis(2);
 /// The gap is at least this multiple of the CPU time that a look took, so the looks use at most a fiftieth of
 /// one CPU. A look that takes CPU time from the program makes a timed call appear long. The first looks come
@@ -46,7 +46,7 @@ impl Watch {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it; what was seen, None when nothing was.
+    /// Ends the watch. Returns what was seen, None when nothing was.
     pub(crate) fn stop(&mut self) -> Option<Curve> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take()?;
@@ -86,7 +86,7 @@ fn watch(stop: &AtomicBool, folder: &Path) -> Curve {
     Curve::through(&evenly(&looks, Curve::MOST))
 }
 
-/// Of this thread. Time that it waited for a CPU costs the program nothing.
+/// CPU time of this thread. Time in which it waited for a CPU costs the program nothing.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -21,8 +21,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use support::{Log, names, output, rounds, rules};
 
-/// Its third run asks this process to end, as a terminal or a service manager does, and waits for a process
-/// that would go on.
+/// An executor whose third run asks this process to end, as a terminal or a service manager does. That run
+/// waits for a process that would go on.
 struct Interrupts {
     signal: Signal,
     runs: u32,

@@ -41,7 +41,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// From the words of the command line.
+    /// Reads the options from the words of the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let command = without_wrong_variables(with_negative_numbers(Self::command()));
         let matches = command.try_get_matches()?;

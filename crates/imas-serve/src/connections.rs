@@ -35,7 +35,7 @@ const MOST_OF_ONE: usize = 48;
 const ACCEPTS: NonZeroU32 = NonZeroU32::new(2000).unwrap();
 /// Connections taken at once.
 const ACCEPTS_AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
-/// While more are wanted, this is waited.
+/// Time to wait while more connections are wanted than may be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(2);
 /// A request must have come within this time, and the next one of the same connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -51,9 +51,9 @@ const HEADERS: usize = 64;
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) enum Listener {
-    /// Of the network.
+    /// A socket of the network.
     Tcp(TcpListener),
-    /// Of this machine; the file is removed at the end.
+    /// A UNIX socket of this machine. Its file is removed at the end.
     Unix(UnixListener, PathBuf),
 }
 
@@ -72,7 +72,7 @@ impl Listener {
         })
     }
 
-    /// Its address, with the port that the system chose; None of a UNIX socket.
+    /// Address of the socket, with the port that the system chose; None for a UNIX socket.
     pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -80,7 +80,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, as a person opens it.
+    /// The place where the socket listens, as a person opens it.
     pub(crate) fn place(&self) -> Result<String> {
         Ok(match self {
             Self::Tcp(listener) => format!("http://{}/", listener.local_addr()?),
@@ -138,7 +138,7 @@ type Stream = Box<dyn Duplex>;
 #[derive(Debug, Default)]
 struct Counts(Mutex<HashMap<Peer, usize>>);
 
-/// One of them, until it is dropped.
+/// A connection that is counted until this is dropped.
 #[derive(Debug)]
 struct Place {
     counts: Arc<Counts>,
@@ -146,7 +146,7 @@ struct Place {
 }
 
 impl Counts {
-    /// None where all are taken.
+    /// A place for one more connection of this peer; None where all are taken.
     fn place(self: &Arc<Self>, peer: Peer) -> Option<Place> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = counts.values().sum();

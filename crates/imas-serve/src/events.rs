@@ -14,7 +14,7 @@ use tokio_stream::wrappers::WatchStream;
 
 use crate::shared::Shared;
 
-/// So that a connection whose client is gone is noticed.
+/// Time between two signs of life, by which a connection whose client is gone is noticed.
 const BEAT: Duration = Duration::from_secs(15);
 
 /// `/events`

@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to keep it.
+    /// Begins to keep the state.
     ///
     /// `checking` is the same installation, for the thread that finds out which candidates can be used.
     pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> Result<Self> {
@@ -110,7 +110,7 @@ fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
     Ok(receiver)
 }
 
-/// What it takes to see what has changed.
+/// Reads what has changed, and keeps what was read before.
 struct Reader {
     context: Context,
     run_dir: std::path::PathBuf,

@@ -15,7 +15,7 @@ use serde::Serialize;
 /// One program.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct ProgramLine {
-    /// Its number in the store.
+    /// Number of the program in the store.
     pub(crate) id: RowId,
     /// For people: control characters are replaced.
     pub(crate) name: String,
@@ -25,11 +25,11 @@ pub(crate) struct ProgramLine {
     pub(crate) trials: usize,
     /// Other starts stored.
     pub(crate) starts: usize,
-    /// Of both, those that crashed or hung.
+    /// Trials and other starts that crashed or hung.
     pub(crate) crashes: usize,
-    /// What it is started on when the start is no trial.
+    /// Candidate of a start that is no trial.
     pub(crate) candidate: String,
-    /// What is tried with the next start.
+    /// Candidate that is tried with the next start.
     pub(crate) trial: Option<String>,
     /// The trial that runs now.
     pub(crate) under_way: Option<UnderWay>,
@@ -39,12 +39,12 @@ pub(crate) struct ProgramLine {
     pub(crate) because: String,
     pub(crate) standing: &'static str,
     pub(crate) quarantined: Vec<QuarantinedCandidate>,
-    /// What it costs under `candidate` as a ratio to `system`; None under `system` and where nothing is
+    /// Cost of the program under `candidate` as a ratio to `system`; None under `system` and where nothing is
     /// known.
     pub(crate) gained: Option<Gain>,
-    /// The best that is known and not in use.
+    /// The best gain that is known and not in use.
     pub(crate) possible: Option<Gain>,
-    /// Median of what it held under `candidate`.
+    /// Median of the bytes that the program held under `candidate`.
     pub(crate) resident_bytes: Option<u64>,
     /// When the newest decision was made.
     pub(crate) decided_unix_s: Option<f64>,
@@ -64,7 +64,7 @@ pub(crate) struct Gain {
     pub(crate) candidate: String,
     /// CPU time as a ratio to that under `system`.
     pub(crate) cpu: Interval,
-    /// Memory, likewise.
+    /// Memory as a ratio to that under `system`.
     pub(crate) memory: Interval,
     /// Whether the policy holds it for proven.
     pub(crate) is_proven: bool,
@@ -151,7 +151,7 @@ fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
     quarantines.map(of).collect()
 }
 
-/// Those candidates of which both figures are known.
+/// Gains of the candidates whose CPU and memory figures are both known.
 fn gains(state: &ProgramView) -> Vec<Gain> {
     let Some(known) = &state.profile.adaptive else { return vec![] };
     let picked = picks::picks(&state.profile);

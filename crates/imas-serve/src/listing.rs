@@ -17,7 +17,7 @@ pub(crate) type Words = BTreeMap<String, String>;
 
 /// A column by which can be sorted.
 pub(crate) struct Order<T> {
-    /// In the address.
+    /// Word of the order in the address.
     pub(crate) word: &'static str,
     /// Whether large values come first at the first click.
     pub(crate) falls: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Listed<'a, T> {
     orders: &'a [Order<T>],
     /// What is shown.
     pub(crate) shown: Vec<&'a T>,
-    /// How many passed the filter.
+    /// Number of items that passed the filter.
     pub(crate) found: usize,
     page: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) fn word<'a>(words: &'a Words, name: &str) -> &'a str {
 }
 
 impl<'a, T> Listed<'a, T> {
-    /// Of `all` those whose `name` contains the word `q`. The first order is the usual one.
+    /// The items of `all` whose `name` contains the word `q`. The first of `orders` is the usual one.
     pub(crate) fn new(
         (path, words): (&'static str, &'a Words),
         all: impl Iterator<Item = &'a T>,
@@ -104,7 +104,7 @@ impl<'a, T> Listed<'a, T> {
         if pages < 2 { vec![] } else { (1..=pages).map(link).collect() }
     }
 
-    /// How many are shown, in words.
+    /// How many items are shown, in words.
     pub(crate) fn count(&self, what: &str) -> String {
         match self.shown.len() == self.found {
             true => counted(self.found, what),

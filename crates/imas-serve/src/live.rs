@@ -21,7 +21,7 @@ struct Looks {
 }
 
 impl Live {
-    /// Nothing is looked at yet.
+    /// Live data at which nobody has looked yet.
     pub(crate) fn new(places: &Places) -> Result<Self> {
         Ok(Self(Mutex::new(Looks { observer: ProcessObserver::new(places)?, last: None })))
     }

@@ -27,9 +27,9 @@ use crate::served_state::ServedState;
 use crate::shared::Shared;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Programs with time series of their own.
+/// Number of programs with time series of their own.
 const PROGRAMS: usize = 50;
-/// The others.
+/// Name of the series that sums up the other programs.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
@@ -144,7 +144,7 @@ fn of_store(registry: &mut Registry, known: &ServedState) {
     ages(registry, known);
 }
 
-/// Of the newest decisions of all programs.
+/// Registers the ages of the programs' newest decisions: newest, median and oldest, in seconds.
 fn ages(registry: &mut Registry, known: &ServedState) {
     let mut ages: Vec<f64> =
         known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
@@ -269,7 +269,7 @@ fn saved_bytes(one: &Series<'_>) -> f64 {
     one.line.gained.as_ref().map_or(0.0, |gain: &Gain| one.resident_bytes * (1.0 / gain.memory.mid - 1.0))
 }
 
-/// Names are not unique: one user's program may be another's.
+/// Labels of a program, with its number. Names are not unique: one user's program may be another's.
 fn labels(line: &ProgramLine) -> Labels {
     vec![("program", line.name.chars().take(200).collect()), ("number", line.id.to_string())]
 }

@@ -23,7 +23,7 @@ impl Peer {
         uid.map_or_else(|| Self::Unknown(remote.ip()), Self::User)
     }
 
-    /// Whether it may see everything without a token: our own user, and root.
+    /// Whether the peer may see everything without a token: our own user, and root.
     pub(crate) fn is_trusted(self) -> bool {
         matches!(self, Self::User(uid) if uid == 0 || uid == nix::unistd::geteuid().as_raw())
     }

@@ -28,7 +28,7 @@ type Question = (SocketAddr, SocketAddr, oneshot::Sender<Peer>);
 pub(crate) struct PeerLookup(mpsc::Sender<Question>);
 
 impl PeerLookup {
-    /// Starts it; it ends when this is dropped.
+    /// Starts the thread, which ends when this is dropped.
     pub(crate) fn start() -> Result<Self> {
         let (ask, mut asked) = mpsc::channel::<Question>(AT_ONCE);
         std::thread::Builder::new().name("peers".to_owned()).spawn(move || {

@@ -16,11 +16,11 @@ use crate::line::ProgramLine;
 /// The whole state. It is never changed: the next look makes another one.
 #[derive(Debug)]
 pub(crate) struct ServedState {
-    /// Grows when anything that is shown has changed.
+    /// Number of the state. It grows when anything that is shown has changed.
     pub(crate) generation: u64,
-    /// When, Unix time.
+    /// When this state was made, Unix time in seconds.
     pub(crate) made_unix_s: f64,
-    /// In the order they became known.
+    /// Programs in the order in which they became known.
     pub(crate) programs: Vec<Arc<ServedProgram>>,
     pub(crate) store: StoreFacts,
     pub(crate) daemon: DaemonFacts,
@@ -31,7 +31,7 @@ pub(crate) struct ServedState {
 #[derive(Debug)]
 pub(crate) struct ServedProgram {
     pub(crate) line: ProgramLine,
-    /// Without the histograms of its trials.
+    /// What is known of the program, without the histograms of its trials.
     pub(crate) state: ProgramView,
     pub(crate) revision: ProgramRevision,
 }
@@ -40,9 +40,9 @@ pub(crate) struct ServedProgram {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct StoreFacts {
     pub(crate) path: String,
-    /// Of its files.
+    /// Size of the store's files in bytes.
     pub(crate) bytes: u64,
-    /// Why it cannot be read.
+    /// Why the store cannot be read.
     pub(crate) obstacle: Option<String>,
     /// Allocators that are given to nobody.
     pub(crate) disabled: Vec<Disabled>,
@@ -53,13 +53,13 @@ pub(crate) struct StoreFacts {
 /// imasd.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct DaemonFacts {
-    /// None if it does not run.
+    /// Status of imasd; None if imasd does not run.
     pub(crate) status: Option<DaemonStatus>,
-    /// Why no program goes by what it has published.
+    /// Why no program goes by what imasd has published.
     pub(crate) ineffective: Option<String>,
-    /// CPU seconds it has used.
+    /// CPU seconds that imasd has used.
     pub(crate) cpu_s: Option<f64>,
-    /// Its resident memory.
+    /// Resident memory of imasd in bytes.
     pub(crate) resident_bytes: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl ServedState {
         self.programs.iter().find(|program| program.line.id == id)
     }
 
-    /// Those that the policy has given another allocator.
+    /// Programs to which the policy has given another allocator than `system`.
     pub(crate) fn served(&self) -> impl Iterator<Item = &ProgramLine> {
         self.lines().filter(|line| line.candidate != imas_core::SYSTEM)
     }

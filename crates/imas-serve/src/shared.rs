@@ -12,9 +12,9 @@ use crate::live::Live;
 use crate::served_state::ServedState;
 use crate::suite_runs::Suite;
 
-/// The first state of a large store takes its time.
+/// Time to wait for the first state: that of a large store takes its time.
 const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pages that may listen for changes.
+/// Number of pages that may listen for changes.
 const LISTENERS: usize = 32;
 
 /// What all requests share.

@@ -95,7 +95,7 @@ fn data(view: View) -> MethodRouter<Arc<Shared>> {
     })
 }
 
-/// Computed beside the thread that serves connections.
+/// A view, computed beside the thread that serves connections.
 async fn viewed(
     shared: &Arc<Shared>,
     view: View,

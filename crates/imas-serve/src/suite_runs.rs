@@ -18,7 +18,7 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
-    /// Of the file that was named, else of those installed.
+    /// The suite of the file that was named, else of the installed file.
     pub(crate) fn new(named: Option<PathBuf>, lib_dir: &Path) -> Self {
         let installed = || PLACES.iter().map(|place| lib_dir.join(place)).find(|file| file.is_file());
         Self { file: named.or_else(installed), programs: OnceLock::new() }

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 /// The fewest characters that cannot be guessed.
 const LEAST: usize = 16;
-/// More than a token ever has.
+/// Bytes of a token file that are read at most, more than a token ever has.
 const MOST: u64 = 4096;
 
 /// Only the hash is kept; it also gives all tokens one length, so that comparing takes the same time for
@@ -61,7 +61,7 @@ impl Token {
         Self(Sha256::digest(token.as_bytes()).into())
     }
 
-    /// Whether it is this one; the time taken says nothing about how much of it is right.
+    /// Whether the offered token is this one. The time taken says nothing about how much of it is right.
     pub(crate) fn is(&self, offered: &str) -> bool {
         self.0.ct_eq(&Self::of(offered).0).into()
     }

@@ -27,7 +27,7 @@ print('held', flush=True)
 time.sleep(600)
 ";
 
-/// Ends it with it.
+/// A process that is ended when this is dropped.
 struct Idle(Child);
 
 impl Drop for Idle {
@@ -38,7 +38,7 @@ impl Drop for Idle {
 }
 
 impl Idle {
-    /// None where no process of another user can be started.
+    /// Starts the process as user `uid`. None where no process of another user can be started.
     fn of(uid: u32, address: &str) -> Option<Self> {
         let mut python = Command::new("python3");
         python.args(["-c", IDLE, address, &uid.to_string()]).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -59,7 +59,7 @@ fn idle_connections_of_other_users_leave_places_for_our_own() {
     }
 }
 
-/// A server with a store of its own; ended with it.
+/// A server with a store of its own, which ends with it.
 struct Server {
     child: Child,
     address: String,

@@ -37,14 +37,14 @@ impl ComparedFigure {
 /// Figures and verdict of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateFigures {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Number of valid runs.
     pub rounds: usize,
-    /// Its runs that failed.
+    /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
-    /// By name, as in [`crate::ServiceRun::figures`].
+    /// Compared figures by name, as in [`crate::ServiceRun::figures`].
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,

@@ -31,7 +31,7 @@ pub enum ServiceError {
     /// The kernel refused an operation that a run needs.
     #[error("cannot measure: {0}")]
     System(#[from] std::io::Error),
-    /// The same, reported by the shared library code.
+    /// The shared library code could not make a run.
     #[error(transparent)]
     Run(#[from] RunError),
     /// A signal asked this program to end.
@@ -42,7 +42,7 @@ pub enum ServiceError {
     Setup {
         /// Exit status or signal.
         how: String,
-        /// Its last line.
+        /// Last line that the set-up printed.
         last: String,
     },
 }

@@ -74,10 +74,10 @@ impl ServiceExecutor {
         Self::with_words(service, words, libraries, inherited, ServiceLimits::default())
     }
 
-    /// The same with the command line already split into words, and with limits of each run.
+    /// Makes an executor from a command line that is already split into words, with limits of each run.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// When [`Self::new`] would fail.
     pub fn with_words(
         service: Service,
         words: Vec<String>,
@@ -138,10 +138,10 @@ impl ServiceExecutor {
         self.make(Preloads { candidate, recorder: None }, round, interruption)
     }
 
-    /// The same with every malloc call of the server's processes recorded.
+    /// Makes a run as [`Self::run`] does, with every malloc call of the server's processes recorded.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// When [`Self::run`] would fail.
     pub fn run_recorded(
         &self,
         candidate: &CatalogueCandidate,

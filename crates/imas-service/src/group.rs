@@ -26,7 +26,7 @@ pub(crate) struct Group {
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Group {
-    /// None if it cannot be created.
+    /// A new control group; None if it cannot be created.
     pub(crate) fn new() -> Option<Self> {
         let above = own_group()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -54,7 +54,7 @@ pub(crate) struct ServerLife<'a> {
 }
 
 impl ServerLife<'_> {
-    /// From the start to the end of the pause.
+    /// Leads the server from its start to the end of the pause.
     pub(crate) fn lead(&mut self, ready: &Ready, run: &mut ServiceRun) -> Result<Spans, Interrupted> {
         self.wait_until_ready(ready)?;
         let ready_s = self.server.began().elapsed().as_secs_f64();

@@ -18,11 +18,11 @@ use crate::exit_text::exit_text;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LineEnd {
     pub(crate) is_ok: bool,
-    /// It ended by itself, with an exit status other than 0 or by a signal.
+    /// Whether the line failed by itself, with an exit status other than 0 or by a signal.
     pub(crate) failed_by_itself: bool,
     /// "exit 1", "signal 9", "took longer than 20 s", or the reason why it was ended.
     pub(crate) how: String,
-    /// Its standard output; of a very long one, the end.
+    /// Standard output of the line. Of a very long one it is the end.
     pub(crate) output: String,
     /// The end of its standard error.
     pub(crate) errors: String,
@@ -84,7 +84,7 @@ impl ShellLine<'_> {
         Ok(LineEnd { is_ok, failed_by_itself, how, output, errors, wall_s })
     }
 
-    /// The same without registering the pid and without a reason to end it early.
+    /// Runs the line without registering its pid and without a reason to end it early.
     pub(crate) fn run_plain(&self) -> std::io::Result<LineEnd> {
         self.run(|start| start(), || None)
     }

@@ -19,11 +19,11 @@ const MIB: f64 = 1048576.0;
 /// One service with all its runs.
 #[derive(Debug)]
 pub struct MeasuredService<'a> {
-    /// Its name.
+    /// Name of the service.
     pub name: &'a str,
     /// The comparison of the runs.
     pub comparison: &'a ServiceComparison,
-    /// Its runs.
+    /// Runs of the service.
     pub runs: Vec<&'a ServiceRun>,
 }
 

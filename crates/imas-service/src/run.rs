@@ -36,11 +36,11 @@ pub struct ServiceRun {
     pub candidate: String,
     /// Round, from 0.
     pub round: u32,
-    /// When it began, Unix time in seconds.
+    /// When the run began, Unix time in seconds.
     pub at_s: f64,
     /// Seconds of the whole run, with its helpers and the cleaning up.
     pub took_s: f64,
-    /// The reason why it is not valid.
+    /// The reason why the run is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The figures by name.
@@ -67,7 +67,7 @@ pub struct ServiceRun {
     /// the last cycle. Empty in the journals of an older IMAS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heaps: Vec<ArenaHeaps>,
-    /// The same after the pause.
+    /// Heaps of glibc in each process of the server after the pause, as in `heaps`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heaps_idle: Vec<ArenaHeaps>,
     /// The CPUs of server and load.
@@ -118,7 +118,7 @@ impl ServiceRun {
         }
     }
 
-    /// The same for the runner, which measures services as it measures commands.
+    /// This run as an execution for the runner, which measures services as it measures commands.
     #[must_use]
     pub fn execution(self) -> Execution<Self> {
         let signal = self.failure.as_ref().and_then(|failure| failure.signal);
@@ -153,7 +153,7 @@ pub struct CycleFigures {
 pub struct PhaseFigures {
     /// Elapsed seconds.
     pub wall_s: f64,
-    /// The figures from its output.
+    /// Figures from the output of the line.
     pub figures: Vec<Figure>,
 }
 
@@ -161,9 +161,9 @@ pub struct PhaseFigures {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Before the server was started.
+    /// The run failed before the server was started.
     Prepare,
-    /// Its port or socket was in use.
+    /// The port or socket of the service was in use.
     Taken,
     /// The server was not ready in time, or ended before.
     Ready,
@@ -214,7 +214,7 @@ impl Failure {
         }
     }
 
-    /// One that is not explained by a signal or by the server's output.
+    /// A failure that is not explained by a signal or by the server's output.
     pub(crate) fn new(stage: Stage, what: String) -> Self {
         Self { stage, what, signal: None, server: String::new() }
     }

@@ -30,7 +30,7 @@ use crate::tree::Tree;
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time between two checks whether it has ended.
+/// Time between two checks whether the server has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Number of the server's last lines that are kept with a failure.
 const SERVER_LINES: usize = 6;
@@ -39,11 +39,11 @@ const SERVER_TEXT: u64 = 4096;
 /// How the server of a run is started.
 pub(crate) struct ServerStart<'a> {
     pub(crate) command: Command,
-    /// Its whole environment, with the candidate.
+    /// Whole environment of the server, with the candidate.
     pub(crate) environment: Variables,
     /// The CPUs for it; empty: all that are allowed.
     pub(crate) cpus: &'a [usize],
-    /// Its working folder.
+    /// Working folder of the server.
     pub(crate) folder: &'a Path,
     /// The candidate is the C library's malloc, untouched or with settings.
     pub(crate) is_on_libc: bool,
@@ -52,7 +52,7 @@ pub(crate) struct ServerStart<'a> {
 /// The server of one run. Drop ends all of its processes.
 pub(crate) struct Server {
     child: StartedProgram,
-    /// Exit status of its first process.
+    /// Exit status of the server's first process.
     status: Option<ExitStatus>,
     tree: SharedTree,
     began: Instant,

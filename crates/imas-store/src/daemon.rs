@@ -21,7 +21,7 @@ pub struct Offer {
     pub candidate: String,
     /// The waiting time between tests at that time, seconds.
     pub retest_s: f64,
-    /// When it was offered, Unix time.
+    /// When the trial was offered, Unix time in seconds.
     pub at_s: f64,
 }
 
@@ -34,9 +34,9 @@ pub struct Witness {
     pub page: String,
     /// The boot it was seen in.
     pub boot_id: String,
-    /// Its process id.
+    /// Id of the process.
     pub pid: u32,
-    /// When it started, clock ticks since boot: with the pid, its identity.
+    /// When the process started, clock ticks since boot. With the pid it is the identity of the process.
     pub start_ticks: u64,
     /// The program that it was identified as.
     pub program: RowId,
@@ -47,11 +47,11 @@ pub struct Witness {
 /// An allocator that is offered to no program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Disabled {
-    /// Its name in the catalogue, without a setting.
+    /// Name of the allocator in the catalogue, without a setting.
     pub allocator: String,
     /// The disabled version. Another version is offered again.
     pub version: String,
-    /// Since when, Unix time.
+    /// When the allocator was disabled, Unix time in seconds.
     pub at_s: f64,
     /// The reason, for people.
     pub why: String,

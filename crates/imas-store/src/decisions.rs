@@ -13,7 +13,7 @@ pub struct Decided {
     pub at_s: f64,
     /// Name of the candidate.
     pub candidate: String,
-    /// Whether it was a trial.
+    /// Whether the decision was a trial.
     pub trial: bool,
     /// Id of the trial, and the waiting time between tests at that time (seconds).
     pub begun: Option<(String, f64)>,
@@ -28,7 +28,7 @@ pub struct Decided {
 pub struct Begun {
     /// Id of the trial, which is also the name of its page.
     pub trial_id: String,
-    /// When it was decided, Unix time in seconds.
+    /// When the trial was decided, Unix time in seconds.
     pub at_s: f64,
 }
 

@@ -6,9 +6,9 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Serialize, Serializer};
 
-/// As stored: the owner's own.
+/// Stored number of the owner's own domain.
 const OWN: i64 = -1;
-/// As stored: everybody's. The same number as the index's `IMAS_ANY_UID`.
+/// Stored number of everybody's domain. It is the same number as the index's `IMAS_ANY_UID`.
 const EVERYBODY: i64 = u32::MAX as i64;
 
 /// The trust domain of programs and samples.

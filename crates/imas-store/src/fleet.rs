@@ -14,11 +14,11 @@ use crate::{RowId, Store, StoreError};
 /// What a message contains of a trial: a trial that crashed yields no figures, and is a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
-    /// Its difference to `system`.
+    /// The trial's difference to `system`.
     Pair,
-    /// That it yielded no figures.
+    /// The fact that the trial yielded no figures.
     Void,
-    /// That it crashed or hung.
+    /// The fact that the trial crashed or hung.
     Crash,
 }
 
@@ -37,7 +37,7 @@ impl MarkKind {
 pub struct Publication<'a> {
     /// The program.
     pub program: RowId,
-    /// What it is to the fleet.
+    /// The subject as which the fleet knows the program.
     pub subject: &'a str,
     /// Ids of the trials that the messages contain.
     pub marks: &'a [(String, MarkKind)],
@@ -58,7 +58,7 @@ pub struct StoredMessage {
     pub place: u64,
     /// Name of the boot in which it was stored.
     pub boot: String,
-    /// Its number within the boot.
+    /// Number of the message within the boot.
     pub batch: u64,
     /// The message.
     pub message: String,
@@ -305,7 +305,7 @@ impl Store {
         Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0.0))
     }
 
-    /// As which host imasd takes part in a fleet.
+    /// The fleet member as which imasd takes part; None where it takes part in no fleet.
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -106,11 +106,11 @@ impl Store {
         Self::open_within(path, BUSY)
     }
 
-    /// The same with another time limit for waiting for other processes. The start of a program must not wait
-    /// long.
+    /// Opens the store as [`Store::open`] does, and waits at most `timeout` for other processes. The start of
+    /// a program must not wait long.
     ///
     /// # Errors
-    /// As [`Store::open`], and when the store stays locked.
+    /// When [`Store::open`] would fail, and when the store stays locked.
     pub fn open_within(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         match Self::open_as_it_is(path, timeout) {
             Err(error) if is_damage(&error) => {
@@ -123,10 +123,10 @@ impl Store {
         }
     }
 
-    /// The same for a file that the user named. A file that is no store is left unchanged.
+    /// Opens a store whose file the user named. A file that is no store is left unchanged.
     ///
     /// # Errors
-    /// As [`Store::open_within`], and when the file is damaged or something else.
+    /// When [`Store::open_within`] would fail, and when the file is damaged or something else.
     pub fn open_as_it_is(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;

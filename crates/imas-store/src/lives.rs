@@ -17,15 +17,15 @@ const UNTOUCHED_KEPT: u32 = 64;
 pub struct LivingProcess {
     /// The program.
     pub program: RowId,
-    /// Of a trial: its id. Else a name that no other process has.
+    /// Name of the process: a trial's id, else a name that no other process has.
     pub name: String,
-    /// Whether it runs a trial; else IMAS left it untouched.
+    /// Whether the process runs a trial; else IMAS left it untouched.
     pub is_trial: bool,
     /// Build-id of its executable; empty when it has none.
     pub build_id: String,
     /// Page settings and CPU count of the machine.
     pub machine: String,
-    /// When it began, Unix time.
+    /// When the process began, Unix time in seconds.
     pub begun_s: f64,
 }
 

@@ -21,7 +21,8 @@ impl Store {
         self.recall_of(file, &about, kind)
     }
 
-    /// The same for the file with the metadata `about`, whichever file is at its path now.
+    /// The stored fact of this kind about the file with the metadata `about`, whichever file is at its path
+    /// now.
     ///
     /// # Errors
     /// When SQLite returns an error.
@@ -50,7 +51,7 @@ impl Store {
         self.remember_of(file, &about, kind, fact)
     }
 
-    /// The same for the file with the metadata `about`, whichever file is at its path now.
+    /// Stores a fact about the file with the metadata `about`, whichever file is at its path now.
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -10,7 +10,7 @@ use crate::{RowId, Store, StoreError};
 /// The predictions of one recorded run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPredictions {
-    /// When they were made, Unix time in seconds.
+    /// When the predictions were made, Unix time in seconds.
     pub at_s: f64,
     /// Build-id of the program that was recorded; empty when it has none.
     pub build_id: String,
@@ -18,7 +18,7 @@ pub struct StoredPredictions {
     pub machine: String,
     /// The recorded run.
     pub run: RecordedRunFacts,
-    /// By candidate.
+    /// Predicted differences, one for each candidate.
     pub differences: Vec<PredictedDifference>,
 }
 
@@ -69,7 +69,7 @@ pub struct StoredCheck {
     pub run: RecordedRunFacts,
     /// ln(live / predicted) of CPU time.
     pub cpu: f64,
-    /// The same of mean memory.
+    /// ln(live / predicted) of mean memory.
     pub memory: f64,
 }
 

@@ -26,9 +26,9 @@ pub struct BegunRecording {
     pub folder: String,
     /// Build-id of the program.
     pub build_id: String,
-    /// Its process.
+    /// Id of the process that is recorded.
     pub pid: u32,
-    /// When that started, clock ticks since boot.
+    /// When that process started, clock ticks since boot.
     pub start_ticks: u64,
     /// The kernel's boot id.
     pub boot_id: String,
@@ -39,7 +39,7 @@ pub struct BegunRecording {
 pub struct RefusedRecording {
     /// Unix time in seconds.
     pub at_s: f64,
-    /// In words.
+    /// Why the recording came to nothing, in words.
     pub why: String,
 }
 
@@ -50,7 +50,7 @@ pub struct ProgramRecording {
     pub program: RowId,
     /// What was asked for.
     pub asked: AskedRecording,
-    /// None before the start.
+    /// The start that is recorded; None before that start.
     pub begun: Option<BegunRecording>,
     /// Set where nothing was learned from it. Then its files are gone, and nothing is recorded until it is asked for
     /// again.
@@ -98,7 +98,7 @@ impl Store {
         Ok(self.connection().prepare_cached(&sql)?.query_row([program], recording_of).optional()?)
     }
 
-    /// All of them.
+    /// All recordings that are asked for, or were made.
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -19,9 +19,9 @@ const UNEVENTFUL_KEPT: u32 = 100;
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoredProgram {
-    /// Its number.
+    /// Number of the program in the store.
     pub id: RowId,
-    /// Its trust domain.
+    /// Trust domain of the program.
     #[serde(skip_serializing_if = "Domain::is_own")]
     pub domain: Domain,
     /// Resolved path of the executable.
@@ -78,7 +78,7 @@ impl Store {
         self.started_program_in(Domain::Own, path, detail, is_by_name)
     }
 
-    /// The same in a domain.
+    /// The row of a program that is started now, in the store of `domain`. See [`Store::started_program`].
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -16,9 +16,9 @@ pub(crate) enum Mode {
     Table,
     /// Text is typed.
     Input {
-        /// What for.
+        /// What the text is typed for.
         what: Input,
-        /// So far.
+        /// The text that was typed so far.
         text: String,
     },
     /// A question is to be answered with y or n.
@@ -32,7 +32,7 @@ pub(crate) enum Mode {
     },
     /// Text that was printed is shown.
     Text {
-        /// Above it.
+        /// Title above the text.
         title: String,
         /// The lines.
         lines: Vec<String>,
@@ -44,9 +44,9 @@ pub(crate) enum Mode {
 /// What text is typed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// To filter by.
+    /// A text to filter the processes by.
     Filter,
-    /// To go to the next process that contains it.
+    /// A text to search for. The next process that contains it is selected.
     Search,
     /// A candidate to pin the program to.
     Pin,
@@ -62,13 +62,13 @@ pub(crate) struct App {
     pub(crate) lines: Vec<Line>,
     pub(crate) mode: Mode,
     pub(crate) history: History,
-    /// Of the selected process.
+    /// Decisions on the program of the selected process.
     pub(crate) decisions: Vec<Decided>,
     /// Whether the pane below the table is shown.
     pub(crate) has_pane: bool,
     pub(crate) is_paused: bool,
     pub(crate) has_ended: bool,
-    /// In the last line, until the next key.
+    /// Message in the last line, until the next key.
     pub(crate) message: String,
     /// What is to be started in the background.
     pub(crate) calls: Vec<ImasCall>,

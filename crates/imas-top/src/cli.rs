@@ -62,7 +62,7 @@ pub(crate) enum Made {
 }
 
 impl Cli {
-    /// From the words of the command line.
+    /// Reads the options from the words of the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let command = without_wrong_variables(with_negative_numbers(Self::command()));
         let matches = command.try_get_matches()?;
@@ -72,7 +72,7 @@ impl Cli {
     }
 }
 
-/// Between a tenth of a second and a day.
+/// Reads an interval: a number of seconds between a tenth of a second and a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "not a number of seconds from 0.1 to 86400".to_owned())

@@ -39,7 +39,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// In the order on the screen.
+    /// All columns in the order on the screen.
     pub(crate) const ALL: [Self; 12] = [
         Self::Pid,
         Self::Uid,
@@ -55,10 +55,10 @@ impl Column {
         Self::Gain,
     ];
 
-    /// In the order in which they are left out where the terminal is narrow; the others always stay.
+    /// Columns in the order in which they are left out where the terminal is narrow. The others always stay.
     const LESS: [Self; 5] = [Self::Uid, Self::Unit, Self::Live, Self::Threads, Self::Growth];
 
-    /// Those that fit.
+    /// Columns that fit into `width` characters.
     pub(crate) fn that_fit(width: u16) -> Vec<Self> {
         let mut columns = Self::ALL.to_vec();
         for less in Self::LESS {
@@ -71,7 +71,7 @@ impl Column {
         columns
     }
 
-    /// The word above it.
+    /// The word above the column.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Pid => "PID",
@@ -89,7 +89,7 @@ impl Column {
         }
     }
 
-    /// Characters that it needs at least.
+    /// Characters that the column needs at least.
     pub(crate) fn width(self) -> u16 {
         match self {
             Self::Pid => 7,
@@ -104,7 +104,7 @@ impl Column {
         }
     }
 
-    /// Whether it grows with the terminal, and how much.
+    /// Share with which the column grows with the terminal; 0: the column keeps its width.
     pub(crate) fn share(self) -> u16 {
         match self {
             Self::Program | Self::State => 2,
@@ -113,13 +113,13 @@ impl Column {
         }
     }
 
-    /// Whether it is aligned to the right.
+    /// Whether the column is aligned to the right.
     pub(crate) fn is_number(self) -> bool {
         use Column::{Cpu, Growth, Live, Pid, Resident, Threads, Uid};
         matches!(self, Pid | Uid | Threads | Resident | Live | Growth | Cpu)
     }
 
-    /// What it shows of a process, safe for a terminal.
+    /// What the column shows of a process, safe for a terminal.
     pub(crate) fn cell(self, process: &LiveProcess) -> String {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         match self {

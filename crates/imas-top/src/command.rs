@@ -32,7 +32,7 @@ impl ImasCall {
         Self { words: all }
     }
 
-    /// Where its memory is, and, of a known program, why it starts as it does.
+    /// Calls that show where the memory of the process is and, of a known program, why it starts as it does.
     pub(crate) fn explain(process: &LiveProcess, places: &Places) -> Vec<Self> {
         let pid = process.pid.to_string();
         let memory = Self::new(process, places, &["explain", "--pid", &pid]);
@@ -46,7 +46,7 @@ impl ImasCall {
         Self::new(process, places, &["pin", "--", &word(process), candidate])
     }
 
-    /// Ends a pin.
+    /// The call that ends a pin.
     pub(crate) fn unpin(process: &LiveProcess, places: &Places) -> Self {
         Self::new(process, places, &["unpin", "--", &word(process)])
     }
@@ -59,7 +59,7 @@ impl ImasCall {
         Self::new(process, places, &["exclude", action, "--", path])
     }
 
-    /// Forgets what was measured of it; None where nothing was.
+    /// The call that forgets what was measured of the program; None where nothing was.
     pub(crate) fn forget(process: &LiveProcess, places: &Places) -> Option<Self> {
         let number = process.number?.to_string();
         Some(Self::new(process, places, &["forget", &number]))
@@ -73,7 +73,7 @@ impl ImasCall {
         Some(Self::new(process, places, &words))
     }
 
-    /// As it would be typed.
+    /// The call as it would be typed in a shell.
     pub(crate) fn text(&self) -> String {
         let words = self.words.iter().map(|word| printable::name(&word.to_string_lossy()).into_owned());
         format!("imas {}", words.collect::<Vec<_>>().join(" "))
@@ -103,7 +103,7 @@ impl Running {
         Self { answer }
     }
 
-    /// What they printed, once all have ended.
+    /// What the calls printed, once all have ended.
     pub(crate) fn answer(&self) -> Option<String> {
         match self.answer.try_recv() {
             Ok(text) => Some(text),

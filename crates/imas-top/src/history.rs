@@ -36,7 +36,7 @@ impl MemoryCurve {
     }
 }
 
-/// Keeps every other one, and the last.
+/// Keeps every other point, and the last.
 fn thin<T: Copy>(points: &mut Vec<T>) {
     let last = points.len().saturating_sub(1);
     let kept = points.iter().enumerate().filter(|(at, _)| at % 2 == 0 || *at == last);
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// That of a process.
+    /// The memory curve of a process.
     pub(crate) fn of(&self, process: &LiveProcess) -> Option<&MemoryCurve> {
         self.curves.get(&(process.pid, process.start_ticks))
     }

@@ -11,7 +11,7 @@ use crate::column::Column;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Listing {
     pub(crate) sort: Column,
-    /// The other way round.
+    /// Whether the order is reversed.
     pub(crate) is_reversed: bool,
     /// Text that a process has to contain; upper and lower case are the same.
     pub(crate) filter: String,

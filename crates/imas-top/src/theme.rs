@@ -13,14 +13,14 @@ pub(crate) struct Theme {
 }
 
 impl Theme {
-    /// By `NO_COLOR`, which counts when it is not empty, and the locale's variables.
+    /// The theme that `NO_COLOR` and the locale's variables ask for. `NO_COLOR` counts when it is not empty.
     pub(crate) fn of_environment() -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
         Self { has_colour: set("NO_COLOR").is_none(), has_unicode: is_utf8(&locale) }
     }
 
-    /// With or without either.
+    /// A theme with or without colour, and with or without characters beyond ASCII.
     #[cfg(test)]
     pub(crate) fn new(has_colour: bool, has_unicode: bool) -> Self {
         Self { has_colour, has_unicode }
@@ -30,22 +30,22 @@ impl Theme {
         if self.has_colour { Style::default().fg(colour) } else { Style::default() }
     }
 
-    /// Of the column titles.
+    /// Style of the column titles.
     pub(crate) fn title(self) -> Style {
         Style::default().add_modifier(Modifier::BOLD)
     }
 
-    /// Of the selected line.
+    /// Style of the selected line.
     pub(crate) fn selected(self) -> Style {
         Style::default().add_modifier(Modifier::REVERSED)
     }
 
-    /// Of what needs attention.
+    /// Style of what needs attention.
     pub(crate) fn warning(self) -> Style {
         self.coloured(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// Of a state.
+    /// Style of a state.
     pub(crate) fn state(self, state: &ProcessState) -> Style {
         match state {
             ProcessState::Trial { .. } => self.coloured(Color::Yellow),
@@ -58,7 +58,7 @@ impl Theme {
         }
     }
 
-    /// Of the lines of a curve: in use, free blocks, free pages, heap, other.
+    /// Style of the lines of a curve: in use, free blocks, free pages, heap, other.
     pub(crate) fn curve(self, at: usize) -> Style {
         const COLOURS: [Color; 5] = [Color::Green, Color::Yellow, Color::Red, Color::Cyan, Color::Blue];
         self.coloured(COLOURS[at % COLOURS.len()])

@@ -34,7 +34,7 @@ pub(crate) const ALIGNED: [Function; 5] = [
 pub enum Event {
     /// A block was made; its number is the next one.
     Made {
-        /// The function that made it.
+        /// The function that made the block.
         function: Function,
         /// Requested bytes.
         size: u64,
@@ -43,12 +43,12 @@ pub enum Event {
     },
     /// A block was freed.
     Freed {
-        /// Its number.
+        /// Number of the block.
         block: u64,
     },
     /// A block was resized; it keeps its number.
     Resized {
-        /// Its number.
+        /// Number of the block.
         block: u64,
         /// Requested bytes.
         size: u64,

@@ -52,11 +52,12 @@ pub struct TraceHeader {
 /// One process. After an exec the process counts as a new one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceProcess {
-    /// Its number.
+    /// Number of the process.
     pub number: u32,
     /// The number of the process that forked this one. None after exec and for the first process.
     pub parent: Option<u32>,
-    /// When it began: nanoseconds since the begin of the process that began first. 0 in traces of an older IMAS.
+    /// When the process began: nanoseconds since the begin of the process that began first. 0 in traces of an
+    /// older IMAS.
     #[serde(default)]
     pub began_ns: u64,
     /// The reason why recording ended before the process did.

@@ -26,7 +26,7 @@ pub struct Look {
     pub ns: u64,
     /// Resident anonymous bytes of the recorded program.
     pub bytes: u64,
-    /// Its CPU time.
+    /// CPU time of the recorded program, in nanoseconds.
     pub cpu_ns: u64,
 }
 

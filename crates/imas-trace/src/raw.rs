@@ -24,11 +24,11 @@ const VALUE_MASK: u64 = (1 << 59) - 1;
 /// The end of a recording before that of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordingEnd {
-    /// There is none.
+    /// The recording has no end before that of the program.
     Never,
     /// At this time, nanoseconds of `CLOCK_MONOTONIC_RAW`.
     At(u64),
-    /// So many nanoseconds after its first process has begun.
+    /// This number of nanoseconds after the first process of the recording has begun.
     After(u64),
 }
 
@@ -95,7 +95,7 @@ impl Stop {
 /// The header of a raw file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawHeader {
-    /// Its number, from 0 in the order of the recording.
+    /// Number of the process, from 0 in the order of the recording.
     pub number: u32,
     /// The number of the process that forked this one.
     pub parent: Option<u32>,

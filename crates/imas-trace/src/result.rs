@@ -16,7 +16,7 @@ pub struct Replay {
     pub refused: u64,
     /// Page faults of the calls and of the first writes to their blocks, without those that read the disk.
     pub faults: u64,
-    /// One for each look of the program.
+    /// Memory at each look of the program.
     pub looks: Vec<ReplayLook>,
 }
 

@@ -17,7 +17,7 @@ pub const WHOLE: u32 = 1024;
 pub struct TouchingShares(pub [u32; CLASSES]);
 
 impl Default for TouchingShares {
-    /// Before calibration: every block is written whole, and a large calloc not at all.
+    /// The shares before calibration: every block is written whole, and a large calloc not at all.
     fn default() -> Self {
         Self([WHOLE, WHOLE, WHOLE, 0])
     }

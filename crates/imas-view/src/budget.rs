@@ -9,7 +9,7 @@ const SHARE: f64 = 0.001;
 /// Time for one kind of work in one look.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// None: without a limit.
+    /// Moment at which the time is over; None: there is no limit.
     end: Option<Instant>,
     begun: bool,
 }

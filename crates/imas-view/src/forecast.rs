@@ -12,7 +12,7 @@ use imas_cli::when::when;
 /// What is predicted of a candidate, as fractions of what `system` takes: -0.1 is 10 % less.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ShownForecast {
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
     /// Version of its allocator.
     pub version: String,
@@ -22,14 +22,14 @@ pub struct ShownForecast {
     pub predicted_memory: f64,
     /// CPU time that is expected, with what such predictions were off by.
     pub expected_cpu: ExpectedChange,
-    /// Memory, likewise.
+    /// Memory that is expected, with what such predictions were off by.
     pub expected_memory: ExpectedChange,
 }
 
 /// A change with what it may be off by.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ExpectedChange {
-    /// As a fraction.
+    /// Change as a fraction of what `system` takes: -0.1 is 10 % less.
     pub change: f64,
     /// Standard deviation of its logarithm.
     pub deviation: f64,
@@ -41,13 +41,13 @@ impl ExpectedChange {
     }
 }
 
-/// By candidate of the profile; empty without predictions.
+/// Forecasts of the candidates, in the order of the profile's candidates. Empty without predictions.
 pub fn by_candidate(state: &ProgramView) -> &[Option<CandidateForecast>] {
     let replay = state.profile.adaptive.as_ref().and_then(|known| known.board.replay.as_ref());
     replay.map_or(&[], |replay| &replay.candidates)
 }
 
-/// Those that have one.
+/// Forecasts of the candidates that have one.
 #[must_use]
 pub fn forecasts(state: &ProgramView) -> Vec<ShownForecast> {
     let shown = |one: &CandidateForecast| ShownForecast {

@@ -48,7 +48,7 @@ pub(crate) struct Identity {
     pub(crate) candidate: Option<String>,
     pub(crate) settings: Option<BTreeMap<String, String>>,
     pub(crate) injected: Injected,
-    /// The page of its trial.
+    /// The page of the process's trial.
     pub(crate) page: Option<PathBuf>,
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct Identity {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Identified {
     Known(Box<Identity>),
-    /// It belongs to another user.
+    /// The process belongs to another user.
     Hidden,
-    /// It has ended, or executes another program at this moment.
+    /// The process has ended, or executes another program at this moment.
     NotNow,
 }
 

@@ -4,7 +4,7 @@
 use imas_core::latency::Latency;
 use imas_report::html;
 
-/// One for each class of calls.
+/// Latencies of a candidate added up, one section for each class of calls.
 #[must_use]
 pub fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::LatencySection> {
     let ns_per_tick = of_each.iter().map(|latency| latency.ns_per_tick).find(|ns| *ns > 0.0);

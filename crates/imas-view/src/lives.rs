@@ -14,7 +14,7 @@ use imas_cli::when::span;
 /// The lives under one candidate. Each process counts by the newest part of its life; of several the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CandidateLives {
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
     /// Processes that were looked at.
     pub processes: usize,
@@ -62,7 +62,7 @@ impl CandidateLives {
     }
 }
 
-/// Those of the candidates under which trials that count lived on.
+/// Lives of the candidates under which trials that count lived on.
 #[must_use]
 pub fn lives(state: &ProgramView) -> Vec<CandidateLives> {
     let of = |candidate: &imas_core::Candidate| {

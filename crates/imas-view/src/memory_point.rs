@@ -15,7 +15,7 @@ use crate::trial_page;
 pub struct MemoryPoint {
     /// When, Unix time in seconds.
     pub at_unix_s: f64,
-    /// All of it.
+    /// All resident memory, bytes.
     pub resident: u64,
     /// In live blocks, by the hook's estimate. Outside of a trial it is not known, and all of the heap is in
     /// `heap`.
@@ -31,7 +31,8 @@ pub struct MemoryPoint {
 }
 
 impl MemoryPoint {
-    /// Reads it of a process, whose trial page is that; None when it has ended or is not ours to look at.
+    /// Reads the point of a process, whose trial page is `page`. None when it has ended or is not ours to
+    /// look at.
     #[must_use]
     pub fn read(pid: u32, start_ticks: u64, page: Option<&Path>) -> Option<Self> {
         let resident = ResidentMemory::of(pid)?;

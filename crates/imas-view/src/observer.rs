@@ -53,7 +53,7 @@ pub struct ProcessObserver {
 struct Daemon {
     read: Option<Instant>,
     runs: bool,
-    /// Why, by the path of a program that it leaves alone; root alone may read it.
+    /// Why imasd leaves a program alone, by the program's path. Root alone may read it.
     ineligible: HashMap<String, String>,
 }
 
@@ -67,7 +67,7 @@ impl ProcessObserver {
         Self::beside(places, Path::new(imas_abi::RUN_FOLDER))
     }
 
-    /// The same, where the daemon is that of `run_dir`.
+    /// An observer as [`Self::new`] makes it, with the daemon of `run_dir`.
     ///
     /// # Errors
     /// When the library folder or the configuration is not usable.
@@ -159,7 +159,7 @@ impl ProcessObserver {
         source.map(|source| source.decisions(number, most)).unwrap_or_default()
     }
 
-    /// Every process's own reading; those that have ended are dropped.
+    /// Reads every process. Processes that have ended are dropped.
     fn read_processes(&mut self, at: Instant) {
         let mut before = std::mem::take(&mut self.processes);
         for reading in self.reader.all() {
@@ -275,7 +275,8 @@ fn named(identity: &Identity, stored: Option<&StoredProgram>) -> String {
     stored.map_or_else(|| identity.program.to_string(), StoredProgram::to_string)
 }
 
-/// By the program's trials, else by the arenas of this process.
+/// What a restart of the process would gain, by the program's trials. Without these it is an estimate by the
+/// process's arenas.
 fn gain(tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
     let on = identity.candidate.as_deref();
     if let Some((gain, pick)) = facts.zip(on).and_then(|(facts, on)| facts.gain(on)) {

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 /// One of the three picks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredPick {
-    /// Which of them.
+    /// Which of the three picks this is.
     pub pick: Pick,
     /// Name of the candidate; `system` where none is proven better.
     pub candidate: String,
-    /// What it is expected to gain; None under `paper`, which has no such figure.
+    /// Gain that is expected of the candidate; None under `paper`, which has no such figure.
     pub gain: Option<ExpectedGain>,
 }
 

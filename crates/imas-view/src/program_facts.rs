@@ -20,19 +20,19 @@ const DECISIONS: u32 = 100;
 /// One program.
 #[derive(Debug)]
 pub(crate) struct ProgramFacts {
-    /// Of each process that is no trial.
+    /// State of each process that is no trial.
     pub(crate) state: ProcessState,
     /// The candidate of the next starts, where one is settled.
     pub(crate) pick: Option<String>,
     pub(crate) quarantined: Vec<String>,
-    /// By candidate: the number of the next trial, and the most there are.
+    /// Number of the next trial and the most trials there are, by candidate.
     trials: BTreeMap<String, (u32, u32)>,
-    /// By the candidate that a process is on.
+    /// What a restart would gain, by the candidate that a process is on.
     gains: BTreeMap<String, Restart>,
 }
 
 impl ProgramFacts {
-    /// From the state of the program; `on` are the candidates of its processes.
+    /// Collects the facts from the state of the program; `on` are the candidates of its processes.
     pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
         let pick = settled(state).map(str::to_owned);
         let gain = |on: &&str| Some(((*on).to_owned(), Restart::of(state, on, pick.as_deref()?)));
@@ -57,7 +57,8 @@ impl ProgramFacts {
         ProcessState::Trial { candidate: candidate.to_owned(), number, of }
     }
 
-    /// From that candidate to the pick; None on the pick itself, and where none is settled.
+    /// The change from candidate `on` to the pick, and the pick. None on the pick itself, and where none is
+    /// settled.
     pub(crate) fn gain(&self, on: &str) -> Option<(&Restart, &str)> {
         Some((self.gains.get(on)?, self.pick.as_deref()?))
     }

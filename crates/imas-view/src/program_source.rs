@@ -27,7 +27,7 @@ use imas_engine::pending::PendingView;
 
 /// A store is read again at the earliest after this multiple of the time that it took.
 const REST: u32 = 300;
-/// And not sooner than this.
+/// A store rests at least this long between two readings.
 const LEAST_REST: Duration = Duration::from_secs(2);
 /// A program is worked out anew after this time although nothing was stored: the machine's pressure changes.
 const STALE: Duration = Duration::from_secs(300);

@@ -27,7 +27,7 @@ use imas_engine::under_way::{self, UnderWay};
 pub struct ProgramView {
     /// Everything that the decision rests on.
     pub known: ProgramState,
-    /// The figures computed from it.
+    /// The figures computed from that state.
     pub profile: ProfileView,
     /// What the next start gets.
     pub decision: Decision,
@@ -35,7 +35,7 @@ pub struct ProgramView {
     pub under_way: Option<UnderWay>,
     /// How `adaptive` sees the candidates now; None under `paper`.
     pub judgement: Option<Judgement>,
-    /// Of CPU in the score, by the machine's state or the user's word.
+    /// Weight of CPU in the score, 0 to 1, by the machine's state or the user's word.
     pub weight: f64,
     /// How the fleet shares out its trials, where imasd takes part in one.
     pub sharing: Option<TrialSharing>,
@@ -45,7 +45,7 @@ pub struct ProgramView {
     pub unfit: bool,
 }
 
-/// Works both out from the store, for the executable as it is on disk now.
+/// Works out the view of a program from the store, for the executable as it is on disk now.
 ///
 /// # Errors
 /// When the store or /proc cannot be read.
@@ -59,7 +59,8 @@ pub fn state(
     state_where((context, store), program, rules, &is_usable)
 }
 
-/// The same, where the caller knows which candidates can be used here: to find out takes a process each.
+/// The program's view as [`state`] works it out, where the caller knows which candidates can be used here. To
+/// find that out takes a process each.
 ///
 /// # Errors
 /// When the store or /proc cannot be read.

@@ -41,7 +41,7 @@ fn is_full(folder: &Path) -> bool {
     room.is_ok_and(|room| room.blocks_available() == 0 || (room.files() > 0 && room.files_available() == 0))
 }
 
-/// By the daemon's number of the program: candidate in production, candidates on trial.
+/// Candidate in production and candidates on trial, by the daemon's number of the program.
 #[must_use]
 pub fn published(run_dir: &Path) -> BTreeMap<u64, (String, Option<String>)> {
     let table = CatalogueTable::read(&run_dir.join("catalogue")).ok();

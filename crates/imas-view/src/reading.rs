@@ -57,7 +57,7 @@ impl ProcessReader {
         pids.filter_map(|pid| self.read(pid)).collect()
     }
 
-    /// By three system calls.
+    /// Reads one process by three system calls. None for kernel threads and processes that have ended.
     fn read(&mut self, pid: u32) -> Option<Reading> {
         if self.kernel_threads.contains(&pid) {
             return None;

@@ -109,7 +109,7 @@ fn as_run(sample: &Sample) -> Option<RawRun> {
     })
 }
 
-/// Of every class, the histograms of all trials of a candidate added up.
+/// Latency histograms of all trials of a candidate added up, one for each class of calls.
 fn latencies(records: &[&TrialRecord], name: &str) -> Vec<html::LatencySection> {
     let samples = records.iter().map(|record| &record.sample).filter(|sample| sample.candidate == name);
     let of_each: Vec<Latency> = samples.filter_map(Latency::of).collect();

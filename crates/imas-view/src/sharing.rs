@@ -5,7 +5,7 @@ use imas_engine::fleet_turn::{AloneReason, TrialSharing};
 
 use imas_cli::when::when;
 
-/// In a sentence.
+/// How the trials are shared out, in a sentence.
 #[must_use]
 pub fn words(sharing: &TrialSharing) -> String {
     const ALONE: &str = "this host tries as if it were alone";
@@ -24,7 +24,7 @@ pub fn words(sharing: &TrialSharing) -> String {
     }
 }
 
-/// In a word or two, for a table.
+/// How the trials are shared out, in a word or two for a table.
 #[must_use]
 pub fn short(sharing: &TrialSharing) -> String {
     match sharing.alone {

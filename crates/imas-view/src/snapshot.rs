@@ -13,13 +13,13 @@ use serde::Serialize;
 pub struct LiveSnapshot {
     /// Version of this format.
     pub schema: u32,
-    /// When, Unix time in seconds.
+    /// When the look was made, Unix time in seconds.
     pub at_unix_s: f64,
-    /// Since the first look of this observer, seconds.
+    /// Time since the first look of this observer, seconds.
     pub observed_s: f64,
     /// The processes that this user may look into, by pid.
     pub processes: Vec<LiveProcess>,
-    /// How many processes belong to other users and may not be looked into.
+    /// Number of processes that belong to other users and may not be looked into.
     pub hidden: usize,
     /// The machine.
     pub machine: MachineState,
@@ -32,13 +32,13 @@ pub struct LiveSnapshot {
 /// One running process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveProcess {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
-    /// That of its parent.
+    /// Id of the parent process.
     pub parent: u32,
     /// Clock ticks from boot to its start: with the pid, its identity.
     pub start_ticks: u64,
-    /// Its effective uid.
+    /// Effective uid of the process.
     pub uid: u32,
     /// The program as IMAS names it: the executable, and for an interpreter what it runs.
     pub program: String,
@@ -50,7 +50,7 @@ pub struct LiveProcess {
     pub number: Option<i64>,
     /// The store that knows the program.
     pub store: Option<StoreKind>,
-    /// Its systemd service.
+    /// The systemd service of the process.
     pub unit: Option<String>,
     /// The allocator that is really mapped: its name in the catalogue, else the library's file name.
     pub allocator: String,
@@ -58,9 +58,9 @@ pub struct LiveProcess {
     pub candidate: Option<String>,
     /// Settings of allocators in the environment that it was started with; None if that may not be read.
     pub settings: Option<BTreeMap<String, String>>,
-    /// What of IMAS is in it.
+    /// What of IMAS is in the process.
     pub injected: Injected,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: u64,
     /// Resident memory, bytes.
     pub resident_bytes: u64,
@@ -93,7 +93,7 @@ pub enum StoreKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Injected {
-    /// Nothing.
+    /// Nothing of IMAS is mapped.
     Nothing,
     /// The guard: a production start.
     Guard,
@@ -107,7 +107,7 @@ pub enum Injected {
 pub enum ProcessState {
     /// This process is a trial.
     Trial {
-        /// Its candidate.
+        /// The candidate on trial.
         candidate: String,
         /// The number of this trial of the candidate, from 1 on.
         number: u32,
@@ -118,7 +118,7 @@ pub enum ProcessState {
     Settled {
         /// The candidate of the next starts.
         candidate: String,
-        /// Since when, Unix time in seconds, as far as the decisions are kept.
+        /// When the candidate was settled, Unix time in seconds, as far as the decisions are kept.
         since_unix_s: Option<f64>,
     },
     /// Further trials are due at later starts.
@@ -137,12 +137,12 @@ pub enum ProcessState {
     Excluded,
     /// The candidate that would be used crashed the program or made it hang.
     Quarantined {
-        /// That candidate.
+        /// The candidate in quarantine.
         candidate: String,
         /// The candidate of the next starts in its place.
         instead: String,
     },
-    /// IMAS cannot or must not serve it.
+    /// IMAS cannot or must not serve the program.
     LeftAlone {
         /// The reason, for people.
         why: String,
@@ -155,26 +155,26 @@ pub enum ProcessState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// The policy takes it for proven, by the program's trials.
+    /// The policy takes the gain for proven, by the program's trials.
     Proven,
     /// The change has trials, and the policy does not take it for proven.
     NotProven,
-    /// By the state of this process alone; nothing was measured.
+    /// The state of this process alone gives the figure; nothing was measured.
     Estimate,
 }
 
 /// What a restart of a process under another candidate would gain.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveGain {
-    /// That candidate.
+    /// The candidate after the restart.
     pub candidate: String,
     /// Bytes of resident memory saved, with the 95 % interval; negative: more.
     pub memory_bytes: Option<Interval>,
     /// CPU time saved, per cent, with the 95 % interval; negative: more.
     pub cpu_percent: Option<Interval>,
-    /// How certain it is.
+    /// How certain the gain is.
     pub certainty: Certainty,
-    /// Trials of the present candidate and of the other.
+    /// Trials of the present candidate and of the other candidate.
     pub trials: [usize; 2],
 }
 
@@ -193,7 +193,7 @@ pub struct MachineState {
     pub pressure: PressureStalls,
     /// What follows for the policy: how short CPU and memory are, and the weight of CPU in the score.
     pub weight: Weight,
-    /// That weight as a word.
+    /// The weight of CPU as a word.
     pub preference: Preference,
 }
 
@@ -218,14 +218,14 @@ pub struct PressureStalls {
 pub enum Preference {
     /// CPU is short: the fastest candidate.
     Fastest,
-    /// Both alike.
+    /// CPU and memory matter alike.
     Balanced,
     /// Memory is short: the leanest candidate.
     Leanest,
 }
 
 impl Preference {
-    /// Of a weight of CPU, 0 to 1; the limits are those of a decision's reasons.
+    /// The preference that a weight of CPU, 0 to 1, stands for. The limits are those of a decision's reasons.
     #[must_use]
     pub fn of_weight(weight: f64) -> Self {
         match weight {
@@ -235,7 +235,7 @@ impl Preference {
         }
     }
 
-    /// For people.
+    /// The preference in words, for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ impl Tracked {
         (self.now, self.seen) = (now, at);
     }
 
-    /// Whether it has to be looked at more closely now.
+    /// Whether the process has to be looked at more closely now.
     pub(crate) fn needs_identity(&self) -> bool {
         self.identified.is_none_or(|(at, is_final)| {
             let lasts = if is_final { IDENTITY_LASTS } else { Duration::ZERO };
@@ -80,7 +80,7 @@ impl Tracked {
         })
     }
 
-    /// Looks at it more closely.
+    /// Looks at the process more closely.
     pub(crate) fn identify(&mut self, candidates: &RealCandidates) {
         let is_old = age_s(self.now.start_ticks).is_none_or(|age_s| age_s > YOUNG_S);
         match identify(self.now.pid, candidates) {
@@ -119,7 +119,7 @@ impl Tracked {
             && self.arenas_at.is_none_or(|at| at.elapsed() > ARENAS_LAST)
     }
 
-    /// Counts them.
+    /// Counts the arenas of the process.
     pub(crate) fn count_arenas(&mut self) {
         self.arenas_bytes = Arenas::of(self.now.pid).and_then(|arenas| estimate(&arenas));
         self.arenas_at = Some(Instant::now());

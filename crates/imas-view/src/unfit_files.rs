@@ -9,7 +9,7 @@ use imas_linux::program::{Command, Program, is_privileged};
 
 use crate::snapshot::ProcessState;
 
-/// By path: why nothing may be preloaded into it; None for one that can be served.
+/// Why nothing may be preloaded into a file, by its path; None for a file that can be served.
 #[derive(Debug, Default)]
 pub(crate) struct UnfitFiles(HashMap<PathBuf, Option<String>>);
 
@@ -19,7 +19,7 @@ impl UnfitFiles {
         !self.0.contains_key(path)
     }
 
-    /// Reads it. What is replaced later is not read again: its processes go on with the old file.
+    /// Reads the file. What is replaced later is not read again: its processes go on with the old file.
     pub(crate) fn read(&mut self, path: &Path) {
         let command = Command {
             file: path.to_owned(),

@@ -19,7 +19,7 @@ pub enum BenchColumn {
     WallChange,
     /// User and system CPU time.
     Cpu,
-    /// The same against `system`.
+    /// User and system CPU time against `system`.
     CpuChange,
     /// CPU time of the program's own code.
     User,
@@ -27,11 +27,11 @@ pub enum BenchColumn {
     System,
     /// Peak of resident anonymous memory.
     Peak,
-    /// The same against `system`.
+    /// Peak of resident anonymous memory against `system`.
     PeakChange,
     /// Mean of resident anonymous memory over the time of the run.
     Mean,
-    /// The same against `system`.
+    /// Mean of resident anonymous memory against `system`.
     MeanChange,
     /// Nanoseconds of a malloc operation, from counted runs.
     NsPerOp,

@@ -10,7 +10,7 @@ pub struct BenchLayout {
     pub columns: Vec<BenchColumn>,
     /// The rows are sorted by this one; None: as the catalogue has them.
     pub sort: Option<BenchColumn>,
-    /// Of the terminal; None: as wide as it gets.
+    /// Width of the terminal in characters; None: as wide as the table gets.
     pub width: Option<usize>,
 }
 

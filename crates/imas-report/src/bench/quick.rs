@@ -27,7 +27,7 @@ pub struct QuickReport {
 /// The run that was recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedReport {
-    /// Its calls: of the process that was replayed.
+    /// Calls of the process that was replayed.
     pub calls: u64,
     /// Processes that were recorded.
     pub processes: usize,
@@ -40,11 +40,11 @@ pub struct RecordedReport {
 pub struct PredictedCandidate {
     /// Name in the catalogue.
     pub name: String,
-    /// To `system`; None where there is no replay.
+    /// Predicted ratios to `system`; None where there is no replay.
     pub ratio: Option<PredictedRatios>,
-    /// Why there is none.
+    /// Why there is no replay.
     pub failure: Option<String>,
-    /// Whether it was chosen for live runs.
+    /// Whether the candidate was chosen for live runs.
     pub is_measured: bool,
 }
 
@@ -75,7 +75,7 @@ impl QuickReport {
         }
     }
 
-    /// The same as Markdown.
+    /// The predictions as Markdown.
     #[must_use]
     pub fn markdown(&self, candidates: &[CandidateReport]) -> String {
         match &self.fallback {

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoundsEnd {
-    /// All were made.
+    /// All rounds were made.
     AllMade,
     /// More rounds would not change the answer.
     Settled,
     /// The rounds that were left would have been far too few to settle it.
     Hopeless,
-    /// By predictions and rounds, no candidate is likely to gain [`WORTHWHILE`].
+    /// No candidate is likely to gain [`WORTHWHILE`], as predictions and rounds show.
     Unlikely,
     /// The time was up.
     MaxTime,
-    /// By a signal.
+    /// A signal ended the benchmark.
     Interrupted,
 }
 
@@ -30,7 +30,7 @@ pub struct RoundsMade {
     pub made: u32,
     /// Rounds that might have been made.
     pub most: u32,
-    /// Why no more.
+    /// Why no more rounds were made.
     pub ended: RoundsEnd,
 }
 

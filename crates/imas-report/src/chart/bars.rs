@@ -26,7 +26,7 @@ const LABELS_APART: f64 = 44.0;
 pub struct Bars {
     /// What is drawn.
     pub title: String,
-    /// How to read it.
+    /// How to read the chart.
     pub caption: String,
     /// The unit, as it is printed beside each figure: ` %`, ` MiB`.
     pub unit: String,
@@ -39,14 +39,14 @@ pub struct Bars {
     pub least: Option<f64>,
     /// Names of the series, three at most.
     pub series: Vec<String>,
-    /// From top to bottom.
+    /// Rows from top to bottom.
     pub rows: Vec<BarRow>,
 }
 
 /// An allocator, and its bar in each series.
 #[derive(Debug, Clone, Default)]
 pub struct BarRow {
-    /// Its name, which gives the colour.
+    /// Name of the allocator, which gives the colour.
     pub name: String,
     /// A bar of each series; one without an interval has equal ends.
     pub bars: Vec<Interval>,

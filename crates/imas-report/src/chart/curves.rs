@@ -12,7 +12,7 @@ const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 62.0;
 const TOP: f64 = 10.0;
 const BELOW: f64 = 38.0;
-/// Between the frame and the first and last value.
+/// Room between the frame and the first and last value.
 const INSIDE: f64 = 6.0;
 const COLUMNS_APART: f64 = 44.0;
 const ROWS_APART: f64 = 18.0;
@@ -29,7 +29,7 @@ const AIR: f64 = 0.05;
 pub struct Curves {
     /// What is drawn.
     pub title: String,
-    /// How to read it.
+    /// How to read the chart.
     pub caption: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -48,7 +48,7 @@ pub struct Curves {
 /// What one allocator did.
 #[derive(Debug, Clone, Default)]
 pub struct CurveLine {
-    /// Its name, which gives colour and dashes.
+    /// Name of the allocator, which gives colour and dashes.
     pub name: String,
     /// Values of x and y, by x.
     pub points: Vec<(f64, f64)>,
@@ -61,13 +61,13 @@ pub struct CurveLine {
 /// A dashed horizontal line.
 #[derive(Debug, Clone, Default)]
 pub struct ReferenceLine {
-    /// What it is.
+    /// What the line shows.
     pub name: String,
     /// The line or the allocator whose colour it has; the colour of text when there is none of that name.
     pub of: String,
-    /// Its height.
+    /// Height of the line, a value of y.
     pub value: f64,
-    /// Where it begins.
+    /// Value of x at which the line begins.
     pub from_x: f64,
 }
 
@@ -78,14 +78,14 @@ impl CurveLine {
         Self { name: name.to_owned(), points, ..Self::default() }
     }
 
-    /// The same line, with a mark at each point.
+    /// This line with a mark at each point.
     #[must_use]
     pub fn dotted(self) -> Self {
         Self { dots: true, ..self }
     }
 }
 
-/// Both scales and the frame.
+/// The frame of the chart, with both scales.
 struct Places {
     frame: Frame,
     x: Scale,

@@ -21,18 +21,18 @@ const LABELS_APART: f64 = 46.0;
 pub struct Distribution {
     /// What is drawn.
     pub title: String,
-    /// How to read it: which quantiles they are.
+    /// How to read the chart: which quantiles it shows.
     pub caption: String,
     /// The axis of the values.
     pub axis: Axis,
-    /// From top to bottom; rows of one group follow each other.
+    /// Rows from top to bottom; rows of one group follow each other.
     pub rows: Vec<DistributionRow>,
 }
 
 /// Quantiles of one allocator; those that are not known repeat the next one.
 #[derive(Debug, Clone, Default)]
 pub struct DistributionRow {
-    /// What it belongs to, such as the function that is called; empty when there is one group only.
+    /// Group of the row, such as the function that is called; empty when there is one group only.
     pub group: String,
     /// The allocator, which gives the colour.
     pub name: String,

@@ -8,11 +8,11 @@ use super::scale::{Scale, Spacing};
 /// Name and spacing of an axis.
 #[derive(Debug, Clone, Default)]
 pub struct Axis {
-    /// What is drawn along it, with its unit.
+    /// What is drawn along the axis, with its unit.
     pub name: String,
-    /// How the values lie along it.
+    /// How the values lie along the axis.
     pub spacing: Spacing,
-    /// Whether it begins at 0 rather than at the least value.
+    /// Whether the axis begins at 0 rather than at the least value.
     pub from_zero: bool,
 }
 
@@ -23,13 +23,13 @@ impl Axis {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// The same axis, beginning at 0.
+    /// This axis, beginning at 0.
     #[must_use]
     pub fn from_zero(self) -> Self {
         Self { from_zero: true, ..self }
     }
 
-    /// The same axis, in another spacing.
+    /// This axis in another spacing.
     #[must_use]
     pub fn spaced(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }

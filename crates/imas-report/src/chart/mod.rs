@@ -81,7 +81,7 @@ impl Chart {
         &self.title
     }
 
-    /// How to read it.
+    /// How to read the chart.
     #[must_use]
     pub fn caption(&self) -> &str {
         &self.caption
@@ -121,7 +121,7 @@ impl Chart {
         markup.into_string()
     }
 
-    /// As part of a page, which has the colours.
+    /// The chart as a figure of a page. The page has the colours.
     pub(crate) fn figure(&self) -> Markup {
         html! {
             figure {

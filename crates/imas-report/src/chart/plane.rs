@@ -29,22 +29,22 @@ const CHANGES: [f64; 19] = [
 pub struct Plane {
     /// What is drawn.
     pub title: String,
-    /// How to read it; the names of the Pareto front are added.
+    /// How to read the chart; the names of the Pareto front are added.
     pub caption: String,
-    /// `system` and at least one other.
+    /// Points of `system` and at least one other allocator.
     pub points: Vec<PlanePoint>,
 }
 
 /// One allocator.
 #[derive(Debug, Clone)]
 pub struct PlanePoint {
-    /// Its name, which gives colour and shape.
+    /// Name of the allocator, which gives colour and shape.
     pub name: String,
     /// CPU time as a ratio to `system`'s.
     pub cpu: Interval,
     /// Memory as a ratio to `system`'s.
     pub memory: Interval,
-    /// Both in words, shown when the pointer is over it.
+    /// CPU time and memory in words, shown when the pointer is over the point.
     pub text: String,
 }
 
@@ -166,7 +166,7 @@ fn range(intervals: impl Iterator<Item = Interval> + Clone) -> (f64, f64) {
     (from, to)
 }
 
-/// Those that no other beats on both axes, by CPU.
+/// The places that no other place beats on both axes, sorted by CPU.
 fn front<'a, 'b>(places: &'b [Place<'a>]) -> Vec<&'b Place<'a>> {
     let mut by_cpu: Vec<&Place<'_>> = places.iter().collect();
     by_cpu.sort_by(|a, b| a.cpu.mid.total_cmp(&b.cpu.mid).then(a.memory.mid.total_cmp(&b.memory.mid)));

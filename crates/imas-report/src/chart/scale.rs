@@ -16,9 +16,9 @@ pub enum Spacing {
     Linear,
     /// Evenly, and only whole numbers are labelled: runs, places in an order.
     Whole,
-    /// By their logarithm; all values are above 0.
+    /// Evenly by the logarithm of the values; all values are above 0.
     Logarithmic,
-    /// Likewise; nanoseconds, labelled with the unit that fits.
+    /// Evenly by the logarithm of nanoseconds, labelled with the unit that fits. All values are above 0.
     Nanoseconds,
 }
 
@@ -60,8 +60,8 @@ impl Scale {
         (self.from - 1e-9..=self.to + 1e-9).contains(&spaced(self.spacing, value))
     }
 
-    /// Of `values` those that lie within, at least `apart` places from each other; those named first go
-    /// first.
+    /// Ticks of those `values` that lie within the scale, at least `apart` places from each other. A value
+    /// named earlier goes before one named later.
     pub(super) fn ticks(&self, values: &[(f64, String)], apart: f64) -> Vec<Tick> {
         let mut ticks: Vec<Tick> = vec![];
         for (value, text) in values.iter().filter(|(value, _)| self.contains(*value)) {
@@ -123,7 +123,7 @@ fn durations() -> Vec<(f64, String)> {
     [1.0, 3.0, 2.0, 5.0].into_iter().flat_map(of).collect()
 }
 
-/// Without a minus before a zero, and without decimals that are zero.
+/// Text of a number, without a minus before a zero and without decimals that are zero.
 fn number(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value + 0.0);
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };

@@ -15,9 +15,9 @@ const LONGEST_NAME: f64 = 170.0;
 pub struct Timeline {
     /// What is drawn.
     pub title: String,
-    /// How to read it.
+    /// How to read the chart.
     pub caption: String,
-    /// In order of time.
+    /// Decisions in order of time.
     pub marks: Vec<TimelineMark>,
 }
 

@@ -20,9 +20,9 @@ const HEADS: [&str; 9] =
 /// The result for one program.
 #[derive(Debug, Default)]
 pub struct ProgramFindings {
-    /// In one sentence.
+    /// The result in one sentence.
     pub sentence: String,
-    /// The same in a few words.
+    /// The result in a few words.
     pub short: String,
     /// Names of the fastest, the leanest and the balanced pick.
     pub picks: [String; 3],
@@ -40,17 +40,17 @@ const PICKS: [&str; 3] = ["fastest", "leanest", "balanced"];
 /// One candidate in table and picture.
 #[derive(Debug, Default)]
 pub struct CandidateFindings {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Runs, or rounds of trials, that its figures come from.
     pub runs: usize,
-    /// Medians of its runs.
+    /// Medians of the candidate's runs.
     pub median: Option<MedianRun>,
     /// CPU time as a ratio to that of `system`.
     pub cpu: Option<Interval>,
-    /// Memory, likewise.
+    /// Memory as a ratio to that of `system`.
     pub memory: Option<Interval>,
-    /// Whether it can be picked.
+    /// Whether the candidate can be picked.
     pub is_eligible: bool,
     /// The verdict in words.
     pub verdict: String,
@@ -101,7 +101,7 @@ impl CandidateFindings {
 }
 
 impl ProgramFindings {
-    /// From the result of a benchmark: the same sentence, picks and figures.
+    /// The findings of a benchmark's result: the same sentence, picks and figures.
     #[must_use]
     pub fn of_bench<Host: Serialize>(report: &BenchReport<Host>) -> Self {
         let picks = &report.picks;
@@ -115,7 +115,8 @@ impl ProgramFindings {
         }
     }
 
-    /// From runs and their comparison: the result as `imas bench` printed it when it made those runs.
+    /// The findings of runs and their comparison: the result as `imas bench` printed it when it made those
+    /// runs.
     #[must_use]
     pub fn of_runs(runs: &[CandidateRuns], comparison: Comparison) -> Self {
         let rows = runs.iter().zip(comparison.candidates);
@@ -206,7 +207,7 @@ fn verdict(report: &CandidateReport) -> String {
     }
 }
 
-/// The word, with what it is about where it does not say so itself.
+/// The word of a verdict, with the axis that it is about where it does not say so itself.
 fn on(axis: &str, word: Word) -> String {
     match word {
         Word::WithinNoise | Word::NotEnoughData => format!("{axis} {word}"),

@@ -47,7 +47,8 @@ fn table(rows: &[Percentiles<'_>]) -> Table {
     table
 }
 
-/// As times where the rate of the clock is known, of those alone; else in clock ticks.
+/// The chart of the percentiles. It shows times of the candidates whose clock rate is known. Where no rate is
+/// known, it shows clock ticks.
 fn chart(rows: &[Percentiles<'_>]) -> Option<Chart> {
     let is_timed = rows.iter().any(|row| row.latency.ns_per_tick.is_some());
     let drawn = rows.iter().filter(|row| row.latency.ns_per_tick.is_some() == is_timed);

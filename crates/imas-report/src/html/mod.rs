@@ -32,14 +32,14 @@ pub struct ReportPage {
     pub title: String,
     /// Where the figures come from, machine, date: the method, at the end of the page.
     pub notes: Vec<String>,
-    /// In the order shown.
+    /// The programs in the order shown.
     pub programs: Vec<ProgramSection>,
 }
 
 /// What is known of one program.
 #[derive(Debug, Default)]
 pub struct ProgramSection {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
     /// The result.
     pub findings: ProgramFindings,
@@ -61,13 +61,13 @@ pub struct ProgramSection {
 /// One past decision.
 #[derive(Debug, Default)]
 pub struct DecisionSection {
-    /// When, in words.
+    /// When the decision was made, in words.
     pub at: String,
     /// Name of the candidate.
     pub candidate: String,
-    /// Whether it was a trial.
+    /// Whether the decision was a trial.
     pub trial: bool,
-    /// Why, a sentence.
+    /// Why the decision was made, a sentence.
     pub because: String,
 }
 
@@ -89,7 +89,7 @@ pub struct LatencySection {
 pub struct MemorySection {
     /// Name of the candidate.
     pub candidate: String,
-    /// In order of time.
+    /// Looks at memory in order of time.
     pub looks: Vec<MemorySnapshot>,
 }
 
@@ -114,7 +114,7 @@ pub fn render(report: &ReportPage) -> String {
     ResultPage { title: report.title.clone(), sections: sections.collect(), ..page }.render()
 }
 
-/// The plane is the picture, so it is not shown again.
+/// The page of one program. The plane is the picture, so it is not shown again.
 fn of_one(program: &Program<'_>) -> ResultPage {
     ResultPage {
         result: program.result(),
@@ -238,7 +238,7 @@ mod tests {
         CandidateRuns { name: name.to_owned(), runs: (0..8).map(run).collect() }
     }
 
-    /// As a benchmark of them reports it.
+    /// The findings that a benchmark reports of these runs.
     fn findings(runs: &[CandidateRuns]) -> ProgramFindings {
         let observed = Observed { runs: runs.to_vec(), ..Observed::default() };
         let (runs, comparison) = observed.compare(&Options::default());

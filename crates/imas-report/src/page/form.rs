@@ -10,7 +10,7 @@ pub struct Form {
     pub label: String,
     /// Address of the answer.
     pub action: String,
-    /// In the order shown.
+    /// Fields in the order shown.
     pub fields: Vec<Field>,
     /// Name of the button.
     pub submit: String,
@@ -19,11 +19,11 @@ pub struct Form {
 /// A field of a form.
 #[derive(Debug, Clone, Default)]
 pub struct Field {
-    /// Its name in the query.
+    /// Name of the field in the query.
     pub name: String,
     /// What is asked for.
     pub label: String,
-    /// Its value.
+    /// Value of the field.
     pub value: String,
     /// Values and what they are called; any text where there are none.
     pub choices: Vec<(String, String)>,

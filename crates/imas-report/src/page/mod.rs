@@ -27,13 +27,13 @@ const SCRIPT: &str = include_str!("page.js");
 pub struct ResultPage {
     /// Heading.
     pub title: String,
-    /// What it is about, below the heading.
+    /// What the page is about, below the heading.
     pub subtitle: String,
     /// The result in one sentence.
     pub result: String,
     /// The result in one picture.
     pub picture: Option<Chart>,
-    /// In the order shown; the method comes last.
+    /// Sections in the order shown; the method comes last.
     pub sections: Vec<PageSection>,
     /// Whether the picture and all sections show the same candidates: the one under the pointer is marked in
     /// all.
@@ -43,11 +43,11 @@ pub struct ResultPage {
 /// A part of the page with an entry in the table of contents.
 #[derive(Debug, Default)]
 pub struct PageSection {
-    /// Its anchor.
+    /// Anchor of the section.
     pub id: String,
-    /// Its heading.
+    /// Heading of the section.
     pub title: String,
-    /// What is in it.
+    /// Content of the section.
     pub blocks: Vec<Block>,
 }
 
@@ -85,15 +85,15 @@ pub enum Block {
 /// What is shown after a click on its title.
 #[derive(Debug, Default)]
 pub struct FoldedPart {
-    /// Its anchor.
+    /// Anchor of the part.
     pub id: String,
     /// What is clicked on.
     pub title: String,
     /// A few words beside the title.
     pub note: String,
-    /// What is in it.
+    /// Content of the part.
     pub blocks: Vec<Block>,
-    /// Whether it is shown at once.
+    /// Whether the part is shown at once.
     pub open: bool,
 }
 

@@ -12,7 +12,7 @@ const SITE_STYLE: &str = include_str!("site.css");
 /// What surrounds a page.
 #[derive(Debug, Clone, Default)]
 pub struct Site {
-    /// Its name, at the top of every page.
+    /// Name of the site, at the top of every page.
     pub name: String,
     /// The pages.
     pub links: Vec<SiteLink>,
@@ -27,11 +27,11 @@ pub struct Site {
 /// A link among others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SiteLink {
-    /// Its address.
+    /// Address that the link leads to.
     pub href: String,
     /// What is clicked on.
     pub title: String,
-    /// Whether it leads to what is shown already.
+    /// Whether the link leads to what is shown already.
     pub is_current: bool,
 }
 
@@ -42,7 +42,7 @@ impl SiteLink {
         Self { href: href.to_owned(), title: title.to_owned(), is_current: false }
     }
 
-    /// The same, marked if it leads to what is shown already.
+    /// This link, marked if it leads to what is shown already.
     #[must_use]
     pub fn current(self, is_current: bool) -> Self {
         Self { is_current, ..self }

@@ -51,9 +51,9 @@ pub struct Listing {
 /// The head of a column by which the server can sort.
 #[derive(Debug, Clone, Default)]
 pub struct Head {
-    /// Address of the page that is sorted by it.
+    /// Address of the page that is sorted by this column.
     pub href: String,
-    /// Whether it is sorted by it now, and then whether rising.
+    /// Whether the order is rising; None where the page is not sorted by this column now.
     pub rising: Option<bool>,
 }
 

@@ -19,7 +19,7 @@ pub(crate) type Script = VecDeque<Result<RunOutcome, std::io::Error>>;
 
 #[derive(Default)]
 pub(crate) struct Fake {
-    /// By subject and candidate.
+    /// Scripts by subject and candidate.
     pub(crate) scripts: Vec<Vec<Script>>,
     /// What was asked for.
     pub(crate) asked: Vec<(Step, RunLimits)>,

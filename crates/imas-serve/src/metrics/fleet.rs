@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::{Labels, figure};
 
-/// Those of imasd's fleet; none without one.
+/// Registers the figures of the fleet that imasd takes part in.
 pub(super) fn register(registry: &mut Registry, fleet: &FleetState) {
     let is_connected = f64::from(u8::from(fleet.connected));
     figure(registry, "fleet_connected", "1 if the agent of the fleet is connected", is_connected);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine: what it is short of, and which allocator serves how many processes.
 //!
-//! Of a process its program is shown, never its command line. Of other users' processes those are shown that
-//! the user of this server may look into; the rest are counted.
+//! The page shows the program of a process, never its command line. It shows another user's process only
+//! where the user of this server may look into it. The rest are counted.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 /// What is answered.
 pub(crate) struct Answer {
     pub(crate) page: ResultPage,
-    /// The same as JSON.
+    /// The facts of the page as JSON.
     pub(crate) data: Value,
 }
 
