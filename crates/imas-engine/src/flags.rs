@@ -49,7 +49,7 @@ pub struct JsonArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
-    /// As few trials as the answer needs, and no change that is not proven
+    /// The fewest trials that give an answer, and no change that is not proven
     Adaptive,
     /// Algorithms 1, 8, 9 and 10 of the IMAS paper
     Paper,

@@ -68,7 +68,7 @@ pub(crate) enum Verb {
     Manpages { folder: PathBuf },
 }
 
-/// Of `agent`.
+/// Arguments of `agent`.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
     /// The exchange folder [default: that of the settings]
@@ -76,7 +76,7 @@ pub(crate) struct AgentArgs {
     pub(crate) exchange: Option<PathBuf>,
 }
 
-/// Of verbs that answer.
+/// Arguments of verbs that print an answer.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
     /// Print JSON
@@ -84,7 +84,7 @@ pub(crate) struct AskArgs {
     pub(crate) json: bool,
 }
 
-/// Of `rights`.
+/// Arguments of `rights`.
 #[derive(Debug, Args)]
 pub(crate) struct RightsArgs {
     /// The host's name
@@ -103,7 +103,7 @@ pub(crate) struct RightsArgs {
     pub(crate) json: bool,
 }
 
-/// Of `unnecessary`.
+/// Arguments of `unnecessary`.
 #[derive(Debug, Args)]
 pub(crate) struct UnnecessaryArgs {
     /// Print JSON
@@ -114,7 +114,7 @@ pub(crate) struct UnnecessaryArgs {
     pub(crate) margin: f64,
 }
 
-/// Of `init`.
+/// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Write an authority, and files for servers and hosts, into this folder; nothing is sent anywhere

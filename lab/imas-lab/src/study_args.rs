@@ -214,7 +214,7 @@ pub(crate) enum SuiteAction {
 pub(crate) enum SuiteSet {
     /// Ten that install quickly
     Quick,
-    /// Those of 0.3 to 3 s, for many rounds
+    /// Programs of 0.3 to 3 s, for many rounds
     Data,
     /// Over 120 of about 0.3 to 1 s: what results/ are made with
     Study,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads Rust code below folders of crates with the `syn` parser. `check TABLE FOLDER...` fails where a public type name
-//! stands for two types, where a test returns early and does not print that it was skipped, or where a call that reads
-//! what others own is missing in the table. `calls FOLDER...` prints those calls.
+//! stands for two types, where a test returns early and does not print that it was skipped, where a doc comment does not
+//! name its noun, or where a call that reads what others own is missing in the table. `calls FOLDER...` prints those calls.
 
 mod file;
 mod names;
+mod nouns;
 mod reads;
 mod returns;
 mod tests_of;
@@ -50,7 +51,9 @@ fn check(table: &Path, folders: &[&str]) -> Result<ExitCode> {
         .map(|(name, places)| format!("one public name, several types: {name}: {}", places.join(", ")))
         .collect();
     for folder in folders {
-        wrong.extend(file::all(Path::new(folder))?.iter().flat_map(returns::silent));
+        let files = file::all(Path::new(folder))?;
+        wrong.extend(files.iter().flat_map(returns::silent));
+        wrong.extend(files.iter().flat_map(nouns::missing));
     }
     let page = std::fs::read_to_string(table).with_context(|| table.display().to_string())?;
     wrong.extend(reads::unlisted(&reads::calls(&production), &reads::table(&page)?));
