@@ -63,11 +63,11 @@ impl Candidate {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotCounted {
-    /// Of another candidate.
+    /// The sample is of another candidate.
     OtherCandidate,
-    /// Of another build of the program.
+    /// The sample is of another build of the program.
     OtherBuild,
-    /// Of another version of the allocator.
+    /// The sample is of another version of the allocator.
     OtherVersion,
     /// A production start: nothing was counted.
     Flight,

@@ -26,13 +26,13 @@ pub struct Priced {
 /// Seconds per count, in the order of [`Priced::counts`]; none is negative.
 #[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Prices {
-    /// Of an instruction that hits every cache.
+    /// Price of an instruction that hits every cache.
     pub instruction_s: f64,
-    /// Of a page fault.
+    /// Price of a page fault.
     pub fault_s: f64,
-    /// Of a miss of the last cache.
+    /// Price of a miss of the last cache.
     pub cache_miss_s: f64,
-    /// Of a miss of the data TLB.
+    /// Price of a miss of the data TLB.
     pub tlb_miss_s: f64,
 }
 

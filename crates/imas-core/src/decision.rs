@@ -84,7 +84,7 @@ pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     pick(profile, conditions)
 }
 
-/// The same for a start that must not be a trial.
+/// Decides for a start that must not be a trial, else as [`decide`].
 pub fn decide_production(profile: &ProfileView, conditions: &Conditions) -> Decision {
     let is_free = profile.pinned.is_none() && !profile.excluded && profile.ineligible.is_none();
     match &profile.adaptive {
@@ -111,7 +111,7 @@ pub fn trials_side_by_side<'a>(
     trials.into_iter().map(|i| profile.candidates[i].name.as_str()).collect()
 }
 
-/// By the default policy.
+/// Decision of the default policy. It is a trial only where `may_try`.
 fn adaptively(
     profile: &ProfileView,
     known: &AdaptiveState,

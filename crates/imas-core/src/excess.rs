@@ -28,7 +28,7 @@ pub fn cpu_limit_s(most_s: f64) -> f64 {
     (FACTOR * most_s).max(MIN_CPU_S)
 }
 
-/// The same of resident bytes.
+/// Resident bytes above which a start takes too much, if the most under `system` was `most`.
 #[must_use]
 pub fn bytes_limit(most: f64) -> f64 {
     (FACTOR * most).max(MIN_BYTES)

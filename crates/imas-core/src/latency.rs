@@ -40,7 +40,7 @@ impl Latency {
     /// Names of the classes, in the order of [`Latency::classes`] and [`Sample::classes`].
     pub const CLASSES: [&'static str; 4] = ["malloc", "realloc", "memalign", "free"];
 
-    /// Those of a sample; None when no call was timed.
+    /// Latency histograms of a sample. None when no call was timed.
     #[must_use]
     pub fn of(sample: &Sample) -> Option<Self> {
         let [malloc, realloc, memalign, free] =
@@ -72,7 +72,7 @@ impl Latency {
 }
 
 impl Buckets {
-    /// Of a histogram that begins with bucket 0.
+    /// Buckets of a histogram that begins with bucket 0.
     #[must_use]
     pub fn of(histogram: &[u64]) -> Self {
         let first = histogram.iter().position(|&n| n > 0);

@@ -96,7 +96,7 @@ pub enum IneligibleCause {
 /// What is known of a program.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct ProfileView {
-    /// By candidate, in the catalogue's order.
+    /// What is known of each candidate, in the catalogue's order.
     pub candidates: Vec<CandidateView>,
     /// Picks among all candidates with data, usable or not.
     pub picks: Option<Picks>,
@@ -118,7 +118,7 @@ pub struct ProfileView {
 }
 
 impl ProfileView {
-    /// The same under a policy of choice; [`ProfileView::new`] is `paper`.
+    /// Profile under the given policy; [`ProfileView::new`] is `paper`.
     pub fn under(history: &History<'_>, policy: &Policy) -> Self {
         let mut profile = Self::new(history);
         if let Policy::Adaptive(settings) = policy {

@@ -61,7 +61,7 @@ pub struct Quarantine {
     pub allocator_version: String,
     /// Starts under this candidate, and how many of them crashed.
     pub under_candidate: Crashes,
-    /// The same under `system`.
+    /// Starts under `system`, and how many of them crashed.
     pub under_system: Crashes,
     /// Probability of this many crashes if the candidate were no worse than `system`; None when `system` has
     /// never crashed and no test was needed.
@@ -201,7 +201,8 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Of each start, all of one candidate and in order of time.
+/// Harm that each start did, None where it did none. The starts are all of one candidate and in order of
+/// time.
 fn harms(starts: &[&TrialRecord], reference: &Reference<'_>) -> Vec<Option<Harm>> {
     (0..starts.len()).map(|at| harm(starts, at, reference)).collect()
 }

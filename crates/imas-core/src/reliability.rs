@@ -73,7 +73,7 @@ pub enum ProgramClass {
 }
 
 impl ProgramClass {
-    /// As in tables and in the file.
+    /// Name of the class in tables and in the file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ pub struct PredictionSpread {
     pub deviation: f64,
 }
 
-/// Of one figure of one candidate with one class of programs.
+/// Spread of the predictions of one figure of one candidate with one class of programs.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ReliabilityEntry {
     /// The figure.
@@ -176,8 +176,9 @@ pub struct ReliabilityTable {
     pub entries: Vec<ReliabilityEntry>,
 }
 
-/// As the first check of predictions had it, of 13 programs: four of five live figures were within 15 % of
-/// the predicted CPU time, and within 10 % of the memory.
+/// Spread of predictions that nothing is learned of yet. It is that of the first check of predictions, of 13
+/// programs: four of five live figures were within 15 % of the predicted CPU time, and within 10 % of the
+/// memory.
 fn unknown(figure: PredictedFigure) -> PredictionSpread {
     match figure {
         PredictedFigure::Cpu => PredictionSpread { mean: 0.0, deviation: 0.11 },
@@ -212,7 +213,7 @@ impl ReliabilityTable {
         self.of_class(figure, candidate, Some(figure.class(run)))
     }
 
-    /// The same for a class; None: for any.
+    /// How far off predictions of the figure are, for the candidate and a class of runs. None: for any class.
     fn of_class(
         &self,
         figure: PredictedFigure,
@@ -276,7 +277,8 @@ fn cells(one: &CheckedPrediction) -> [(PredictedFigure, &str, Option<ProgramClas
     [None, Some(one.figure.class(&one.run))].map(|class| (one.figure, one.candidate.as_str(), class))
 }
 
-/// Of all, then of each candidate, each followed by its classes. None where nothing was predicted.
+/// Entries for a figure: of all candidates together, then of each candidate, each followed by its classes.
+/// Empty where nothing was predicted.
 fn entries_of(figure: PredictedFigure, checked: &[CheckedPrediction]) -> Vec<ReliabilityEntry> {
     let learn = |candidate: Option<&str>, class, of_cell: &[&CheckedPrediction], wider| {
         let offs: Vec<f64> = of_cell.iter().map(|one| one.off).collect();

@@ -20,9 +20,9 @@ pub struct PredictedDifference {
     pub candidate: String,
     /// Version of its allocator; empty when not known.
     pub version: String,
-    /// Of CPU time.
+    /// Predicted difference of ln CPU time.
     pub cpu: f64,
-    /// Of mean resident memory.
+    /// Predicted difference of ln mean resident memory.
     pub memory: f64,
 }
 
@@ -97,7 +97,7 @@ impl ReplayPrior {
 /// The prior, arranged as the board is: one entry for each candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplayEvidence {
-    /// By candidate; None where nothing is predicted.
+    /// Prediction for each candidate; None where nothing is predicted.
     pub candidates: Vec<Option<CandidateForecast>>,
 }
 

@@ -14,7 +14,7 @@ use crate::split::Split;
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunKind {
-    /// As in production: nothing counted inside the program.
+    /// A run as in production: nothing counted inside the program.
     #[default]
     Measured,
     /// Under the hook, which gives the paper's figures.

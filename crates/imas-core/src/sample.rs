@@ -107,8 +107,8 @@ pub struct MemoryFigures {
     pub resident_mean: u64,
     /// Largest of them.
     pub resident_peak: u64,
-    /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that
-    /// lived shorter than the clock's unit).
+    /// Mean resident memory, weighted with time. 0 when it is not known (a page of an earlier version, a
+    /// process that lived shorter than the clock's unit).
     pub resident_over_time: u64,
     /// Where the resident bytes were; None when it was not recorded (a page of an earlier version, a process
     /// of some milliseconds).
@@ -228,7 +228,8 @@ impl Sample {
         fragmentation(&self.memory, self.memory.heap_mean)
     }
 
-    /// The same over resident bytes, which is what is really paid.
+    /// Fragmentation over resident bytes, 0 to 1, which is what is really paid: (resident - live) / resident.
+    /// None without snapshots or resident bytes; 0 where the estimate of live bytes exceeds them.
     pub fn frag_resident(&self) -> Option<f64> {
         fragmentation(&self.memory, self.memory.resident_mean)
     }

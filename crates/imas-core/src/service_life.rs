@@ -13,7 +13,7 @@ use crate::stats::Moments;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct ServiceLife {
-    /// Those that were seen to their end; one may be missing where nobody looked.
+    /// Windows that were seen to their end; one may be missing where nobody looked.
     pub windows: Vec<LifeWindow>,
 }
 
@@ -47,7 +47,7 @@ pub struct LifeWindow {
 /// Work, and the CPU time it took.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
-    /// By how much the counter grew.
+    /// Number of units of work: the growth of the program's counter.
     pub units: f64,
     /// CPU time meanwhile, seconds.
     pub cpu_s: f64,

@@ -17,7 +17,7 @@ pub struct Split {
     pub resident: u64,
     /// Usable bytes in live blocks, estimated from samples.
     pub live: u64,
-    /// Of these the bytes that were asked for, by the same samples.
+    /// Bytes of the live blocks that were asked for, estimated from the same samples.
     pub requested: u64,
     /// The allocator's own account; None when it reported nothing, which is not the same as zero.
     #[serde(rename = "told")]

@@ -18,7 +18,7 @@ use imas_core::{Conditions, Decision, History, Policy, ProfileView, TrialRecord,
 
 const DAY_S: f64 = 24.0 * 3600.0;
 const HERE: &str = "pages 4096, huge madvise, cpus 0-1";
-/// Of CPU: both alike.
+/// Weight of CPU in the score: CPU and memory count alike.
 const W: f64 = 0.5;
 
 struct Life {
@@ -64,7 +64,7 @@ impl Life {
         life
     }
 
-    /// The same, and good looks at it for that number of weeks.
+    /// A program whose pick is settled, with good retests of it for that number of weeks.
     fn watched(weeks: u32) -> Self {
         let mut life = Self::settled();
         (0..weeks).for_each(|_| life.look(80.0));

@@ -78,7 +78,8 @@ fn has_time_limit(task: &std::path::Path) -> bool {
     std::fs::read_to_string(task.join("syscall")).is_ok_and(|call| is_limited_futex(&call))
 }
 
-/// By the number of the system call and its six arguments: futex's fourth is the time limit, 0 for none.
+/// Whether the call is a futex wait with a time limit. `call` has the number of the system call and its six
+/// arguments. The fourth argument of futex is the limit, 0 for none.
 fn is_limited_futex(call: &str) -> bool {
     let mut words = call.split_ascii_whitespace();
     let is_futex = words.next().and_then(|number| number.parse().ok()) == Some(nix::libc::SYS_futex);

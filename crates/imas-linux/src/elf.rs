@@ -21,7 +21,7 @@ use crate::program_file::ProgramFile;
 
 /// Limit for the bytes that are read of one file: its headers, notes and dynamic symbols with their names.
 pub const MOST_BYTES: u64 = 32 << 20;
-/// Of that, headers and notes, which are kept in memory.
+/// Limit for the headers and notes of one file, which are kept in memory, in bytes.
 const MOST_HEADER_BYTES: u64 = 2 << 20;
 /// Size limit for a library that is read as a whole.
 const MOST_LIBRARY_BYTES: u64 = 64 << 20;
@@ -174,7 +174,8 @@ impl ElfImage {
         Self::of(ProgramFile::open(path)?.file(), path)
     }
 
-    /// The same of the open file that was found at `path`, from where its own libraries are looked for.
+    /// Reads the headers, dynamic symbols and notes of the open file that was found at `path`. The libraries
+    /// of the file are looked for from there.
     ///
     /// # Errors
     /// When it cannot be read or is not a readable ELF file.
@@ -223,7 +224,7 @@ pub struct Sizes {
     /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the
     /// start (`.bss`) is in no file.
     pub loaded: u64,
-    /// Of those, the executable ones.
+    /// The mapped sections that are executable.
     pub code: u64,
 }
 

@@ -25,12 +25,13 @@ pub struct Libraries {
     pub hook: PathBuf,
     /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
     pub guard: PathBuf,
-    /// Through which children are to find them ([`crate::preload_folder`]); without it by their plain paths.
+    /// Folder through which children are to find the libraries ([`crate::preload_folder`]). Without it they
+    /// find them by their plain paths.
     pub preload_folder: Option<PathBuf>,
 }
 
 impl Libraries {
-    /// Those of an installation, by their plain paths.
+    /// Libraries of an installation, by their plain paths.
     #[must_use]
     pub fn plain(lib_dir: &Path) -> Self {
         Self {
@@ -40,7 +41,7 @@ impl Libraries {
         }
     }
 
-    /// Those of an installation, with its folder for children.
+    /// Libraries of an installation, with its folder for children.
     #[must_use]
     pub fn of(lib_dir: &Path) -> Self {
         Self { preload_folder: Some(lib_dir.join(preload_folder::NAME)), ..Self::plain(lib_dir) }

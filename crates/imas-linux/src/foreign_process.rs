@@ -170,7 +170,8 @@ pub fn help_if_asked() -> bool {
     help_if_asked_with(|_| Err(ErrorKind::Unsupported.into()))
 }
 
-/// As [`help_if_asked`]. A helper gives this answer to [`ask`].
+/// Does a helper's work, as [`help_if_asked`], and gives this answer to [`ask`]. Must be called first in
+/// `main`.
 #[must_use]
 pub fn help_if_asked_with(answer: OwnAnswer) -> bool {
     if std::env::args_os().nth(1).is_some_and(|word| word == HELPER_ARGUMENT) {

@@ -30,7 +30,7 @@ pub struct Loader {
     pub lib: String,
 }
 
-/// Those that are here and answer, this command's own first.
+/// Dynamic linkers that are here and answer, this command's own first.
 #[must_use]
 pub fn all() -> Vec<Loader> {
     let asked = KNOWN.iter().filter_map(|&(path, native, folder)| {

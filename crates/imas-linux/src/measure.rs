@@ -104,7 +104,7 @@ pub struct RunOutcome {
 const SEVERAL_CPUS: f64 = 1.05;
 
 impl RunOutcome {
-    /// By its CPU time it used one CPU at a time: keeping it on one takes nothing from it.
+    /// Whether it used one CPU at a time, by its CPU time: keeping it on one CPU takes nothing from it.
     #[must_use]
     pub fn is_serial(&self) -> bool {
         self.user_s + self.system_s <= SEVERAL_CPUS * self.wall_s
@@ -157,8 +157,8 @@ impl RunRequest<'_> {
         self.make(true)
     }
 
-    /// The same for a program that reports its own figures: neither memory nor the pace of the CPU is looked
-    /// at meanwhile, which takes CPU time from the program.
+    /// Makes the run as [`RunRequest::measure`] does, of a program that reports its own figures. Neither
+    /// memory nor the pace of the CPU is looked at meanwhile, which would take CPU time from the program.
     ///
     /// # Errors
     /// As [`RunRequest::measure`].
@@ -290,7 +290,7 @@ struct RunEnd {
 }
 
 impl RunEnd {
-    /// Of a run whose first process has ended with that status: ends what it left running.
+    /// End of a run whose first process has ended with that status. What the run left running is ended.
     fn of(status: ExitStatus, watchdog: Watchdog) -> Result<Self, RunError> {
         let why = watchdog.stop();
         Ok(Self { status, why, left_running: end_orphans()? })

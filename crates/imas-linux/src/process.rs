@@ -61,7 +61,7 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
 /// Threads that are asked.
 const MOST_THREADS: usize = 64;
 
-/// Of a process whose first thread has ended, as another thread has them.
+/// Mappings of a process. Where its first thread has ended, they are read from another thread.
 fn memory_maps(pid: u32) -> ProcResult<MemoryMaps> {
     let own = mappings(pid, ForeignFile::Maps);
     if own.as_ref().map_or(true, |maps| !maps.0.is_empty()) {

@@ -37,9 +37,10 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`.
-/// Keys that are no path, or none of a file that is there, stay as they are, but an instance of a template
-/// unit stands for all instances. Where two lead to one program, its own name's entry wins.
+/// The map with the paths by which programs are known as keys: a user writes `/bin/awk`, what runs is
+/// `/usr/bin/mawk`. Keys that are no path, or none of a file that is there, stay as they are, but an instance
+/// of a template unit stands for all instances. Where two keys lead to one program, its own name's entry
+/// wins.
 #[must_use]
 pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
     let real = |name: &String| std::fs::canonicalize(name).ok().filter(|_| name.starts_with('/'));

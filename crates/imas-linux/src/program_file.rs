@@ -51,7 +51,7 @@ impl ProgramFile {
         }
     }
 
-    /// The same, if it is that very executable.
+    /// Opens the file for reading as [`ProgramFile::open`] does, if it is the given executable.
     ///
     /// # Errors
     /// As [`ProgramFile::open`], and when the path leads to another file.

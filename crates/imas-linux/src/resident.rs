@@ -35,9 +35,9 @@ pub struct ResidentMemory {
     pub hook: u64,
     /// The rest: pages that the kernel provides.
     pub other: u64,
-    /// Of the above, in huge pages.
+    /// Bytes of the kinds above that are in huge pages.
     pub huge: u64,
-    /// Of the above, given back lazily: the kernel takes it when it needs memory.
+    /// Bytes of the kinds above that were given back lazily: the kernel takes them when it needs memory.
     pub given_back: u64,
     /// Not resident: swapped out.
     pub swapped: u64,
@@ -60,7 +60,7 @@ enum Kind {
 const UNLIMITED: u64 = 2 << 20;
 
 impl ResidentMemory {
-    /// Of a process; None when it is gone or not ours to look at.
+    /// Resident memory of a process; None when it is gone or not ours to look at.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;

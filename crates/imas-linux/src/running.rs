@@ -140,13 +140,13 @@ impl RealCandidates {
         Self(candidates.iter().map(with_real_library).collect())
     }
 
-    /// Whether one has that name.
+    /// Whether a candidate has that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|candidate| candidate.name == name)
     }
 
-    /// Those.
+    /// The candidates, with the real paths of their libraries.
     #[must_use]
     pub fn all(&self) -> &[CatalogueCandidate] {
         &self.0

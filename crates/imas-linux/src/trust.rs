@@ -64,7 +64,8 @@ pub fn untrusted(file: &Path, owner: u32) -> Option<Untrusted> {
     real.ancestors().chain(above_link).find_map(|path| one(path, owner, StickyFolder::Writable))
 }
 
-/// The same of this one file or folder. `path` is no link, or its target counts.
+/// Why this one file or folder could be changed by anyone but `wanted` and root; `None` when no other user
+/// can. `path` is no link, or its target counts.
 pub(crate) fn one(path: &Path, wanted: u32, sticky: StickyFolder) -> Option<Untrusted> {
     let about = match std::fs::metadata(path) {
         Ok(about) => about,

@@ -19,7 +19,7 @@ use crate::fleet::settings::FleetSettings;
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Config {
-    /// Those that decisions depend on.
+    /// Settings that decisions depend on.
     pub(crate) rules: Rules,
     /// The daemon's own.
     pub(crate) own: Settings,

@@ -27,7 +27,7 @@ pub(crate) struct Emergency {
 }
 
 impl Emergency {
-    /// As an earlier process has left it in the state folder.
+    /// The emergency that an earlier process has left in the state folder, if any.
     pub(crate) fn read(state: &Path) -> Self {
         let file = state.join(FILE_NAME);
         let read = plain_file::read(&file, MOST_BYTES).ok();

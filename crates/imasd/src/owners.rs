@@ -32,7 +32,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// By the files below `etc` and the machine's name service.
+    /// Owners by the files below `etc` and the machine's name service.
     pub(crate) fn read(etc: &Path) -> Self {
         Self { accounts: Accounts::read(etc), names: NameService::new(), remembered: HashMap::new() }
     }

@@ -59,7 +59,7 @@ pub(crate) struct ProcessInfo {
     pub(crate) executable: Executable,
     /// What it is given to run, as the hook looks it up.
     pub(crate) detail: Detail,
-    /// The same for people and for the store.
+    /// What the process is given to run, as a text for people and for the store.
     pub(crate) detail_text: String,
     /// Its threads now.
     pub(crate) threads: u32,
@@ -238,7 +238,8 @@ pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
     is_running(identity).then_some(held)
 }
 
-/// As [`InterpreterTarget::detail`], with files named from the process's own working directory.
+/// Text of what a process is given to run, as [`InterpreterTarget::detail`], with files named from the
+/// process's own working directory.
 fn detail_text(given: &InterpreterTarget, cwd: &Path) -> String {
     let whole = |word: &OsStr| {
         let file = std::fs::canonicalize(cwd.join(word)).ok().filter(|path| path.is_file());

@@ -40,7 +40,7 @@ impl Replicas {
         self.seen.push((identity, Instant::now()));
     }
 
-    /// Those that live.
+    /// Replicas that live.
     pub(crate) fn living(&self) -> impl Iterator<Item = Identity> {
         self.seen.iter().map(|(identity, _)| *identity).filter(|identity| is_running(*identity))
     }

@@ -20,9 +20,9 @@ const STILL_VALID: Duration = Duration::from_secs(60);
 /// The trials of one program.
 #[derive(Debug, Default)]
 pub(crate) struct TrialOffer {
-    /// That no process has taken yet, in the order in which starts take them.
+    /// Trials that no process has taken yet, in the order in which starts take them.
     untaken: Vec<Offer>,
-    /// Those that run, each with the page of the process that has taken it. A user's process takes no trial
+    /// Trials that run, each with the page of the process that has taken it. A user's process takes no trial
     /// of everybody's from others.
     running: Vec<(Offer, PageName)>,
     /// Earlier offers, and when each was withdrawn.
@@ -60,7 +60,8 @@ impl TrialOffer {
         }
     }
 
-    /// The same for another file of the program: earlier failures were those of the file before.
+    /// The trials for another file of the program. Earlier failures do not count: they were those of the file
+    /// before.
     pub(crate) fn of_another_file(self) -> Self {
         Self { failures: 0, not_before_s: 0.0, ..self }
     }

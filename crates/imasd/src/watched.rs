@@ -29,7 +29,7 @@ pub(crate) struct Image {
 pub(crate) struct Watch {
     pub(crate) witness: Witness,
     pub(crate) image: Image,
-    /// Of a trial: the name of the offer.
+    /// Name of the offer, where the page is of a trial.
     pub(crate) token: Option<String>,
     /// The signal that ended it, where the kernel has reported it.
     pub(crate) signal: Option<u32>,
@@ -37,7 +37,7 @@ pub(crate) struct Watch {
     pub(crate) exec_ns: Option<u64>,
     /// When it was seen first, in this process of the daemon.
     pub(crate) since: Instant,
-    /// Of a trial: its sample is stored, though it lives.
+    /// The sample of its trial is stored, though the process lives.
     pub(crate) sampled: bool,
     /// What was seen of it as long as it lived, under another allocator.
     pub(crate) activity: Option<ProcessActivity>,

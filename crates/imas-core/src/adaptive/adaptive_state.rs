@@ -30,7 +30,7 @@ pub struct AdaptiveState {
     pub board: Board,
     /// The user's settings.
     pub settings: Settings,
-    /// By candidate: whether it may be tried and used. One above the memory limit may not.
+    /// Role of each candidate: whether it may be tried and used. A candidate above the memory limit may not.
     pub roles: Vec<Role>,
     /// Whether the trials did different amounts of work. Their figures are then taken per call and per live
     /// byte.
@@ -39,7 +39,7 @@ pub struct AdaptiveState {
     pub expired: Expired,
     /// Which trials are this host's, where a fleet shares them out; None where it tries as if it were alone.
     pub turn: Option<HostTurn>,
-    /// By candidate: time of the latest trial, seconds since the epoch.
+    /// Time of each candidate's latest trial, seconds since the epoch. None where it had none.
     last_s: Vec<Option<f64>>,
     limits: Limits,
     now_s: f64,
@@ -199,7 +199,10 @@ impl AdaptiveState {
             && self.board.trials_of(i) < self.settings.max_rounds
     }
 
-    /// The same for two starts at about the same time.
+    /// Candidates of the trials of two starts at about the same time, in this host's turn. It is the
+    /// candidate whose trial is due, and `system` beside it. Where `system` alone is due, it is the turn's
+    /// candidate. Empty where no trial is due, there is no room for two, or the candidate has a trial that
+    /// runs.
     fn pair_of_turn(
         &self,
         turn: &HostTurn,
@@ -253,7 +256,8 @@ impl AdaptiveState {
         is_worse && (self.board.unanswered[pick] as usize) < RECENT
     }
 
-    /// Of `system` and the pick, the one with the older last trial; the other follows by the same rule.
+    /// Index of `system` or the pick: the candidate whose last trial is older. The other follows by the same
+    /// rule.
     fn older(&self, pick: usize) -> usize {
         let last_s = |i: usize| self.last_s[i].unwrap_or(0.0);
         if last_s(pick) < last_s(self.board.system) { pick } else { self.board.system }

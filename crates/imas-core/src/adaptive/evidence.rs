@@ -15,7 +15,7 @@ use crate::compare::Residue;
 /// What the trials of one host show.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostEvidence {
-    /// By trial; a trial that crashed shows two things.
+    /// Evidence of each trial; a trial that crashed shows two things.
     pub trials: Vec<TrialEvidence>,
     /// Residuals of the complete rounds, all together.
     pub residue: Residue,

@@ -101,7 +101,7 @@ pub struct Standing {
 /// The policy's conclusions from a board.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Judgement {
-    /// By candidate.
+    /// Standing of each candidate.
     pub standings: Vec<Standing>,
     /// Candidate whose trial is most informative now; None when the answer is settled.
     pub next: Option<usize>,
@@ -208,9 +208,10 @@ struct Judge<'a> {
     /// The usable candidate with the highest posterior mean among those with rounds.
     best: usize,
     shares: Option<&'a ErrorShares>,
-    /// By axis: how many times as far off this program's predictions are as usual, in variance.
+    /// Factor for CPU and for memory, in variance: how many times as far off this program's predictions are
+    /// as usual.
     mispredicted: [f64; 2],
-    /// By candidate: whether it is worth a trial where it had none.
+    /// Whether each candidate is worth a trial where it had none.
     promising: Vec<bool>,
 }
 

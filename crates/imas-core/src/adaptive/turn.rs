@@ -11,12 +11,12 @@ pub struct HostTurn {
     pub candidate: Option<usize>,
     /// When this turn began, seconds since the epoch: one trial a turn.
     pub begin_s: f64,
-    /// Until then nothing of this changes.
+    /// Time until which nothing of this changes, seconds since the epoch.
     pub until_s: f64,
-    /// By candidate: no other host knows it, so this host tries it as if it were alone.
+    /// Whether each candidate is known to no other host, so that this host tries it as if it were alone.
     pub is_own: Vec<bool>,
-    /// By candidate: this host checks it in the present period, if it is the pick by the fleet's figures
-    /// alone.
+    /// Whether this host checks each candidate in the present period, if it is the pick by the fleet's
+    /// figures alone.
     pub checks: Vec<bool>,
     /// When the present period of checks began.
     pub checks_begin_s: f64,

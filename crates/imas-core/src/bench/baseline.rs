@@ -54,9 +54,9 @@ impl BaselineFigure {
 /// `cpu>3%`: it fails when the figure has grown by more than that.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct FailRule {
-    /// What may not grow.
+    /// The figure that may not grow.
     pub figure: BaselineFigure,
-    /// By how much it may (0.03 = 3 %).
+    /// Fraction by which it may grow (0.03 = 3 %).
     pub most: f64,
 }
 

@@ -79,20 +79,20 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// What else is known of these candidates, beside how their runs ended: a run of either kind hung until
-    /// it was ended.
+    /// This comparison with the candidates `hung` ineligible: a run of either kind hung until it was ended.
     #[must_use]
     pub fn with_hung(self, hung: &[&str]) -> Self {
         self.without(hung, IneligibleCandidate::Hung)
     }
 
-    /// The same of those with a run that took many times what any took under `system`.
+    /// This comparison with the candidates `names` ineligible: a run took many times what any took under
+    /// `system`.
     #[must_use]
     pub fn with_excess(self, names: &[&str]) -> Self {
         self.without(names, IneligibleCandidate::Excess)
     }
 
-    /// The same of those with a run that did not end in time.
+    /// This comparison with the candidates `names` ineligible: a run did not end in time.
     #[must_use]
     pub fn with_timed_out(self, names: &[&str]) -> Self {
         self.without(names, IneligibleCandidate::TimedOut)
@@ -135,8 +135,8 @@ pub fn compare(candidates: &[CandidateRuns], options: &Options) -> Comparison {
     compare_counted(candidates, &CountedExits::new(), options)
 }
 
-/// The same with counted runs. They are not compared, but a candidate with another exit status than `system`
-/// in one of them cannot be picked.
+/// Compares every candidate with `system` as [`compare`] does, and looks at the counted runs. They are not
+/// compared, but a candidate with another exit status than `system` in one of them cannot be picked.
 pub fn compare_counted(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
@@ -145,7 +145,8 @@ pub fn compare_counted(
     look(candidates, counted, options, None).0
 }
 
-/// The same, and whether more rounds would change the answer, or only the answer to `goal`.
+/// Comparison as of [`compare_counted`], and whether more rounds would change the answer, or only the answer
+/// to `goal`.
 pub fn look(
     candidates: &[CandidateRuns],
     counted: &CountedExits,

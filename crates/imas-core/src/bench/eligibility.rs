@@ -40,7 +40,7 @@ pub enum IneligibleCandidate {
 #[derive(Debug)]
 pub(super) struct Reference {
     exits: BTreeSet<i32>,
-    /// Of its counted runs.
+    /// Exit statuses of the counted runs.
     counted_exits: BTreeSet<i32>,
     outputs: OutputCheck,
 }

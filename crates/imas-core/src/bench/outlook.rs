@@ -77,8 +77,8 @@ pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Op
     }
 }
 
-/// Of the candidates that are better than `system` in these runs the one that is best in both, else in CPU
-/// time, else in memory; and the ratio by which it is.
+/// Best candidate of those that are better than `system` in these runs, and the ratio by which it is better.
+/// It is the candidate that is best in both figures, else in CPU time, else in memory.
 fn best_of_better<'a, 'b>(
     entrants: &'a [Entrant<'b>],
     options: &Options,

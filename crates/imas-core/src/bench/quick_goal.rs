@@ -123,7 +123,7 @@ impl QuickGoal {
 }
 
 impl Estimate {
-    /// By the rounds. None while nothing is known of their noise.
+    /// Estimate from the rounds alone. None while nothing is known of their noise.
     fn measured(ratio: PairedRatio) -> Option<Self> {
         if ratio.rounds < 2 {
             return None;
@@ -135,7 +135,7 @@ impl Estimate {
         Some(Self { mean, deviation: deviation / rounds.sqrt() * wider })
     }
 
-    /// Of two independent estimates.
+    /// Estimate from this one and `other` together, which are independent of each other.
     fn with(self, other: Self) -> Self {
         const ALIKE: f64 = 1e-6; // runs may be alike to the last byte
         let weight = |one: Self| one.deviation.max(ALIKE).powi(-2);

@@ -37,11 +37,11 @@ pub enum Warning {
     },
     /// Some runs took an odd time.
     Outliers {
-        /// Under which candidate.
+        /// The candidate that they ran under.
         candidate: String,
-        /// How many.
+        /// Number of runs that took an odd time.
         outliers: usize,
-        /// Of how many.
+        /// Number of runs in all, odd or not.
         runs: usize,
     },
     /// The program fails under `system` too.
@@ -65,9 +65,9 @@ pub enum Warning {
     OutputVariesByItself,
     /// The program crashed and does not under `system`.
     CrashUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
-        /// By which signal.
+        /// Number of the signal that it died of.
         signal: u32,
     },
     /// A run hung, far longer than any under `system` took, and was ended.
@@ -205,7 +205,7 @@ impl Warning {
         }
     }
 
-    /// The same kind of warning for another candidate.
+    /// This kind of warning for the candidate `name`.
     fn of(&self, name: &str) -> Self {
         let mut other = self.clone();
         match &mut other {

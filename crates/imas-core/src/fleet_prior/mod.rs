@@ -75,7 +75,7 @@ pub struct FleetCandidate {
     pub name: String,
     /// Version of its allocator.
     pub version: String,
-    /// Of each group of hosts that has figures: mean difference to `system`.
+    /// Mean difference to `system` of each group of hosts that has figures.
     pub groups: Vec<GroupDifference>,
     /// Groups in which trials gave no figures.
     pub void_groups: u32,
@@ -90,9 +90,9 @@ pub struct FleetCandidate {
 /// What one group of hosts measured: mean differences of logarithms to `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct GroupDifference {
-    /// Of CPU time.
+    /// Mean difference of ln CPU time.
     pub cpu: f64,
-    /// Of memory.
+    /// Mean difference of ln memory.
     pub memory: f64,
 }
 
@@ -125,8 +125,8 @@ impl FleetCandidate {
         RobustFigure::of(&self.gains(w))
     }
 
-    /// The same without the groups that praise it most: of `counted` hosts a tenth may lie. None where no more have
-    /// reported than those.
+    /// Gain over `system` at weight `w` of CPU, without the groups that praise the candidate most: of
+    /// `counted` hosts a tenth may lie. None where no more groups than these have reported.
     pub fn surest_gain(&self, w: f64, counted: u32) -> Option<RobustFigure> {
         let mut gains = self.gains(w);
         gains.sort_unstable_by(f64::total_cmp);
@@ -171,8 +171,8 @@ impl FleetCandidate {
         self.groups.iter().map(|group| -(w * group.cpu + (1.0 - w) * group.memory)).collect()
     }
 
-    /// As rounds of the host's own. A median of n groups is as exact as a mean of about 2 n / 3; one host alone shows
-    /// nothing of others.
+    /// The fleet's figures, expressed as rounds of this host. A median of n groups is as exact as a mean of
+    /// about 2 n / 3. A single group shows nothing of others.
     fn pairs(&self, scatter: Option<FleetScatter>, counted: u32) -> Moments {
         if liars(counted) > 0 && self.groups.len() < LEAST_OF_MANY {
             return Moments::default();
@@ -203,7 +203,7 @@ pub fn liars(counted: u32) -> usize {
 /// The prior, arranged as the board is: one entry for each candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FleetEvidence {
-    /// By candidate; without groups where nothing is known.
+    /// Figures of each candidate; without groups where nothing is known.
     pub candidates: Vec<FleetCandidate>,
     /// Hosts whose figures count.
     pub counted: u32,

@@ -27,7 +27,7 @@ pub struct RobustFigure {
 }
 
 impl RobustFigure {
-    /// Of a value for each group; None without any.
+    /// Figure from the values of the groups, one of each. None without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (value, spread) = median(values).zip(mad(values))?;
         let sigma = OF_MEDIAN * TO_SIGMA * spread;

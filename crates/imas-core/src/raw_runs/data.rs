@@ -181,9 +181,10 @@ struct Rounds {
     taken: HashSet<(String, String, RunKind, u32)>,
     /// Every run by its instant.
     seen: HashSet<(String, String, RunKind, u64)>,
-    /// By how much the start before was moved: one that goes on with it has its numbers.
+    /// Number by which the rounds of the start before were moved. A start that goes on with it is moved as
+    /// far.
     moved_by: u32,
-    /// One above the highest.
+    /// Number of the next free round: above every round that is taken.
     next: u32,
 }
 

@@ -29,7 +29,7 @@ pub const OTHER_OUTPUT: &str = "output";
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Varying {
     programs: BTreeSet<String>,
-    /// By program: what `system` wrote in this file.
+    /// What `system` wrote in this file, with the name of the program.
     checks: BTreeMap<String, OutputCheck>,
 }
 

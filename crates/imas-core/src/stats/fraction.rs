@@ -2,7 +2,7 @@
 //! Differences of logarithms as the fractions that people read: the logarithm of 1.5 is 0.41, but it is 50 %
 //! more.
 
-/// By how much more that is; below 0 it is less.
+/// Fraction by which a figure is more, from a difference of logarithms. Below 0 it is less.
 pub fn more(difference: f64) -> f64 {
     difference.exp_m1()
 }

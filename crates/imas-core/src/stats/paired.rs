@@ -24,7 +24,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of one point.
+    /// Moments of one point.
     pub fn of(x: f64, y: f64) -> Self {
         Self { count: 1, mean_x: x, mean_y: y, ..Self::default() }
     }

@@ -92,7 +92,8 @@ fn interpreter<'data, Elf: FileHeader<Endian = Endianness>>(
     Ok(None)
 }
 
-/// By the sections if there are any, else by the segments, as the linker's tools do.
+/// Build-id in the notes of the sections if there are any, else of the segments, as the linker's tools find
+/// it.
 fn build_id<'data, Elf: FileHeader<Endian = Endianness>>(
     header: &Elf,
     data: impl ReadRef<'data>,

@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(made.unfit(program, &["-l:libmixed.so"]), None, "libc's malloc is the program's");
     }
 
-    /// As rspamd's librspamd-server.so.
+    /// A case like rspamd's librspamd-server.so.
     #[test]
     fn a_library_with_its_own_malloc_makes_its_program_ineligible() {
         let made = Made::new();

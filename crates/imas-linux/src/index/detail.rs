@@ -26,7 +26,7 @@ pub enum Detail {
     },
     /// Module, main class, or `-c` with the hash of the code, by its text.
     Text(Vec<u8>),
-    /// The same for a text that is too long to be kept: its hash and its length.
+    /// A text that is too long to be kept: its hash and its length.
     LongText([u64; 2]),
     /// systemd unit, by its name.
     Unit(String),
@@ -54,7 +54,7 @@ impl Detail {
         about.is_file().then(|| Self::File { dev: about.dev(), ino: about.ino() })
     }
 
-    /// As an entry holds it: [`imas_abi::detail_kind`] and two numbers.
+    /// Key that an entry of the index holds: [`imas_abi::detail_kind`] and two numbers.
     #[must_use]
     pub fn key(&self) -> (u32, [u64; 2]) {
         let hashed = |text: &[u8]| [fnv64(text), text.len() as u64];

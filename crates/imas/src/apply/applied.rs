@@ -29,11 +29,11 @@ pub(crate) enum DropInChange {
 #[derive(Debug, Serialize)]
 pub(crate) struct Applied {
     pub(crate) unit: String,
-    /// That of the drop-in: the one which is written, or the one which is taken away.
+    /// Candidate of the drop-in that is written or taken away.
     pub(crate) candidate: Option<String>,
     drop_in: PathBuf,
     change: DropInChange,
-    /// As `diff -u` prints it; empty where nothing changes.
+    /// Change of the drop-in as `diff -u` prints it; empty where nothing changes.
     diff: String,
     /// The file is as `change` says; false: it would be.
     pub(crate) written: bool,

@@ -396,8 +396,8 @@ fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
     }
 }
 
-/// Those of this machine. What an image has for the children of its services is not known: plain paths work
-/// in all.
+/// Libraries that the drop-in names: this machine's. What an image has for the children of its services is
+/// not known: plain paths work in all.
 fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
     match how.root {
         None => context.libraries.clone(),

@@ -216,7 +216,7 @@ fn words(text: &str) -> Vec<String> {
     shell_words::split(text).unwrap_or_default()
 }
 
-/// Of `{ path=/bin/x ; argv[]=/bin/x -a ; ... }` the arguments.
+/// Arguments in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ... }`.
 fn shown_command(value: &str) -> Vec<OsString> {
     let arguments = value.split_once("argv[]=").map(|(_, rest)| rest.split(" ; ").next().unwrap_or(rest));
     words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()

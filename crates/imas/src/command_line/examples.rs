@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-/// By verb: a command, and what it does.
+/// Examples of each verb: a command, and what it does.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",
@@ -152,7 +152,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The same command line, with examples at the end of each verb's help.
+/// The command line with examples at the end of each verb's help.
 pub(crate) fn add(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (verb, examples)| {
         command.mut_subcommand(verb, |verb| {

@@ -58,7 +58,8 @@ fn is_limited(process: &Running) -> bool {
     set.iter().any(|(name, value)| name == "MALLOC_ARENA_MAX" || value.contains("arena_max"))
 }
 
-/// Those whose service saves enough, or whose program if they are of no service: it is restarted as a whole.
+/// Processes whose service saves enough, or whose program if they are of no service: it is restarted as a
+/// whole.
 fn worth_it(seen: Vec<(&Running, Arenas)>) -> Vec<(&Running, Arenas)> {
     let whole = |process: &Running| process.unit.clone().unwrap_or_else(|| process.program.to_string());
     let mut savings: BTreeMap<String, f64> = BTreeMap::new();

@@ -42,7 +42,7 @@ struct Line {
     /// Candidate of the trial on offer.
     trial: Option<String>,
     quarantined: Vec<String>,
-    /// Those of them under which it hung.
+    /// Quarantined candidates under which the program hung.
     hung: Vec<String>,
     reason: String,
     /// How the fleet shares out its trials, where imasd takes part in one.

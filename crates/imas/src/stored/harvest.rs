@@ -100,7 +100,7 @@ pub(crate) fn harvest_when_due(context: &Context, store: &Store) {
     }
 }
 
-/// The same with the user's own folder; a failure is a warning and ends nothing.
+/// Harvests into the store of the user's own folder. A failure is a warning and ends nothing.
 pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
     if context.of_the_system {
         return; // imasd harvests, and only pages whose process it has seen

@@ -47,7 +47,7 @@ fn a_full_disk_for_pages_does_not_stop_the_program() {
     assert!(stderr(&started).contains("No space left"), "{}", describe(&started));
 }
 
-/// As in a chroot in which nothing is mounted.
+/// A chroot in which nothing is mounted has no `/proc` either.
 #[test]
 fn a_missing_proc_does_not_stop_the_program() {
     let world = World::new();

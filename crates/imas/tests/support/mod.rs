@@ -27,7 +27,7 @@ use tempfile::TempDir;
 /// set contains ([`default_set`] reads it).
 pub(crate) const SIX: [&str; 6] = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
-/// Those of the six with a library of their own.
+/// Candidates of [`SIX`] with a library of their own.
 pub(crate) const LIBRARIES: [&str; 4] = ["jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
 /// The catalogue's default set: the candidates that are tested if the user names none.
@@ -153,7 +153,7 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/imas.toml"), text).unwrap();
     }
 
-    /// The same, with [`SIX`] as the candidate set.
+    /// Writes the user's `imas.toml` with [`SIX`] as the candidate set.
     pub(crate) fn tests_six(&self, text: &str) {
         self.configure(&format!("candidates = {SIX:?}\n{text}"));
     }
@@ -201,7 +201,7 @@ impl World {
         command
     }
 
-    /// The same for assert_cmd.
+    /// `imas` with these arguments, for assert_cmd.
     pub(crate) fn check<S: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = S>,

@@ -39,9 +39,9 @@ pub(crate) struct About<'a> {
 /// What is to be published of one program.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Unpublished {
-    /// The trials that they contain.
+    /// Marks of the trials that the messages contain.
     pub(crate) marks: Vec<Mark>,
-    /// Of the residuals all that is published then.
+    /// Residuals that are published in all once the messages are.
     pub(crate) residual: PublishedResidual,
     /// The messages, without boot and number.
     pub(crate) messages: Vec<Aggregate>,

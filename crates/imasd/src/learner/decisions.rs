@@ -160,9 +160,9 @@ fn window(sample_after_s: f64) -> Duration {
 
 /// What is expected of a program's replicas.
 struct Expected {
-    /// Those that lived for so long count, seconds.
+    /// Age from which a process counts as a replica, seconds.
     least_s: f64,
-    /// They start within this time.
+    /// Time within which the replicas start.
     window: Duration,
 }
 

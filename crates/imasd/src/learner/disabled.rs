@@ -12,7 +12,7 @@ use super::Learner;
 use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
 use crate::installation::Installation;
 
-/// As the store has them.
+/// Disabled allocators as the store has them.
 #[derive(Debug, Default)]
 pub(super) struct DisabledAllocators {
     list: Vec<Disabled>,

@@ -69,7 +69,7 @@ pub(crate) struct Learner {
     disabled: DisabledAllocators,
     events: LearnerEvents,
     counts: DaemonCounters,
-    /// As which host it takes part in a fleet, if it does.
+    /// Membership in a fleet: the host that it takes part as, if it does.
     fleet: Option<Membership>,
     fleet_events: FleetEvents,
 }
@@ -243,7 +243,8 @@ impl Learner {
         Ok(())
     }
 
-    /// The same without judging: nothing is offered or withdrawn yet.
+    /// Reads all programs of the store, and which trials are on offer, without judging: nothing is offered or
+    /// withdrawn yet.
     pub(crate) fn load_programs(&mut self) -> Result<()> {
         let programs = self.parts.store.get().programs()?;
         let mut offers = self.parts.store.get().offers()?;

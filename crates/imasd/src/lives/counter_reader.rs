@@ -108,7 +108,7 @@ fn without_capabilities() -> Result<(), String> {
     given_up.map_err(|error| format!("its privileges cannot be given up: {error}"))
 }
 
-/// As whom a command runs; `None`: as we do, because only root can choose.
+/// User and group that a command runs as. `None`: our own, because only root can choose.
 fn user_for(pid: u32) -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;

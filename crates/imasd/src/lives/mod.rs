@@ -48,7 +48,7 @@ pub(crate) struct ObservedProcess {
     /// Who answers for it ([`crate::served_users::ServedUsers::number_of`]).
     pub(crate) owner: u64,
     pub(crate) process: LivingProcess,
-    /// Of a trial.
+    /// Page of the process, where it is on trial.
     pub(crate) page: Option<PageName>,
     /// How its work is counted.
     pub(crate) work: Option<WorkSetting>,
@@ -92,7 +92,8 @@ pub(crate) struct LifeTracker {
     lives: HashMap<Identity, WatchedLife>,
     looker: Looker,
     counters: CounterReader,
-    /// By program, as the settings name it: why its work could not be counted the last time.
+    /// Reason why a program's work could not be counted the last time. The keys are the programs as the
+    /// settings name them.
     troubles: BTreeMap<String, String>,
     closed: Vec<ClosedWindow>,
     /// When to see which processes there are.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use super::ObservedProcess;
 
-/// As many as there are places for. Of each owner's processes those that have a place already come first.
+/// Processes that get a place, as many as there are places for. Of each owner's processes those that have a
+/// place already come first.
 pub(super) fn share_out(
     observed: Vec<ObservedProcess>,
     most: usize,

@@ -122,7 +122,8 @@ impl PageTracker {
     }
 }
 
-/// Of a trial whose sample was stored while its process lived, a hang is stored too, as a crash is.
+/// The record of a process that may have hung, named as a crash is where the sample of its trial was stored
+/// while the process lived. So the hang is stored too.
 fn with_hang(mut record: TrialRecord, watch: &Watch) -> TrialRecord {
     let sample = &mut record.sample;
     if watch.sampled && may_have_hung(sample) && !sample.ended.is_crash() {

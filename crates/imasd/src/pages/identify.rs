@@ -120,10 +120,11 @@ impl PageTracker {
         claimed_program(&process, content, token, domain, learner).ok_or(RejectReason::Forged)
     }
 
-    /// The same for a process that had ended before it was looked at. Only the owner of the store is believed
-    /// then, root where the machine is served, who could write the store as well, and a service that dies at
-    /// once must not be tried for ever; and only if the kernel reported the process's exit. Where it reports
-    /// none, a crash is believed all the same: it does no more than take a candidate away.
+    /// The program of a page whose process had ended before it was looked at. Only the owner of the store is
+    /// believed then: root where the machine is served. Root could write the store as well, and a service
+    /// that dies at once must not be tried for ever. It is believed only if the kernel reported the process's
+    /// exit. Where the kernel reports none, a crash is believed all the same: it does no more than take a
+    /// candidate away.
     fn program_of_exited(
         &self,
         page: &PageName,

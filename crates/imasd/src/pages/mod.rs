@@ -76,9 +76,9 @@ pub(crate) struct RejectedPage {
 pub(crate) struct IdentifiedPage {
     pub(crate) page: PageName,
     pub(crate) program: StoredProgram,
-    /// Of that program; the learner says which one of the process's own domain it is.
+    /// Witness of that program; the learner says which program of the process's own domain it is.
     pub(crate) witness: Witness,
-    /// Of a trial: the name of the offer.
+    /// Name of the offer, where the page is of a trial.
     pub(crate) token: Option<String>,
 }
 
@@ -259,7 +259,7 @@ impl PageTracker {
         PageEvent::Rejected(RejectedPage { page: page.clone(), failed_trial: None, was_unseen: false })
     }
 
-    /// The same for a page of a trial, which comes to an end with it.
+    /// Rejects a page as [`Self::reject`], with its trial, which comes to an end with it.
     fn reject_trial(&mut self, page: &PageName, why: RejectReason, token: Option<String>) -> PageEvent {
         let was_unseen = matches!(why, RejectReason::Unwitnessed);
         self.reject(page, why);

@@ -42,7 +42,7 @@ impl PageTracker {
         self.watch_image(identified.page, witness, identified.token, image, learner)
     }
 
-    /// The same for a process that an earlier process of the daemon has seen.
+    /// Watches the process of a page that an earlier process of the daemon has seen.
     pub(crate) fn watch_resumed(&mut self, witness: Witness, learner: &Learner) -> Option<PageEvent> {
         let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
         let token = token_of(&page).map(str::to_owned);

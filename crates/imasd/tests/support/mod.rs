@@ -62,13 +62,13 @@ impl World {
         world
     }
 
-    /// The same with an imasd that reads the waiting time between two tests from its configuration.
+    /// This world with an imasd that reads the waiting time between two tests from its configuration.
     pub(crate) fn with_configured_retests(mut self) -> Self {
         self.retests_at_once = false;
         self
     }
 
-    /// The same with an imasd that gets no process events of the kernel.
+    /// This world with an imasd that gets no process events of the kernel.
     pub(crate) fn polling(mut self) -> Self {
         self.polls = true;
         self
@@ -411,7 +411,7 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// The same, but it dies of SIGSEGV when jemalloc serves it.
+/// A program that dies of SIGSEGV when jemalloc serves it. With an argument it keeps running for a while.
 pub(crate) const VICTIM: &str = "
 import os, signal, sys, time
 if 'libjemalloc' in open('/proc/self/maps').read():

@@ -47,7 +47,7 @@ impl CollectedRuns {
         self.runs.iter().map(|run| run.exit).chain(self.counted.iter().map(|run| run.exit))
     }
 
-    /// Of the counted runs that ended in one of these ways.
+    /// Samples of the counted runs that ended in one of these ways.
     pub(super) fn samples(&self, exits: &BTreeSet<i32>) -> Vec<&Sample> {
         let ended_so = self.counted.iter().filter(|run| exits.contains(&run.exit));
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
@@ -73,7 +73,7 @@ pub(super) enum Failure {
 /// Gathers runs as they are made.
 pub(super) struct Collector<'a> {
     pub(super) compared: &'a [ComparedCandidate<'a>],
-    /// By candidate; empty for one that cannot be used.
+    /// Collected runs of each candidate; empty for a candidate that cannot be used.
     pub(super) collected: Vec<CollectedRuns>,
     pub(super) notes: Vec<String>,
     pub(super) output_varies: bool,

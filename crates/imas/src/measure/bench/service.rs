@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         self.executor.command().map_err(hinted)
     }
 
-    /// Of the program; an error when nothing can be preloaded into it.
+    /// Facts about the program's executable. An error when nothing can be preloaded into it.
     fn executable(&self, store: Option<&Store>) -> Result<ExecutableFacts> {
         let command = self.command()?;
         let executable = imas_engine::inspect::command(&command, store)?;

@@ -56,7 +56,7 @@ impl ServiceReport {
         table::plain(&HEAD, measured.chain(unusable))
     }
 
-    /// As a page for a browser.
+    /// The report as a page for a browser.
     pub(super) fn html(&self) -> String {
         let service = MeasuredService {
             name: &self.service.name,

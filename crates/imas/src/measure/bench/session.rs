@@ -57,7 +57,7 @@ pub(super) enum SessionOutcome {
 }
 
 impl SessionOutcome {
-    /// The same with what was predicted before.
+    /// This outcome with what was predicted before the runs.
     pub(super) fn with_quick(mut self, quick: QuickReport) -> Self {
         if let Self::Measured { report, .. } = &mut self {
             report.quick = Some(quick);
