@@ -116,7 +116,7 @@ pub struct Cost {
     pub cpu_s: f64,
     /// Mean of resident anonymous memory, bytes.
     pub bytes: f64,
-    /// Its peak, bytes.
+    /// Peak of resident anonymous memory, bytes.
     pub peak_bytes: u64,
     /// Calls of all four classes.
     pub calls: u64,

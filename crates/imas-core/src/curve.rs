@@ -50,7 +50,7 @@ impl Curve {
         }
     }
 
-    /// Its looks; where lists differ in length, as far as the shortest goes.
+    /// Looks of the curve. Where its lists differ in length, as many as the shortest has.
     #[must_use]
     pub fn looks(&self) -> Vec<MemorySnapshot> {
         let lists = self.ms.iter().zip(&self.resident_kib).zip(&self.heap_kib).zip(&self.live_kib);

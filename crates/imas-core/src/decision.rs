@@ -17,9 +17,9 @@ use crate::stats::more;
 /// One figure or fact on which a decision rests.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
-    /// Its name for people.
+    /// Name of the figure or fact, for people.
     pub name: String,
-    /// Its value, with unit.
+    /// Value of the figure or fact, with unit.
     pub value: String,
 }
 
@@ -171,7 +171,7 @@ fn runner_up(profile: &ProfileView, known: &AdaptiveState, judgement: &Judgement
     Some(gains(&profile.candidates[best].name, standing, hosts_of(known, best)))
 }
 
-/// Other hosts whose figures of the candidate count: one of each group.
+/// Number of other hosts whose figures of the candidate count: one of each group.
 fn hosts_of(known: &AdaptiveState, i: usize) -> usize {
     let fleet = known.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
     fleet.map_or(0, |candidate| candidate.groups.len())

@@ -43,7 +43,7 @@ pub struct CandidateView {
     /// here either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet_crashes: Option<u32>,
-    /// Where the resident memory was, mean over the trials that count and that looked.
+    /// Split of the resident memory: mean over the trials that count and have one.
     pub split: Option<Split>,
     /// Trials of this candidate that do not count, in order of time, with the reason.
     pub left_out: Vec<UncountedTrial>,
@@ -83,11 +83,11 @@ pub struct UncountedTrial {
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum IneligibleCause {
-    /// It brings a malloc of its own.
+    /// The program brings a malloc of its own.
     OwnMalloc,
-    /// It calls functions of its allocator's own beside malloc.
+    /// The program calls functions of its allocator's own beside malloc.
     AllocatorInterface,
-    /// It is built with a sanitizer.
+    /// The program is built with a sanitizer.
     Sanitizer,
     /// The hook did nothing in its last trials.
     StoodAside,

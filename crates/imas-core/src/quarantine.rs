@@ -52,7 +52,7 @@ pub struct Quarantine {
     /// Set when it took many times what it takes under `system`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excess: Option<Excess>,
-    /// Until when, seconds since the epoch; None: until the program or the allocator changes.
+    /// End of the quarantine, seconds since the epoch; None: until the program or the allocator changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_unix_s: Option<f64>,
     /// Build of the program that crashed.

@@ -30,7 +30,7 @@ pub enum Reason {
     FastestCpuShort,
     /// Memory is short.
     LeanestMemoryShort,
-    /// Neither or both are short.
+    /// Neither CPU nor memory is short, or both are.
     Balanced,
     /// The user's objective is CPU time.
     FastestWanted,

@@ -26,7 +26,7 @@ pub struct PredictedDifference {
     pub memory: f64,
 }
 
-/// Where a true difference is expected: a normal distribution.
+/// Normal distribution of a true difference that is expected.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Forecast {
     /// Mean.

@@ -65,7 +65,7 @@ pub struct RawRun {
     pub major_faults: u64,
     /// Time-weighted mean of resident anonymous memory of the tree.
     pub mean_bytes: u64,
-    /// Its peak.
+    /// Peak of resident anonymous memory of the tree.
     pub peak_bytes: u64,
     /// Context switches by waiting.
     pub voluntary_switches: u64,
@@ -127,7 +127,7 @@ pub struct RawRun {
     /// Further figures by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Who served the malloc calls of each of several programs.
+    /// Allocator that served the malloc calls of each of several programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
 }

@@ -29,17 +29,18 @@ pub enum Ended {
     },
     /// A fatal signal.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: u32,
     },
     /// One of these signals, sent by another process (a watchdog, `kill`): not caused by the allocator.
     Killed {
-        /// Its number.
+        /// Number of the signal.
         signal: u32,
     },
-    /// It was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
+    /// The process was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
     Hung,
-    /// It took many times the CPU time or memory of any run under `system`, until `imas bench` ended it.
+    /// The process took many times the CPU time or memory of any run under `system`, until `imas bench` ended
+    /// it.
     Excess,
     /// Armed, but our constructor was never reached.
     NeverEntered,
@@ -110,8 +111,8 @@ pub struct MemoryFigures {
     /// Mean resident memory, weighted with time. 0 when it is not known (a page of an earlier version, a
     /// process that lived shorter than the clock's unit).
     pub resident_over_time: u64,
-    /// Where the resident bytes were; None when it was not recorded (a page of an earlier version, a process
-    /// of some milliseconds).
+    /// Split of the resident bytes; None when it was not recorded (a page of an earlier version, a process of
+    /// some milliseconds).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
 }
@@ -194,8 +195,8 @@ pub struct Sample {
     pub wall_s: f64,
     /// Trial or production flight.
     pub kind: PageKind,
-    /// Its last observed activity before it was killed; None when it was not recorded, and where it ended by
-    /// itself. `sighting` is its earlier name, still read for one release.
+    /// Last observed activity of the process before it was killed; None when it was not recorded, and where
+    /// the process ended by itself. `sighting` is the field's earlier name, still read for one release.
     #[serde(alias = "sighting", skip_serializing_if = "Option::is_none")]
     pub activity: Option<ProcessActivity>,
     /// Page size, transparent huge pages and CPUs of the machine as one text; it is compared, not parsed.

@@ -73,9 +73,9 @@ pub struct MemoryLook {
 }
 
 const HOUR_S: f64 = 3600.0;
-/// A window needs so many looks.
+/// Least number of looks in a window.
 const LEAST_LOOKS: usize = 5;
-/// And they must span this share of it: imasd may have begun to look in its midst.
+/// Least share of a window that its looks must span: imasd may have begun to look in its midst.
 const LEAST_SPAN: f64 = 0.6;
 
 impl LifeWindow {
@@ -149,7 +149,7 @@ pub fn common_age_s<'a>(lives: impl IntoIterator<Item = &'a ServiceLife>) -> Opt
 pub struct UntouchedLife {
     /// When it began, seconds since the epoch.
     pub begun_s: f64,
-    /// Its windows.
+    /// Windows of the process.
     pub life: ServiceLife,
 }
 

@@ -34,7 +34,7 @@ pub struct AllocatorReport {
     pub cached: u64,
     /// Pages that hold nothing live and were not given back.
     pub dirty: u64,
-    /// Its bookkeeping, where it reports it.
+    /// Bytes of the allocator's bookkeeping, where it reports them.
     pub own: u64,
 }
 

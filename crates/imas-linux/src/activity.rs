@@ -51,7 +51,7 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
     Process::new(i32::try_from(pid).ok()?).ok()
 }
 
-/// Its own and that of the children it has waited for.
+/// CPU time of a process and of the children that it has waited for, seconds.
 pub(crate) fn cpu_s(stat: &Stat) -> f64 {
     let waited = u64::try_from(stat.cutime.saturating_add(stat.cstime)).unwrap_or(0);
     #[expect(clippy::cast_precision_loss, reason = "ticks of a lifetime are far below 2^52")]

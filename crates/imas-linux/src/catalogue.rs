@@ -36,7 +36,7 @@ pub struct CatalogueCandidate {
     pub library: Option<PathBuf>,
     /// Version of the allocator; `None` for what the system brings (see [`crate::host::libc_version`]).
     pub version: Option<String>,
-    /// Where it was taken from: a crate, a Debian source package, the system.
+    /// Origin of the allocator: a crate, a Debian source package, the system.
     pub origin: String,
     /// SPDX expression.
     pub licence: String,

@@ -7,9 +7,9 @@ use imas_core::decision::Conditions;
 use procfs::process::Process;
 use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
 
-/// Where control groups are mounted.
+/// Folder where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Where version 1 has that of memory.
+/// Folder of the memory groups of version 1.
 const ROOT_1: &str = "/sys/fs/cgroup/memory";
 /// Version 1 writes a number near 2^63 where there is no limit.
 const NO_LIMIT: u64 = 1 << 60;

@@ -65,7 +65,7 @@ pub enum ElfError {
     /// The file is not ELF, or damaged.
     #[error("not a readable ELF file: {0}")]
     Format(#[from] object::Error),
-    /// It ends before a part that its headers name.
+    /// The file ends before a part that its headers name.
     #[error("not a readable ELF file: it is shorter than its headers say")]
     Truncated,
     /// More would have to be read than an ordinary program has.
@@ -91,14 +91,14 @@ pub enum Unfit {
     Static,
     /// A loader other than glibc's.
     OtherLibc,
-    /// It defines `malloc` itself.
+    /// The program defines `malloc` itself.
     OwnMalloc,
     /// A library that it is linked with defines `malloc`, and may use that for itself whatever is preloaded.
     LibraryMalloc,
-    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take
-    /// back.
+    /// The program calls functions of its allocator's own beside malloc. No other allocator can take back
+    /// their blocks.
     AllocatorInterface,
-    /// It runs with a sanitizer, which must be the first library.
+    /// The program runs with a sanitizer, which must be the first library.
     Sanitizer,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader drops LD_PRELOAD.
     Privileged,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where a dynamic linker can be, which programs it is for, and the folder with our library for them below
-/// the library folder.
+/// Places where a dynamic linker can be: its path, whether it is for programs of this build's kind, and the
+/// folder with our library for its programs below the library folder.
 #[cfg(target_arch = "x86_64")]
 const KNOWN: &[(&str, bool, &str)] =
     &[("/lib64/ld-linux-x86-64.so.2", true, ""), ("/lib/ld-linux.so.2", false, "i386")];

@@ -34,9 +34,9 @@ use crate::taken::{Most, taken};
 pub struct RunRequest<'a> {
     /// The file to exec.
     pub file: &'a Path,
-    /// Its arguments from `argv[0]` on.
+    /// Arguments of the run from `argv[0]` on.
     pub argv: &'a [OsString],
-    /// Its whole environment.
+    /// Whole environment of the run.
     pub variables: &'a Variables,
     /// Standard input; /dev/null when there is none.
     pub input: Option<&'a Path>,
@@ -52,7 +52,7 @@ pub struct RunRequest<'a> {
     pub most: Option<Most>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
-    /// This amount of free memory is touched before the run, so that the host need not provide it during the
+    /// Bytes of free memory that are touched before the run, so that the host need not provide it during the
     /// run; 0: none.
     pub prefault_bytes: u64,
 }
@@ -90,11 +90,11 @@ pub struct RunOutcome {
     pub output_hash: u64,
     /// The end of what was written to standard error.
     pub stderr_tail: String,
-    /// It was killed because it took longer than allowed.
+    /// The run was killed because it took longer than allowed.
     pub timed_out: bool,
-    /// It was killed because it hung.
+    /// The run was killed because it hung.
     pub hung: bool,
-    /// It was killed because it took more than it may.
+    /// The run was killed because it took more than it may.
     pub excess: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,

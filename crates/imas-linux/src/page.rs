@@ -23,7 +23,7 @@ pub struct Ticket<'a> {
     pub candidate: &'a str,
     /// The program that is started.
     pub program: &'a Program,
-    /// Its build-id, if it has one.
+    /// Build-id of the program, if it has one.
     pub build_id: &'a str,
     /// The process that will run it.
     pub pid: u32,
@@ -62,7 +62,7 @@ pub fn folder() -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Where that folder is; nothing is made.
+/// Path of the folder of [`folder`]; nothing is made.
 #[must_use]
 pub fn place() -> PathBuf {
     match runtime_folder() {
@@ -82,7 +82,7 @@ pub fn folder_of_store(store: &Path) -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Where that folder is; nothing is made.
+/// Path of the folder of [`folder_of_store`]; nothing is made.
 #[must_use]
 pub fn place_of_store(store: &Path) -> PathBuf {
     place().join(store_folder_name(store))

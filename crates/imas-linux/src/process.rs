@@ -186,7 +186,7 @@ pub fn probe(injection: &Injection<'_>, libraries: &Libraries, library: &Path) -
     }
 }
 
-/// The other side of [`probe`]: whether the library is mapped into this process.
+/// Whether the library is mapped into this process, which [`probe`] started.
 #[must_use]
 pub fn probe_answer(library: &Path) -> bool {
     maps(std::process::id(), library).unwrap_or(false)

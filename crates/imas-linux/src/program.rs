@@ -59,7 +59,7 @@ pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
 pub struct Command {
     /// The file to exec.
     pub file: PathBuf,
-    /// Its arguments from `argv[0]` on.
+    /// Arguments of the command from `argv[0]` on.
     pub argv: Vec<OsString>,
     /// The program that runs then.
     pub program: Program,

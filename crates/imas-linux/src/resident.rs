@@ -43,7 +43,7 @@ pub struct ResidentMemory {
     pub swapped: u64,
 }
 
-/// Where a mapping belongs.
+/// Kind of memory that a mapping belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Heap,

@@ -19,7 +19,7 @@ use crate::started_name;
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
     /// What it runs.
     pub program: Program,
@@ -120,9 +120,9 @@ fn unit(process: &Process) -> Option<String> {
 /// What a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// That candidate, for certain.
+    /// The candidate that was asked about, for certain.
     Yes,
-    /// Another one, for certain.
+    /// Another candidate, for certain.
     No,
     /// Settings leave no trace by which they could be recognised.
     Unknown,

@@ -176,7 +176,7 @@ impl StartedProgram {
         }
     }
 
-    /// Its exit status, if it has ended.
+    /// Exit status of the program, if it has ended.
     ///
     /// # Errors
     /// When there is nothing to wait for.

@@ -23,9 +23,9 @@ pub enum Untrusted {
     Owner {
         /// The file, or a folder above it.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the file or folder.
         owner: u32,
-        /// Whose it has to be.
+        /// Owner that it has to have.
         wanted: u32,
     },
     /// A group or everybody may write it.
@@ -33,7 +33,7 @@ pub enum Untrusted {
     Writable {
         /// The file, or a folder above it.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file or folder.
         mode: u32,
     },
 }

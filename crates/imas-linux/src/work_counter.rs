@@ -40,13 +40,13 @@ pub enum WorkError {
     /// The shell could not be started, or its output not be read.
     #[error("the command cannot be run: {0}")]
     Run(#[from] std::io::Error),
-    /// It took too long, and was ended.
+    /// The command took too long, and was ended.
     #[error("the command printed no number within {} s", LIMIT.as_secs())]
     Late,
-    /// It failed.
+    /// The command failed.
     #[error("the command failed ({0})")]
     Failed(String),
-    /// Its first word is no number.
+    /// The first word of the output is no number.
     #[error("the command printed no number: {0:?}")]
     NoNumber(String),
 }
@@ -107,8 +107,8 @@ fn has_ended(child: &Child) -> std::io::Result<bool> {
     Ok(waitid(WaitId::Pid(pid), looks)?.is_some())
 }
 
-/// Its output until it is closed, or is longer than any number. The pipe is closed then: who writes more
-/// ends.
+/// Output of the command until it is closed, or is longer than any number. The pipe is closed then: a command
+/// that writes more ends.
 fn text(mut output: ChildStdout, until: Instant) -> Result<String, WorkError> {
     let mut bytes = vec![];
     while bytes.len() < MOST_BYTES {

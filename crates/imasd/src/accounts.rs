@@ -85,7 +85,7 @@ impl Accounts {
         self.by_name.get(name).copied()
     }
 
-    /// Whose subordinate uid it is.
+    /// Holder of the subordinate uid.
     pub(crate) fn holder_of(&self, uid: u32) -> Option<&Holder> {
         let has = |range: &&Range| uid.checked_sub(range.first).is_some_and(|at| at < range.count);
         self.ranges.iter().find(has).map(|range| &range.holder)

@@ -10,16 +10,16 @@ use std::time::Duration;
 use crate::folders::PageName;
 use crate::process_info::{Identity, ProcessInfo};
 
-/// Where pages wait, the next turn comes after this time, so that a flood is not worked on without a pause.
+/// Time after which the next turn comes where pages wait, so that a flood is not worked on without a pause.
 pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
 
 /// A page that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) name: OsString,
-    /// Its process as it was when the page came, if it could be seen.
+    /// Process of the page as it was when the page came, if it could be seen.
     pub(crate) snapshot: Option<(Identity, ProcessInfo)>,
-    /// It is old: what is no page by now never becomes one.
+    /// The page is old: what is no page by now never becomes one.
     pub(crate) is_old: bool,
 }
 
@@ -33,7 +33,7 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     queues: BTreeMap<u32, Queue>,
-    /// Whose page was taken last.
+    /// User whose page was taken last.
     last: Option<u32>,
     /// How many pages wait with their process.
     snapshots: usize,

@@ -35,16 +35,16 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessEvent {
-    /// It runs another image now.
+    /// The process runs another image now.
     Exec {
-        /// Its id.
+        /// Id of the process.
         pid: u32,
         /// When, by `CLOCK_MONOTONIC`, ns.
         at_ns: u64,
     },
-    /// It has ended; with the signal that ended it, 0 for none.
+    /// The process has ended; with the signal that ended it, 0 for none.
     Exit {
-        /// Its id.
+        /// Id of the process.
         pid: u32,
         /// The signal, 0 for none.
         signal: u32,

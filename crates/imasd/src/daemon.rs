@@ -54,7 +54,7 @@ pub(crate) struct Daemon {
     users: Rc<ServedUsers>,
     pipeline: Pipeline,
     status: StatusFile,
-    /// Where it takes part in a fleet.
+    /// Mailbox of the fleet, where the host takes part in one.
     fleet: Option<Mailbox>,
     /// Why it takes no part, though it should.
     fleet_trouble: Option<String>,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// The kernel's events of the last seconds: for processes that had ended before their page was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
-    /// The signal that ended it, 0 for none.
+    /// Signals that ended processes, 0 for none.
     pub(crate) signals: Recent<u32>,
-    /// Its last exec, by `CLOCK_MONOTONIC`, ns.
+    /// Last execs of processes, by `CLOCK_MONOTONIC`, ns.
     pub(crate) execs: Recent<u64>,
 }
 

@@ -165,7 +165,7 @@ impl Folders {
             .collect()
     }
 
-    /// Whose folders there are.
+    /// Users who have a folder.
     pub(crate) fn uids(&self) -> impl Iterator<Item = u32> {
         self.open.keys().copied()
     }

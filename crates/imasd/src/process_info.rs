@@ -27,7 +27,7 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 /// A process's identity: the id alone is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Its id.
+    /// Id of the process.
     pub(crate) pid: u32,
     /// When it started, clock ticks since boot.
     pub(crate) start_ticks: u64,
@@ -61,9 +61,9 @@ pub(crate) struct ProcessInfo {
     pub(crate) detail: Detail,
     /// What the process is given to run, as a text for people and for the store.
     pub(crate) detail_text: String,
-    /// Its threads now.
+    /// Number of the process's threads now.
     pub(crate) threads: u32,
-    /// It has a pid namespace of its own: what runs there has its own files and accounts.
+    /// The process has a pid namespace of its own: what runs there has its own files and accounts.
     pub(crate) in_container: bool,
     /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an
     /// interpreter, which is identified by its script, none.

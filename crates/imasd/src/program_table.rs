@@ -39,9 +39,9 @@ pub(crate) struct TrackedProgram {
     pub(crate) plan: StartPlan,
     /// The trials that it is offered.
     pub(crate) trial: TrialOffer,
-    /// Its processes that live side by side.
+    /// Processes of the program that live side by side.
     pub(crate) replicas: Replicas,
-    /// Whose process of it was noticed last, in this process of the daemon.
+    /// User whose process of the program was noticed last, in this process of the daemon.
     pub(crate) noticed_uid: Option<u32>,
     /// When a process of it was noticed last, in this process of the daemon.
     pub(crate) seen: Option<Instant>,

@@ -15,7 +15,7 @@ use crate::process_info::{Identity, is_running};
 
 /// Instances that were started within this time are replicas of each other.
 const TOGETHER: Duration = Duration::from_secs(3600);
-/// So many are remembered.
+/// Number of processes that are remembered.
 const MOST: usize = 16;
 
 /// Processes of one program.

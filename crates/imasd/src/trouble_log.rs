@@ -15,13 +15,13 @@ pub(crate) struct TroubleLog {
 }
 
 impl TroubleLog {
-    /// It has failed. Whether that is to be logged.
+    /// Notes that the work has failed. Returns whether that is to be logged.
     pub(crate) fn began(&mut self) -> bool {
         self.works_since = None;
         !std::mem::replace(&mut self.is_logged, true)
     }
 
-    /// It has worked.
+    /// Notes that the work has succeeded.
     pub(crate) fn ended(&mut self, now: Instant) {
         self.works_since.get_or_insert(now);
     }

@@ -31,9 +31,9 @@ pub(crate) struct Watch {
     pub(crate) image: Image,
     /// Name of the offer, where the page is of a trial.
     pub(crate) token: Option<String>,
-    /// The signal that ended it, where the kernel has reported it.
+    /// Signal that ended the process, where the kernel has reported it.
     pub(crate) signal: Option<u32>,
-    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel has reported it.
+    /// Last exec of the process by `CLOCK_MONOTONIC`, where the kernel has reported it.
     pub(crate) exec_ns: Option<u64>,
     /// When it was seen first, in this process of the daemon.
     pub(crate) since: Instant,
@@ -41,7 +41,7 @@ pub(crate) struct Watch {
     pub(crate) sampled: bool,
     /// What was seen of it as long as it lived, under another allocator.
     pub(crate) activity: Option<ProcessActivity>,
-    /// It has ended, and its page waits for the store.
+    /// The process has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }
 

@@ -248,9 +248,9 @@ impl AdaptiveState {
         }
     }
 
-    /// Where the newest retest was worse, the next ones follow without delay: three of them make the pick
-    /// step back. Retests that yield no figures decide nothing; after three of these the usual interval
-    /// applies again.
+    /// Whether retests of the pick follow each other without delay: its newest retest was worse. Three such
+    /// retests make the pick step back. Retests that yield no figures decide nothing; after three of these
+    /// the usual interval applies again.
     fn is_unproven(&self, pick: usize, w: f64) -> bool {
         let is_worse = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
         is_worse && (self.board.unanswered[pick] as usize) < RECENT
@@ -267,7 +267,7 @@ impl AdaptiveState {
 /// A future trial.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Due {
-    /// Its candidate.
+    /// Index of its candidate.
     pub candidate: usize,
     /// Earliest time, seconds since the epoch.
     pub at_s: f64,

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(Board::new(&[], 2, 0).rounds, 0);
     }
 
-    /// Each is compared with what ran beside it; a load of another time is in no difference.
+    /// A deployment's trial is compared with what ran beside it; a load of another time is in no difference.
     #[test]
     fn a_deployment_is_compared_within_itself() {
         let round = |trials: &[JudgedTrial], is_side_by_side| Round {

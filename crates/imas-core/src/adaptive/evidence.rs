@@ -37,7 +37,7 @@ pub struct TrialEvidence {
 pub enum Shown {
     /// The difference to `system` of the same round.
     Pair(Point),
-    /// It yielded no figures.
+    /// The trial yielded no figures.
     Void,
     /// The program crashed or hung, and the candidate is to blame.
     Crash,

@@ -38,10 +38,10 @@ const VOID_TRIALS: u32 = 2;
 pub enum Role {
     /// Tried and used.
     Tested,
-    /// It has left the set. It is used as long as its trials prove it better, and tried only to watch it
-    /// while it is the pick.
+    /// A candidate that has left the set. It is used as long as its trials prove it better, and tried only to
+    /// watch it while it is the pick.
     Kept,
-    /// Neither tried nor used.
+    /// A candidate that is neither tried nor used.
     #[serde(alias = "barred")]
     Ineligible,
 }
@@ -58,29 +58,32 @@ pub enum Status {
     Proven,
     /// Worse than the best, and its expected remaining gain is below the cost of a trial.
     Worse,
-    /// It was better, but each of its newest three rounds was worse than `system`: the pick steps back.
+    /// The candidate was better, but each of its newest three rounds was worse than `system`: the pick steps
+    /// back.
     Regressed,
     /// The candidate costs more CPU time or more memory than a pick may.
     TooCostly,
     /// Equal to the best to within the cost of a trial.
     NoBetter,
-    /// Its expected gain is below the cost of the rounds that could still prove it better than the incumbent.
+    /// The candidate's expected gain is below the cost of the rounds that could still prove it better than
+    /// the incumbent.
     NotProvable,
-    /// It was not tried: its replay promises less than a trial costs, beside those that are tried.
+    /// Not tried: the gain that the candidate's replay predicts is below a trial's cost, beside those that
+    /// are tried.
     Unpromising,
-    /// Its trials yield no figures.
+    /// The candidate's trials yield no figures.
     Void,
     /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
     #[serde(alias = "barred")]
     Ineligible,
-    /// It left the set unproven.
+    /// The candidate left the set unproven.
     Left,
 }
 
 /// A candidate with its figures against `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Standing {
-    /// Its status.
+    /// The candidate's status.
     pub status: Status,
     /// Number of rounds the figures are computed from.
     pub rounds: u32,
@@ -182,7 +185,7 @@ struct Question<'a> {
     /// Weight of CPU.
     w: f64,
     settings: &'a Settings,
-    /// Who may spend how much of the allowed error, where that is not equal.
+    /// Shares of the allowed error that the candidates may spend, where they are not equal.
     shares: Option<&'a ErrorShares>,
 }
 

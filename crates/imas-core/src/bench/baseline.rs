@@ -90,9 +90,9 @@ impl std::fmt::Display for FailRule {
 pub enum CheckStatus {
     /// The figure has grown by more than the rule allows, beyond the noise.
     Failed,
-    /// It is not shown to have grown by more.
+    /// The figure is not shown to have grown by more than the rule allows.
     Passed,
-    /// It cannot be compared with the baseline.
+    /// The figure cannot be compared with the baseline.
     NotComparable,
 }
 

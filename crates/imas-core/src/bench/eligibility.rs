@@ -14,14 +14,14 @@ use crate::sample::is_crash_signal;
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum IneligibleCandidate {
-    /// It has no runs.
+    /// The candidate has no runs.
     NoRuns,
     /// The program crashed under it, by this signal, and does not under `system`.
     Crashed {
         /// SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGSYS.
         signal: u32,
     },
-    /// It hung under it, far longer than any run under `system` took, and was ended.
+    /// The program hung under it, far longer than any run under `system` took, and was ended.
     Hung,
     /// A run took many times the CPU time or memory of any run under `system`, and was ended.
     Excess,
@@ -69,7 +69,7 @@ impl Reference {
         self.exits.contains(&run.exit)
     }
 
-    /// Other runs than these showed that the output varies.
+    /// This reference with the knowledge of other runs that the output varies, if it `varies`.
     pub(super) fn with_varying_output(mut self, varies: bool) -> Self {
         if varies {
             self.outputs = OutputCheck::varying();

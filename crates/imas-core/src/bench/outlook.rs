@@ -35,7 +35,7 @@ pub enum Outlook {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         less_than: Option<f64>,
     },
-    /// There are too few rounds to prove anything.
+    /// Too few rounds to prove anything.
     TooFewRounds {
         /// Rounds that were compared.
         rounds: usize,
@@ -44,7 +44,7 @@ pub enum Outlook {
     },
     /// The runs show that none is better by more than the margin.
     NoneBetter,
-    /// There is nothing to compare.
+    /// Nothing to compare.
     Unknown,
 }
 

@@ -12,7 +12,7 @@ pub struct PredictedRatios {
     pub cpu: Interval,
     /// Mean of resident memory.
     pub memory: Interval,
-    /// Its peak. Nothing is decided by it.
+    /// Peak of resident memory. Nothing is decided by it.
     pub peak: Interval,
 }
 

@@ -101,7 +101,7 @@ impl QuickGoal {
         ratio.is_some_and(|ratio| ratio.interval.mid <= most)
     }
 
-    /// Where the best of these rounds is not proven: settled only if it is no better than `system`.
+    /// Outcome where the best of these rounds is not proven: settled only if it is no better than `system`.
     fn without_proof(&self, best: PairedRatio, of: usize, options: &Options) -> LookOutcome {
         if best.interval.mid >= 1.0 - self.criterion.margin(options) {
             return LookOutcome::Settled;

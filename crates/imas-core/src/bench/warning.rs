@@ -46,14 +46,14 @@ pub enum Warning {
     },
     /// The program fails under `system` too.
     SystemFails {
-        /// Its exit: status, or 128 + signal.
+        /// Exit of the program: status, or 128 + signal.
         exit: i32,
     },
     /// The program exits otherwise than under `system`.
     ExitDiffers {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
-        /// Its exit: status, or 128 + signal.
+        /// Exit of the program: status, or 128 + signal.
         exit: i32,
     },
     /// The program writes something else than under `system`.

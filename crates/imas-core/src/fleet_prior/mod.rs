@@ -32,8 +32,8 @@ pub const LEAST_GROUPS: usize = 3;
 /// At most one of so many hosts may lie, so of fewer hosts none. All liars may have reported, while few of the others
 /// have: so many of the groups that praise a candidate most are left out.
 const HOSTS_PER_LIAR: u32 = 10;
-/// Where liars are allowed for, a median of fewer groups is no belief: of two it is their mean, which one liar moves as he
-/// likes.
+/// Least number of groups whose median is believed, where liars are allowed for. Of two groups it is their
+/// mean, which one liar moves as he likes.
 const LEAST_OF_MANY: usize = 3;
 /// Weights of CPU for which the strongest figures are kept: leanest, balanced, fastest.
 pub const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
@@ -71,7 +71,7 @@ pub struct FleetScatter {
 /// What the fleet knows of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct FleetCandidate {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Version of its allocator.
     pub version: String,
@@ -120,7 +120,7 @@ impl FleetPrior {
 }
 
 impl FleetCandidate {
-    /// Its gain over `system` at weight `w` of CPU; None where no host has figures.
+    /// Gain of the candidate over `system` at weight `w` of CPU; None where no host has figures.
     pub fn gain(&self, w: f64) -> Option<RobustFigure> {
         RobustFigure::of(&self.gains(w))
     }

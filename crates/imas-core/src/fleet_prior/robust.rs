@@ -20,7 +20,7 @@ pub(super) const LEAST_ERROR: f64 = 0.001;
 pub struct RobustFigure {
     /// The median.
     pub value: f64,
-    /// Its standard error by the spread between the groups.
+    /// Standard error of the median, by the spread between the groups.
     pub error: f64,
     /// Number of groups.
     pub groups: usize,

@@ -34,7 +34,7 @@ pub struct Varying {
 }
 
 impl Varying {
-    /// Another file begins. On another machine a program may well write something else, and the same each
+    /// Begins another file. On another machine a program may well write something else, and the same each
     /// time.
     pub fn begin_file(&mut self) {
         self.checks.clear();

@@ -11,7 +11,7 @@ const ENOUGH: f64 = 1e-6;
 pub struct MeasuredValue {
     /// The value as measured.
     pub value: f64,
-    /// Its standard error.
+    /// Standard error of the value.
     pub error: f64,
     /// Degrees of freedom of that error.
     pub freedom: f64,

@@ -29,7 +29,7 @@ impl Moments {
         Self { count: 1, mean_x: x, mean_y: y, ..Self::default() }
     }
 
-    /// Both together.
+    /// Moments of the points of both together.
     pub fn merge(self, other: Self) -> Self {
         if self.count == 0 {
             return other;

@@ -13,7 +13,7 @@ use super::Class;
 /// Notes of more bytes are passed over: a build-id has forty.
 const NOTE_BYTES: u64 = 64 << 10;
 
-/// Where a part is in the file.
+/// Place of a part in the file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) offset: u64,

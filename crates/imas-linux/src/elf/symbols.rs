@@ -12,7 +12,7 @@ use object::{Endianness, pod};
 use super::ElfError;
 use super::headers::{Part, Table};
 
-/// So much is read at once; a multiple of the size of a symbol, be it of 32 or 64 bits.
+/// Bytes that are read at once: a multiple of the size of a symbol, be it of 32 or 64 bits.
 const PIECE_BYTES: usize = 48 << 10;
 /// A linker stores a name once, or at the end of a longer one. More occurrences than this have another
 /// purpose.
@@ -129,7 +129,7 @@ fn names_in<'a>(
     })
 }
 
-/// Where in the table of names one of ours is, by its offset there.
+/// Names of ours in the table of names: the index in [`NAMES`], by the offset in the table.
 fn names(source: &mut (impl Read + Seek), part: Part) -> Result<HashMap<u32, usize>, ElfError> {
     let mut found = HashMap::new();
     // The end of the piece before, in which a name may have begun.

@@ -29,7 +29,7 @@ struct OwnerTime {
     /// What slow reads have taken, less what was given back.
     spent: Duration,
     at: Instant,
-    /// It was [`MOST`], and not all of it was given back.
+    /// The time spent was [`MOST`], and not all of it was given back.
     rests: bool,
     /// A killed helper in the middle of a walk through page tables goes on to its end.
     dying: Option<Child>,

@@ -35,7 +35,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// That of an interpreter's target, in a process whose working directory is `folder`.
+    /// Detail of an interpreter's target, in a process whose working directory is `folder`.
     #[must_use]
     pub fn of(target: &InterpreterTarget, folder: &Path) -> Self {
         match target {

@@ -25,7 +25,7 @@ pub struct Entry {
     pub executable: Executable,
     /// Which of its programs.
     pub detail: Detail,
-    /// Whose decision; `None`: everybody's.
+    /// User whose decision it is; `None`: everybody's.
     pub uid: Option<u32>,
     /// Id in the catalogue table for a production start ([`imas_abi::CANDIDATE_SYSTEM`]: untouched).
     pub candidate: u16,

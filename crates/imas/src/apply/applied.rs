@@ -15,9 +15,9 @@ use imas_cli::output;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DropInChange {
-    /// It is as wished, or left alone.
+    /// The drop-in is as wished, or left alone.
     None,
-    /// There was none of ours.
+    /// A drop-in is added: there was none of ours.
     Add,
     /// Ours is written anew.
     Replace,

@@ -22,7 +22,7 @@ pub(crate) enum Found {
     Edited,
 }
 
-/// Where the drop-in of the unit stands below the root.
+/// Path of the unit's drop-in below the root.
 pub(crate) fn path(root: &Path, unit: &str) -> PathBuf {
     root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
 }

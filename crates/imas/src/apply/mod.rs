@@ -41,7 +41,7 @@ const LEFT_ALONE: u8 = 1;
 /// Exit status when no service would be changed.
 const NOTHING_TO_DO: u8 = 1;
 
-/// Where services are configured.
+/// Root of the file system where services are configured.
 fn root_of(how: &WriteArgs) -> &Path {
     how.root.as_deref().unwrap_or_else(|| Path::new("/"))
 }

@@ -24,7 +24,7 @@ pub(crate) struct Unit {
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
     main_pid: Option<u32>,
-    /// It runs in another file system: `RootDirectory=` or `RootImage=`.
+    /// `RootDirectory=` or `RootImage=` where the unit runs in another file system.
     pub(crate) own_root: Option<String>,
     /// systemd refuses to restart it: `RefuseManualStop=`.
     pub(crate) refuses_stop: bool,

@@ -163,7 +163,7 @@ pub(crate) fn add(command: Command) -> Command {
     })
 }
 
-/// Each verb below a verb (`exclude add`) has those of the examples that are its own.
+/// The verb whose own verbs (`exclude add`) have those of the examples that are theirs.
 fn below(verb: Command, examples: &[(&str, &str)]) -> Command {
     let name = verb.get_name().to_owned();
     let below: Vec<String> = verb.get_subcommands().map(|one| one.get_name().to_owned()).collect();

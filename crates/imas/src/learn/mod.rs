@@ -33,9 +33,9 @@ use lesson::{Lesson, LessonSource};
 
 /// What became of one program.
 enum Outcome {
-    /// Its next start is recorded; false: that was asked for before.
+    /// The program's next start is recorded; false: that was asked for before.
     Asked(bool),
-    /// This process, or one that it started, is recorded and has not ended.
+    /// The process that is recorded and has not ended: this one, or one that it started.
     Running(u32),
     Learned(Lesson),
     /// Nothing could be learned from its recording.

@@ -202,7 +202,7 @@ fn conditions() -> Finding {
     }
 }
 
-/// Others may preload too; their order and quality are not ours to change.
+/// Finding about other libraries that are preloaded. Their order and quality are not ours to change.
 fn preloads() -> Finding {
     let system = std::fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
     let own = std::env::var("LD_PRELOAD").unwrap_or_default();

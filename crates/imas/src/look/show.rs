@@ -129,7 +129,7 @@ pub(crate) fn table(state: &ProgramView) -> String {
     }
 }
 
-/// Where the resident memory was under each candidate, closed by an empty line; empty when no trial says.
+/// Split of the resident memory under each candidate, closed by an empty line; empty when no trial has one.
 pub(crate) fn splits(state: &ProgramView) -> String {
     let views = state.profile.candidates.iter();
     let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();

@@ -111,7 +111,7 @@ pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
     }
 }
 
-/// Another imas may have harvested the same page at this very moment; the store keeps it once.
+/// Removes a page. Another imas may have harvested it at this very moment; the store keeps it once.
 fn remove(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

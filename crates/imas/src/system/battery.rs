@@ -40,13 +40,13 @@ pub(super) struct Outcome {
     pub(super) program: String,
     /// How it ended, like `exit status 0` or `died of SIGSEGV`.
     end: String,
-    /// It had to be killed.
+    /// The program had to be killed.
     hung: bool,
     stdout: Vec<u8>,
     stderr: String,
 }
 
-/// Both sides of one case, compared.
+/// Outcomes of one case on both sides, compared.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     pub(super) case: String,

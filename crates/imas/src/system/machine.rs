@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where everything of the machine is: the file, the run folder, the static tools, the libraries to be
+//! Places of everything of the machine: the file, the run folder, the static tools, the libraries to be
 //! linked.
 
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Machine {
         self.preload_file == Path::new(PRELOAD_FILE)
     }
 
-    /// This command.
+    /// Path of this command.
     pub(super) fn imas(&self) -> &Path {
         &self.imas
     }
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Where what root approved is written down.
+    /// Path of the file where what root approved is written down.
     pub(super) fn approved(&self) -> PathBuf {
         self.run_dir.join("approved.json")
     }

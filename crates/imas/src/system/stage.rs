@@ -19,7 +19,7 @@ use super::battery::{self, By, Outcome};
 use super::machine::{Machine, PRELOAD_FILE};
 use super::{link, preload_file};
 
-/// Both sides of the rehearsal.
+/// Outcomes of the rehearsal, on both sides.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Rehearsal {
     /// Without our entry, others' kept.

@@ -91,7 +91,7 @@ struct IndexFacts {
 #[derive(Debug, Default, Serialize)]
 struct Processes {
     looked_at: usize,
-    /// Others' processes.
+    /// Number of processes of others, which cannot be read.
     not_readable: usize,
     /// Have the library mapped.
     with_library: usize,

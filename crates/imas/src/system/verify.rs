@@ -86,7 +86,8 @@ pub(super) fn real(machine: &Machine, before: Vec<Outcome>) -> Result<Finding> {
     Ok(Finding { faults, verdicts, before, how: "as the machine is" })
 }
 
-/// That nothing goes wrong proves nothing if the library is not loaded at all.
+/// Why the library is not loaded into a program that is started now, if it is not. Without this check, that
+/// nothing goes wrong would prove nothing.
 fn not_mapped(machine: &Machine) -> Result<Option<String>> {
     let link = &machine.placements()?[0].link;
     let library = match std::fs::canonicalize(link) {

@@ -137,12 +137,12 @@ impl World {
         self.runtime.path()
     }
 
-    /// Where the trial pages of its store are.
+    /// Folder of the trial pages of this world's store.
     pub(crate) fn pages(&self) -> PathBuf {
         self.pages_of(&self.store_path())
     }
 
-    /// Where the trial pages of that store are.
+    /// Folder of the trial pages of that store.
     pub(crate) fn pages_of(&self, store: &Path) -> PathBuf {
         let store = imas_engine::store_place::real(store);
         self.runtime.path().join("imas").join(imas_linux::page::store_folder_name(&store))

@@ -28,7 +28,7 @@ pub(crate) struct PublishedResidual {
     freedom: f64,
 }
 
-/// Whose messages they are, and of what.
+/// Subject of messages: the host that they are from, and the program and environment that they are of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) host: &'a str,

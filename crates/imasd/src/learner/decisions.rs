@@ -121,7 +121,7 @@ impl Learner {
         missing.into_iter().try_for_each(|candidate| self.make_offer(id, candidate))
     }
 
-    /// These trials are no longer to be offered.
+    /// Withdraws these trials: they are no longer to be offered.
     pub(super) fn withdraw(&mut self, id: RowId, tokens: &[String]) -> Result<(), StoreError> {
         for token in tokens {
             self.parts.store.get().withdraw(token)?;

@@ -16,7 +16,7 @@ use crate::installation::Installation;
 #[derive(Debug, Default)]
 pub(super) struct DisabledAllocators {
     list: Vec<Disabled>,
-    /// Until when what an allocator did is cleared, Unix time.
+    /// Time up to which what an allocator did is cleared, Unix time.
     cleared: BTreeMap<String, f64>,
 }
 

@@ -24,7 +24,7 @@ use crate::program_table::TrackedProgram;
 /// A round to which nothing is added any more is published after this time, seconds, though it is not
 /// complete.
 const WAIT_S: f64 = 300.0;
-/// That the fleet was reached is stored at most so often, seconds.
+/// Least time between two notes in the store that the fleet was reached, seconds.
 const NOTE_S: f64 = 3600.0;
 
 /// This host in its fleet.

@@ -79,7 +79,7 @@ pub(crate) struct Learner {
 pub(crate) struct LearnerEvents {
     /// The index would say something else now.
     pub(crate) changed: bool,
-    /// That cannot wait: the next start must not fail in the same way.
+    /// The change cannot wait: the next start must not fail in the same way.
     pub(crate) urgent: bool,
     /// A new store was begun: it gives the numbers of programs to others.
     pub(crate) store_begun_anew: bool,
@@ -335,7 +335,7 @@ impl Learner {
         }
     }
 
-    /// Another store is open.
+    /// Forgets what is known from the store: another one is open.
     fn forget_store(&mut self) {
         self.programs = ProgramTable::default();
         self.disabled = DisabledAllocators::default();

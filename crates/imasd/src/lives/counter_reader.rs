@@ -19,7 +19,7 @@ use crate::process_info::Identity;
 const NOBODY: (u32, u32) = (65_534, 65_534);
 /// How often to see whether a command has answered.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// So many commands wait.
+/// Number of commands that may wait.
 const MOST: usize = 512;
 
 /// What a counter showed.
@@ -35,7 +35,7 @@ pub(super) struct CounterReading {
 #[derive(Debug)]
 pub(super) struct CounterAnswer {
     pub(super) identity: Identity,
-    /// Or why there is none, in words.
+    /// Reading of the counter, or why there is none, in words.
     pub(super) reading: Result<CounterReading, String>,
 }
 

@@ -33,7 +33,8 @@ pub(crate) struct Look {
 pub(crate) enum Unseen {
     /// The process has ended.
     Gone,
-    /// It is too large or too slow to be looked at, or its owner's processes have taken too much time.
+    /// The process is too large or too slow to be looked at, or its owner's processes have taken too much
+    /// time.
     TooSlow,
 }
 

@@ -36,16 +36,16 @@ use watched_life::{Closed, WatchedLife};
 
 pub(crate) use look::PageCounts;
 
-/// So many processes are looked at, of all owners together ([`places`]).
+/// Number of processes that are looked at, of all owners together ([`places`]).
 const MOST: usize = 256;
-/// And so many in one turn of the loop.
+/// Number of looks in one turn of the loop.
 const MOST_LOOKS: usize = 16;
 
 /// A process that is to be looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedProcess {
     pub(crate) identity: Identity,
-    /// Who answers for it ([`crate::served_users::ServedUsers::number_of`]).
+    /// Owner who answers for the process ([`crate::served_users::ServedUsers::number_of`]).
     pub(crate) owner: u64,
     pub(crate) process: LivingProcess,
     /// Page of the process, where it is on trial.
@@ -128,7 +128,7 @@ impl LifeTracker {
         now >= self.sync_at
     }
 
-    /// These are the processes to look at.
+    /// Takes these processes as those to look at.
     pub(crate) fn sync(&mut self, observed: Vec<ObservedProcess>, now: Instant) {
         let interval = Duration::try_from_secs_f64(self.first_s / 32.0).unwrap_or(Duration::MAX);
         self.sync_at = now + interval.clamp(Duration::from_millis(250), Duration::from_secs(5));

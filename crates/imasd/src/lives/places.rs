@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who gets the places for processes that are looked at: owners take turns, so the processes of one leave the others
-//! theirs.
+//! Places for processes that are looked at, and the owners that get them. Owners take turns, so the processes
+//! of one leave the others theirs.
 
 use std::collections::BTreeMap;
 

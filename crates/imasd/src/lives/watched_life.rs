@@ -86,7 +86,7 @@ impl WatchedLife {
         closed
     }
 
-    /// It could not be looked at in time.
+    /// Puts the next look off: the process could not be looked at in time.
     pub(super) fn look_later(&mut self, now: Instant) {
         self.next_at = after(now, self.until_s / 2.0 / LOOKS);
     }

@@ -53,11 +53,11 @@ const MOST_FOLDERS: usize = 256;
 /// What happened to a page.
 #[derive(Debug)]
 pub(crate) enum PageEvent {
-    /// It does not count, and was removed.
+    /// The page does not count, and was removed.
     Rejected(RejectedPage),
-    /// Its process was seen: it is to be watched.
+    /// The process of the page was seen: it is to be watched.
     Identified(Box<IdentifiedPage>),
-    /// Its process has ended: the record is to be stored, then the page removed.
+    /// The process of the page has ended: the record is to be stored, then the page removed.
     Ended(Box<EndedPage>),
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct RejectedPage {
     pub(crate) page: PageName,
     /// The trial that came to an end with it.
     pub(crate) failed_trial: Option<String>,
-    /// Its process ended before it was seen.
+    /// The process of the page ended before it was seen.
     pub(crate) was_unseen: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct PageTracker {
     counts: DaemonCounters,
 }
 
-/// Where the tracker works.
+/// Surroundings that the tracker works in.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) users: Rc<ServedUsers>,

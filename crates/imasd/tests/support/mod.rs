@@ -119,7 +119,7 @@ impl World {
         Index::read(&self.path("run/state/index")).unwrap()
     }
 
-    /// Where this user's pages are.
+    /// Folder of this user's pages.
     pub(crate) fn pages(&self) -> PathBuf {
         self.path("run/state/u").join(me().to_string())
     }

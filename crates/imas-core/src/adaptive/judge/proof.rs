@@ -49,7 +49,7 @@ pub(super) struct Direction {
     proof: Proof,
     /// Weight of CPU.
     w: f64,
-    /// Its share of the allowed error.
+    /// The test's share of the allowed error.
     share: f64,
     noise: Noise,
 }

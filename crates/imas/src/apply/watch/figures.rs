@@ -72,7 +72,7 @@ impl UnitState {
         self.get("ActiveState") == "failed"
     }
 
-    /// It does not run, and systemd does not restart it by itself.
+    /// Whether the unit does not run, and systemd does not restart it by itself.
     pub(super) fn is_over(&self) -> bool {
         self.is_inactive() || self.has_failed()
     }
@@ -82,7 +82,7 @@ impl UnitState {
         !matches!(self.get("Job"), "" | "0")
     }
 
-    /// It is about to start; the pause before an automatic restart is no start.
+    /// Whether the unit is about to start; the pause before an automatic restart is no start.
     pub(super) fn is_starting(&self) -> bool {
         self.get("ActiveState") == "activating" && !self.get("SubState").starts_with("auto-restart")
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the command begins on the command line of a wrapper: after its options and its own operands.
+//! Beginning of the command on the command line of a wrapper: after the wrapper's options and its own
+//! operands.
 
 use std::ffi::OsString;
 use std::path::Path;

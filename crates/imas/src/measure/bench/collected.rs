@@ -53,7 +53,7 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
-    /// Its first crash, hang or excess.
+    /// First crash, hang or excess of the candidate's runs.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
@@ -64,9 +64,9 @@ impl CollectedRuns {
 
 /// Why nothing can be compared: a run under `system` that does not count.
 pub(super) enum Failure {
-    /// It did not end in time.
+    /// The run did not end in time.
     TimedOut { wall_s: f64 },
-    /// It failed.
+    /// The run failed.
     Failed { message: String },
 }
 
