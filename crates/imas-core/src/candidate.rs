@@ -124,7 +124,7 @@ pub struct Cost {
     pub live_bytes: u64,
 }
 
-/// What the trial cost, if it counts for `candidate` and the build `build_id` of the program.
+/// Cost of the trial, if it counts for `candidate` and the build `build_id` of the program.
 ///
 /// # Errors
 /// The first reason, in the order of [`NotCounted`], why it does not.

@@ -30,7 +30,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// What `paper` looks at; nothing else known.
+    /// Conditions that `paper` looks at; nothing else known.
     pub const fn new(load5: f64, cpus: u32, mem_available_bytes: u64) -> Self {
         Self {
             load5,

@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 
-/// What is priced.
+/// Number of kinds of counts that are priced.
 pub const KINDS: usize = 4;
 
 /// One run: its CPU seconds, and its instructions, page faults, cache misses and misses of the data TLB.
@@ -19,7 +19,7 @@ pub const KINDS: usize = 4;
 pub struct Priced {
     /// User and system time.
     pub cpu_s: f64,
-    /// In the order above.
+    /// Instructions, page faults, cache misses and misses of the data TLB, in this order.
     pub counts: [f64; KINDS],
 }
 

@@ -21,7 +21,7 @@ pub struct Curve {
     pub live_kib: Vec<u64>,
 }
 
-/// One look.
+/// One look at a process's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemorySnapshot {
     /// See [`Curve::ms`].
@@ -64,8 +64,8 @@ impl Curve {
             .collect()
     }
 
-    /// At most `most` of its looks, evenly chosen, the first and the last among them, rounded to three
-    /// digits.
+    /// Curve of at most `most` looks of this one, evenly chosen, the first and the last among them, rounded
+    /// to three digits.
     #[must_use]
     pub fn thinned(&self, most: usize) -> Self {
         const DIGITS: u32 = 3;
@@ -80,7 +80,7 @@ impl Curve {
     }
 }
 
-/// At most `most`, the first and the last among them.
+/// At most `most` of the items, evenly chosen, the first and the last among them.
 pub fn evenly<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     if all.len() <= most {
         return all.to_vec();

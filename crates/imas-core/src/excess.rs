@@ -40,14 +40,14 @@ pub fn bytes_limit(most: f64) -> f64 {
 pub enum Excess {
     /// Seconds inside the allocator.
     Time {
-        /// In this start.
+        /// Seconds in this start.
         took_s: f64,
         /// The most under `system`.
         most_s: f64,
     },
     /// Resident bytes.
     Memory {
-        /// In this start.
+        /// Bytes in this start.
         took: f64,
         /// The most under `system`.
         most: f64,

@@ -61,8 +61,8 @@ impl Latency {
         [&self.malloc, &self.realloc, &self.memalign, &self.free]
     }
 
-    /// With calls rounded to two digits, which is closer than samples know them, and the clock's rate to
-    /// four.
+    /// These histograms with calls rounded to two digits, which is closer than samples know them, and the
+    /// clock's rate to four.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let [malloc, realloc, memalign, free] = self.classes().map(Buckets::rounded);
@@ -85,13 +85,13 @@ impl Buckets {
         }
     }
 
-    /// No call is in it.
+    /// Whether no call is in the buckets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// From bucket 0 on.
+    /// Number of calls in each bucket, from bucket 0 on.
     #[must_use]
     pub fn histogram(&self) -> Vec<u64> {
         let empty = std::iter::repeat_n(0, usize::from(self.from));

@@ -29,7 +29,7 @@ pub struct Pace {
     pub arithmetic_ns: f64,
     /// See [`PaceReading`].
     pub branches_ns: f64,
-    /// How many looks.
+    /// Number of looks.
     pub looks: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::split::Split;
 /// the cause may lie in a library, whose change the program's build-id does not show.
 pub const INELIGIBLE_FOR_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// After this number of trials in a row in which the hook did nothing, whatever the reason ...
+/// Number of trials in a row in which the hook did nothing, whatever the reason, after which ...
 const ASIDE_TRIALS: usize = 3;
 /// ... the program is left alone for this time, seconds (a day): under a seccomp filter, a limit of its
 /// address space or a switch, the next trial would give nothing either.
@@ -73,7 +73,7 @@ impl CandidateView {
 /// A trial that does not count.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub struct UncountedTrial {
-    /// Which.
+    /// Id of the trial.
     pub trial_id: String,
     /// Why.
     pub why: NotCounted,
@@ -232,7 +232,7 @@ fn ineligible(history: &History<'_>) -> Option<IneligibleCause> {
     }
 }
 
-/// In each of the last trials, and not by its candidate's doing.
+/// Whether the program stood aside in each of the last trials, and not by its candidate's doing.
 fn stands_aside(trials: &[&TrialRecord]) -> bool {
     let is_aside = |trial: &&&TrialRecord| {
         let reason = trial.sample.pass_reason.clone();

@@ -44,7 +44,7 @@ pub struct Quarantine {
     pub since_unix_s: f64,
     /// Trial that crashed first.
     pub trial_id: String,
-    /// How it ended.
+    /// End of the start that caused the quarantine.
     pub ended: Ended,
     /// Set when it hung: seconds for which it was seen idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,13 +75,13 @@ impl Quarantine {
         self.hung.is_some() || self.ended == Ended::Hung
     }
 
-    /// Whether it was that it took too much.
+    /// Whether the program took too much.
     #[must_use]
     pub fn is_excess(&self) -> bool {
         self.excess.is_some() || self.ended == Ended::Excess
     }
 
-    /// What the program did under it, in a word.
+    /// What the program did under the candidate, in a word.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match (self.is_hang(), self.is_excess()) {

@@ -101,7 +101,7 @@ impl Reason {
         }
     }
 
-    /// One sentence for people.
+    /// The reason as one sentence for people.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Excluded => "The program is excluded: it runs untouched and is not measured.",

@@ -152,7 +152,7 @@ impl ReliabilityEntry {
 /// A prediction that was compared with live runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckedPrediction {
-    /// What was predicted.
+    /// The figure that was predicted.
     pub figure: PredictedFigure,
     /// Name of the candidate.
     pub candidate: String,
@@ -167,7 +167,7 @@ pub struct CheckedPrediction {
 pub struct ReliabilityTable {
     /// Format: 1.
     pub schema: u32,
-    /// How it was made, for people.
+    /// Origin of the table, for people.
     pub source: String,
     /// Programs that it was made from.
     #[serde(default)]
@@ -194,7 +194,7 @@ impl ReliabilityTable {
         Self { schema: 1, source: source.to_owned(), programs, entries: entries.collect() }
     }
 
-    /// From JSON.
+    /// Table from JSON.
     ///
     /// # Errors
     /// What is wrong with it.

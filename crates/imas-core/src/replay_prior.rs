@@ -54,7 +54,7 @@ pub struct CandidateForecast {
 }
 
 impl CandidateForecast {
-    /// On an axis (0: CPU, 1: memory).
+    /// Forecast on an axis (0: CPU, 1: memory).
     pub(crate) fn axis(&self, axis: usize) -> Forecast {
         [self.cpu, self.memory][axis]
     }

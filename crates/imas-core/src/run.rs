@@ -36,7 +36,7 @@ pub struct RawRun {
     pub candidate: String,
     /// Runs of one round and kind were made next to each other.
     pub round: u32,
-    /// How it was made.
+    /// Kind of the run.
     pub kind: RunKind,
     /// When, seconds since the epoch.
     pub at_s: f64,
@@ -85,7 +85,8 @@ pub struct RawRun {
     /// Normalised CPU time ([`crate::pace`]), where runs were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub even_cpu_s: Option<f64>,
-    /// Whether its time is far from that of the candidate's other runs; None where they were not compared.
+    /// Whether the run's time is far from that of the candidate's other runs; None where they were not
+    /// compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<bool>,
     /// Counted runs: mean of the four class means.

@@ -118,7 +118,7 @@ pub struct MemoryFigures {
 }
 
 impl MemoryFigures {
-    /// What the program held: the mean over time where it is known, else over the snapshots.
+    /// Memory that the program held, bytes: the mean over time where it is known, else over the snapshots.
     pub fn resident(&self) -> u64 {
         if self.resident_over_time > 0 { self.resident_over_time } else { self.resident_mean }
     }
@@ -155,7 +155,7 @@ pub struct Sample {
     pub candidate: String,
     /// When the trial was made, seconds since the epoch.
     pub made_unix_s: f64,
-    /// How it ended; of a tree: the first crash, else the root's end.
+    /// End of the process; of a tree: the first crash, else the root's end.
     pub ended: Ended,
     /// Why the injected code did nothing, a kebab-case word (`own-malloc`); None when it was active.
     pub pass_reason: Option<String>,

@@ -147,7 +147,7 @@ pub fn common_age_s<'a>(lives: impl IntoIterator<Item = &'a ServiceLife>) -> Opt
 /// A process of a program with replicas that IMAS left untouched, as it lived.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct UntouchedLife {
-    /// When it began, seconds since the epoch.
+    /// Time when the process began, seconds since the epoch.
     pub begun_s: f64,
     /// Windows of the process.
     pub life: ServiceLife,

@@ -28,7 +28,7 @@ pub struct Split {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct AllocatorReport {
-    /// In live blocks, its headers included: to be compared with [`Split::live`].
+    /// Bytes in live blocks, the allocator's headers included: to be compared with [`Split::live`].
     pub in_use: u64,
     /// Free blocks it keeps: thread caches, bins, holes in pages in use.
     pub cached: u64,

@@ -192,7 +192,7 @@ fn a_new_build_begins_anew() {
     assert_eq!((life.pick(), life.next().is_some(), life.known().board.trials()), (0, true, 0));
 }
 
-/// At once, not when some later trial happens to be made there.
+/// The trials begin anew at once, not when some later trial happens to be made there.
 #[test]
 fn other_pages_or_cpus_begin_anew() {
     let mut life = Life::settled();
@@ -409,7 +409,7 @@ fn in_open_fleet() -> Life {
 }
 
 impl Life {
-    /// From now on it is this host's turn for that candidate.
+    /// Begins this host's turn for that candidate.
     fn begin_turn(&mut self, candidate: Option<usize>) {
         self.turn = Some(HostTurn { candidate, begin_s: self.now_s, ..HostTurn::default() });
     }

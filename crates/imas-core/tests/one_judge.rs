@@ -28,7 +28,7 @@ enum Tail {
     Normal,
     /// A tenth of the runs lies four deviations higher: another program was at work.
     Heavy,
-    /// The first candidate varies three times as much as all others.
+    /// Noise that is three times as large for the first candidate as for all others.
     Uneven,
 }
 

@@ -42,16 +42,16 @@ pub struct Owners {
 pub struct Refusal {
     /// Name of the candidate.
     pub candidate: String,
-    /// One clause for people.
+    /// Reason, one clause for people.
     pub why: String,
 }
 
-/// What was written.
+/// A table that was written.
 #[derive(Debug, Clone)]
 pub struct Written {
     /// The table, as readers see it.
     pub table: CatalogueTable,
-    /// What was left out.
+    /// Candidates that were left out.
     pub refused: Vec<Refusal>,
 }
 
@@ -71,7 +71,7 @@ pub enum TableError {
     Library {
         /// The library.
         path: PathBuf,
-        /// One clause for people.
+        /// Reason, one clause for people.
         why: String,
     },
     /// More candidates than a table holds.

@@ -44,11 +44,12 @@ pub struct ElfImage {
     pub interpreter: Option<PathBuf>,
     /// Build-id in hexadecimal, if it has one.
     pub build_id: Option<String>,
-    /// Whether it defines `malloc` for others to use: such a definition wins over any preload.
+    /// Whether the file defines `malloc` for others to use: such a definition wins over any preload.
     pub defines_malloc: bool,
     /// A sanitizer runtime it carries or asks for.
     pub sanitizer: Option<String>,
-    /// Whether it, or a library that it is linked with, calls functions of its allocator's own beside malloc.
+    /// Whether the file, or a library that it is linked with, calls functions of its allocator's own beside
+    /// malloc.
     pub calls_interface: bool,
     /// Whether a library that it is linked with, which is not known as an allocator, defines `malloc`.
     pub library_defines_malloc: bool,
@@ -105,7 +106,7 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// One sentence for people.
+    /// Reason as one sentence for people.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {

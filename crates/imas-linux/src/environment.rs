@@ -48,7 +48,7 @@ impl Libraries {
     }
 }
 
-/// What is injected.
+/// Kind of injection: whether calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The candidate serves, nothing is counted.
@@ -71,7 +71,7 @@ pub enum Reach {
 /// One start under one candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Injection<'a> {
-    /// What is to serve.
+    /// The candidate that is to serve.
     pub candidate: &'a CatalogueCandidate,
     /// Counted or not.
     pub mode: Mode,

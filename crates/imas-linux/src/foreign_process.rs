@@ -56,9 +56,9 @@ pub enum ForeignFile {
     Smaps,
     /// The sums of these.
     SmapsRollup,
-    /// What the file that it runs is (`exe`): a file system may be slow to say that.
+    /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
     Executable,
-    /// What all threads of it and its descendants do, as [`crate::activity`] reads it (`task`).
+    /// Activity of all threads of the process and its descendants, as [`crate::activity`] reads it (`task`).
     Activity,
 }
 
@@ -120,7 +120,7 @@ pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
     reader().ask(pid, Question::Own, &|| owner_of(pid))
 }
 
-/// What a program finds out about the process with this id.
+/// Function that answers for a program what it finds out about the process with this id.
 pub type OwnAnswer = fn(u32) -> Result<Vec<u8>>;
 
 fn reader() -> MutexGuard<'static, ForeignReader> {
@@ -340,7 +340,7 @@ impl ForeignReader {
         answer
     }
 
-    /// With the helper, if that was killed and has not ended.
+    /// Answer to the question, with the helper if that was killed and has not ended.
     fn answer(&mut self, pid: u32, question: Question) -> (Result<Vec<u8>>, Option<Child>) {
         let started = self.helper.take().map_or_else(Helper::start, Ok);
         let asked = started.and_then(|mut helper| match helper.ask(pid, question) {

@@ -22,11 +22,11 @@ const KNOWN: &[(&str, bool, &str)] = &[];
 pub struct Loader {
     /// The file itself.
     pub path: PathBuf,
-    /// Whether it is the one of programs like this.
+    /// Whether the dynamic linker is that of programs like this.
     pub native: bool,
     /// Folder of our library for its programs, below the library folder.
     pub folder: &'static str,
-    /// What it puts for `$LIB`, like `lib/x86_64-linux-gnu`.
+    /// Text that the dynamic linker puts for `$LIB`, like `lib/x86_64-linux-gnu`.
     pub lib: String,
 }
 
@@ -41,8 +41,8 @@ pub fn all() -> Vec<Loader> {
     asked.collect()
 }
 
-/// What the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which takes
-/// about a millisecond.
+/// Text that the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which
+/// takes about a millisecond.
 #[must_use]
 pub fn own_lib() -> Option<&'static str> {
     static LIB: OnceLock<Option<String>> = OnceLock::new();

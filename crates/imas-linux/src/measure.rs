@@ -57,7 +57,7 @@ pub struct RunRequest<'a> {
     pub prefault_bytes: u64,
 }
 
-/// What one run cost and how it ended.
+/// Cost and end of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOutcome {
     /// Exit status, or 128 + signal.
@@ -104,7 +104,7 @@ pub struct RunOutcome {
 const SEVERAL_CPUS: f64 = 1.05;
 
 impl RunOutcome {
-    /// Whether it used one CPU at a time, by its CPU time: keeping it on one CPU takes nothing from it.
+    /// Whether the run used one CPU at a time, by its CPU time: keeping it on one CPU takes nothing from it.
     #[must_use]
     pub fn is_serial(&self) -> bool {
         self.user_s + self.system_s <= SEVERAL_CPUS * self.wall_s
@@ -141,7 +141,7 @@ pub enum RunError {
     Wait(std::io::Error),
 }
 
-/// How long processes that outlive the first may go on before they are ended.
+/// Time for which processes that outlive the first may go on before they are ended.
 const GRACE: Duration = Duration::from_millis(500);
 /// How much of standard error is kept.
 const TAIL_BYTES: usize = 4096;
@@ -216,7 +216,7 @@ impl RunRequest<'_> {
         Ok((RunOutcome { wall_s, prefaulted, resident, pace, ..outcome }, loaded))
     }
 
-    /// Before a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
+    /// Prepares for a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
     /// ended.
     fn prepare(&self) -> Result<Option<Touch>, RunError> {
         adopt_orphans()?;

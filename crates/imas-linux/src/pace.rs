@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
-/// From the end of one look to the next.
+/// Time from the end of one look to the beginning of the next.
 const GAP: Duration = Duration::from_millis(6);
 /// On a large machine a few CPUs stand for all.
 const MOST_CPUS: usize = 4;

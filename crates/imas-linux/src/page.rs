@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::process;
 use crate::program::Program;
 
-/// What the page is to say of the start it belongs to.
+/// Contents of a page about the start that it belongs to.
 #[derive(Debug, Clone)]
 pub struct Ticket<'a> {
     /// Counted by the hook ([`page_kind::TRIAL`]), or only watched by the guard ([`page_kind::FLIGHT`]).

@@ -34,7 +34,7 @@ pub fn boot_id() -> ProcResult<String> {
     procfs::sys::kernel::random::boot_id()
 }
 
-/// Whether that very process still runs (a zombie does not).
+/// Whether the process of that id and start still runs (a zombie does not).
 #[must_use]
 pub fn is_running(pid: u32, start_ticks: u64) -> bool {
     let stat = open(pid).and_then(|process| process.stat());

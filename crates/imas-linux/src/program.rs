@@ -29,7 +29,7 @@ pub struct Program {
     pub detail: String,
 }
 
-/// For people, in one line; never a key.
+/// The program for people, in one line; never a key.
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&printable::name(&self.path.to_string_lossy()))?;
@@ -210,7 +210,7 @@ impl Shebang {
     }
 }
 
-/// How much of a file the kernel reads for its `#!` line.
+/// Number of bytes that the kernel reads of a file for its `#!` line.
 const SCRIPT_LINE_BYTES: u64 = 256;
 
 /// The `#!` line of a script; `None` for anything else. The kernel takes one argument.

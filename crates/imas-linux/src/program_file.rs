@@ -73,7 +73,7 @@ impl ProgramFile {
         Executable::from(&self.about)
     }
 
-    /// What the file was when it was opened.
+    /// Facts about the file when it was opened.
     #[must_use]
     pub fn about(&self) -> &Metadata {
         &self.about

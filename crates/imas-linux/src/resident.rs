@@ -39,7 +39,7 @@ pub struct ResidentMemory {
     pub huge: u64,
     /// Bytes of the kinds above that were given back lazily: the kernel takes them when it needs memory.
     pub given_back: u64,
-    /// Not resident: swapped out.
+    /// Bytes that are swapped out, not resident.
     pub swapped: u64,
 }
 

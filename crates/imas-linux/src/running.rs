@@ -21,7 +21,7 @@ use crate::started_name;
 pub struct Running {
     /// Id of the process.
     pub pid: u32,
-    /// What it runs.
+    /// The program that it runs.
     pub program: Program,
     /// The systemd service it belongs to, by its control group.
     pub unit: Option<String>,
@@ -46,7 +46,7 @@ pub fn one(pid: u32) -> Option<Running> {
     of(&Process::new(i32::try_from(pid).ok()?).ok()?)
 }
 
-/// What the process runs; `None` when it is gone or may not be looked into.
+/// The program that the process runs; `None` when it is gone or may not be looked into.
 #[must_use]
 pub fn program_of(pid: u32) -> Option<Program> {
     program(&Process::new(i32::try_from(pid).ok()?).ok()?)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Why a file may not be loaded into other people's processes: another user could change it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    /// Not an absolute path.
+    /// The path is not absolute.
     #[error("{}: a relative path", .0.display())]
     Relative(PathBuf),
     /// The path, or a folder above it, cannot be looked at.
@@ -38,7 +38,7 @@ pub enum Untrusted {
     },
 }
 
-/// What a folder counts as that all may write to, but where only owners may delete (`/tmp`).
+/// Judgement of a folder that all may write to, but where only owners may delete (`/tmp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StickyFolder {
     /// Writable: once the file is gone, anyone may create one of its name. For a file that is found by its

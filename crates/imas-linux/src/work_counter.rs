@@ -26,7 +26,7 @@ const PID_VARIABLE: &str = "IMAS_PID";
 /// A command that prints a counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkCounter {
-    /// For `/bin/sh -c`.
+    /// Command for `/bin/sh -c`.
     pub command: String,
     /// The process whose work is asked for, for the command's variable `IMAS_PID`.
     pub pid: Option<u32>,
@@ -87,7 +87,7 @@ impl WorkCounter {
     }
 }
 
-/// What the command printed, once it has ended.
+/// Output of the command, once it has ended.
 fn answer(child: &mut Child, until: Instant) -> Result<String, WorkError> {
     let output = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
     let text = text(output, until)?;

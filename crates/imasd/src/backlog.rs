@@ -35,7 +35,7 @@ pub(crate) struct Backlog {
     queues: BTreeMap<u32, Queue>,
     /// User whose page was taken last.
     last: Option<u32>,
-    /// How many pages wait with their process.
+    /// Number of pages that wait with their process.
     snapshots: usize,
 }
 
@@ -48,17 +48,17 @@ impl Backlog {
         self.queues.get(&page.uid).is_some_and(|queue| queue.names.contains(&page.name))
     }
 
-    /// How many pages of each user wait.
+    /// Number of pages of each user that wait.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, usize)> {
         self.queues.iter().map(|(uid, queue)| (*uid, queue.waiting.len()))
     }
 
-    /// How many pages wait with their process.
+    /// Number of pages that wait with their process.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots
     }
 
-    /// One more, after those of its folder.
+    /// Adds a page that waits, after those of its folder.
     pub(crate) fn push(&mut self, uid: u32, waiting: Waiting) {
         let queue = self.queues.entry(uid).or_default();
         if queue.names.insert(waiting.name.clone()) {

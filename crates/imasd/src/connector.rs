@@ -39,7 +39,7 @@ pub(crate) enum ProcessEvent {
     Exec {
         /// Id of the process.
         pid: u32,
-        /// When, by `CLOCK_MONOTONIC`, ns.
+        /// Time of the event, by `CLOCK_MONOTONIC`, ns.
         at_ns: u64,
     },
     /// The process has ended; with the signal that ended it, 0 for none.
@@ -59,7 +59,7 @@ pub(crate) struct Connector {
     acknowledged: bool,
 }
 
-/// What one reading brought.
+/// Events of one reading.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessEvents {
     /// In the order of happening.

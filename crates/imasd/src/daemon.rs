@@ -56,12 +56,12 @@ pub(crate) struct Daemon {
     status: StatusFile,
     /// Mailbox of the fleet, where the host takes part in one.
     fleet: Option<Mailbox>,
-    /// Why it takes no part, though it should.
+    /// Reason why the host takes no part in a fleet, though it should.
     fleet_trouble: Option<String>,
     times: Times,
 }
 
-/// When the loop last did its periodic work.
+/// Times when the loop last did its periodic work.
 #[derive(Debug)]
 struct Times {
     looked: Instant,
@@ -229,8 +229,8 @@ impl Daemon {
         }
     }
 
-    /// What changes by itself: the machine's load and memory, waits that end, the operator's overrides, what
-    /// root approved.
+    /// Looks at what changes by itself: the machine's load and memory, waits that end, the operator's
+    /// overrides, what root approved.
     fn look_around(&mut self) {
         self.pipeline.learner.look_at_overrides();
         if self.pipeline.learner.is_installation_outdated(&self.options.run_dir) {

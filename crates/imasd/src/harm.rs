@@ -76,7 +76,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// One more; whether that is one too many.
+    /// Adds a failed start. Returns whether that is one too many.
     pub(crate) fn add(&mut self, owner: Owner, now: Instant) -> bool {
         self.recent.retain(|(at, _)| now.duration_since(*at) < FAILURES_WITHIN);
         if owner == Owner::System || !self.recent.iter().any(|(_, theirs)| *theirs == owner) {

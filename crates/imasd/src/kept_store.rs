@@ -10,7 +10,7 @@ use imas_store::{Store, StoreError};
 
 use crate::trouble_log::TroubleLog;
 
-/// What failed is tried again after this time.
+/// Time after which what failed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The open store.

@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User};
 
 use crate::accounts::FIRST_USER;
 
-/// What is asked for.
+/// Question to the name service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Question {
     Uid(u32),

@@ -19,7 +19,7 @@ pub(crate) enum Owner {
     System,
     /// A person, by the uid of the account.
     Person(u32),
-    /// No account: all such uids together are treated as one person.
+    /// Uid without an account: all such uids together are treated as one person.
     Unknown,
 }
 

@@ -19,11 +19,11 @@ pub(crate) const EXIT_EVENT_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct PendingPage {
     pub(crate) page: PageName,
-    /// When we looked first.
+    /// Time of the first look.
     pub(crate) since: Instant,
-    /// When its process was first found to be gone.
+    /// Time when the page's process was first found to be gone.
     pub(crate) gone: Option<Instant>,
-    /// When we look next.
+    /// Time of the next look.
     pub(crate) next: Instant,
 }
 

@@ -133,7 +133,7 @@ impl Pipeline {
         self.learner.set_config(config, exclusions);
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry(), self.lives.next()];
         parts.into_iter().flatten().min()

@@ -29,11 +29,11 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 pub(crate) struct Identity {
     /// Id of the process.
     pub(crate) pid: u32,
-    /// When it started, clock ticks since boot.
+    /// Time when the process started, clock ticks since boot.
     pub(crate) start_ticks: u64,
 }
 
-/// How long a process has lived and what it has used.
+/// Age of a process and the CPU time that it has used.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Life {
     pub(crate) identity: Identity,
@@ -46,7 +46,7 @@ pub(crate) struct Life {
 /// Workers are searched for down to this generation below the process that systemd started.
 const GENERATIONS: usize = 8;
 
-/// What a process is.
+/// Facts about a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProcessInfo {
     pub(crate) identity: Identity,
@@ -57,7 +57,7 @@ pub(crate) struct ProcessInfo {
     pub(crate) path: PathBuf,
     /// The file itself.
     pub(crate) executable: Executable,
-    /// What it is given to run, as the hook looks it up.
+    /// Detail of what the process is given to run, as the hook looks it up.
     pub(crate) detail: Detail,
     /// What the process is given to run, as a text for people and for the store.
     pub(crate) detail_text: String,
@@ -122,7 +122,7 @@ pub(crate) fn usage(identity: Identity) -> Option<Usage> {
     })
 }
 
-/// Whether that very process has not ended.
+/// Whether the process of that identity has not ended.
 pub(crate) fn is_running(identity: Identity) -> bool {
     imas_linux::process::is_running(identity.pid, identity.start_ticks)
 }
@@ -253,8 +253,7 @@ fn detail_text(given: &InterpreterTarget, cwd: &Path) -> String {
     }
 }
 
-/// What the index needs of a detail that the store holds as text: the other way of
-/// [`ProcessInfo::detail_text`].
+/// Detail that the index needs of a text in the store: the other way of [`ProcessInfo::detail_text`].
 pub(crate) fn detail_of_text(text: &str) -> Detail {
     if let Some(key) = key_of_kept(text) {
         return Detail::LongText(key);

@@ -19,7 +19,7 @@ use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::replicas::Replicas;
 use crate::trial_offer::TrialOffer;
 
-/// One program.
+/// One program that is tracked.
 #[derive(Debug)]
 pub(crate) struct TrackedProgram {
     pub(crate) program: StoredProgram,
@@ -32,7 +32,7 @@ pub(crate) struct TrackedProgram {
     pub(crate) unfit: Option<String>,
     /// Greatest number of threads of its processes when they were noticed, in this process of the daemon.
     pub(crate) threads: Option<u32>,
-    /// What it is to the fleet, where it takes part.
+    /// The program as the fleet names it, where it takes part.
     pub(crate) fleet: Option<FleetProgram>,
     /// Everything measured, made ready; `None` before it is looked at.
     pub(crate) profile: Option<ProfileView>,
@@ -43,7 +43,7 @@ pub(crate) struct TrackedProgram {
     pub(crate) replicas: Replicas,
     /// User whose process of the program was noticed last, in this process of the daemon.
     pub(crate) noticed_uid: Option<u32>,
-    /// When a process of it was noticed last, in this process of the daemon.
+    /// Time when a process of the program was noticed last, in this process of the daemon.
     pub(crate) seen: Option<Instant>,
     /// When time alone may change the plan, Unix time.
     pub(crate) look_again_s: Option<f64>,

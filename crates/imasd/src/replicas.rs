@@ -50,8 +50,8 @@ impl Replicas {
         self.seen.len() >= 2
     }
 
-    /// How many there are side by side, or were within the last hour, that had lived for `least_s` or longer;
-    /// 0 for a program that lives alone.
+    /// Number of replicas that are side by side, or were within the last hour, and had lived for `least_s` or
+    /// longer; 0 for a program that lives alone.
     pub(crate) fn count(&mut self, least_s: f64) -> usize {
         let is_old = |identity: &Identity| age_s(identity.start_ticks).is_some_and(|age_s| age_s >= least_s);
         let old = self.seen.iter().filter(|(identity, _)| is_running(*identity) && is_old(identity));

@@ -9,7 +9,7 @@ use imas_store::daemon::Offer;
 
 use crate::folders::PageName;
 
-/// The first pause after a trial that came to nothing, seconds; doubled each time.
+/// First pause after a trial that came to nothing, seconds; doubled each time.
 const PAUSE_S: f64 = 2.0;
 /// The longest.
 const LONGEST_PAUSE_S: f64 = 3600.0;
@@ -27,13 +27,13 @@ pub(crate) struct TrialOffer {
     running: Vec<(Offer, PageName)>,
     /// Earlier offers, and when each was withdrawn.
     withdrawn: Vec<(Offer, Instant)>,
-    /// When the first of the trials was taken that are offered together.
+    /// Time when the first of the trials was taken that are offered together.
     begun: Option<Instant>,
     /// The newest token: tokens follow each other, so that one entry of the index has room for several.
     newest: Option<u64>,
     /// Trials that came to nothing, one after the other.
     failures: u32,
-    /// No new offer before then, Unix time.
+    /// Time before which nothing new is offered, Unix time.
     not_before_s: f64,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// What works for so long works again.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What was logged of something that may fail.
+/// State of the log about something that may fail.
 #[derive(Debug, Default)]
 pub(crate) struct TroubleLog {
     is_logged: bool,
@@ -26,7 +26,7 @@ impl TroubleLog {
         self.works_since.get_or_insert(now);
     }
 
-    /// Whether it is to be logged now that it works again.
+    /// Whether the success is to be logged now that it works again.
     pub(crate) fn is_over(&mut self, now: Instant) -> bool {
         let is_over = self.is_logged && self.works_since.is_some_and(|since| now - since >= QUIET);
         self.is_logged &= !is_over;

@@ -35,11 +35,11 @@ pub(crate) struct Watch {
     pub(crate) signal: Option<u32>,
     /// Last exec of the process by `CLOCK_MONOTONIC`, where the kernel has reported it.
     pub(crate) exec_ns: Option<u64>,
-    /// When it was seen first, in this process of the daemon.
+    /// Time when the process was seen first, in this process of the daemon.
     pub(crate) since: Instant,
     /// The sample of its trial is stored, though the process lives.
     pub(crate) sampled: bool,
-    /// What was seen of it as long as it lived, under another allocator.
+    /// Activity that was seen of the process as long as it lived, under another allocator.
     pub(crate) activity: Option<ProcessActivity>,
     /// The process has ended, and its page waits for the store.
     pub(crate) ended: bool,

@@ -16,8 +16,8 @@ use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, Un
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
 
-/// In a fleet a candidate is compared with the `system` of its own turn: with none that began so much
-/// earlier.
+/// Longest time between a candidate's trial and the `system` that it is compared with, in a fleet, seconds:
+/// that of the candidate's own turn, and none that began so much earlier.
 const PAIR_S: f64 = 3600.0;
 
 /// Ratio up to which the number of allocation calls may differ between trials of the same work.
@@ -37,7 +37,8 @@ pub struct AdaptiveState {
     pub per_operation: bool,
     /// Trials that no longer count.
     pub expired: Expired,
-    /// Which trials are this host's, where a fleet shares them out; None where it tries as if it were alone.
+    /// Trials that are this host's, where a fleet shares them out; None where the host tries as if it were
+    /// alone.
     pub turn: Option<HostTurn>,
     /// Time of each candidate's latest trial, seconds since the epoch. None where it had none.
     last_s: Vec<Option<f64>>,
@@ -271,9 +272,9 @@ pub struct Due {
     pub candidate: usize,
     /// Earliest time, seconds since the epoch.
     pub at_s: f64,
-    /// Whether that time has come.
+    /// Whether the time of the trial has come.
     pub is_now: bool,
-    /// Whether it is a retest of a settled answer.
+    /// Whether the trial is a retest of a settled answer.
     pub is_watch: bool,
 }
 
@@ -312,7 +313,7 @@ pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec
 struct DividedTrials {
     divisions: Vec<Division>,
     rounds: Vec<Round>,
-    /// How much untouched replicas differ, where that is the noise of all these rounds.
+    /// Scatter of untouched replicas, where that is the noise of all these rounds.
     untouched: Option<Untouched>,
 }
 

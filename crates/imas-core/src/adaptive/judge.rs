@@ -351,8 +351,8 @@ impl<'a> Judge<'a> {
         rounds(i).min(rounds(other))
     }
 
-    /// Whether its last three rounds were all worse than `system`. For a better candidate this happens less
-    /// than once in a hundred times. A mean over all rounds would show the change much later.
+    /// Whether a candidate's last three rounds were all worse than `system`. For a better candidate this
+    /// happens less than once in a hundred times. A mean over all rounds would show the change much later.
     fn is_regressed(&self, i: usize) -> bool {
         let recent = &self.board.recent[i];
         i != self.board.system
@@ -388,7 +388,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether its trials give no figures, here or in the fleet.
+    /// Whether a candidate's trials give no figures, here or in the fleet.
     fn is_void(&self, i: usize) -> bool {
         let fleet = self.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
         self.board.void[i] >= VOID_TRIALS || fleet.is_some_and(FleetCandidate::is_void)
@@ -424,7 +424,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether it is proven to beat the incumbent, at a cost that a pick may have.
+    /// Whether a candidate is proven to beat the incumbent, at a cost that a pick may have.
     fn may_replace(&self, i: usize) -> bool {
         self.may(i) && i != self.incumbent && self.is_affordable(i) && self.is_proven(i)
     }
@@ -472,12 +472,12 @@ impl<'a> Judge<'a> {
         [self.settings.max_cpu, self.settings.max_memory].map(f64::ln_1p)
     }
 
-    /// Whether its rounds cost no more on either axis than a pick may.
+    /// Whether a candidate's rounds cost no more on either axis than a pick may.
     fn is_affordable(&self, i: usize) -> bool {
         self.cost(i).iter().zip(self.most_cost()).all(|(cost, most)| *cost <= most)
     }
 
-    /// Whether it costs too much beyond the noise: further trials would not change that.
+    /// Whether a candidate costs too much beyond the noise: further trials would not change that.
     fn is_too_costly(&self, i: usize) -> bool {
         let beyond = |axis: usize| {
             let pairs = &self.board.pairs[i];

@@ -43,7 +43,8 @@ fn bytes(windows: &[&LifeWindow], unit: MemoryUnit) -> Vec<f64> {
     windows.iter().map(of).collect()
 }
 
-/// For a unit of work, else for a call, else as it is: whichever is known of all.
+/// CPU time of each window, seconds: for a unit of work, else for a call, else as it is, whichever is known
+/// of all.
 fn cpu(windows: &[&LifeWindow], per_call: bool) -> Vec<f64> {
     let of_work = windows.iter().map(|window| window.work.and_then(|work| work.cpu_of_a_unit()));
     if let Some(cpu) = of_work.collect::<Option<Vec<f64>>>() {

@@ -4,7 +4,7 @@
 //! In its turn a host tries one candidate once, and then `system`, with which it is compared. `system` may
 //! follow at any time: it is safe, so a program that starts once a day yields pairs as well.
 
-/// Which trials are this host's.
+/// The trials of this host in its turn.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostTurn {
     /// The candidate whose trial is this host's now.

@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(usual.after(0, 0.0, 0.05).variance, 0.05f64.powi(2));
     }
 
-    /// At a mean of 0 this is the standard deviation over the root of 2 pi; far from 0 it is nothing, or the
-    /// mean itself.
+    /// The upside at a mean of 0 is the standard deviation over the root of 2 pi. Far from 0 it is nothing,
+    /// or the mean itself.
     #[test]
     fn upside_worked_by_hand() {
         let of = |mean: f64| Belief { mean, variance: 0.01 }.upside();

@@ -45,7 +45,7 @@ impl BaselineFigure {
         }
     }
 
-    /// Whether it depends on how fast the machine is.
+    /// Whether the figure depends on how fast the machine is.
     pub fn is_time(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
@@ -84,7 +84,7 @@ impl std::fmt::Display for FailRule {
     }
 }
 
-/// What came of one rule for one candidate.
+/// Result of one rule for one candidate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckStatus {
@@ -105,7 +105,7 @@ pub struct BaselineCheck {
     pub rule: FailRule,
     /// The figure by that of the baseline.
     pub ratio: Option<Interval>,
-    /// What came of it.
+    /// Result of the rule.
     pub status: CheckStatus,
 }
 

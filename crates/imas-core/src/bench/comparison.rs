@@ -40,9 +40,9 @@ pub struct Ratios {
 /// unknown.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MoreRuns {
-    /// For the CPU ratio.
+    /// Number of runs for the CPU ratio.
     pub cpu: Option<u32>,
-    /// For the memory ratio.
+    /// Number of runs for the memory ratio.
     pub memory: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ pub struct CandidateResult {
 /// The result of a benchmark.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// In the order given.
+    /// Results of the candidates, in the order given.
     pub candidates: Vec<CandidateResult>,
     /// The three picks.
     pub picks: BenchPicks,
@@ -256,7 +256,8 @@ impl<'a> Judged<'a> {
         self.candidate.name == SYSTEM
     }
 
-    /// With the ratios of all rounds, however few they are.
+    /// This candidate with the ratios of all rounds, however few they are. None where it cannot be picked,
+    /// and for `system`.
     fn entrant(&self) -> Option<Entrant<'a>> {
         (self.ineligible.is_none() && !self.is_system()).then(|| Entrant {
             name: &self.candidate.name,

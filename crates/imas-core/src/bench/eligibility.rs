@@ -36,7 +36,7 @@ pub enum IneligibleCandidate {
     OutputDiffers,
 }
 
-/// What `system` did, by which the others are judged.
+/// Exits and outputs of `system`, by which the others are judged.
 #[derive(Debug)]
 pub(super) struct Reference {
     exits: BTreeSet<i32>,
@@ -46,7 +46,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// From its measured runs and the exits of its counted ones.
+    /// Reference from the measured runs of `system` and the exits of its counted runs.
     pub(super) fn of(system: &[RawRun], counted: &[i32]) -> Self {
         let mut outputs = OutputCheck::default();
         system.iter().filter_map(|run| run.output.as_deref()).for_each(|output| {

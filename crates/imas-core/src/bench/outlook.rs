@@ -18,7 +18,7 @@ pub enum Outlook {
     Settled,
     /// A candidate is better in these runs, which are too few or too noisy to prove it.
     LooksBetter {
-        /// Which.
+        /// Name of the candidate.
         candidate: String,
         /// Rounds that it was compared in.
         rounds: usize,
@@ -120,8 +120,8 @@ pub(super) fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options
     Some(proof.max(missing).max(1))
 }
 
-/// Whether it may be better than `system` although the runs do not show it, and how many further rounds would
-/// settle that.
+/// Whether a candidate may be better than `system` although the runs do not show it, and how many further
+/// rounds would settle that.
 fn open(entrant: &Entrant<'_>, options: &Options) -> Option<Option<u32>> {
     let axes = [(entrant.cpu, options.margins.cpu), (entrant.memory, options.margins.memory)];
     let may_be = axes.into_iter().filter_map(|(ratio, margin)| {

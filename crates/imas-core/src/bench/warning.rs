@@ -221,7 +221,7 @@ impl Warning {
         other
     }
 
-    /// Whether it is the reason why that candidate is not picked.
+    /// Whether the warning is the reason why that candidate is not picked.
     pub(super) fn is_objection_to(&self, name: &str) -> bool {
         match self {
             Self::ExitDiffers { candidate, .. }
@@ -234,7 +234,7 @@ impl Warning {
         }
     }
 
-    /// What to do about it.
+    /// Advice on what to do about the warning.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooShort { .. } | Self::NoMemory | Self::TooLittleCpu { .. } => {

@@ -81,8 +81,8 @@ pub struct FleetCandidate {
     pub void_groups: u32,
     /// Groups in which it crashed the program.
     pub crashed_groups: u32,
-    /// For each of [`WEIGHTS`]: of all surest gains of at least the usual margin that the fleet has had, the one that is
-    /// least likely to be chance. None where it had none since its figures showed no gain.
+    /// Surest gain for each of [`WEIGHTS`]: of all of at least the usual margin that the fleet has had, the
+    /// one that is least likely to be chance. None where it had none since its figures showed no gain.
     #[serde(default)]
     pub strongest: [Option<RobustFigure>; 3],
 }
@@ -162,7 +162,7 @@ impl FleetCandidate {
         self.surest_gain(w, counted).filter(|now| now.groups >= LEAST_GROUPS && now.value > 0.0)
     }
 
-    /// Whether it gives no figures for the program.
+    /// Whether the candidate gives no figures for the program.
     pub fn is_void(&self) -> bool {
         self.groups.is_empty() && self.void_groups >= VOID_GROUPS
     }

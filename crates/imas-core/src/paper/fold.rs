@@ -83,7 +83,7 @@ pub fn fold(
     candidates.iter().map(summarise).collect()
 }
 
-/// One record into one candidate's summary.
+/// Enters one record into one candidate's summary.
 fn enter(
     summary: &mut TrialSummary,
     record: &TrialRecord,

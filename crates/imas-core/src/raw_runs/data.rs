@@ -47,7 +47,7 @@ const NAMELESS: &str = "it names no program or no candidate";
 /// A line of a file of raw runs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line {
-    /// What one session wrote begins.
+    /// Header: the lines of one session begin.
     Header(DataHeader),
     /// A run.
     Run(Box<RawRun>),
@@ -79,12 +79,12 @@ impl Line {
     }
 }
 
-/// What was read.
+/// Everything that was read from files of raw runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
-    /// In the order of the lines.
+    /// Headers in the order of the lines.
     pub headers: Vec<DataHeader>,
-    /// In the order of the lines.
+    /// Runs in the order of the lines.
     pub runs: Vec<RawRun>,
     /// Programs that were left out as a whole.
     pub dropped: Dropped,
@@ -97,11 +97,11 @@ pub struct Data {
 /// A line that is neither header nor run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
-    /// Which text, from 0.
+    /// Number of the text, from 0.
     pub text: usize,
-    /// Which line of it, from 1.
+    /// Number of the line in the text, from 1.
     pub line: usize,
-    /// Why.
+    /// Reason, in words.
     pub why: String,
 }
 

@@ -17,14 +17,14 @@ const PIECE_BYTES: usize = 48 << 10;
 /// A linker stores a name once, or at the end of a longer one. More occurrences than this have another
 /// purpose.
 const MOST_NAMES: usize = 4096;
-/// What is looked for. The sanitizers are present as a definition with a static runtime, as a reference with
-/// a shared one.
+/// Names that are looked for. The sanitizers are present as a definition with a static runtime, as a
+/// reference with a shared one.
 const NAMES: [&[u8]; 6] =
     [b"malloc", b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
 /// Bytes of the longest of them.
 const LONGEST: usize = 13;
 
-/// What the symbols say.
+/// Facts that the symbols show.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Symbols {
     pub(super) malloc: bool,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::fnv::fnv64;
 use crate::interpreter_target::InterpreterTarget;
 
-/// What distinguishes programs of one executable.
+/// Detail that distinguishes programs of one executable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// Nothing: the entry of the executable itself, used when none with a detail fits.

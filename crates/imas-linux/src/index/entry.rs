@@ -23,7 +23,7 @@ pub struct OfferedTrial {
 pub struct Entry {
     /// The executable.
     pub executable: Executable,
-    /// Which of its programs.
+    /// Detail that tells which of the executable's programs it is.
     pub detail: Detail,
     /// User whose decision it is; `None`: everybody's.
     pub uid: Option<u32>,

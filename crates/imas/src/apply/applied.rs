@@ -25,7 +25,7 @@ pub(crate) enum DropInChange {
     Remove,
 }
 
-/// One service.
+/// Change of the drop-in of one service.
 #[derive(Debug, Serialize)]
 pub(crate) struct Applied {
     pub(crate) unit: String,
@@ -40,7 +40,7 @@ pub(crate) struct Applied {
     /// The service is watched for this time.
     pub(crate) watch_s: Option<f64>,
     pub(crate) restarted: bool,
-    /// Why it was left alone, or what failed.
+    /// Reason why the drop-in was left alone, or what failed.
     pub(crate) problem: Option<String>,
 }
 

@@ -16,7 +16,7 @@ const MARK: &str = "# Made by imas apply, check sum ";
 pub(crate) enum Found {
     /// Nothing.
     Nothing,
-    /// What we wrote, unchanged.
+    /// Text that we wrote, unchanged.
     Ours(String),
     /// A file of imas that was edited, or a file of another origin.
     Edited,

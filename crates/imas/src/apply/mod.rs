@@ -384,7 +384,7 @@ fn known(
     })
 }
 
-/// What cannot be preloaded into is not given a drop-in that does nothing.
+/// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
 fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
     let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
     match elf.and_then(|elf| elf.unfit()) {

@@ -15,7 +15,7 @@ use imas_cli::message::Hinted;
 /// What matters of a service.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
-    /// With its suffix.
+    /// Name of the unit, with its suffix.
     pub(crate) name: String,
     /// Effective, as the manager or the files have it, ours included.
     pub(crate) environment: Variables,
@@ -56,7 +56,7 @@ pub(crate) fn full_name(word: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Whether it is a template (`foo@.service`), whose drop-in is that of all its instances.
+/// Whether the unit is a template (`foo@.service`), whose drop-in is that of all its instances.
 pub(crate) fn is_template(name: &str) -> bool {
     name.ends_with("@.service")
 }
@@ -108,7 +108,7 @@ impl Unit {
         if found { Ok(unit) } else { Err(unknown(name)) }
     }
 
-    /// One unit file or drop-in, after those before it.
+    /// Adds one unit file or drop-in, after those before it.
     fn add_file(&mut self, text: &str) {
         let text = text.replace("\\\n", " ");
         let mut section = "";

@@ -37,7 +37,7 @@ pub(super) struct LessonSource<'a> {
     pub(super) is_window: bool,
 }
 
-/// What was learned.
+/// Lesson of one recording.
 pub(super) struct Lesson {
     pub(super) calls: u64,
     pub(super) processes: usize,

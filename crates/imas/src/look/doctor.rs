@@ -21,14 +21,14 @@ use imas_engine::context::Context;
 /// Exit status when something does not work.
 const NOT_WELL: u8 = 1;
 
-/// One thing looked at.
+/// Finding about one thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     /// `ok`, `note` (works, but less well) or `broken`.
     state: &'static str,
     says: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     hint: Option<String>,
 }
 

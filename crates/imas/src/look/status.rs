@@ -45,7 +45,7 @@ struct Line {
     /// Quarantined candidates under which the program hung.
     hung: Vec<String>,
     reason: String,
-    /// How the fleet shares out its trials, where imasd takes part in one.
+    /// The fleet's sharing of the program's trials, where imasd takes part in a fleet.
     sharing: Option<TrialSharing>,
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::command_line::cli::JsonArgs;
 use imas_engine::context::Context;
 
-/// What a harvest brought.
+/// Result of a harvest.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Harvest {
     /// Trials stored.

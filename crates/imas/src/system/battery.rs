@@ -24,7 +24,7 @@ const NOBODY: u32 = 65534;
 /// One program of the battery.
 #[derive(Debug)]
 struct Case {
-    /// What it stands for.
+    /// Name of the kind of programs that it stands for.
     name: &'static str,
     command: Vec<String>,
     as_nobody: bool,
@@ -32,13 +32,13 @@ struct Case {
     native: bool,
 }
 
-/// What a program did.
+/// End and output of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) case: String,
     /// The program itself.
     pub(super) program: String,
-    /// How it ended, like `exit status 0` or `died of SIGSEGV`.
+    /// End of the program, like `exit status 0` or `died of SIGSEGV`.
     end: String,
     /// The program had to be killed.
     hung: bool,
@@ -164,7 +164,7 @@ fn foreign() -> Vec<Case> {
 }
 
 impl Case {
-    /// With the first command whose program is here.
+    /// Case with the first command whose program is here.
     fn first_of(name: &'static str, commands: &[&[&str]]) -> Option<Self> {
         let command = commands.iter().find(|words| Path::new(words[0]).is_file())?;
         let command = command.iter().map(|&word| word.to_owned()).collect();

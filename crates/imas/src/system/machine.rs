@@ -51,7 +51,7 @@ impl Machine {
         format!("{}/$LIB/{STUB}", self.run_dir.display())
     }
 
-    /// Whether these are the files that the running machine goes by.
+    /// Whether these files are those that the running machine goes by.
     pub(super) fn is_live(&self) -> bool {
         self.preload_file == Path::new(PRELOAD_FILE)
     }
@@ -116,7 +116,7 @@ impl Machine {
         self.run_dir.join(imas_linux::boot::FILE_NAME)
     }
 
-    /// When it exists, every process stands aside.
+    /// Path of the file that makes every process stand aside when it exists.
     pub(super) fn disabled(&self) -> PathBuf {
         self.run_dir.join("disabled")
     }

@@ -22,11 +22,11 @@ use super::{link, preload_file};
 /// Outcomes of the rehearsal, on both sides.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Rehearsal {
-    /// Without our entry, others' kept.
+    /// Outcomes without our entry, others' kept.
     pub(super) before: Vec<Outcome>,
-    /// With LD_PRELOAD alone.
+    /// Outcomes with LD_PRELOAD alone.
     pub(super) variable: Vec<Outcome>,
-    /// With our entry; empty if LD_PRELOAD failed already.
+    /// Outcomes with our entry; empty if LD_PRELOAD failed already.
     pub(super) after: Vec<Outcome>,
 }
 

@@ -239,7 +239,7 @@ fn unit_states() -> BTreeMap<&'static str, bool> {
 }
 
 impl Processes {
-    /// What all have mapped.
+    /// Processes of this moment, by the files that they have mapped.
     fn now(table: Option<&CatalogueTable>) -> Self {
         let libraries = allocators(table);
         let mut seen = Self::default();

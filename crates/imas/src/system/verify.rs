@@ -13,7 +13,7 @@ use super::stage::{Rehearsal, Scope};
 use super::{preload_file, stage, stub};
 use imas_cli::{message, output};
 
-/// What was found.
+/// Faults and outcomes that were found.
 #[derive(Debug)]
 pub(super) struct Finding {
     /// What speaks against the files themselves; then nothing is started.

@@ -103,7 +103,7 @@ fn no_sample_is_lost_to_a_full_disk() {
     assert!(!kept.exists());
 }
 
-/// What is there afterwards is a whole bundle or nothing.
+/// A whole bundle is there afterwards, or nothing.
 #[test]
 fn a_full_disk_leaves_no_partial_bundle() {
     let world = World::new();

@@ -249,7 +249,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// What a command printed that must succeed.
+/// Output of a command that must succeed.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{}", describe(output));
     stdout(output)

@@ -36,7 +36,7 @@ pub(crate) struct About<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// What is to be published of one program.
+/// Messages that are to be published of one program.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Unpublished {
     /// Marks of the trials that the messages contain.

@@ -211,7 +211,7 @@ fn differences(known: &TrackedProgram, wanted: Vec<String>) -> (Vec<String>, Vec
     (over, missing)
 }
 
-/// One line in the log for each quarantine that is new, and for each that is over.
+/// Logs a line for each quarantine that is new, and for each that is over.
 fn log_quarantines(known: &TrackedProgram, profile: &ProfileView) {
     let Some(before) = &known.profile else { return };
     for view in &profile.candidates {

@@ -36,7 +36,7 @@ pub(crate) struct Membership {
     environment: Environment,
     /// Subjects whose first message was published by this process.
     announced: BTreeSet<String>,
-    /// When it was stored that the fleet was reached, Unix time.
+    /// Time when it was stored that the fleet was reached, Unix time.
     noted_s: f64,
 }
 
@@ -94,7 +94,7 @@ impl Learner {
         self.programs.all().filter_map(subject).collect()
     }
 
-    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them
+    /// The program as the fleet names it, if it takes part. What people run by themselves decides for them
     /// alone on this host, so it decides nothing on others.
     pub(super) fn fleet_program(
         &self,

@@ -59,7 +59,7 @@ pub(crate) struct LearnerParts {
     pub(crate) conditions: Conditions,
 }
 
-/// Its state.
+/// State of the learner.
 #[derive(Debug)]
 pub(crate) struct Learner {
     parts: LearnerParts,
@@ -74,7 +74,7 @@ pub(crate) struct Learner {
     fleet_events: FleetEvents,
 }
 
-/// What others must know of.
+/// Events that others must know of.
 #[derive(Debug, Default)]
 pub(crate) struct LearnerEvents {
     /// The index would say something else now.
@@ -278,7 +278,7 @@ impl Learner {
         known
     }
 
-    /// Before a program is seen running in this process of the daemon: what is at its path, if it was read
+    /// File at the path of a program that was not seen running in this process of the daemon, if it was read
     /// before. Another file there is looked at when it runs.
     fn file_read_before(&self, known: &TrackedProgram) -> Option<Executable> {
         let path = Path::new(&known.program.path);
@@ -323,7 +323,7 @@ impl Learner {
         self.parts.config.rules.limits(self.parts.retest_s)
     }
 
-    /// What the store answered; `None` when it failed.
+    /// Answer of the store; `None` when it failed.
     fn stored<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
         answer.map_err(|error| self.store_refused(&error)).ok()
     }

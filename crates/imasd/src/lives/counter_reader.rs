@@ -17,12 +17,12 @@ use crate::process_info::Identity;
 
 /// User and group of nobody.
 const NOBODY: (u32, u32) = (65_534, 65_534);
-/// How often to see whether a command has answered.
+/// Time between two looks whether a command has answered.
 const BETWEEN: Duration = Duration::from_millis(250);
 /// Number of commands that may wait.
 const MOST: usize = 512;
 
-/// What a counter showed.
+/// Reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CounterReading {
     /// The number that the command printed.
@@ -59,7 +59,7 @@ impl CounterReader {
         }
     }
 
-    /// What has been answered; starts the next command.
+    /// Answers that have come; starts the next command.
     pub(super) fn turn(&mut self) -> Vec<CounterAnswer> {
         let mut answers: Vec<_> = self.answers.1.try_iter().collect();
         self.runs &= answers.is_empty();
@@ -102,7 +102,7 @@ fn reading(identity: Identity, counter: &WorkCounter) -> Result<CounterReading, 
     Ok(CounterReading { units, cpu_s })
 }
 
-/// What this thread executes from now on gets no capability of imasd's.
+/// Takes imasd's capabilities from what this thread executes from now on.
 fn without_capabilities() -> Result<(), String> {
     let given_up = rustix::thread::clear_ambient_capability_set();
     given_up.map_err(|error| format!("its privileges cannot be given up: {error}"))

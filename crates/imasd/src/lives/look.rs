@@ -70,7 +70,7 @@ pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     cpu_of(&copies(pid)?)
 }
 
-/// With that of the children that these have waited for.
+/// CPU time of the processes and of the children that these have waited for, seconds.
 fn cpu_of(family: &[u32]) -> Option<f64> {
     let stat = |pid: u32| Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok();
     let first = stat(*family.first()?)?;

@@ -12,7 +12,7 @@ use imas_linux::foreign_process::ForeignReader;
 use super::look::{Look, PageCounts, Unseen, look};
 use crate::process_info::Identity;
 
-/// How often to see whether there are answers.
+/// Time between two looks whether there are answers.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// A process, who answers for it, and what its page has counted.

@@ -50,7 +50,7 @@ pub(crate) struct ObservedProcess {
     pub(crate) process: LivingProcess,
     /// Page of the process, where it is on trial.
     pub(crate) page: Option<PageName>,
-    /// How its work is counted.
+    /// Setting of how its work is counted.
     pub(crate) work: Option<WorkSetting>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct LifeTracker {
     /// settings name them.
     troubles: BTreeMap<String, String>,
     closed: Vec<ClosedWindow>,
-    /// When to see which processes there are.
+    /// Time to see which processes there are.
     sync_at: Instant,
 }
 
@@ -157,7 +157,7 @@ impl LifeTracker {
         due.take(MOST_LOOKS).map(|life| (life.identity(), life.page().cloned())).collect()
     }
 
-    /// One of them is to be looked at. `counts` is what its page has counted.
+    /// Asks for a look at one of the processes. `counts` is what its page has counted.
     pub(crate) fn ask(&mut self, identity: Identity, counts: PageCounts) {
         if let Some(life) = self.lives.get(&identity) {
             self.looker.ask((identity, life.owner()), counts);
@@ -211,7 +211,7 @@ impl LifeTracker {
         self.troubles.iter().map(of).collect()
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let lives = self.lives.values().filter(|life| !self.looker.is_asked(life.identity()));
         let looks = lives.map(WatchedLife::next_at).min();

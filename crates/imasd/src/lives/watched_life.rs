@@ -23,7 +23,7 @@ pub(super) struct WatchedLife {
     until_s: f64,
     looks: Vec<MemoryLook>,
     next_at: Instant,
-    /// The first reading of its counter.
+    /// First reading of the process's counter.
     first: Option<CounterReading>,
     /// A window that is over but for the reading of the counter.
     waiting: Option<LifeWindow>,

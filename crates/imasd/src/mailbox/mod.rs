@@ -34,7 +34,7 @@ use watch::InboxWatch;
 const BETWEEN: Duration = Duration::from_millis(250);
 /// Deliveries read at once; then everything else has its turn.
 const MOST_AT_ONCE: usize = 32;
-/// What failed is tried again after this time.
+/// Time after which what failed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Messages written at once.
 const MOST_MESSAGES: u32 = 64;
@@ -98,7 +98,7 @@ impl Mailbox {
         &self.state
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let reading = (!self.unread.is_empty()).then(|| self.read_last + BETWEEN);
         reading.into_iter().chain(self.try_again).min()

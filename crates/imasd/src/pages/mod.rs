@@ -318,7 +318,7 @@ impl PageTracker {
     }
 }
 
-/// What a program runs, as far as it is known.
+/// Image that a program runs, as far as it is known.
 fn image_of(known: Option<&TrackedProgram>) -> Image {
     known.map_or_else(Image::default, |known| Image {
         executable: known.executable,

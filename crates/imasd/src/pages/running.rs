@@ -24,7 +24,7 @@ use crate::living_trial::LivingTrial;
 use crate::process_info::{self, Identity};
 use crate::watched::{Image, Watch};
 
-/// The first look at a process, for whether it hangs, comes after this share of the least time of a hang.
+/// Share of the least time of a hang after which the first look at a process comes, for whether it hangs.
 const FIRST_LOOK: f64 = 0.3;
 /// Limit for the number of looks in one turn. Each takes about 0.1 ms.
 const MOST_LOOKS: usize = 64;

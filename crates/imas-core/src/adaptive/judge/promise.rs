@@ -23,7 +23,8 @@ const FITTING: f64 = 2.0;
 /// Part of the allowed error that all candidates share equally, whatever is predicted.
 const EQUAL: f64 = 0.5;
 
-/// How many times as large as usual the squares of the errors of prediction are for this program, 1 at least.
+/// Factor by which the squares of the errors of prediction are larger than usual for this program, 1 at
+/// least.
 pub(super) fn misprediction(board: &Board, axis: usize, noise: Noise) -> f64 {
     let Some(replay) = &board.replay else { return 1.0 };
     let a = [1.0, 0.0][axis];

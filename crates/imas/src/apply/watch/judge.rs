@@ -104,7 +104,7 @@ fn failures_of(after: &After) -> String {
     }
 }
 
-/// If memory still grows: its growth in the later half of the watch, in bytes per hour.
+/// Growth of the memory in the later half of the watch, in bytes per hour, if it still grows.
 fn still_growing(after: &After) -> Option<String> {
     let half = &after.points[after.points.len() / 2..];
     let (first, last) = (half.first()?, half.last()?);

@@ -57,7 +57,7 @@ pub(crate) struct Before {
     /// Failures and kills for lack of memory within `observed_s`.
     pub(crate) failures: u32,
     pub(crate) observed_s: f64,
-    /// How long its start took, seconds.
+    /// Time that the unit's start took, seconds.
     #[serde(default)]
     pub(crate) start_s: f64,
 }

@@ -170,7 +170,7 @@ const LAUNCHERS: [&str; 24] = [
     "docker",
 ];
 
-/// What to say at the first start of a program that starts others; None for one that works itself.
+/// Advice at the first start of a program that starts others; None for a program that works itself.
 pub(crate) fn advice(command: &Command) -> Option<String> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // A script of npm is known by its own name, a program by its file's.

@@ -21,28 +21,28 @@ use imas_runs::subject::Subject;
 use super::progress::Progress;
 use super::stop::StopRule;
 
-/// What the runs of one candidate brought.
+/// Runs of one candidate and their ends.
 #[derive(Default)]
 pub(super) struct CollectedRuns {
     pub(super) runs: Vec<RawRun>,
     pub(super) counted: Vec<CountedEnd>,
     signals: Vec<i32>,
-    /// One of its runs hung and was ended.
+    /// A run of the candidate hung and was ended.
     pub(super) hung: bool,
-    /// One of its runs took many times what any took under `system`, and was ended.
+    /// A run of the candidate took many times what any took under `system`, and was ended.
     pub(super) excess: bool,
-    /// One of its runs did not end in time.
+    /// A run of the candidate did not end in time.
     pub(super) timed_out: bool,
 }
 
-/// How a counted run ended, and its figures where it left any.
+/// End of a counted run, and its figures where it left any.
 pub(super) struct CountedEnd {
     exit: i32,
     sample: Option<Sample>,
 }
 
 impl CollectedRuns {
-    /// How its runs of either kind ended.
+    /// Exit statuses of the candidate's runs of either kind.
     pub(super) fn exits(&self) -> impl Iterator<Item = i32> {
         self.runs.iter().map(|run| run.exit).chain(self.counted.iter().map(|run| run.exit))
     }
@@ -122,7 +122,7 @@ impl<'a> Collector<'a> {
         u32::try_from(runs).unwrap_or(u32::MAX)
     }
 
-    /// Before a round: whether it is made.
+    /// Looks at the runs before a round, to find out whether it is made.
     fn look(&mut self, rounds: u32) {
         if rounds > 0 {
             self.stop.check_time();
@@ -238,7 +238,7 @@ impl Observer for Collector<'_> {
     }
 }
 
-/// What a reader of the figures should know of a run beyond them.
+/// Note on what a reader of the figures should know of a run beyond them.
 fn odd(outcome: &RunOutcome, candidate: &CatalogueCandidate) -> Option<String> {
     let name = &candidate.name;
     if outcome.hung {

@@ -20,7 +20,7 @@ pub(super) struct Context {
     pub(super) seed: u64,
     pub(super) options: Options,
     pub(super) kept_on_cpu: Option<usize>,
-    /// What the runner noticed.
+    /// Notes of the runner.
     pub(super) notes: Vec<String>,
     pub(super) rounds: RoundsMade,
 }

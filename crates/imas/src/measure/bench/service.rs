@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
         ))
     }
 
-    /// What a reader of the figures should know beyond them.
+    /// Notes on what a reader of the figures should know beyond them.
     fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
             "server and load shared the only CPU".to_owned()

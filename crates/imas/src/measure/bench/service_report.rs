@@ -108,7 +108,7 @@ fn row(one: &CandidateFigures) -> Vec<String> {
     ]
 }
 
-/// With its unit.
+/// Median of the figure with its unit.
 fn value(figure: &ComparedFigure) -> String {
     match figure.unit.as_str() {
         "B" => format!("{} MiB", format::mib(figure.median)),

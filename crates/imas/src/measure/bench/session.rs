@@ -68,13 +68,13 @@ impl SessionOutcome {
 
 /// What the recorded run leaves to the measured ones.
 pub(super) struct Warm {
-    /// What it took: the limits of the next runs follow from it.
+    /// Subject with the cost of the recorded run: the limits of the next runs follow from it.
     pub(super) subject: Subject,
     /// The CPU that the program is kept on.
     pub(super) cpu: Option<usize>,
 }
 
-/// What a quick bench has found out before its rounds.
+/// Plan that a quick bench has made before its rounds.
 pub(super) struct QuickPlan {
     pub(super) warm: Warm,
     /// What the rounds are to find.
@@ -93,7 +93,7 @@ pub(super) struct CommandSession<'a> {
     defines: Vec<String>,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
-    /// For `--max-time`.
+    /// Beginning of the session, for `--max-time`.
     began: Instant,
     conditions: Option<Conditions>,
 }

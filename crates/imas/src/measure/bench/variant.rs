@@ -14,7 +14,7 @@ use imas_cli::message::Hinted;
 pub(super) struct Variant {
     pub(super) words: Vec<OsString>,
     pub(super) parameters: BTreeMap<String, String>,
-    /// What distinguishes it from the others of this call; None when it is the only one.
+    /// Label that distinguishes the command from the others of this call; None when it is the only one.
     label: Option<Label>,
 }
 
@@ -46,7 +46,7 @@ impl Variant {
 /// More commands than this are a mistake.
 const MOST: usize = 1000;
 
-/// In the order typed; the last parameter varies fastest.
+/// Commands in the order typed; the last parameter varies fastest.
 pub(super) fn variants(args: &BenchArgs) -> Result<Vec<Variant>> {
     let commands = commands(&args.commands, &args.command)?;
     let parameters = parameters(&args.commands)?;
